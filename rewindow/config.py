@@ -1,0 +1,226 @@
+"""Settings: `rewindow.toml`, overridden by environment variables, overridden by flags.
+
+The file is looked for in $REWINDOW_CONFIG, then from the working directory upward. An environment variable is the
+section and the key behind REWINDOW_, two underscores between levels: REWINDOW_STATE, REWINDOW_SPARK__MASTER.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
+
+from rewindow.errors import InputError
+from rewindow.windows import Grid, parse_duration
+
+DurationUs = Annotated[int, BeforeValidator(parse_duration)]
+"""A duration in microseconds, read from text such as "1 hour"; bare numbers are seconds."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Section(BaseModel):
+    """A section of the file; unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class StreamConfig(Section):
+    """How a stream is recorded. Durations are microseconds once read."""
+
+    source: str
+    """A path, or `package:NAME/PATH` for a file inside an installed Python package."""
+    format: str | None = None
+    """csv, json, parquet or delta; by default told from the source's name."""
+    columns: str | None = None
+    """Types of the source's columns as DDL, such as "origin STRING, dep_delay INT"; Parquet and Delta know theirs."""
+    select: dict[str, str] = Field(default_factory=dict)
+    """Event columns to keep, as name = SQL expression over the source's columns; empty keeps all of them."""
+    arrived_at: str
+    """SQL expression for the arrival timestamp, over the source's columns."""
+    event_at: str | None = None
+    """Name of the event column that is the event timestamp."""
+    keys: list[str] = Field(default_factory=list)
+    interval: DurationUs | None = None
+    slack: DurationUs = 0
+    width: DurationUs = 500_000
+    origin: str = "1970-01-01T00:00:00Z"
+    zone: str = "UTC"
+    null_values: list[str] = Field(default_factory=lambda: [""])
+    sealed_to: str | None = None
+    """Windows are sealed up to this time (exclusive); by default up to the end of the last tuple's window."""
+
+    @property
+    def grid(self) -> Grid:
+        """The stream's grid."""
+        from rewindow.windows import parse_time
+
+        if self.width % 1000:
+            raise InputError(f"window width of {self.width} us is not a whole number of milliseconds (W3)")
+        return Grid(self.width // 1000, parse_time(self.origin) // 1000)
+
+
+class SparkConfig(Section):
+    """Where and how Spark runs."""
+
+    master: str = "local[2]"
+    driver_memory: str = "2g"
+    jars: str | None = None
+    """Folder of Delta's jars; by default `.rewindow/jars` beside the file."""
+    conf: dict[str, str] = Field(default_factory=dict)
+
+
+class ReplayConfig(Section):
+    """Defaults of a replay."""
+
+    group_seconds: float = Field(default=20.0, gt=0)
+    """Time that a commit group should take."""
+    group_windows: int | None = Field(default=None, ge=1)
+    """A fixed number of windows in a commit group instead."""
+    attempts: int = Field(default=3, ge=1)
+    """Attempts without a new checkpoint after which a replay is given up (R90, R91)."""
+
+
+class Config(Section):
+    """All settings; paths are absolute once loaded."""
+
+    state: Path = Path(".rewindow/state")
+    applications: list[Path] = Field(default_factory=lambda: [Path("jobs/applications")])
+    expectations: Path = Path("expectations")
+    ledger: str | None = None
+    spark: SparkConfig = Field(default_factory=SparkConfig)
+    replay: ReplayConfig = Field(default_factory=ReplayConfig)
+    streams: dict[str, StreamConfig] = Field(default_factory=dict)
+    _root: Path = PrivateAttr(default_factory=Path.cwd)
+
+    @classmethod
+    def load(cls, path: Path | str | None = None, **flags: Any) -> Config:
+        """Returns the settings in force.
+
+        Raises:
+            InputError: the file is missing, is not TOML, or holds an unknown key or a wrong value.
+        """
+        found = _find(path)
+        values = _read(found) if found else {}
+        _override(values, os.environ)
+        values.update({key: value for key, value in flags.items() if value is not None})
+        try:
+            config = cls.model_validate(values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise InputError(f'setting "{where}" is wrong: {first["msg"]}', detail=f"Read from {found}.") from error
+        for name in config.streams:
+            check_name("stream", name)
+        config._root = found.parent.resolve() if found else Path.cwd()
+        return config._absolute()
+
+    def _absolute(self) -> Config:
+        root = self._root
+        moved = self.model_copy(
+            update={
+                "state": root / self.state,
+                "expectations": root / self.expectations,
+                "applications": [root / folder for folder in self.applications],
+            }
+        )
+        moved._root = root
+        return moved
+
+    @property
+    def root(self) -> Path:
+        """Folder of the settings file."""
+        return self._root
+
+    @property
+    def ledger_url(self) -> str:
+        """SQLAlchemy URL of the ledger; SQLite in the state folder unless set."""
+        return self.ledger or f"sqlite:///{self.state / 'ledger.sqlite'}"
+
+    @property
+    def jars(self) -> Path:
+        """Folder of Delta's jars."""
+        return self.root / (self.spark.jars or ".rewindow/jars")
+
+    @property
+    def results(self) -> Path:
+        """Folder of gate results, Data Docs, certificates and pages."""
+        return self.state / "results"
+
+    @property
+    def quarantine_table(self) -> Path:
+        """The one table of tuples that could not be taken."""
+        return self.state / "streams" / "quarantine"
+
+    def stream(self, name: str) -> StreamConfig:
+        """Returns a stream's settings.
+
+        Raises:
+            InputError: no stream of this name is in rewindow.toml.
+        """
+        if name not in self.streams:
+            known = ", ".join(sorted(self.streams)) or "none"
+            raise InputError(f'stream "{name}" is unknown', hint=f"Known in rewindow.toml: {known}.")
+        return self.streams[name]
+
+    def stream_table(self, name: str) -> Path:
+        """Folder of a recorded or published stream; an output O of an application A is the stream "A.O"."""
+        return self.state / "streams" / name
+
+    def windows_table(self, name: str) -> Path:
+        """Folder of a stream's table of sealed windows."""
+        return self.state / "streams" / f"{name}.windows"
+
+    def checkpoints_table(self, application: str) -> Path:
+        """Folder of an application's published checkpoints."""
+        return self.state / "streams" / f"{application}.checkpoints"
+
+    def replay_root(self, replay_id: str) -> Path:
+        """Folder of a replay's staged tables, facts and checkpoints."""
+        return self.state / "replays" / replay_id
+
+
+def check_name(kind: str, name: str) -> None:
+    """Refuses a component name that is not letters, digits and underscores (H17).
+
+    Raises:
+        InputError: the name is empty or has other characters.
+    """
+    if not _NAME.fullmatch(name):
+        raise InputError(f'{kind} name "{name}" is not allowed', hint="Use letters, digits and _, not beginning with a digit.")
+
+
+def _find(path: Path | str | None) -> Path | None:
+    given = path or os.environ.get("REWINDOW_CONFIG")
+    if given:
+        found = Path(given)
+        if not found.is_file():
+            raise InputError(f'settings file "{given}" is not there')
+        return found.resolve()
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        if (folder / "rewindow.toml").is_file():
+            return folder / "rewindow.toml"
+    return None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f'settings file "{path}" is not TOML: {error}') from error
+
+
+def _override(values: dict[str, Any], environment: Any) -> None:
+    sections = {"STATE", "LEDGER", "EXPECTATIONS", "SPARK", "REPLAY"}
+    for variable, text in environment.items():
+        parts = variable.removeprefix("REWINDOW_").split("__")
+        if not variable.startswith("REWINDOW_") or parts[0] not in sections:
+            continue
+        target = values
+        for part in parts[:-1]:
+            target = target.setdefault(part.lower(), {})
+        target[parts[-1].lower()] = text

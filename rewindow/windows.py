@@ -1,0 +1,197 @@
+"""Window ids, ranges and durations: the arithmetic that everything else counts in (rules/windows_and_checkpoints.md).
+
+A window id is the index of a window on the grid (W5). All times are integer microseconds since 1970-01-01 UTC, widths
+and origins integer milliseconds (W3, W4). No floating-point time enters a comparison.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+
+from rewindow.errors import InputError, RangeError
+
+WIDTH_MS_MAX = 503_079_487
+_UNITS_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+_NAMES = {
+    "us": "us", "microsecond": "us", "ms": "ms", "millisecond": "ms", "s": "s", "sec": "s", "second": "s",
+    "m": "m", "min": "m", "minute": "m", "h": "h", "hour": "h", "d": "d", "day": "d",
+}  # fmt: skip
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def parse_duration(text: str | int | float | timedelta) -> int:
+    """Returns a duration in whole microseconds; a bare number means seconds.
+
+    >>> parse_duration("1 hour"), parse_duration("0.10"), parse_duration("250 ms")
+    (3600000000, 100000, 250000)
+
+    Raises:
+        InputError: the text is not a duration, or not a whole number of microseconds (H26).
+    """
+    if isinstance(text, timedelta):
+        return text // timedelta(microseconds=1)
+    match = re.fullmatch(r"\s*([+-]?[0-9.]+(?:e[+-]?\d+)?)\s*([a-z]*)\s*", str(text).lower())
+    unit = _NAMES.get(match[2] if match[2] in _NAMES else match[2].removesuffix("s"), "") if match and match[2] else "s"
+    try:
+        amount = Decimal(match[1]) * _UNITS_US[unit] if match else None
+    except (InvalidOperation, KeyError):
+        amount = None
+    if amount is None:
+        raise InputError(f'duration "{text}" cannot be read', hint='Write a number and a unit, such as "10 minutes".')
+    if amount != amount.to_integral_value():
+        raise InputError(f'duration "{text}" is not a whole number of microseconds')
+    return int(amount)
+
+
+def format_duration(duration_us: int) -> str:
+    """Returns a duration as a person would write it: the largest unit that divides it.
+
+    >>> format_duration(3_600_000_000), format_duration(1_500_000)
+    ('1 h', '1500 ms')
+    """
+    for unit in ("d", "h", "m", "s", "ms"):
+        if duration_us % _UNITS_US[unit] == 0:
+            return f"{duration_us // _UNITS_US[unit]} {'min' if unit == 'm' else unit}"
+    return f"{duration_us} us"
+
+
+def parse_time(text: str) -> int:
+    """Returns a point in time in microseconds since the epoch; UTC unless the text carries a zone.
+
+    >>> parse_time("2013-01-01T05:00Z")
+    1357016400000000
+
+    Raises:
+        InputError: the text is not an ISO 8601 time.
+    """
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise InputError(f'time "{text}" cannot be read', hint="Write ISO 8601, such as 2013-01-01T05:00Z.") from error
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def to_datetime(t_us: int) -> datetime:
+    """Returns microseconds since the epoch as an aware UTC datetime."""
+    return _EPOCH + timedelta(microseconds=t_us)
+
+
+def format_time(t_us: int) -> str:
+    """Returns a time as ISO 8601 in UTC.
+
+    >>> format_time(1357016400000000)
+    '2013-01-01T05:00:00Z'
+    """
+    return to_datetime(t_us).isoformat().replace("+00:00", "Z")
+
+
+@dataclass(frozen=True, order=True)
+class WindowRange:
+    """A closed range of window ids, first to last, both included."""
+
+    first: int
+    last: int
+
+    def __post_init__(self) -> None:
+        if self.first > self.last:
+            raise RangeError(f"window range is empty: first {self.first} is after last {self.last}")
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.first, self.last + 1))
+
+    def __contains__(self, window: object) -> bool:
+        return isinstance(window, int) and self.first <= window <= self.last
+
+    def __str__(self) -> str:
+        return f"[{self.first}, {self.last}]"
+
+    def overlap(self, other: WindowRange) -> WindowRange | None:
+        """Returns the windows that both ranges have, or None."""
+        first, last = max(self.first, other.first), min(self.last, other.last)
+        return WindowRange(first, last) if first <= last else None
+
+
+def to_ranges(windows: Iterable[int]) -> list[WindowRange]:
+    """Returns window ids collapsed to ascending, disjoint, maximal ranges.
+
+    >>> [str(r) for r in to_ranges([5, 1, 2, 3])]
+    ['[1, 3]', '[5, 5]']
+    """
+    ranges: list[list[int]] = []
+    for window in sorted(set(windows)):
+        if ranges and ranges[-1][1] + 1 == window:
+            ranges[-1][1] = window
+        else:
+            ranges.append([window, window])
+    return [WindowRange(first, last) for first, last in ranges]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Windows of equal width from an origin on (W3 to W5). Streams of equal grid share window ids.
+
+    >>> Grid(width_ms=3_600_000).window(1357016400000000)
+    376949
+    """
+
+    width_ms: int
+    origin_ms: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.width_ms <= WIDTH_MS_MAX:
+            raise InputError(f"window width of {self.width_ms} ms is out of range, allowed is 1 to {WIDTH_MS_MAX} ms (W3)")
+
+    @property
+    def width_us(self) -> int:
+        """Width of a window in microseconds."""
+        return self.width_ms * 1000
+
+    @property
+    def origin_us(self) -> int:
+        """Origin of the grid in microseconds since the epoch."""
+        return self.origin_ms * 1000
+
+    def window(self, t_us: int) -> int:
+        """Returns the id of the window that holds a time (W5).
+
+        Raises:
+            RangeError: the time lies before the origin.
+        """
+        if t_us < self.origin_us:
+            raise RangeError(f"time {format_time(t_us)} is before the grid's origin {format_time(self.origin_us)} (W5)")
+        return (t_us - self.origin_us) // self.width_us
+
+    def start_us(self, window: int) -> int:
+        """Returns the start of a window, which belongs to it."""
+        return self.origin_us + window * self.width_us
+
+    def end_us(self, window: int) -> int:
+        """Returns the end of a window, which no longer belongs to it."""
+        return self.start_us(window + 1)
+
+    def aligned_range(self, from_us: int, to_us: int) -> WindowRange:
+        """Returns the windows of a half-open range of time.
+
+        Raises:
+            RangeError: the range is empty or reversed, or an end does not lie on a window border.
+        """
+        if from_us >= to_us:
+            word = "empty" if from_us == to_us else "reversed"
+            raise RangeError(f"time range is {word}: from {format_time(from_us)} to {format_time(to_us)}")
+        for name, t_us in (("from", from_us), ("to", to_us)):
+            offset = (t_us - self.origin_us) % self.width_us
+            if offset:
+                below = format_time(t_us - offset)
+                raise RangeError(
+                    f'range end "{name}" {format_time(t_us)} is not on a window border',
+                    hint=f"Windows are {format_duration(self.width_us)} wide; the border before it is {below}.",
+                )
+        return WindowRange(self.window(from_us), self.window(to_us) - 1)
