@@ -1,0 +1,260 @@
+"""One Delta table as Rewindow sees it: its log, its transaction ids, its files, and commits to it.
+
+Spark writes Parquet files into a new folder of the table, `commit_files` makes them part of it; small frames are
+committed as Arrow. Both go through delta-rs, whose commit is atomic on a local file system (it links), and both carry
+a transaction id, so that two commits which compared the same id conflict.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
+
+from rewindow.errors import FencedError, TableError
+
+WRITER_FEATURES_ALLOWED = {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "deletionVectors"}
+WRITER_FEATURES_ALLOWED |= {"columnMapping", "generatedColumns", "timestampNtz", "v2Checkpoint", "variantType"}
+"""Table features beside which a commit of ours is known to work (delta-rs refuses row tracking and others)."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A Parquet file of a table.
+
+    Attributes:
+        path: absolute path.
+        rows: number of rows.
+        first, last: bounds of `window_id` in it; None when the log has no statistics.
+        size: bytes.
+    """
+
+    path: str
+    rows: int
+    first: int | None
+    last: int | None
+    size: int
+
+
+class Table:
+    """An open Delta table, pinned to the snapshot that it last looked at.
+
+    A commit does not move the snapshot by itself in delta-rs; every commit here looks again afterwards.
+    """
+
+    def __init__(self, path: Path, delta: DeltaTable) -> None:
+        self.path = path
+        self._delta = delta
+
+    @classmethod
+    def open(cls, path: Path | str, version: int | None = None) -> Table:
+        """Returns the table in a folder, at its newest or at a given version.
+
+        Raises:
+            TableError: the folder holds no Delta table, or not this version.
+        """
+        path = Path(path)
+        try:
+            return cls(path, DeltaTable(str(path), version=version))
+        except TableNotFoundError as error:
+            raise TableError(f'table "{path.name}" is not there', detail=f"Looked in {path}.") from error
+        except DeltaError as error:
+            wanted = "" if version is None else f" at version {version}"
+            raise TableError(f'table "{path.name}" cannot be read{wanted}', detail=str(error)) from error
+
+    @staticmethod
+    def exists(path: Path | str) -> bool:
+        """Returns whether a folder holds a Delta table."""
+        return (Path(path) / "_delta_log").is_dir() and DeltaTable.is_deltatable(str(path))
+
+    def refresh(self) -> Table:
+        """Looks at the newest snapshot; returns the table itself."""
+        self._delta.update_incremental()
+        return self
+
+    @property
+    def delta(self) -> DeltaTable:
+        """The delta-rs handle, for queries."""
+        return self._delta
+
+    @property
+    def version(self) -> int:
+        """Version of the snapshot."""
+        return self._delta.version()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema in pyarrow's types, without views."""
+        return plain_schema(pa.schema(self._delta.schema().to_arrow()))
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Table properties."""
+        return dict(self._delta.metadata().configuration)
+
+    def txn(self, app_id: str) -> int:
+        """Returns the last transaction version of an id on this snapshot, -1 if there is none."""
+        found = self._delta.transaction_version(app_id)
+        return -1 if found is None else found
+
+    def files(self, first: int | None = None, last: int | None = None) -> list[DataFile]:
+        """Returns the snapshot's files that may hold windows of a closed range."""
+        actions = pa.table(self._delta.get_add_actions(flatten=True))
+        empty = [None] * actions.num_rows
+        column = {name: actions[name].to_pylist() for name in actions.column_names}
+        low, high = column.get("min.window_id", empty), column.get("max.window_id", empty)
+        rows = column.get("num_records", empty)
+        found = [
+            DataFile(str(self.path / path), count or 0, lowest, highest, size)
+            for path, count, lowest, highest, size in zip(
+                column["path"], rows, low, high, column["size_bytes"], strict=True
+            )
+        ]
+        return [file for file in found if _may_hold(file, first, last)]
+
+    def is_plain(self) -> bool:
+        """Returns whether its Parquet files can be read as they are (no deletion vectors, no column mapping)."""
+        protocol = self._delta.protocol()
+        return protocol.min_reader_version < 2 or not (protocol.reader_features or protocol.min_reader_version == 2)
+
+    def check_committable(self) -> None:
+        """Refuses a table with a feature beside which a commit of ours is not known to be safe.
+
+        Raises:
+            TableError: names the feature.
+        """
+        extra = set(self._delta.protocol().writer_features or []) - WRITER_FEATURES_ALLOWED
+        if extra:
+            raise TableError(f'table "{self.path.name}" has a feature that cannot be committed to: {sorted(extra)[0]}')
+
+    def commit_files(
+        self, files: Sequence[DataFile], *, app_id: str, version: int, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        """Makes Parquet files that lie in the table's folder part of it; no files is an empty transaction.
+
+        Raises:
+            FencedError: another commit with the same transaction id came between.
+        """
+        actions = [_add_action(self.path, file) for file in files]
+        self._guarded(
+            lambda: self._delta.create_write_transaction(
+                actions, "append", self._delta.schema(), commit_properties=_properties(app_id, version, metadata)
+            )
+        )
+
+    def commit_arrow(
+        self, frame: pa.Table, *, app_id: str, version: int, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        """Appends a small frame. The handle is passed on, never the path: a path would commit on the newest snapshot.
+
+        Raises:
+            FencedError: another commit with the same transaction id came between.
+        """
+        properties = _properties(app_id, version, metadata)
+        self._guarded(lambda: write_deltalake(self._delta, frame, mode="append", commit_properties=properties))
+
+    def _guarded(self, commit: Any) -> None:
+        try:
+            commit()
+        except CommitFailedError as error:
+            raise FencedError(f'commit to table "{self.path.name}" met another one', detail=str(error)) from error
+        self.refresh()
+
+
+def create_table(path: Path, schema: pa.Schema, properties: Mapping[str, str] | None = None) -> Table:
+    """Creates an empty table; a table that is there already is opened and left as it is."""
+    if not Table.exists(path):
+        path.mkdir(parents=True, exist_ok=True)
+        DeltaTable.create(
+            str(path),
+            schema,
+            mode="ignore",
+            configuration=dict(properties or {}),
+            raise_if_key_not_exists=False,
+        )
+    return Table.open(path)
+
+
+def data_files(folder: Path) -> list[DataFile]:
+    """Returns the Parquet files that a job wrote into a folder, with row count and window bounds from their footers.
+
+    Files without rows are left out.
+    """
+    found = []
+    for path in sorted(folder.glob("*.parquet")):
+        footer = pq.read_metadata(path)
+        if footer.num_rows:
+            first, last = _window_bounds(footer)
+            found.append(DataFile(str(path), footer.num_rows, first, last, path.stat().st_size))
+    return found
+
+
+def query(sql: str, **tables: Table | Path) -> pa.Table:
+    """Returns the result of an SQL query (DataFusion) over tables given by name; no JVM."""
+    builder = QueryBuilder()
+    for name, table in tables.items():
+        builder.register(name, (table if isinstance(table, Table) else Table.open(table)).delta)
+    result = pa.table(builder.execute(sql))
+    return result.cast(plain_schema(result.schema))
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Returns a schema with string and binary views replaced by plain types."""
+    return pa.schema([field.with_type(_plain(field.type)) for field in schema])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind) or pa.types.is_large_binary(kind):
+        return pa.binary()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_plain(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_plain(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
+    return kind
+
+
+def _may_hold(file: DataFile, first: int | None, last: int | None) -> bool:
+    below = first is not None and file.last is not None and file.last < first
+    above = last is not None and file.first is not None and file.first > last
+    return not (below or above)
+
+
+def _window_bounds(footer: pq.FileMetaData) -> tuple[int | None, int | None]:
+    names: Iterable[str] = footer.schema.names
+    index = list(names).index("window_id")
+    groups = [footer.row_group(number).column(index).statistics for number in range(footer.num_row_groups)]
+    known = [group for group in groups if group is not None and group.has_min_max]
+    if len(known) != len(groups):
+        return None, None
+    return min(group.min for group in known), max(group.max for group in known)
+
+
+def _add_action(root: Path, file: DataFile) -> AddAction:
+    stats: dict[str, Any] = {"numRecords": file.rows}
+    if file.first is not None:
+        stats |= {
+            "minValues": {"window_id": file.first},
+            "maxValues": {"window_id": file.last},
+            "nullCount": {"window_id": 0},
+        }
+    relative = os.path.relpath(file.path, root)
+    changed_ms = int(os.stat(file.path).st_mtime * 1000)
+    return AddAction(relative, file.size, {}, changed_ms, True, json.dumps(stats))
+
+
+def _properties(app_id: str, version: int, metadata: Mapping[str, Any] | None) -> CommitProperties:
+    custom = {"userMetadata": json.dumps(metadata)} if metadata else None
+    return CommitProperties(custom_metadata=custom, app_transactions=[Transaction(app_id, version)])

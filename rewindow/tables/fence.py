@@ -1,0 +1,116 @@
+"""The fence: how an attempt makes sure that no older attempt can commit any more (design, tables and commits).
+
+The transaction version of a table packs the attempt's epoch and the mark, which is the number of windows of the
+replay that the table holds: version = (epoch << 40) | mark. An attempt fences a table by an empty commit with its
+epoch and the mark carried over, made on the very snapshot on which it saw a lower epoch. An older attempt then
+either conflicts, or sees the higher epoch and stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from rewindow.errors import FencedError
+from rewindow.tables.delta import DataFile, Table
+
+MARK_BITS = 40
+
+
+@dataclass(frozen=True)
+class Position:
+    """What a table's transaction id says: the epoch that last wrote, and the mark it reached (0: no window)."""
+
+    epoch: int
+    mark: int
+
+    @property
+    def version(self) -> int:
+        """The transaction version that packs both."""
+        return (self.epoch << MARK_BITS) | self.mark
+
+
+def position(table: Table, app_id: str) -> Position:
+    """Returns the position of a table on its snapshot; epoch 0, mark 0 before the first attempt."""
+    version = max(table.txn(app_id), 0)
+    return Position(version >> MARK_BITS, version & ((1 << MARK_BITS) - 1))
+
+
+@dataclass
+class FencedTable:
+    """A table that this attempt has fenced; commits go through it and check the epoch on their snapshot.
+
+    Attributes:
+        done: the table's mark when it was fenced, before the fence changed it.
+    """
+
+    table: Table
+    app_id: str
+    epoch: int
+    done: int
+
+    @property
+    def path(self) -> Path:
+        """Folder of the table."""
+        return self.table.path
+
+    def commit(
+        self, mark: int, rows: Sequence[DataFile] | pa.Table, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        """Commits rows up to a mark.
+
+        Raises:
+            FencedError: a newer attempt has fenced the table.
+        """
+        self._check()
+        version = Position(self.epoch, mark).version
+        if isinstance(rows, pa.Table):
+            self.table.commit_arrow(rows, app_id=self.app_id, version=version, metadata=metadata)
+        else:
+            self.table.commit_files(rows, app_id=self.app_id, version=version, metadata=metadata)
+        self._check()
+
+    def _check(self) -> None:
+        now = position(self.table.refresh(), self.app_id)
+        if now.epoch != self.epoch:
+            raise _superseded(self.app_id, self.epoch, now.epoch)
+
+
+def fence(path: Path, app_id: str, epoch: int, mark_of: Callable[[int], int] = lambda mark: mark) -> FencedTable:
+    """Fences a table for an attempt and returns it.
+
+    Args:
+        path: the table; it must exist, since a table that does not exist cannot be fenced.
+        app_id: transaction id, `<replay>/<table>`.
+        epoch: this attempt's epoch.
+        mark_of: the mark to carry, given the table's mark.
+
+    Raises:
+        FencedError: an attempt with the same or a higher epoch was here already.
+        TableError: the table is not there.
+    """
+    while True:
+        table = Table.open(path)
+        table.check_committable()
+        before = position(table, app_id)
+        if before.epoch >= epoch:
+            raise _superseded(app_id, epoch, before.epoch)
+        try:
+            table.commit_files([], app_id=app_id, version=Position(epoch, mark_of(before.mark)).version)
+        except FencedError:
+            continue
+        after = position(table, app_id)
+        if after.epoch != epoch:
+            raise _superseded(app_id, epoch, after.epoch)
+        return FencedTable(table, app_id, epoch, before.mark)
+
+
+def _superseded(app_id: str, mine: int, newest: int) -> FencedError:
+    return FencedError(
+        f'attempt {mine} of "{app_id}" was superseded by attempt {newest}',
+        detail="It has stopped; what it had committed before stays and is taken over.",
+    )
