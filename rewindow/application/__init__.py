@@ -1,0 +1,19 @@
+"""What a user writes: an application graph of operators with typed ports. Building one runs nothing."""
+
+from rewindow.application.graph import Application, Node, Output, PortHandle
+from rewindow.application.modes import Mode
+from rewindow.application.operator import FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.application.validation import Violation
+
+__all__ = [
+    "Application",
+    "FrameOperator",
+    "GroupWindows",
+    "InputPort",
+    "Mode",
+    "Node",
+    "Output",
+    "OutputPort",
+    "PortHandle",
+    "Violation",
+]

@@ -1,0 +1,180 @@
+"""Application: the graph of operators and streams that a replay runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from rewindow.application.modes import Mode
+from rewindow.application.operator import FrameOperator, InputPort, OutputPort
+from rewindow.application.validation import Violation, check_graph
+from rewindow.errors import ValidationFailed
+from rewindow.windows import Grid, parse_duration
+
+CHECKPOINT_WINDOWS = 60
+
+
+@dataclass(frozen=True)
+class PortHandle:
+    """One end of a stream: an operator's output port, or a recorded stream when `operator` is None."""
+
+    operator: str | None
+    port: str
+
+    def __str__(self) -> str:
+        return self.port if self.operator is None else f"{self.operator}.{self.port}"
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operator in its place: name, attributes, and what feeds its input ports."""
+
+    name: str
+    operator: FrameOperator
+    mode: Mode | None
+    checkpoint_windows: int
+    feeds: dict[str, PortHandle]
+
+    def __getitem__(self, port: str) -> PortHandle:
+        return PortHandle(self.name, port)
+
+    def default_port(self) -> PortHandle:
+        """Returns the one output port that is not an error port."""
+        ports = [name for name, port in self.operator.output_ports().items() if not port.error]
+        return PortHandle(self.name, ports[0] if len(ports) == 1 else "?")
+
+
+@dataclass(frozen=True)
+class Output:
+    """A stream that a replay writes and a publication makes visible.
+
+    Attributes:
+        key: columns that name a tuple within its window; they order a published window.
+        suite: name of the suite of expectations that judges it.
+    """
+
+    name: str
+    source: PortHandle
+    key: tuple[str, ...]
+    suite: str | None
+
+
+@dataclass
+class Application:
+    """An application graph; `window` is the width of its streaming windows, all inputs share its grid.
+
+    Example:
+        app = Application("clicks_per_page", window="5 seconds")
+        clicks = app.input("clicks")
+        counts = app.add("counts", CountPerPage(), clicks=clicks)
+        app.output("counts", counts, key=["page"])
+    """
+
+    name: str
+    window: str
+    origin_ms: int = 0
+    checkpoint_windows: int = CHECKPOINT_WINDOWS
+    streams: dict[str, pa.Schema | None] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    outputs: dict[str, Output] = field(default_factory=dict)
+    _declared: list[Violation] = field(default_factory=list)
+
+    @property
+    def grid(self) -> Grid:
+        """The grid that every input must have."""
+        return Grid(parse_duration(self.window) // 1000, self.origin_ms)
+
+    def input(self, stream: str, schema: pa.Schema | None = None) -> PortHandle:
+        """Declares a recorded stream as input; a schema is checked against the recording at launch."""
+        self.streams[stream] = schema
+        return PortHandle(None, stream)
+
+    def add(
+        self,
+        name: str,
+        operator: FrameOperator,
+        *,
+        mode: Mode | str | None = None,
+        checkpoint_windows: int = 1,
+        **feeds: Node | PortHandle,
+    ) -> Node:
+        """Adds an operator and connects its input ports, given by name.
+
+        A second instance under a name that is taken is reported at launch and leaves the graph as it was (O48, O49).
+        """
+        ends = {port: end.default_port() if isinstance(end, Node) else end for port, end in feeds.items()}
+        node = Node(name, operator, Mode.parse(mode) if mode else None, checkpoint_windows, ends)
+        if name in self.nodes:
+            if self.nodes[name].operator is not operator:
+                self._declared.append(Violation("O48", name, "", name, "operator name is taken by another instance"))
+            return self.nodes[name]
+        self.nodes[name] = node
+        return node
+
+    def output(self, name: str, source: Node | PortHandle, *, key: Sequence[str], suite: str | None = None) -> None:
+        """Declares an output of the application."""
+        if name in self.outputs:
+            self._declared.append(Violation("O48", name, "", name, "output name is taken"))
+            return
+        handle = source.default_port() if isinstance(source, Node) else source
+        self.outputs[name] = Output(name, handle, tuple(key), suite)
+
+    def order(self) -> list[Node]:
+        """Returns the operators so that each comes after what feeds it; members of a cycle come last."""
+        placed: dict[str, Node] = {}
+        rest = dict(self.nodes)
+        while rest:
+            ready = [
+                node
+                for node in rest.values()
+                if all(end.operator is None or end.operator in placed for end in node.feeds.values())
+            ]
+            if not ready:
+                return [*placed.values(), *rest.values()]
+            for node in ready:
+                placed[node.name] = rest.pop(node.name)
+        return list(placed.values())
+
+    def upstream(self, name: str) -> set[str]:
+        """Returns the names of all operators that feed an operator, directly or not, and its own."""
+        found, todo = set(), [name]
+        while todo:
+            current = todo.pop()
+            if current in found or current not in self.nodes:
+                continue
+            found.add(current)
+            todo += [end.operator for end in self.nodes[current].feeds.values() if end.operator]
+        return found
+
+    def port(self, handle: PortHandle) -> OutputPort | InputPort | None:
+        """Returns the port that a stream starts from, None when there is no such port."""
+        if handle.operator is None:
+            return InputPort(self.streams.get(handle.port)) if handle.port in self.streams else None
+        node = self.nodes.get(handle.operator)
+        return node.operator.output_ports().get(handle.port) if node else None
+
+    def validate(self, default_mode: Mode = Mode.EXACTLY_ONCE, recorded: dict[str, pa.Schema] | None = None) -> None:
+        """Checks the whole application and reports every violation at once (O60).
+
+        Args:
+            default_mode: recovery mode of operators that set none.
+            recorded: schemas of the recorded streams, where they are known.
+
+        Raises:
+            ValidationFailed: one line per violation: rule number, operator, port, value and hint.
+        """
+        violations = [*self._declared, *check_graph(self, default_mode, recorded or {})]
+        if violations:
+            rows = tuple(sorted(set(violations)))
+            raise ValidationFailed(
+                f'application "{self.name}" breaks {len(rows)} rule{"s" if len(rows) > 1 else ""}',
+                violations=rows,
+                detail="\n    " + "\n    ".join(str(row) for row in rows),
+                hint="Mend them all; nothing has been started.",
+            )
+
+    def warnings(self) -> list[str]:
+        """Returns what does not stop a run but is kept with it (O61)."""
+        return [f"{node.name}: {text}" for node in self.nodes.values() for text in node.operator.warnings()]

@@ -1,0 +1,160 @@
+"""The whole operator model: ports, properties, and FrameOperator (rules/operators.md sections 2 and 3).
+
+Properties are pydantic fields; they change what an operator computes. Attributes (mode, checkpoint windows) are given
+where the operator is added to an application; they change how it is run (O23).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
+
+from rewindow.windows import Grid, WindowRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class InputPort:
+    """Where an operator receives tuples; the schema is the least specific one it needs (O44). None takes any."""
+
+    schema: pa.Schema | None = None
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class OutputPort:
+    """Where an operator emits tuples; an error port carries error tuples (O19)."""
+
+    schema: pa.Schema
+    optional: bool = True
+    error: bool = False
+
+
+@dataclass(frozen=True)
+class GroupWindows:
+    """The consecutive windows that a call of an operator computes, empty ones too.
+
+    Attributes:
+        grid: width and origin.
+        range: the windows, closed.
+    """
+
+    grid: Grid
+    range: WindowRange
+
+    @property
+    def first(self) -> int:
+        """First window."""
+        return self.range.first
+
+    @property
+    def last(self) -> int:
+        """Last window, included."""
+        return self.range.last
+
+    @property
+    def start_us(self) -> int:
+        """Start of the first window, in microseconds since the epoch."""
+        return self.grid.start_us(self.first)
+
+    @property
+    def end_us(self) -> int:
+        """End of the last window (exclusive), in microseconds since the epoch."""
+        return self.grid.end_us(self.last)
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """Returns a frame with one column `window_id BIGINT` and a row for every window."""
+        return spark.range(self.first, self.last + 1, 1, 1).withColumnRenamed("id", "window_id")
+
+
+class FrameOperator(BaseModel):
+    """An operator that computes all windows of a commit group at once on DataFrames.
+
+    What it emits for a window must depend only on its state, its properties and the tuples of that window (R79); where
+    a group ends must not show. Wrong properties do not raise when an operator is built: they are reported with every
+    other violation of the application at launch (O53, O60).
+    """
+
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+
+    inputs: ClassVar[Mapping[str, InputPort]] = {}
+    outputs: ClassVar[Mapping[str, OutputPort]] = {}
+    state_schema: ClassVar[pa.Schema | None] = None
+    state_version: ClassVar[int] = 1
+    _wrong: list[dict[str, Any]] = PrivateAttr(default_factory=list)
+
+    def __init__(self, **properties: Any) -> None:
+        try:
+            super().__init__(**properties)
+        except ValidationError as error:
+            unchecked = type(self).model_construct(**properties)
+            for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"):
+                object.__setattr__(self, slot, getattr(unchecked, slot))
+            self._wrong = [dict(item) for item in error.errors(include_url=False)]
+
+    def input_ports(self) -> Mapping[str, InputPort]:
+        """Returns the input ports; override it where they depend on properties."""
+        return self.inputs
+
+    def output_ports(self) -> Mapping[str, OutputPort]:
+        """Returns the output ports; override it where they depend on properties."""
+        return self.outputs
+
+    def state_columns(self) -> pa.Schema | None:
+        """Returns the schema of the state frame, None for a stateless operator (W70)."""
+        return self.state_schema
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether anything is carried from window to window."""
+        return self.state_columns() is not None
+
+    def warnings(self) -> list[str]:
+        """Returns what is odd about the properties but does not stop a run (O61)."""
+        return []
+
+    def transform(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows
+    ) -> Mapping[str, DataFrame] | DataFrame:
+        """Returns the frames of the output ports; a single frame where there is one port.
+
+        Args:
+            inputs: a frame per connected input port: `window_id`, then its columns.
+            state: the state after the window before the group, None for a stateless operator.
+            windows: the group's windows.
+        """
+        raise NotImplementedError
+
+    def next_state(
+        self,
+        inputs: Mapping[str, DataFrame],
+        outputs: Mapping[str, DataFrame],
+        state: DataFrame,
+        windows: GroupWindows,
+    ) -> DataFrame:
+        """Returns the state after the group's last window.
+
+        `outputs` are read back from the files that were written, so that an output and a state come from one run of the
+        operator. Only called for a stateful operator.
+        """
+        raise NotImplementedError
+
+    def skipped(self, state: DataFrame, skipped: WindowRange) -> DataFrame:
+        """Returns the state with which to go on after an at-most-once skip; by default the one that was restored."""
+        return state
+
+    def initial_state(self) -> pa.Table:
+        """Returns the state before the first window (W63); by default no rows."""
+        schema = self.state_columns()
+        assert schema is not None, "only a stateful operator has an initial state"
+        return schema.empty_table()
+
+    def wrong_properties(self) -> list[dict[str, Any]]:
+        """Returns what pydantic found wrong with the properties: location, message and value of each."""
+        return self._wrong

@@ -1,0 +1,176 @@
+"""Launch validation: every violation of an application, found before anything runs (rules/operators.md section 6)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rewindow.application.modes import Mode
+from rewindow.errors import InputError
+from rewindow.windows import WIDTH_MS_MAX, parse_duration
+
+if TYPE_CHECKING:
+    from rewindow.application.graph import Application, Node
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RESERVED = {"window_id", "offset", "attempt"}
+
+
+@dataclass(frozen=True, order=True)
+class Violation:
+    """One broken rule; ordered by operator, then rule number (O60)."""
+
+    operator: str
+    rule: str
+    port: str
+    value: str
+    message: str
+
+    def __init__(self, rule: str, operator: str, port: str, value: object, message: str) -> None:
+        for name, content in (
+            ("operator", operator),
+            ("rule", rule),
+            ("port", port),
+            ("value", str(value)),
+            ("message", message),
+        ):
+            object.__setattr__(self, name, content)
+
+    def __str__(self) -> str:
+        where = ".".join(part for part in (self.operator, self.port) if part)
+        return f"{self.rule:4} {where}: {self.message} ({self.value})"
+
+
+def check_graph(app: Application, default_mode: Mode, recorded: dict[str, pa.Schema]) -> Iterator[Violation]:
+    """Yields every violation of an application graph."""
+    yield from _check_window(app)
+    yield from _check_names(app)
+    for node in app.nodes.values():
+        yield from _check_properties(node)
+        yield from _check_attributes(node)
+        yield from _check_feeds(app, node, recorded)
+    yield from _check_streams(app)
+    yield from _check_cycles(app)
+    yield from _check_outputs(app)
+    yield from _check_modes(app, default_mode)
+
+
+def _check_window(app: Application) -> Iterator[Violation]:
+    try:
+        width_us = parse_duration(app.window)
+    except InputError as error:
+        yield Violation("W3", "", "", app.window, error.primary)
+        return
+    if width_us % 1000 or not 1 <= width_us // 1000 <= WIDTH_MS_MAX:
+        yield Violation("W3", "", "", app.window, f"window width must be a whole number of ms from 1 to {WIDTH_MS_MAX}")
+    if app.checkpoint_windows < 1:
+        yield Violation("W56", "", "", app.checkpoint_windows, "checkpoint distance must be at least 1 window")
+
+
+def _check_names(app: Application) -> Iterator[Violation]:
+    for kind, names in (("operator", app.nodes), ("output", app.outputs), ("application", [app.name])):
+        for name in names:
+            if not _NAME.fullmatch(name):
+                yield Violation("H17", name, "", name, f"{kind} names are letters, digits and _, not beginning with a digit")
+    for node in app.nodes.values():
+        for port in {*node.operator.input_ports(), *node.operator.output_ports()}:
+            if not _NAME.fullmatch(port):
+                yield Violation("O12", node.name, port, port, "port names are letters, digits and _")
+
+
+def _check_properties(node: Node) -> Iterator[Violation]:
+    for wrong in node.operator.wrong_properties():
+        path = ".".join(str(part) for part in wrong["loc"]) or "properties"
+        message = wrong["msg"].removeprefix("Value error, ")
+        yield Violation("O53", node.name, "", f"{path} = {wrong.get('input')!r}", message)
+
+
+def _check_attributes(node: Node) -> Iterator[Violation]:
+    if node.checkpoint_windows < 1:
+        yield Violation("W56", node.name, "", node.checkpoint_windows, "checkpoint windows must be at least 1")
+
+
+def _check_feeds(app: Application, node: Node, recorded: dict[str, pa.Schema]) -> Iterator[Violation]:
+    ports = node.operator.input_ports()
+    for name, end in node.feeds.items():
+        if name not in ports:
+            yield Violation("O12", node.name, name, name, f"no such input port; there are {', '.join(ports) or 'none'}")
+        elif app.port(end) is None:
+            yield Violation("O50", node.name, name, end, "the stream has no source: there is no such output port")
+        else:
+            yield from _check_schema(app, node, name, recorded)
+    for name, port in ports.items():
+        if name not in node.feeds and not port.optional:
+            yield Violation("O14", node.name, name, name, "input port needs a stream")
+    if not ports:
+        yield Violation("O9", node.name, "", node.name, "an operator without input ports cannot be a root: use app.input")
+
+
+def _check_schema(app: Application, node: Node, name: str, recorded: dict[str, pa.Schema]) -> Iterator[Violation]:
+    end = node.feeds[name]
+    source = app.port(end)
+    needed = node.operator.input_ports()[name].schema
+    have = recorded.get(end.port) if end.operator is None else source.schema if source else None
+    have = have if have is not None else (source.schema if source else None)
+    if needed is None or have is None:
+        return
+    for column in needed:
+        index = have.get_field_index(column.name)
+        found = "absent" if index < 0 else str(have.field(index).type)
+        if found != str(column.type):
+            message = f'output port "{end}" with column {column.name} {found} cannot feed it'
+            yield Violation("O13", node.name, name, f"{column.name} {column.type}", message)
+
+
+def _check_streams(app: Application) -> Iterator[Violation]:
+    read = {end for node in app.nodes.values() for end in node.feeds.values()}
+    read |= {output.source for output in app.outputs.values()}
+    for stream in app.streams:
+        if not any(end.operator is None and end.port == stream for end in read):
+            yield Violation("O50", "", stream, stream, "the stream has no sink")
+    for node in app.nodes.values():
+        for name, port in node.operator.output_ports().items():
+            if not port.optional and node[name] not in read:
+                yield Violation("O15", node.name, name, name, "output port must be connected")
+
+
+def _check_cycles(app: Application) -> Iterator[Violation]:
+    for node in app.nodes.values():
+        sources = [end.operator for end in node.feeds.values() if end.operator]
+        if any(node.name in app.upstream(source) for source in sources):
+            yield Violation("O51", node.name, "", node.name, "the application must be acyclic")
+
+
+def _check_outputs(app: Application) -> Iterator[Violation]:
+    if not app.outputs:
+        yield Violation("O50", "", "", app.name, "the application has no output")
+    for output in app.outputs.values():
+        port = app.port(output.source)
+        if port is None or output.source.operator is None:
+            yield Violation("O50", "", output.name, output.source, "the output has no source: there is no such output port")
+            continue
+        names = set(port.schema.names) if port.schema else set()
+        for column in sorted(set(output.key) - names):
+            yield Violation("O13", output.source.operator, output.name, column, "key column is not in the port's schema")
+        for column in sorted(names & _RESERVED):
+            yield Violation("O13", output.source.operator, output.source.port, column, "column name is reserved")
+
+
+def _check_modes(app: Application, default_mode: Mode) -> Iterator[Violation]:
+    """R39 and R40 in topological order, and the border of this release: one container, so one mode."""
+    modes: dict[str, Mode] = {}
+    for node in app.order():
+        sources = [modes[end.operator] for end in node.feeds.values() if end.operator in modes]
+        inherited = Mode.AT_MOST_ONCE if Mode.AT_MOST_ONCE in sources else default_mode
+        modes[node.name] = node.mode or inherited
+        for port, end in node.feeds.items():
+            if end.operator in modes and not modes[end.operator].may_feed(modes[node.name]):
+                pair = f"{end.operator} {modes[end.operator].words} -> {node.name} {modes[node.name].words}"
+                yield Violation("R39", node.name, port, pair, "an at-most-once operator may feed only at-most-once ones")
+    if len(set(modes.values())) > 1:
+        listed = ", ".join(f"{name} {mode.words}" for name, mode in modes.items())
+        yield Violation("R3", "", "", listed, "operators of different modes need a second container, which this release lacks")
