@@ -1,0 +1,85 @@
+"""Where commit groups end and checkpoints fall (rules/windows_and_checkpoints.md section 5, W51)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rewindow.application import Mode
+
+GROWTH_MAX = 4.0
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The windows after which a checkpoint falls due.
+
+    Attributes:
+        distance: D, windows between marks of the application (W42).
+        multiple: K, a checkpoint waits for the next multiple of it (W45, W46). The operators of a container are saved
+            together, so this is the least common multiple of theirs.
+    """
+
+    distance: int
+    multiple: int = 1
+
+    def is_due(self, window: int) -> bool:
+        """Returns whether a checkpoint falls after a window: ordinals count from 1, across restarts (W43).
+
+        >>> [w for w in range(20) if Marks(6).is_due(w)], [w for w in range(30) if Marks(6, 5).is_due(w)]
+        ([5, 11, 17], [9, 14, 19, 24, 29])
+        """
+        ordinal = window + 1
+        return ordinal % self.multiple == 0 and ordinal // self.distance * self.distance > ordinal - self.multiple
+
+    def next_due(self, window: int) -> int:
+        """Returns the first window at or after a given one after which a checkpoint falls."""
+        ordinal = window + 1
+        mark = ordinal // self.distance * self.distance
+        while True:
+            due = -(-mark // self.multiple) * self.multiple
+            if due >= ordinal:
+                return due - 1
+            mark += self.distance
+
+
+def next_end(first: int, last: int, size: int, mode: Mode, marks: Marks, cuts: Iterable[int] = ()) -> int:
+    """Returns the last window of the commit group that begins at a window.
+
+    A group never reaches past a mark where the mode has marks, past a cut, or past the end of the range.
+
+    Args:
+        first: the group's first window.
+        last: the range's last window.
+        size: windows wished for, at least 1.
+        cuts: windows where a group must end, such as the mark of a table that is ahead of the checkpoint.
+    """
+    ends = [first + max(size, 1) - 1, last, *(cut for cut in cuts if cut >= first)]
+    if mode is not Mode.EXACTLY_ONCE:
+        ends.append(marks.next_due(first))
+    return min(ends)
+
+
+@dataclass
+class GroupSizer:
+    """Chooses how many windows the next group takes, so that one takes about a target time.
+
+    Attributes:
+        fixed: a fixed number instead, or None.
+        target_seconds: wished duration of a group.
+        size: present choice, in windows.
+    """
+
+    fixed: int | None
+    target_seconds: float
+    size: int = 64
+
+    def __post_init__(self) -> None:
+        self.size = self.fixed or max(1, self.size)
+
+    def took(self, windows: int, seconds: float) -> None:
+        """Learns from a group: grows or shrinks towards the target, at most fourfold at a time."""
+        if self.fixed or windows < 1:
+            return
+        wanted = windows * self.target_seconds / max(seconds, 0.05)
+        self.size = max(1, int(min(max(wanted, self.size / GROWTH_MAX), self.size * GROWTH_MAX)))

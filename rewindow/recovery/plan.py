@@ -1,0 +1,111 @@
+"""Plan: everything that is fixed about a replay before it runs, so that every attempt does the same."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from rewindow.application import Mode
+from rewindow.windows import Grid, WindowRange
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class InputPlan(_Value):
+    """A recorded stream as pinned for the replay.
+
+    Attributes:
+        version: version of its table; every attempt reads this one (R62).
+        tuples, bytes: what the range holds, from statistics.
+        missing: windows of the range that are not sealed, as [first, last] pairs; allowed explicitly.
+    """
+
+    stream: str
+    path: str
+    version: int
+    windows_version: int
+    tuples: int
+    bytes: int
+    missing: list[tuple[int, int]] = Field(default_factory=list)
+
+
+class OutputPlan(_Value):
+    """An output that the replay stages.
+
+    Attributes:
+        columns: name and type of each event column.
+        stateful: whether a stateful operator stands upstream of it, so that a loss affects later windows (R14).
+        guarantee: what is promised of it end to end.
+    """
+
+    name: str
+    operator: str
+    port: str
+    key: list[str]
+    suite: str | None
+    columns: list[tuple[str, str]]
+    stateful: bool
+    guarantee: str
+
+
+class StartState(_Value):
+    """Where the state after the window before the range comes from.
+
+    Attributes:
+        source: none (stateless), initial, published, replay (named by --state-from), or warm_up.
+        window: the window whose state is taken; the one before the range unless warm_up.
+        taken_from: table that holds it, with its version; empty for initial.
+    """
+
+    source: Literal["none", "initial", "published", "replay", "warm_up"]
+    window: int | None = None
+    taken_from: str = ""
+    version: int | None = None
+    digest: str = ""
+    warm_up_first: int | None = None
+
+
+class Plan(_Value):
+    """A replay as planned: application, closed window range, mode, pinned inputs, start state, promises."""
+
+    replay_id: str
+    application: str
+    code_version: str
+    configuration_digest: str
+    first: int
+    last: int
+    width_ms: int
+    origin_ms: int
+    mode: Mode
+    checkpoint_windows: int
+    checkpoint_multiple: int = 1
+    group_windows: int | None = None
+    group_seconds: float = 20.0
+    attempts: int = 3
+    inputs: list[InputPlan]
+    outputs: list[OutputPlan]
+    start: StartState
+    reason: str = ""
+    parameters: dict[str, str] = Field(default_factory=dict)
+    warnings: list[str] = Field(default_factory=list)
+
+    @property
+    def range(self) -> WindowRange:
+        """The windows to replay."""
+        return WindowRange(self.first, self.last)
+
+    @property
+    def grid(self) -> Grid:
+        """The grid of all inputs and outputs."""
+        return Grid(self.width_ms, self.origin_ms)
+
+    def window_of(self, mark: int) -> int:
+        """Returns the last window that a mark covers; mark 0 is the window before the range."""
+        return self.first + mark - 1
+
+    def mark_of(self, window: int) -> int:
+        """Returns the mark that a window's end is."""
+        return window - self.first + 1
