@@ -1,0 +1,50 @@
+"""Brings a started Airflow to the point where a task triggered by a person runs at once."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+
+from rewindow.config import Config
+from rewindow.supervisor import api
+from rewindow.supervisor.environment import password_file
+
+_DAGS_SECONDS_MAX = 30.0
+_EVERY_SECONDS = 0.25
+
+
+def make_ready(config: Config, address: str, say: Callable[[str], None], stopping: threading.Event) -> None:
+    """Returns once all components are healthy, the API is warm, the pool is there and the DAGs are known, or on a stop."""
+
+    def until(condition: Callable[[], bool], seconds_max: float = 1e9) -> bool:
+        waited = 0.0
+        while not condition() and waited < seconds_max:
+            if stopping.wait(_EVERY_SECONDS):
+                return False
+            waited += _EVERY_SECONDS
+        return waited < seconds_max
+
+    until(lambda: api.call(address, "/api/v2/version", seconds_max=3)[0] == 200)
+    say("API answers")
+    until(lambda: api.warm_up(address))
+    users = json.loads(password_file(config).read_text())
+    user = "admin" if "admin" in users else next(iter(users))
+    token = api.login(address, user, users[user])
+    if not api.make_pool(address, token):
+        say(f'pool of Spark tasks was not made: user "{user}" may not, or the login was refused')
+    say("API is warm")
+    until(lambda: set(api.health(address).values()) == {"healthy"})
+    say("all components are healthy")
+    if not until(lambda: _dags_known(config, address, token), _DAGS_SECONDS_MAX):
+        say("not every DAG of the dags folder is known yet; see logs/dag-processor.log")
+
+
+def _dags_known(config: Config, address: str, token: str) -> bool:
+    """Returns whether every file of the dags folder has become a DAG or an import error; a DAG's id is its file's name."""
+    wanted = {path.stem for path in (config.root / "dags").glob("*.py")}
+    known, errors = (
+        api.call(address, f"/api/v2/{what}?limit=100", token=token)[1] or {} for what in ("dags", "importErrors")
+    )
+    found = {dag["dag_id"] for dag in known.get("dags", [])}
+    return wanted <= found or bool(errors.get("total_entries"))

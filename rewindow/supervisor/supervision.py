@@ -1,0 +1,157 @@
+"""The detached process that keeps Airflow's components alive; `python -m rewindow.supervisor` runs it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TextIO
+
+from rewindow.config import Config
+from rewindow.supervisor.components import COMMANDS, Component, end_orphans
+from rewindow.supervisor.environment import address, airflow_home, airflow_version, port_of
+from rewindow.supervisor.processes import adopt_orphans, descendants, signal_all, started_at, wait_until
+from rewindow.supervisor.readiness import make_ready
+from rewindow.supervisor.status import FAILED, READY, STARTING, Status
+
+_LOOK_SECONDS = 0.3
+_STOP_SECONDS = 6.0
+_SETTLE_SECONDS = 4.0
+
+
+class Supervisor:
+    """Starts the components, starts again what dies, ends everything when told to."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.home = airflow_home(config)
+        self.port = port_of(config)
+        self.components = [Component(name, self.home / "logs") for name in COMMANDS]
+        self.stopping = threading.Event()
+        self.state = STARTING
+        self._telling = threading.Lock()
+
+    def run(self) -> int:
+        """Returns the process's exit code, after SIGTERM or SIGINT or a failed start."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.stopping.set())
+        adopt_orphans()
+        (self.home / "logs").mkdir(exist_ok=True)
+        self._tell(STARTING)
+        if not self._migrate():
+            return 1
+        for component in self.components:
+            component.start()
+        self._tell(STARTING, "components started")
+        threading.Thread(target=self._prepare, daemon=True).start()
+        while not self.stopping.wait(_LOOK_SECONDS):
+            self._look()
+        self._stop()
+        return 0
+
+    def _migrate(self) -> bool:
+        """Returns whether the database has this Airflow's tables; asks Airflow only after an installation."""
+        marker, wanted = self.home / "migrated", f"{airflow_version()} {sys.prefix}"
+        if marker.is_file() and marker.read_text() == wanted and (self.home / "airflow.db").is_file():
+            return True
+        with open(self.home / "logs" / "migrate.log", "wb") as log:
+            process = subprocess.Popen([sys.executable, "-m", "airflow", "db", "migrate"], stdout=log, stderr=log)
+            while process.poll() is None:
+                if self.stopping.wait(0.1):
+                    process.kill()
+        if process.returncode == 0:
+            marker.write_text(wanted)
+            return True
+        self._tell(FAILED, f"airflow db migrate failed with exit code {process.returncode}; see {log.name}")
+        return False
+
+    def _prepare(self) -> None:
+        began = time.monotonic()
+        make_ready(self.config, address(self.port), partial(self._tell, STARTING), self.stopping)
+        if not self.stopping.is_set():
+            self._tell(READY, f"ready {time.monotonic() - began:.0f} s after the components' start")
+
+    def _look(self) -> None:
+        changes = [line for component in self.components if (line := component.watch())]
+        for line in changes:
+            say(line)
+        dead_sessions = {pid: name for component in self.components for pid, name in component.dead_sessions.items()}
+        if dead_sessions and (ended := end_orphans(dead_sessions)):
+            say(f"ended {len(ended)} processes that a dead component left behind")
+        _reap_adopted({component.process.pid for component in self.components if component.process})
+        if changes:
+            self._tell(self.state)
+
+    def _stop(self) -> None:
+        say("stopping")
+        signal_all((c.process.pid for c in self.components if c.process), signal.SIGTERM)
+        if not wait_until(self._all_gone, _STOP_SECONDS):
+            signal_all(descendants(os.getpid()), signal.SIGTERM)
+            if not wait_until(self._all_gone, _SETTLE_SECONDS):
+                signal_all(descendants(os.getpid()), signal.SIGKILL)
+                wait_until(self._all_gone, _SETTLE_SECONDS)
+        (self.home / "supervisor.json").unlink(missing_ok=True)
+        say("stopped")
+
+    def _all_gone(self) -> bool:
+        _reap_adopted(set())
+        return not descendants(os.getpid())
+
+    def _tell(self, state: str, message: str = "") -> None:
+        identities = {component.name: component.identity for component in self.components}
+        with self._telling:
+            self.state = state
+            Status(os.getpid(), started_at(os.getpid()), self.port, state, message, identities).write(self.home)
+        if message:
+            say(message)
+
+
+def say(line: str) -> None:
+    """Writes a line with the time to the supervisor's log (its standard output)."""
+    print(f"{datetime.now(UTC).isoformat(timespec='seconds')} {line}", flush=True)
+
+
+def hold_lock(home: Path) -> TextIO | None:
+    """Returns the lock of this home, held as long as it is open, or None when another supervisor has it."""
+    lock = open(home / "supervisor.lock", "w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return None
+    return lock
+
+
+def main() -> int:
+    """Returns the exit code of a supervisor for the settings in force."""
+    os.umask(0o077)
+    config = Config.load()
+    lock = hold_lock(airflow_home(config))
+    if lock is None:
+        say("another supervisor runs for this home")
+        return 0
+    with lock:
+        return Supervisor(config).run()
+
+
+def _reap_adopted(mine: set[int]) -> None:
+    """Collects ended children that are no component, so that no zombies stay."""
+    for pid in _zombies():
+        if pid not in mine:
+            try:
+                os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                continue
+
+
+def _zombies() -> list[int]:
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
+    pids = [int(pid) for pid in children.read_text().split()] if children.is_file() else []
+    return [pid for pid in pids if started_at(pid) is None]
