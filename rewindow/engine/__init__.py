@@ -1,0 +1,1 @@
+"""The Spark side of a replay: session, commit-group loop, files, digests, crash points."""

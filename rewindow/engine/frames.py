@@ -1,0 +1,101 @@
+"""Windows of a stream as DataFrames, and DataFrames as files of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from rewindow.errors import InputError
+from rewindow.tables import Table
+from rewindow.windows import WindowRange
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """Returns a pyarrow schema as Spark's; times are in UTC."""
+    return from_arrow_schema(schema)
+
+
+def read_windows(spark: SparkSession, table: Table, windows: WindowRange) -> DataFrame:
+    """Returns the tuples of a closed window range, read at the table's pinned version.
+
+    Our own tables are read by their files, without Delta's snapshot query; others through Delta.
+    """
+    inside = F.col("window_id").between(windows.first, windows.last)
+    if not table.is_plain():
+        reader = spark.read.format("delta").option("versionAsOf", table.version)
+        return reader.load(str(table.path)).where(inside)
+    paths = [file.path for file in table.files(windows.first, windows.last)]
+    schema = spark_schema(table.schema)
+    if not paths:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(*paths).where(inside)
+
+
+def count_windows(table: Table, windows: WindowRange) -> dict[int, int]:
+    """Returns tuples per window of a range, counted in the files themselves; windows without tuples are left out."""
+    counts: dict[int, int] = {}
+    for file in table.files(windows.first, windows.last):
+        if file.first is not None and file.first == file.last:
+            counts[file.first] = counts.get(file.first, 0) + file.rows
+            continue
+        column = pq.read_table(file.path, columns=["window_id"], partitioning=None)["window_id"]
+        for pair in pc.value_counts(column).to_pylist():
+            counts[pair["values"]] = counts.get(pair["values"], 0) + pair["counts"]
+    return {window: count for window, count in counts.items() if window in windows}
+
+
+def write_files(frame: DataFrame, folder: Path) -> None:
+    """Computes a frame once, into Parquet files of a folder."""
+    frame.write.mode("overwrite").parquet(str(folder))
+
+
+def read_files(spark: SparkSession, folder: Path, schema: StructType) -> DataFrame:
+    """Returns what was written into a folder."""
+    return spark.read.schema(schema).parquet(str(folder))
+
+
+def conform(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame:
+    """Returns a frame with `window_id` and the declared columns, in the declared order.
+
+    Raises:
+        InputError: a column is absent or has another type; names the operator, the port and both types.
+    """
+    wanted = spark_schema(schema)
+    found = {field.name: field.dataType for field in frame.schema.fields}
+    for field in [*spark_schema(pa.schema([("window_id", pa.int64())])).fields, *wanted.fields]:
+        if field.name not in found:
+            raise InputError(f'{what} lacks the column "{field.name}" that it declares')
+        if found[field.name].simpleString() != field.dataType.simpleString():
+            have = found[field.name].simpleString()
+            raise InputError(f'{what} has the column "{field.name}" of type {have}, declared {field.dataType.simpleString()}')
+    return frame.select("window_id", *[f"`{name}`" for name in wanted.names])
+
+
+def to_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """Returns a small Arrow table as a DataFrame."""
+    if not rows.num_rows:
+        return spark.createDataFrame([], spark_schema(rows.schema))
+    return spark.createDataFrame(rows)
+
+
+def to_arrow(frame: DataFrame, schema: pa.Schema, what: str) -> pa.Table:
+    """Returns a small DataFrame as an Arrow table of a declared schema.
+
+    Raises:
+        InputError: a column is absent or cannot have the declared type.
+    """
+    missing: Sequence[str] = [name for name in schema.names if name not in frame.columns]
+    if missing:
+        raise InputError(f'{what} lacks the column "{missing[0]}" that it declares')
+    try:
+        return frame.select(*[f"`{name}`" for name in schema.names]).toArrow().cast(schema)
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{what} does not have the declared schema: {error}") from error

@@ -1,0 +1,209 @@
+"""One commit group: every operator of the application over its windows, each result computed once."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from rewindow.application import Application, GroupWindows, Node, Output, PortHandle
+from rewindow.engine.digests import EMPTY_DIGEST, window_digests
+from rewindow.engine.frames import conform, read_files, read_windows, spark_schema, to_arrow, to_frame, write_files
+from rewindow.errors import InputError
+from rewindow.tables import Table
+from rewindow.tables.staging import staged_schema
+from rewindow.windows import WindowRange
+
+
+@dataclass(frozen=True)
+class WindowDigest:
+    """What one window of one output holds."""
+
+    tuples: int = 0
+    digest: str = EMPTY_DIGEST
+    float_digest: str | None = None
+
+
+Digests = dict[str, dict[int, WindowDigest]]
+"""Output name to window to digest; windows without tuples are left out."""
+
+
+@dataclass
+class GroupResult:
+    """What a group computed, before any of it is committed.
+
+    Attributes:
+        folders: output name to the folder of its files.
+        states: operator name to its state after the group's last window.
+    """
+
+    folders: dict[str, Path] = field(default_factory=dict)
+    digests: Digests = field(default_factory=dict)
+    states: dict[str, pa.Table] = field(default_factory=dict)
+
+
+class GroupRunner:
+    """Computes groups of windows for one attempt."""
+
+    def __init__(
+        self, spark: SparkSession, app: Application, inputs: Mapping[str, Table], root: Path, epoch: int
+    ) -> None:
+        self._spark = spark
+        self._app = app
+        self._inputs = inputs
+        self._root = root
+        self._epoch = epoch
+        self._order = app.order()
+        self._outputs = {output.source: output for output in app.outputs.values()}
+        self._materialised = _ports_to_materialise(app)
+
+    def compute(
+        self, windows: GroupWindows, mark: int, states: Mapping[str, pa.Table], staged: Iterable[str]
+    ) -> GroupResult:
+        """Returns the files, digests and next states of a group.
+
+        Args:
+            windows: the group's windows.
+            mark: mark at the group's end; names the folders.
+            states: state of every stateful operator before the group.
+            staged: outputs whose files are written into their staged table's folder; others go to scratch.
+        """
+        frames = {PortHandle(None, name): read_windows(self._spark, table, windows.range) for name, table in self._inputs.items()}
+        result = GroupResult()
+        state_frames = {name: to_frame(self._spark, state) for name, state in states.items()}
+        wanted = set(staged)
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            for level in _levels(self._order):
+                jobs = [pool.submit(self._run_node, node, frames, state_frames, windows, mark, wanted, result) for node in level]
+                for job in jobs:
+                    frames.update(job.result())
+            digests = pool.submit(self.digest, {name: self.read_back(name, folder) for name, folder in result.folders.items()})
+            states_next = {
+                node.name: pool.submit(self._next_state, node, frames, state_frames[node.name], windows)
+                for node in self._order
+                if node.operator.is_stateful
+            }
+            result.digests = digests.result()
+            result.states = {name: job.result() for name, job in states_next.items()}
+        self._check_inside(result.digests, windows.range)
+        return result
+
+    def digest(self, outputs: Mapping[str, DataFrame]) -> Digests:
+        """Returns counts and digests per window of several outputs, in one Spark job."""
+        parts = [window_digests(frame).withColumn("port", F.lit(name)) for name, frame in outputs.items()]
+        found: Digests = {name: {} for name in outputs}
+        for row in reduce(DataFrame.unionByName, parts).collect() if parts else []:
+            found[row["port"]][row["window_id"]] = WindowDigest(row["tuples"], row["digest"], row["float_digest"])
+        return found
+
+    def read_back(self, output: str, folder: Path) -> DataFrame:
+        """Returns an output as its files hold it."""
+        return read_files(self._spark, folder, spark_schema(staged_schema(self._schema(self._app.outputs[output]))))
+
+    def committed(self, output: str, windows: WindowRange) -> DataFrame:
+        """Returns what a staged table already holds of a range."""
+        return read_windows(self._spark, Table.open(self._root / output), windows)
+
+    def skip(self, states: Mapping[str, pa.Table], skipped: WindowRange) -> dict[str, pa.Table]:
+        """Returns the states with which to go on after an at-most-once skip (R14, H58)."""
+        found = {}
+        for node in self._order:
+            if node.operator.is_stateful:
+                frame = node.operator.skipped(to_frame(self._spark, states[node.name]), skipped)
+                found[node.name] = to_arrow(frame, _state_schema(node), f'state of operator "{node.name}"')
+        return found
+
+    def clear_scratch(self) -> None:
+        """Deletes the scratch files; what is needed of them has been committed."""
+        shutil.rmtree(self._root / "scratch", ignore_errors=True)
+
+    def _run_node(
+        self,
+        node: Node,
+        frames: Mapping[PortHandle, DataFrame],
+        states: Mapping[str, DataFrame],
+        windows: GroupWindows,
+        mark: int,
+        staged: set[str],
+        result: GroupResult,
+    ) -> dict[PortHandle, DataFrame]:
+        inputs = {port: frames[end] for port, end in node.feeds.items()}
+        made = node.operator.transform(inputs, states.get(node.name), windows)
+        by_port = {node.default_port().port: made} if isinstance(made, DataFrame) else made
+        found: dict[PortHandle, DataFrame] = {}
+        for port, frame in by_port.items():
+            handle = node[port]
+            if handle not in self._materialised:
+                found[handle] = frame
+                continue
+            found[handle] = self._materialise(handle, frame, mark, staged, result)
+        return found
+
+    def _materialise(
+        self, handle: PortHandle, frame: DataFrame, mark: int, staged: set[str], result: GroupResult
+    ) -> DataFrame:
+        """Writes a port's tuples once; everything after this reads the files, never the plan again."""
+        output = self._outputs.get(handle)
+        schema = self._app.nodes[str(handle.operator)].operator.output_ports()[handle.port].schema
+        rows = conform(frame, schema, f'output port "{handle}"')
+        rows = rows.select("window_id", F.lit(self._epoch).cast("bigint").alias("attempt"), *[f"`{n}`" for n in schema.names])
+        place = output.name if output and output.name in staged else f"scratch/{handle}"
+        folder = self._root / place / f"{self._epoch}-{mark}"
+        write_files(rows, folder)
+        if output:
+            result.folders[output.name] = folder
+        return read_files(self._spark, folder, spark_schema(staged_schema(schema))).drop("attempt")
+
+    def _next_state(
+        self, node: Node, frames: Mapping[PortHandle, DataFrame], state: DataFrame, windows: GroupWindows
+    ) -> pa.Table:
+        inputs = {port: frames[end] for port, end in node.feeds.items()}
+        outputs = {port: frames[node[port]] for port in node.operator.output_ports() if node[port] in frames}
+        frame = node.operator.next_state(inputs, outputs, state, windows)
+        return to_arrow(frame, _state_schema(node), f'state of operator "{node.name}"')
+
+    def _schema(self, output: Output) -> pa.Schema:
+        return self._app.nodes[str(output.source.operator)].operator.output_ports()[output.source.port].schema
+
+    def _check_inside(self, digests: Digests, windows: WindowRange) -> None:
+        for name, found in digests.items():
+            outside = sorted(window for window in found if window not in windows)
+            if outside:
+                raise InputError(
+                    f'output "{name}" emitted tuples of window {outside[0]}, which is not in its group {windows}',
+                    hint="A tuple belongs to the window in which it was made (W17).",
+                )
+
+
+def _state_schema(node: Node) -> pa.Schema:
+    schema = node.operator.state_columns()
+    assert schema is not None, f"{node.name} is stateful"
+    return schema
+
+
+def _ports_to_materialise(app: Application) -> set[PortHandle]:
+    """Returns the ports whose frame is used more than once: it must come from one run of the operator."""
+    uses: Counter[PortHandle] = Counter(output.source for output in app.outputs.values())
+    for node in app.nodes.values():
+        for end in node.feeds.values():
+            uses[end] += 2 if node.operator.is_stateful else 1
+    found = {handle for handle, count in uses.items() if handle.operator and count > 1}
+    found |= {output.source for output in app.outputs.values()}
+    found |= {node[port] for node in app.nodes.values() if node.operator.is_stateful for port in node.operator.output_ports()}
+    return found
+
+
+def _levels(order: list[Node]) -> list[list[Node]]:
+    """Returns the operators in levels; those of one level do not depend on each other."""
+    level: dict[str, int] = {}
+    for node in order:
+        level[node.name] = 1 + max((level[end.operator] for end in node.feeds.values() if end.operator), default=0)
+    return [[node for node in order if level[node.name] == depth] for depth in sorted(set(level.values()))]
