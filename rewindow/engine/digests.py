@@ -1,0 +1,201 @@
+"""Digests: an order-free fingerprint of what a window holds (design, digest and certificate).
+
+Per window: the number of tuples and two sums of 64-bit row hashes, modulo 2^64. Neither order nor partitioning nor
+the files changes them; a duplicate does. Exact columns and columns that hold a float anywhere are apart, since sums
+of doubles depend on grouping: `digest` decides, `float_digest` only says where to compare within a tolerance.
+
+What counts as equal, and what does not:
+
+- Names and types of all columns go in through a schema hash, so true and 1, or a date and its day number, differ.
+  Nullability and the order of columns do not matter; precision and scale of decimals do.
+- At every level the null bitmap comes before the values: (null, x) and (x, null), [] and null, struct(1, null) and
+  struct(null, 1) differ. Arrays go in with their sizes, maps as sorted entries.
+- Floats are compared as Spark compares them: -0.0 equals 0.0, and every NaN equals every other.
+- Strings are compared byte by byte; a collation that says otherwise is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from rewindow.errors import InputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+BOOKKEEPING = ("offset", "attempt", "window_id")
+"""Columns that say where a tuple lies, not what it is."""
+
+_PLAIN = (
+    T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.DecimalType, T.BinaryType, T.DateType,
+    T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType, T.YearMonthIntervalType,
+)  # fmt: skip
+_FLOATS = (T.FloatType, T.DoubleType)
+_SALTS = (0x52657769_6E646F77, 0x776F646E_69776552)
+_BITMAP_COLUMNS = 62
+_LOW_HALF = 0xFFFFFFFF
+_ZERO = "0" * 16
+
+
+def window_digests(frame: DataFrame, exclude: Collection[str] = BOOKKEEPING) -> DataFrame:
+    """Returns the digests of the windows that have a tuple, from one aggregate pass.
+
+    Shape: window_id BIGINT, tuples BIGINT, digest STRING, float_digest STRING (null without float columns). A window
+    without a tuple has no row; `empty_digests` gives its values.
+
+    Raises:
+        InputError: a column's type cannot be digested.
+    """
+    return frame.groupBy("window_id").agg(*digest_columns(frame.schema, exclude))
+
+
+def digest_columns(schema: T.StructType, exclude: Collection[str] = BOOKKEEPING) -> list[Column]:
+    """Returns the aggregates `tuples`, `digest` and `float_digest` over the event columns of a schema.
+
+    For a caller that groups itself, such as one that unions several outputs and digests them in one job.
+
+    Raises:
+        InputError: a column's type cannot be digested.
+    """
+    fields = _event_fields(schema, exclude)
+    check_digestible(schema, exclude)
+    name = schema_hash(schema, exclude)
+    floats = [field for field in fields if _holds_float(field.dataType)]
+    exact = [field for field in fields if field not in floats]
+    nothing = F.lit(None).cast("string")
+    return [
+        F.count(F.lit(1)).alias("tuples"),
+        _sums(name, exact).alias("digest"),
+        (_sums(name, floats) if floats else nothing).alias("float_digest"),
+    ]
+
+
+def empty_digests(schema: T.StructType, exclude: Collection[str] = BOOKKEEPING) -> tuple[str, str | None]:
+    """Returns digest and float digest of a window without a tuple."""
+    floats = any(_holds_float(field.dataType) for field in _event_fields(schema, exclude))
+    empty = f"{schema_hash(schema, exclude)}-{_ZERO}-{_ZERO}"
+    return empty, empty if floats else None
+
+
+def schema_hash(schema: T.StructType, exclude: Collection[str] = BOOKKEEPING) -> str:
+    """Returns eight hexadecimal digits for the names and types of the event columns, sorted by name."""
+    text = _describe(T.StructType(_event_fields(schema, exclude)))
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def check_digestible(schema: T.StructType, exclude: Collection[str] = BOOKKEEPING) -> None:
+    """Refuses a schema with a type for which equal values need not have equal hashes.
+
+    Raises:
+        InputError: names the column and its type.
+    """
+    for field in _event_fields(schema, exclude):
+        found = _undigestible(field.dataType)
+        if found is not None:
+            raise InputError(
+                f'column "{field.name}" of type {field.dataType.simpleString()} cannot be digested',
+                detail=f"Values of type {found.simpleString()} have no order-free hash.",
+                hint="Leave the column out, or cast it to STRING or BINARY.",
+            )
+
+
+def _event_fields(schema: T.StructType, exclude: Collection[str]) -> list[T.StructField]:
+    return _sorted([field for field in schema.fields if field.name not in exclude])
+
+
+def _sorted(fields: list[T.StructField]) -> list[T.StructField]:
+    return sorted(fields, key=lambda field: field.name)
+
+
+def _undigestible(kind: T.DataType) -> T.DataType | None:
+    if isinstance(kind, T.StructType):
+        return next(filter(None, (_undigestible(field.dataType) for field in kind.fields)), None)
+    if isinstance(kind, T.ArrayType):
+        return _undigestible(kind.elementType)
+    if isinstance(kind, T.MapType):
+        return _undigestible(kind.keyType) or _undigestible(kind.valueType)
+    if isinstance(kind, T.StringType):
+        return None if kind.collation == "UTF8_BINARY" else kind
+    return None if isinstance(kind, _PLAIN + _FLOATS) else kind
+
+
+def _holds_float(kind: T.DataType) -> bool:
+    if isinstance(kind, T.StructType):
+        return any(_holds_float(field.dataType) for field in kind.fields)
+    if isinstance(kind, T.ArrayType):
+        return _holds_float(kind.elementType)
+    if isinstance(kind, T.MapType):
+        return _holds_float(kind.keyType) or _holds_float(kind.valueType)
+    return isinstance(kind, _FLOATS)
+
+
+def _describe(kind: T.DataType) -> str:
+    """Returns a type's text without nullability, struct fields sorted by name."""
+    if isinstance(kind, T.StructType):
+        return "struct<" + ",".join(f"{f.name!r}:{_describe(f.dataType)}" for f in _sorted(kind.fields)) + ">"
+    if isinstance(kind, T.ArrayType):
+        return f"array<{_describe(kind.elementType)}>"
+    if isinstance(kind, T.MapType):
+        return f"map<{_describe(kind.keyType)},{_describe(kind.valueType)}>"
+    return "string" if isinstance(kind, T.StringType) else kind.simpleString()
+
+
+def _sums(name: str, fields: list[T.StructField]) -> Column:
+    first = _sum_of(_hash_fields(_SALTS[0], [(_named(field), field.dataType) for field in fields]))
+    second = _sum_of(_hash_fields(_SALTS[1], [(_named(field), field.dataType) for field in reversed(fields)]))
+    return F.concat_ws("-", F.lit(name), first, second)
+
+
+def _named(field: T.StructField) -> Column:
+    return F.col("`" + field.name.replace("`", "``") + "`")
+
+
+def _sum_of(row_hash: Column) -> Column:
+    """Returns the sum modulo 2^64 in hexadecimal; the halves are summed apart, as a plain sum overflows under ANSI."""
+    high = F.sum(F.shiftrightunsigned(row_hash, 32))
+    low = F.sum(row_hash.bitwiseAND(F.lit(_LOW_HALF)))
+    carried = (high + F.shiftrightunsigned(low, 32)).bitwiseAND(F.lit(_LOW_HALF))
+    kept = low.bitwiseAND(F.lit(_LOW_HALF))
+    return F.lower(F.concat(F.lpad(F.hex(carried), 8, "0"), F.lpad(F.hex(kept), 8, "0")))
+
+
+def _hash_fields(salt: int, values: list[tuple[Column, T.DataType]]) -> Column:
+    """Returns the hash of one level: salt, null bitmap, then values. Given the bitmap, skipped nulls are no loss."""
+    bitmaps = [
+        reduce(lambda a, b: a.bitwiseOR(b), [_bit(column, bit) for bit, (column, _) in enumerate(part)])
+        for part in _parts(values)
+    ]
+    return F.xxhash64(F.lit(salt), *bitmaps, *(_hashable(salt, column, kind) for column, kind in values))
+
+
+def _parts(values: list[tuple[Column, T.DataType]]) -> list[list[tuple[Column, T.DataType]]]:
+    return [values[start : start + _BITMAP_COLUMNS] for start in range(0, len(values), _BITMAP_COLUMNS)]
+
+
+def _bit(column: Column, bit: int) -> Column:
+    return F.shiftleft(F.isnull(column).cast("bigint"), bit)
+
+
+def _hashable(salt: int, column: Column, kind: T.DataType) -> Column:
+    """Returns what stands for a value in its level's hash: plain values themselves, others a hash of their own."""
+    if isinstance(kind, T.StructType):
+        fields = [(column.getField(field.name), field.dataType) for field in _sorted(kind.fields)]
+        return F.when(column.isNotNull(), _hash_fields(salt, fields))
+    if isinstance(kind, T.ArrayType):
+        element = kind.elementType
+        hashes = F.transform(column, lambda value: _hash_fields(salt, [(value, element)]))
+        return F.when(column.isNotNull(), F.xxhash64(F.lit(salt), F.size(column), hashes))
+    if isinstance(kind, T.MapType):
+        key, value = kind.keyType, kind.valueType
+        hashes = F.transform(
+            F.map_entries(column),
+            lambda entry: _hash_fields(salt, [(entry.getField("key"), key), (entry.getField("value"), value)]),
+        )
+        return F.when(column.isNotNull(), F.xxhash64(F.lit(salt), F.size(column), F.sort_array(hashes)))
+    return column
