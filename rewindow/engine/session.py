@@ -1,0 +1,56 @@
+"""The Spark session of this process: the one place where one is made."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rewindow.config import Config
+from rewindow.spark_settings import scratch_folder, spark_environment, spark_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def spark_session(
+    config: Config,
+    name: str,
+    *,
+    quick: bool = False,
+    extra_conf: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Returns the session of this process, started when there is none.
+
+    Under spark-submit the JVM is there already, with its own settings; only the session's part of them is laid over.
+
+    Args:
+        config: settings in force.
+        name: what the application is called in Spark.
+        quick: for a job of seconds (see `spark_settings`).
+        extra_conf: settings laid over all others.
+
+    Raises:
+        ResourceError: no Java 17, or Delta's jars are not in their folder.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    settings = spark_settings(config, quick=quick) | dict(extra_conf or {})
+    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        _prepare_environment()
+    scratch_folder(config).mkdir(parents=True, exist_ok=True)
+    session = SparkSession.builder.appName(name).config(map=dict(settings)).getOrCreate()
+    import delta.exceptions  # noqa: F401  (registers Delta's errors; without it conflicts arrive as bare Java errors)
+
+    return session
+
+
+def _prepare_environment() -> None:
+    """Makes this process's environment fit for the JVM that it is about to start."""
+    wanted = spark_environment()
+    for name in set(os.environ) - set(wanted):
+        del os.environ[name]
+    os.environ.update(wanted)
+    time.tzset()

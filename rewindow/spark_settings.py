@@ -1,0 +1,159 @@
+"""Spark's settings as plain text, for a session in this process and for spark-submit alike. Starts no JVM.
+
+What is fixed here is what correctness or every start depends on; the rest is `[spark.conf]` of rewindow.toml, which is
+laid over it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+
+from rewindow.config import Config
+from rewindow.errors import InputError, ResourceError
+from rewindow.jars import expected_jars, missing_jars
+from rewindow.java import JAVA_OPTIONS, find_java
+
+AT_MOST_ONCE = {
+    "spark.task.maxFailures": "1",
+    "spark.stage.maxConsecutiveAttempts": "1",
+    "spark.speculation": "false",
+}
+"""With these a window's work is never begun twice within an attempt (R9)."""
+
+_DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+_LOCAL = re.compile(r"local(\[(?P<threads>\d+|\*)(,\d+)?\])?")
+_STRAY = (
+    *("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "PYTHONSTARTUP"),
+    *("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_LOCAL_DIRS", "SPARK_DIST_CLASSPATH", "SPARK_MASTER", "SPARK_REMOTE"),
+    *("SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE", "PYSPARK_SUBMIT_ARGS", "HADOOP_CONF_DIR", "CLASSPATH"),
+    *JAVA_OPTIONS,
+)
+
+
+def spark_settings(config: Config, *, at_most_once: bool = False, quick: bool = False) -> dict[str, str]:
+    """Returns the settings that every Spark of this project starts with.
+
+    Args:
+        config: where the jars, the state and the master are.
+        at_most_once: forbid Spark its own retries.
+        quick: compile with the JVM's first compiler only: a short job starts sooner, a long one loses its peak.
+
+    Raises:
+        ResourceError: Delta's jars are not in their folder.
+        InputError: a setting in rewindow.toml takes away what a recovery mode depends on.
+    """
+    settings = _base(config) | _delta(config)
+    if threads := local_threads(config.spark.master):
+        settings |= _loopback(config, threads)
+    given = dict(config.spark.conf)
+    options = f"{_driver_options(config, quick=quick)} {given.pop(_DRIVER_OPTIONS, '')}"
+    settings |= given | {_DRIVER_OPTIONS: options.strip()}
+    if at_most_once:
+        _refuse_contradiction(given)
+        settings |= AT_MOST_ONCE
+    return settings
+
+
+def spark_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Returns the environment for a process that runs Spark: ours, without what a shell may have put in Spark's way.
+
+    Raises:
+        ResourceError: there is no Java 17.
+    """
+    source = os.environ if environment is None else environment
+    kept = {name: value for name, value in source.items() if name not in _STRAY}
+    java = find_java()
+    bins = (Path(sys.executable).parent, java / "bin")
+    return kept | {
+        "JAVA_HOME": str(java),
+        "PATH": os.pathsep.join([*map(str, bins), kept.get("PATH", os.defpath)]),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONUNBUFFERED": "1",
+        "TZ": "UTC",
+    }
+
+
+def spark_submit() -> Path:
+    """Returns the spark-submit of this very environment, never another one of PATH."""
+    return Path(sys.executable).with_name("spark-submit")
+
+
+def local_threads(master: str) -> int:
+    """Returns how many threads a local master computes with; 0 for a cluster.
+
+    >>> local_threads("local[4]"), local_threads("local"), local_threads("spark://host:7077")
+    (4, 1, 0)
+    """
+    found = _LOCAL.fullmatch(master)
+    if not found:
+        return 0
+    threads = found["threads"] or "1"
+    return (os.cpu_count() or 1) if threads == "*" else int(threads)
+
+
+def scratch_folder(config: Config) -> Path:
+    """Returns the folder of Spark's own temporary files; what a killed driver leaves there may be deleted."""
+    return config.state / "tmp"
+
+
+def _base(config: Config) -> dict[str, str]:
+    return {
+        "spark.master": config.spark.master,
+        "spark.driver.memory": config.spark.driver_memory,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.ansi.enabled": "true",
+        # Timestamps as delta-rs and pyarrow read them, not as INT96.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": str(scratch_folder(config) / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.python.authenticate.socketTimeout": "60s",
+        "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
+    }
+
+
+def _delta(config: Config) -> dict[str, str]:
+    missing = missing_jars(config.jars)
+    if missing:
+        raise ResourceError(
+            f'folder of jars "{config.jars}" lacks {", ".join(missing)}',
+            hint=f"Run make setup, or python -m rewindow.jars {config.jars}.",
+        )
+    return {
+        "spark.jars": ",".join(str(config.jars / name) for name in expected_jars()),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # By default reading a log takes 50 tasks, however small the log.
+        "spark.databricks.delta.snapshotPartitions": "1",
+    }
+
+
+def _loopback(config: Config, threads: int) -> dict[str, str]:
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(scratch_folder(config) / "spark"),
+        "spark.sql.shuffle.partitions": str(2 * threads),
+    }
+
+
+def _driver_options(config: Config, *, quick: bool) -> str:
+    logging = resources.files("rewindow") / "log4j2.properties"
+    options = ["-Duser.timezone=UTC", f"-Dlog4j2.configurationFile=file:{logging}"]
+    return " ".join(options + (["-XX:TieredStopAtLevel=1"] if quick else []))
+
+
+def _refuse_contradiction(given: Mapping[str, str]) -> None:
+    for name, value in AT_MOST_ONCE.items():
+        if given.get(name, value) != value:
+            raise InputError(
+                f'setting "spark.conf.{name}" is {given[name]}, and at_most_once needs {value}',
+                hint="Take it out of rewindow.toml.",
+            )
