@@ -96,6 +96,7 @@ class Config(Section):
     replay: ReplayConfig = Field(default_factory=ReplayConfig)
     streams: dict[str, StreamConfig] = Field(default_factory=dict)
     _root: Path = PrivateAttr(default_factory=Path.cwd)
+    _file: Path | None = PrivateAttr(default=None)
 
     @classmethod
     def load(cls, path: Path | str | None = None, **flags: Any) -> Config:
@@ -117,6 +118,7 @@ class Config(Section):
         for name in config.streams:
             check_name("stream", name)
         config._root = found.parent.resolve() if found else Path.cwd()
+        config._file = found
         return config._absolute()
 
     def _absolute(self) -> Config:
@@ -129,12 +131,18 @@ class Config(Section):
             }
         )
         moved._root = root
+        moved._file = self._file
         return moved
 
     @property
     def root(self) -> Path:
         """Folder of the settings file."""
         return self._root
+
+    @property
+    def file(self) -> Path | None:
+        """The settings file, None when there is none."""
+        return self._file
 
     @property
     def ledger_url(self) -> str:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rewindow.application import Application, GroupWindows, Node, Output, PortHandle
-from rewindow.engine.digests import EMPTY_DIGEST, window_digests
+from rewindow.engine.digests import empty_digests, window_digests
 from rewindow.engine.frames import conform, read_files, read_windows, spark_schema, to_arrow, to_frame, write_files
 from rewindow.errors import InputError
 from rewindow.tables import Table
@@ -27,9 +27,9 @@ from rewindow.windows import WindowRange
 class WindowDigest:
     """What one window of one output holds."""
 
-    tuples: int = 0
-    digest: str = EMPTY_DIGEST
-    float_digest: str | None = None
+    tuples: int
+    digest: str
+    float_digest: str | None
 
 
 Digests = dict[str, dict[int, WindowDigest]]
@@ -103,6 +103,10 @@ class GroupRunner:
         for row in reduce(DataFrame.unionByName, parts).collect() if parts else []:
             found[row["port"]][row["window_id"]] = WindowDigest(row["tuples"], row["digest"], row["float_digest"])
         return found
+
+    def empty(self, output: str) -> WindowDigest:
+        """Returns the digest of a window without tuples."""
+        return WindowDigest(0, *empty_digests(spark_schema(self._schema(self._app.outputs[output]))))
 
     def read_back(self, output: str, folder: Path) -> DataFrame:
         """Returns an output as its files hold it."""

@@ -1,0 +1,85 @@
+"""Facts: what is known of every window of a replay; the rows of an output are at the same time its seals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from rewindow.engine.group import WindowDigest
+from rewindow.tables.staging import FACTS_SCHEMA
+from rewindow.windows import WindowRange
+
+
+@dataclass(frozen=True)
+class Seal:
+    """What a window of an output holds, and the attempt whose rows those are."""
+
+    window: WindowDigest
+    attempt: int
+
+
+@dataclass
+class GroupFacts:
+    """Collects the fact rows of one commit group.
+
+    Attributes:
+        range: the group's windows; rows outside `above` are left out, since they are committed already.
+        above: the mark of the facts table as a window; only later windows get a row.
+    """
+
+    range: WindowRange
+    attempt: int
+    began_at: datetime
+    above: int
+
+    def __post_init__(self) -> None:
+        self._rows: list[dict[str, object]] = []
+
+    def add_input(self, stream: str, counts: Mapping[int, int], lost: bool = False) -> None:
+        """Adds a row per window for an input, also for empty windows; `lost` are tuples not processed (R15)."""
+        for window in self._windows():
+            self._add(window, "in", stream, counts.get(window, 0), lost=lost, attempt=self.attempt)
+
+    def add_output(self, output: str, seals: Mapping[int, Seal]) -> None:
+        """Adds the seals of an output."""
+        for window in self._windows():
+            if window in seals:
+                seal = seals[window]
+                self._add(window, "out", output, seal.window.tuples, attempt=seal.attempt, found=seal.window)
+
+    def add_lost(self, output: str, lost: WindowRange) -> None:
+        """Adds a row for each window of an output that at most once gives up."""
+        for window in self._windows():
+            if window in lost:
+                self._add(window, "out", output, 0, lost=True, attempt=self.attempt)
+
+    def table(self) -> pa.Table:
+        """Returns the rows; the group ends now."""
+        ended_at = datetime.now(UTC)
+        return pa.Table.from_pylist([{**row, "ended_at": ended_at} for row in self._rows], schema=FACTS_SCHEMA)
+
+    def _windows(self) -> range:
+        return range(max(self.range.first, self.above + 1), self.range.last + 1)
+
+    def _add(
+        self,
+        window: int,
+        direction: str,
+        port: str,
+        tuples: int,
+        *,
+        attempt: int,
+        lost: bool = False,
+        found: WindowDigest | None = None,
+    ) -> None:
+        self._rows.append(
+            {
+                "window_id": window, "direction": direction, "port": port, "tuples": tuples,
+                "digest": found.digest if found else None, "float_digest": found.float_digest if found else None,
+                "attempt": attempt, "lost": lost, "group_first": self.range.first, "group_last": self.range.last,
+                "began_at": self.began_at,
+            }
+        )  # fmt: skip

@@ -1,0 +1,97 @@
+"""What every submitted job does around its work: outcome file, exit code, dying with its parent."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rewindow.errors import RewindowError
+
+OUTCOME_VARIABLE = "REWINDOW_OUTCOME"
+RETRY_CODE = 75
+
+
+def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
+    """Runs a job's work and returns its exit code; the outcome file says what happened, in JSON.
+
+    Exit codes: 0 done, 2 bad input, 65 failed and not retryable, 75 failed and retryable, 130 interrupted. An error
+    that is not ours, such as Spark's own, is taken for retryable.
+    """
+    threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
+    try:
+        outcome = {"exit_code": 0, "message": "done", **(work() or {})}
+    except RewindowError as error:
+        outcome = {
+            "exit_code": error.exit_code, "message": str(error), "retryable": error.retryable,
+            "kind": type(error).__name__,
+        }  # fmt: skip
+    except Exception as error:
+        traceback.print_exc()
+        outcome = {"exit_code": RETRY_CODE, "message": f"{type(error).__name__}: {error}", "retryable": True}
+        outcome["kind"] = type(error).__name__
+    if outcome["exit_code"]:
+        print(outcome["message"], file=sys.stderr, flush=True)
+    _write(outcome)
+    return int(outcome["exit_code"])
+
+
+def tell(kind: str, **facts: Any) -> None:
+    """Prints a progress line in JSON for whoever launched the job."""
+    print(json.dumps({"rewindow": kind, **facts}), flush=True)
+
+
+def say(line: str) -> None:
+    """Prints a line for people."""
+    print(line, flush=True)
+
+
+def leave(code: int) -> None:
+    """Ends the process at once with a code; Spark's own shutdown has nothing left to save."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+class StopRequest:
+    """Whether the user has asked to stop: SIGINT sets it, the loop looks at a group's end."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def listen(self) -> None:
+        """Takes over SIGINT and SIGTERM; a second one ends the process at once."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._ask)
+
+    def _ask(self, number: int, frame: object) -> None:
+        if self.asked:
+            os._exit(130)
+        self.asked = True
+        say("stopping at the end of this commit group; once more to stop at once")
+
+    def __call__(self) -> bool:
+        return self.asked
+
+
+def _write(outcome: dict[str, Any]) -> None:
+    path = os.environ.get(OUTCOME_VARIABLE)
+    if path:
+        draft = Path(f"{path}.draft")
+        draft.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(json.dumps(outcome))
+        draft.replace(path)
+
+
+def _die_with_parent(parent: int) -> None:
+    """Ends the whole process group as soon as the launching process is gone: a driver must not outlive it."""
+    while os.getppid() == parent:
+        time.sleep(0.3)
+    os.killpg(os.getpgid(0), signal.SIGKILL)

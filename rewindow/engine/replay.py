@@ -1,0 +1,92 @@
+"""The replay job: from the plan in the ledger to one attempt of it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from rewindow.application import Mode
+from rewindow.config import Config
+from rewindow.engine.attempt import Attempt, Progress
+from rewindow.engine.job import StopRequest, say, tell
+from rewindow.engine.session import spark_session
+from rewindow.errors import CheckpointError, RewindowError
+from rewindow.ledger import Ledger
+from rewindow.operators.catalog import LoadedApplication, load_application
+from rewindow.recovery import Plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def replay(replay_id: str, epoch: int) -> dict[str, Any]:
+    """Runs one attempt of a planned replay and returns what its outcome file says.
+
+    Raises:
+        RewindowError: see Attempt.run.
+    """
+    config = Config.load()
+    ledger = Ledger.open(config.ledger_url)
+    ledger.begin_attempt(replay_id, epoch, **own_process())
+    try:
+        outcome = _run(config, ledger, replay_id, epoch)
+    except RewindowError as error:
+        ledger.end_attempt(replay_id, epoch, type(error).__name__, str(error))
+        raise
+    ledger.end_attempt(replay_id, epoch, "ended", "")
+    return outcome
+
+
+def own_process() -> dict[str, Any]:
+    """Returns what the ledger keeps of an attempt's process, so that the next attempt can end just this one."""
+    group = os.getpgid(0)
+    return {
+        "host": socket.gethostname(), "pid": os.getpid(), "process_group": group,
+        "process_started_at": psutil.Process(group).create_time(),
+    }  # fmt: skip
+
+
+def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str, Any]:
+    plan = Plan.model_validate(ledger.replay(replay_id).plan)
+    loaded = load_application(config, plan.application, plan.parameters)
+    check_code(plan, loaded)
+    stop = StopRequest()
+
+    def session() -> SparkSession:
+        spark = spark_session(config, f"rewindow {replay_id}", at_most_once=plan.mode is Mode.AT_MOST_ONCE)
+        stop.listen()
+        return spark
+
+    def report(progress: Progress) -> None:
+        tell(
+            "progress", replay=replay_id, epoch=epoch, first=progress.first, last=progress.last, window=progress.last,
+            mark=progress.mark, of=progress.of, seconds=progress.seconds, checkpoint=progress.checkpoint,
+            tuples=dict(progress.tuples),
+        )  # fmt: skip
+
+    attempt = Attempt(
+        plan, loaded.app, config.replay_root(replay_id), ledger, epoch, session, tell=report, say=say, stop=stop
+    )
+    attempt.run()
+    return {"replay": replay_id, "epoch": epoch, "windows": len(plan.range), "pid": os.getpid()}
+
+
+def check_code(plan: Plan, loaded: LoadedApplication) -> None:
+    """Refuses to go on with another code or configuration than the replay was planned with (W65).
+
+    Raises:
+        CheckpointError: one of the fingerprints differs.
+    """
+    for name, planned, now in (
+        ("code version", plan.code_version, loaded.code_version),
+        ("configuration", plan.configuration_digest, loaded.configuration_digest),
+    ):
+        if planned != now:
+            raise CheckpointError(
+                f'{name} of application "{plan.application}" has changed since replay "{plan.replay_id}" was planned',
+                detail=f"Planned with {planned}, now {now}. Its checkpoints belong to the old one.",
+                hint=f"Abandon it (rewindow abandon {plan.replay_id}) and plan the range again, or put the code back.",
+            )

@@ -1,0 +1,193 @@
+"""Attempts: the last one is ended, the next epoch taken, the job submitted in a session of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import rewindow
+from rewindow.application import Mode
+from rewindow.config import Config
+from rewindow.engine.crash import VARIABLE as CRASH_VARIABLE
+from rewindow.errors import InputError, RewindowError
+from rewindow.launcher.processes import die_with_parent, end_process_group
+from rewindow.ledger import Ledger
+from rewindow.recovery import Plan
+from rewindow.spark_settings import spark_environment, spark_settings, spark_submit
+
+CLOSED_STATES = ("published", "undone", "abandoned")
+ENDED_STATES = ("ended", "checked", *CLOSED_STATES)
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A job as it is to be started.
+
+    Attributes:
+        epoch: fencing number of the attempt; 0 for jobs that are not attempts of a replay.
+        command: argument list, no shell.
+        environment: the whole environment of the process.
+        outcome: file that the job leaves when it ends by itself.
+    """
+
+    replay_id: str
+    epoch: int
+    command: list[str]
+    environment: dict[str, str]
+    outcome: Path
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended. Exit code -9 and no message: it was killed."""
+
+    exit_code: int
+    message: str
+    retryable: bool
+    facts: Mapping[str, Any]
+
+
+def begin_attempt(config: Config, replay_id: str, crash: str | None = None) -> Submission | None:
+    """Takes the next epoch of a replay and returns the job to start; None when all its windows are committed.
+
+    The last attempt's process group is ended first, on this host: its JVM may outlive its Python.
+
+    Raises:
+        InputError: there is no such replay, or it is closed.
+        OverlapError: another replay holds the range.
+        RewindowError: too many attempts without a new checkpoint (R90, R91).
+    """
+    ledger = Ledger.open(config.ledger_url)
+    row = ledger.replay(replay_id)
+    if row.state == "abandoned":
+        raise InputError(f'replay "{replay_id}" is abandoned', hint="Plan the range again.")
+    if row.state in ENDED_STATES:
+        return None
+    plan = Plan.model_validate(row.plan)
+    _check_attempts(ledger, plan)
+    ledger.acquire(replay_id, [f"{plan.application}.{output.name}" for output in plan.outputs], plan.first, plan.last)
+    last = ledger.last_attempt(replay_id)
+    if last is not None and last.host == socket.gethostname() and last.process_group:
+        end_process_group(last.process_group, last.process_started_at)
+    epoch = ledger.next_epoch(replay_id)
+    outcome = config.replay_root(replay_id) / f"outcome-{epoch}.json"
+    command = submit_command(
+        config, "replay.py", ["--replay", replay_id, "--epoch", str(epoch)],
+        name=f"rewindow {replay_id}", at_most_once=plan.mode is Mode.AT_MOST_ONCE,
+    )  # fmt: skip
+    return Submission(replay_id, epoch, command, job_environment(config, outcome, crash), outcome)
+
+
+def submit_command(
+    config: Config, job: str, arguments: list[str], *, name: str, at_most_once: bool = False, quick: bool = False
+) -> list[str]:
+    """Returns the spark-submit command line of one of our jobs."""
+    settings = spark_settings(config, at_most_once=at_most_once, quick=quick)
+    master = settings.pop("spark.master")
+    memory = settings.pop("spark.driver.memory")
+    jars = settings.pop("spark.jars", None)
+    command = [str(spark_submit()), "--master", master, "--driver-memory", memory, "--name", name]
+    command += ["--jars", jars] if jars else []
+    for key, value in sorted(settings.items()):
+        command += ["--conf", f"{key}={value}"]
+    return [*command, str(job_file(job)), *arguments]
+
+
+def job_file(name: str) -> Path:
+    """Returns the path of an entry point: in the checkout, or where the package was installed."""
+    package = Path(rewindow.__file__).parent
+    for folder in (package.parent / "jobs", package / "jobs"):
+        if (folder / name).is_file():
+            return folder / name
+    raise InputError(f'job "{name}" is not installed')
+
+
+def job_environment(config: Config, outcome: Path, crash: str | None = None) -> dict[str, str]:
+    """Returns the environment of a job: ours, what Spark needs, where the settings are and the outcome goes."""
+    environment = spark_environment()
+    environment.pop(CRASH_VARIABLE, None)
+    package = str(Path(rewindow.__file__).parent.parent)
+    environment |= {
+        "REWINDOW_OUTCOME": str(outcome),
+        "REWINDOW_STATE": str(config.state),
+        "PYTHONPATH": package,
+        "PYTHONUNBUFFERED": "1",
+    }
+    if config.file:
+        environment["REWINDOW_CONFIG"] = str(config.file)
+    if crash:
+        environment[CRASH_VARIABLE] = crash
+    return environment
+
+
+def run(submission: Submission, on_line: Callable[[str], None], config: Config | None = None) -> Outcome:
+    """Starts a job, passes on what it prints, and returns how it ended.
+
+    Ctrl-C is passed on to the driver, which stops at the end of its commit group.
+    """
+    submission.outcome.unlink(missing_ok=True)
+    process = subprocess.Popen(
+        submission.command, env=submission.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True, preexec_fn=die_with_parent, errors="replace",
+    )  # fmt: skip
+    assert process.stdout is not None, "stdout is a pipe"
+    previous = signal.getsignal(signal.SIGINT)
+    in_main = _is_main_thread()
+    if in_main:
+        signal.signal(signal.SIGINT, lambda number, frame: _pass_on(process.pid))
+    try:
+        for line in process.stdout:
+            on_line(line.rstrip("\n"))
+        code = process.wait()
+    finally:
+        if in_main:
+            signal.signal(signal.SIGINT, previous)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    return read_outcome(submission.outcome, code)
+
+
+def read_outcome(path: Path, exit_code: int = 0) -> Outcome:
+    """Returns a job's outcome from its file; a job that left none was killed, which is worth a retry."""
+    try:
+        facts = json.loads(path.read_text())
+    except (OSError, json.JSONDecodeError):
+        return Outcome(exit_code or -9, f"the job ended without an outcome (exit code {exit_code})", True, {})
+    return Outcome(facts["exit_code"], facts["message"], bool(facts.get("retryable")), facts)
+
+
+def _check_attempts(ledger: Ledger, plan: Plan) -> None:
+    used = ledger.attempts_since_checkpoint(plan.replay_id)
+    if used >= plan.attempts:
+        raise RewindowError(
+            f'replay "{plan.replay_id}" has failed {used} times without a new checkpoint, allowed are {plan.attempts}',
+            detail="What it had committed is kept.",
+            hint=f"See why (rewindow status {plan.replay_id}), mend it, then: rewindow replay --resume {plan.replay_id} "
+            f"--again; or give it up: rewindow abandon {plan.replay_id}",
+        )
+
+
+def _pass_on(group: int) -> None:
+    """Sends SIGINT to the Python driver of a process group, not to its JVM, which would shut down."""
+    import psutil
+
+    for process in psutil.process_iter(["pid", "name"]):
+        try:
+            if os.getpgid(process.pid) == group and "python" in (process.info["name"] or ""):
+                process.send_signal(signal.SIGINT)
+        except (psutil.Error, ProcessLookupError):
+            continue
+
+
+def _is_main_thread() -> bool:
+    import threading
+
+    return threading.current_thread() is threading.main_thread() and sys.stdin is not None

@@ -1,0 +1,336 @@
+"""Planning a replay: range, pinned inputs, start state, promises; and what is in its way. Starts no JVM."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from rewindow.application import Application, Mode
+from rewindow.config import Config
+from rewindow.errors import InputError, RangeError
+from rewindow.launcher.start_state import find_start_state
+from rewindow.ledger import Ledger
+from rewindow.operators.catalog import LoadedApplication, load_application
+from rewindow.recovery import InputPlan, OutputPlan, Plan, StartState, guarantee
+from rewindow.tables import Table, query
+from rewindow.tables import checkpoints as stored
+from rewindow.tables.staging import CHECKPOINTS, app_id, create_staging
+from rewindow.windows import WindowRange, parse_time, to_ranges
+
+
+@dataclass(frozen=True)
+class ReplayRequest:
+    """What somebody wants replayed. Without a range it is every window that all inputs have sealed.
+
+    Attributes:
+        first, last: window ids, closed.
+        from_time, to_time: times in ISO 8601, half-open.
+        state_from: a replay whose last checkpoint is the start state.
+        initial_state: start from the initial state although the range begins later.
+    """
+
+    application: str
+    first: int | None = None
+    last: int | None = None
+    from_time: str | None = None
+    to_time: str | None = None
+    mode: str = Mode.EXACTLY_ONCE.value
+    replay_id: str | None = None
+    parameters: dict[str, str] = field(default_factory=dict)
+    group_windows: int | None = None
+    checkpoint_windows: int | None = None
+    allow_missing: bool = False
+    state_from: str | None = None
+    initial_state: bool = False
+    allow_other_code: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A plan that nothing has been created for yet.
+
+    Attributes:
+        in_the_way: what would stop it from being run now, in words.
+        seconds: estimated time, None without a basis.
+        basis: what the estimate rests on.
+    """
+
+    plan: Plan
+    loaded: LoadedApplication
+    in_the_way: list[str]
+    seconds: float | None
+    basis: str
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    table: Table
+    seals: Table
+    sealed: WindowRange
+
+
+def create_replay(config: Config, request: ReplayRequest) -> Plan:
+    """Plans a replay, creates its tables and its row in the ledger, and returns the plan.
+
+    The same request under the same id gives the same replay, so that a task that is run again goes on with it.
+
+    Raises:
+        InputError: something that was named does not exist, or cannot be replayed.
+        RangeError: the range is empty, reversed, unaligned, or has missing windows.
+        ValidationFailed: the application breaks rules.
+    """
+    ledger = Ledger.open(config.ledger_url)
+    known = ledger.find_replay(request.replay_id) if request.replay_id else None
+    if known is not None:
+        return _same(Plan.model_validate(known.plan), request)
+    draft = draft_plan(config, request)
+    _create_tables(config, draft)
+    plan = draft.plan
+    ledger.create_replay(
+        plan.replay_id, plan.application, plan.first, plan.last, plan.mode.value,
+        plan.model_dump(mode="json"), plan.code_version, str(config.replay_root(plan.replay_id)),
+    )  # fmt: skip
+    return plan
+
+
+def draft_plan(config: Config, request: ReplayRequest) -> Draft:
+    """Returns what a replay would do; creates nothing."""
+    mode = Mode.parse(request.mode)
+    loaded = load_application(config, request.application, request.parameters)
+    recorded = {name: _open_stream(config, name) for name in loaded.app.streams}
+    loaded.app.validate(mode, {name: stream.table.schema for name, stream in recorded.items()})
+    _check_grids(loaded.app, recorded)
+    windows = _range(loaded.app, recorded, request)
+    inputs = [_pin(name, stream, windows, request.allow_missing) for name, stream in recorded.items()]
+    common = _common(recorded)
+    start = find_start_state(config, loaded, windows, common.first, request)
+    plan = _plan(config, request, loaded, mode, windows, inputs, start)
+    seconds, basis = _estimate(config, plan)
+    return Draft(plan, loaded, _in_the_way(config, plan), seconds, basis)
+
+
+def _plan(
+    config: Config,
+    request: ReplayRequest,
+    loaded: LoadedApplication,
+    mode: Mode,
+    windows: WindowRange,
+    inputs: list[InputPlan],
+    start: StartState,
+) -> Plan:
+    app = loaded.app
+    distance = request.checkpoint_windows or app.checkpoint_windows
+    if distance < 1:
+        raise InputError(f"checkpoint distance of {distance} windows is out of range, at least 1 is needed (W56)")
+    if request.group_windows is not None and request.group_windows < 1:
+        raise InputError(f"group size of {request.group_windows} windows is out of range, at least 1 is needed")
+    return Plan(
+        replay_id=request.replay_id or f"{app.name}-{windows.first}-{windows.last}-{uuid.uuid4().hex[:6]}",
+        application=app.name,
+        code_version=loaded.code_version,
+        configuration_digest=loaded.configuration_digest,
+        first=windows.first,
+        last=windows.last,
+        width_ms=app.grid.width_ms,
+        origin_ms=app.grid.origin_ms,
+        mode=mode,
+        checkpoint_windows=distance,
+        checkpoint_multiple=math.lcm(*(node.checkpoint_windows for node in app.nodes.values())),
+        group_windows=request.group_windows or config.replay.group_windows,
+        group_seconds=config.replay.group_seconds,
+        attempts=config.replay.attempts,
+        inputs=inputs,
+        outputs=[_output(app, name, mode) for name in app.outputs],
+        start=start,
+        reason=request.reason,
+        parameters=request.parameters,
+        warnings=app.warnings(),
+    )
+
+
+def _output(app: Application, name: str, mode: Mode) -> OutputPlan:
+    output = app.outputs[name]
+    operator = str(output.source.operator)
+    stateful = any(app.nodes[node].operator.is_stateful for node in app.upstream(operator))
+    schema = _output_schema(app, name)
+    return OutputPlan(
+        name=name,
+        operator=operator,
+        port=output.source.port,
+        key=list(output.key),
+        suite=output.suite,
+        columns=[(column.name, str(column.type)) for column in schema],
+        stateful=stateful,
+        guarantee=guarantee(mode, stateful=stateful),
+    )
+
+
+def _output_schema(app: Application, name: str) -> pa.Schema:
+    source = app.outputs[name].source
+    return app.nodes[str(source.operator)].operator.output_ports()[source.port].schema
+
+
+def _open_stream(config: Config, name: str) -> _Recorded:
+    path = config.stream_table(name)
+    if not Table.exists(path):
+        known = sorted(
+            table.name.removesuffix(".windows") for table in path.parent.glob("*.windows") if Table.exists(table)
+        )
+        raise InputError(
+            f'stream "{name}" is not recorded',
+            detail=f"Recorded are: {', '.join(known) or 'none'}.",
+            hint=f"Record it first: rewindow record {name}",
+        )
+    seals = Table.open(config.windows_table(name))
+    found = query("select min(window_id) as a, max(window_id) as b from w", w=seals).to_pylist()[0]
+    if found["a"] is None:
+        raise RangeError(f'stream "{name}" has no sealed window', hint=f"Record it: rewindow record {name}")
+    return _Recorded(Table.open(path), seals, WindowRange(found["a"], found["b"]))
+
+
+def _check_grids(app: Application, recorded: dict[str, _Recorded]) -> None:
+    for name, stream in recorded.items():
+        properties = stream.seals.properties
+        have = (int(properties["rewindow.width_ms"]), int(properties["rewindow.origin_ms"]))
+        want = (app.grid.width_ms, app.grid.origin_ms)
+        if have != want:
+            raise InputError(
+                f'stream "{name}" has windows of {have[0]} ms from {have[1]} ms, application "{app.name}" {want[0]} ms '
+                f"from {want[1]} ms (W15)",
+                hint="Ids of different grids cannot be compared; record the stream with the application's width.",
+            )
+
+
+def _common(recorded: dict[str, _Recorded]) -> WindowRange:
+    first = max(stream.sealed.first for stream in recorded.values())
+    last = min(stream.sealed.last for stream in recorded.values())
+    if first > last:
+        raise RangeError("the inputs have no sealed window in common")
+    return WindowRange(first, last)
+
+
+def _range(app: Application, recorded: dict[str, _Recorded], request: ReplayRequest) -> WindowRange:
+    common = _common(recorded)
+    by_time, by_window = (request.from_time, request.to_time), (request.first, request.last)
+    if any(end is not None for end in by_time) and any(end is not None for end in by_window):
+        raise RangeError("a range is given as times or as windows, not as both")
+    if any(end is not None for end in by_time):
+        from_us = parse_time(request.from_time) if request.from_time else app.grid.start_us(common.first)
+        to_us = parse_time(request.to_time) if request.to_time else app.grid.end_us(common.last)
+        windows = app.grid.aligned_range(from_us, to_us)
+    else:
+        windows = WindowRange(
+            common.first if request.first is None else request.first,
+            common.last if request.last is None else request.last,
+        )
+    if windows.overlap(common) is None:
+        word = "in the future: it begins after" if windows.first > common.last else "before"
+        raise RangeError(f"window range {windows} is {word} what is sealed, {common}")
+    return windows
+
+
+def _pin(name: str, stream: _Recorded, windows: WindowRange, allow_missing: bool) -> InputPlan:
+    sql = f"select window_id, tuples from w where window_id between {windows.first} and {windows.last}"
+    rows = query(sql, w=stream.seals)
+    missing = _missing(rows, windows)
+    if missing and not allow_missing:
+        listed = ", ".join(str(part) for part in missing[:5]) + (" ..." if len(missing) > 5 else "")
+        raise RangeError(
+            f'stream "{name}" has {sum(map(len, missing))} missing windows in {windows}: {listed}',
+            detail=f"Missing means not sealed, never empty (W40). Sealed are {stream.sealed}.",
+            hint=f"Record more (rewindow record {name}), shorten the range, or pass --allow-missing, which is kept.",
+        )
+    return InputPlan(
+        stream=name,
+        path=str(stream.table.path),
+        version=stream.table.version,
+        windows_version=stream.seals.version,
+        tuples=sum(rows["tuples"].to_pylist()),
+        bytes=sum(file.size for file in stream.table.files(windows.first, windows.last)),
+        missing=[(part.first, part.last) for part in missing],
+    )
+
+
+def _missing(rows: pa.Table, windows: WindowRange) -> list[WindowRange]:
+    if rows.num_rows == len(windows):
+        return []
+    sealed = set(rows["window_id"].to_pylist())
+    return to_ranges(window for window in windows if window not in sealed)
+
+
+def _create_tables(config: Config, draft: Draft) -> None:
+    """Creates the replay's tables; a crash on the way leaves empty tables that nobody refers to."""
+    plan, app = draft.plan, draft.loaded.app
+    root = config.replay_root(plan.replay_id)
+    schemas = {name: _output_schema(app, name) for name in app.outputs}
+    create_staging(root, schemas, plan.model_dump_json())
+    if plan.start.source == "warm_up":
+        return
+    checkpoints = Table.open(root / CHECKPOINTS)
+    if not stored.marks(checkpoints):
+        rows = _start_rows(plan, app)
+        checkpoints.commit_arrow(rows, app_id=app_id(plan.replay_id, CHECKPOINTS), version=0)
+
+
+def _start_rows(plan: Plan, app: Application) -> pa.Table:
+    """Returns the start state as checkpoint 0 of the replay (R25, W63)."""
+    stateful = {node.name: node.operator for node in app.nodes.values() if node.operator.is_stateful}
+    if plan.start.taken_from:
+        found = stored.rows_at(Table.open(plan.start.taken_from, plan.start.version), plan.first - 1).to_pylist()
+        states = {row["operator"]: stored.decode(row) for row in found if row["operator"]}
+    else:
+        states = {name: operator.initial_state() for name, operator in stateful.items()}
+    versions = {name: operator.state_version for name, operator in stateful.items()}
+    made = stored.Provenance(plan.code_version, plan.configuration_digest, 0)
+    return stored.encode(plan.first - 1, 0, states, versions, made)
+
+
+def _same(plan: Plan, request: ReplayRequest) -> Plan:
+    """Returns the plan of a replay that is there already, if the request is for the same."""
+    wishes: dict[str, Any] = {
+        "application": request.application,
+        "mode": Mode.parse(request.mode),
+        "first": request.first,
+        "last": request.last,
+    }
+    for name, wish in wishes.items():
+        if wish is not None and getattr(plan, name) != wish:
+            raise InputError(
+                f'replay "{plan.replay_id}" is there already with {name} {getattr(plan, name)}, asked for was {wish}',
+                hint="Give the new replay another id.",
+            )
+    return plan
+
+
+def _estimate(config: Config, plan: Plan) -> tuple[float | None, str]:
+    """Estimates the run time from earlier replays of the same application."""
+    per_window = Ledger.open(config.ledger_url).seconds_per_window(plan.application)
+    if per_window is None:
+        return None, "no earlier replay of this application to go by"
+    windows = len(plan.range)
+    if plan.start.source == "warm_up" and plan.start.warm_up_first is not None:
+        windows += plan.first - plan.start.warm_up_first
+    return per_window * windows + 10, f"{per_window * 1000:.1f} ms a window in its last replay, and 10 s to start"
+
+
+def _in_the_way(config: Config, plan: Plan) -> list[str]:
+    ledger = Ledger.open(config.ledger_url)
+    tables = [f"{plan.application}.{output.name}" for output in plan.outputs]
+    found = [
+        f'replay "{lease.replay_id}" holds {lease.table} [{lease.first}, {lease.last}]'
+        for lease in ledger.leases(tables, plan.first, plan.last)
+        if lease.replay_id != plan.replay_id
+    ]
+    stale = ledger.stale(plan.application)
+    found += [
+        f"{row.table} [{row.first}, {row.last}] is stale: replay it after this one"
+        for row in stale
+        if row.first > plan.last
+    ]
+    found += [f"{entry.stream}: {len(entry.missing)} stretches of missing windows" for entry in plan.inputs if entry.missing]
+    return found

@@ -1,0 +1,64 @@
+"""Process groups of attempts: begun so that they die with their parent, ended so that nothing of them is left."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Iterator
+
+import psutil
+
+from rewindow.errors import ResourceError
+
+_PR_SET_PDEATHSIG = 1
+_PATIENCE_SECONDS = 15.0
+
+
+def die_with_parent() -> None:
+    """Asks the kernel for SIGTERM when the parent ends; to be called in the child before exec. Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def started_at(pid: int) -> float:
+    """Returns when a process began, in seconds since the epoch; 0 when there is none."""
+    try:
+        return psutil.Process(pid).create_time()
+    except psutil.Error:
+        return 0.0
+
+
+def end_process_group(group: int, leader_started_at: float) -> None:
+    """Kills what is left of a process group and waits until it is gone.
+
+    Args:
+        group: process group, named by its leader's pid.
+        leader_started_at: when that leader began; a process of the same pid that began at another time is somebody
+            else's and is left alone.
+
+    Raises:
+        ResourceError: a member did not end.
+    """
+    if psutil.pid_exists(group) and abs(started_at(group) - leader_started_at) > 1.0:
+        return
+    members = list(_members(group))
+    for process in members:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    _, alive = psutil.wait_procs(members, timeout=_PATIENCE_SECONDS)
+    alive = [process for process in alive if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+    if alive:
+        raise ResourceError(f"process {alive[0].pid} of the last attempt does not end", hint="End it by hand and retry.")
+
+
+def _members(group: int) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        try:
+            if os.getpgid(process.pid) == group:
+                yield process
+        except (ProcessLookupError, PermissionError):
+            continue

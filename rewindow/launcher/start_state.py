@@ -1,0 +1,90 @@
+"""Where the state before a replay's range comes from (design, state at the borders of a replay)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rewindow.config import Config
+from rewindow.errors import CheckpointError, InputError
+from rewindow.ledger import Ledger
+from rewindow.operators.catalog import LoadedApplication
+from rewindow.recovery import StartState
+from rewindow.tables import Table, query
+from rewindow.tables import checkpoints as stored
+from rewindow.tables.staging import CHECKPOINTS
+from rewindow.windows import WindowRange
+
+if TYPE_CHECKING:
+    from rewindow.launcher.planner import ReplayRequest
+
+
+def find_start_state(
+    config: Config, loaded: LoadedApplication, windows: WindowRange, first_sealed: int, request: ReplayRequest
+) -> StartState:
+    """Returns the start state of a range, in this order of preference.
+
+    None for an application without state; what --state-from or --initial-state says; the initial state at the first
+    window that all inputs have sealed; the checkpoint that a publication left at the window before; a warm-up from the
+    newest earlier one, or from the very first window.
+
+    Raises:
+        CheckpointError: --state-from names a replay without a checkpoint at the window before the range, or one of
+            other code.
+    """
+    before = windows.first - 1
+    if not any(node.operator.is_stateful for node in loaded.app.nodes.values()):
+        return StartState(source="none", window=before)
+    if request.state_from and request.initial_state:
+        raise InputError("--state-from and --initial-state exclude each other")
+    if request.state_from:
+        return _of_replay(config, loaded, request.state_from, before, request.allow_other_code)
+    if request.initial_state or windows.first == first_sealed:
+        return StartState(source="initial", window=before)
+    published = config.checkpoints_table(loaded.app.name)
+    earlier = _newest_published(published, loaded, before)
+    if earlier == before:
+        table = Table.open(published)
+        digest = stored.state_digest(stored.rows_at(table, before))
+        return StartState(
+            source="published", window=before, taken_from=str(published), version=table.version, digest=digest
+        )
+    if earlier is not None and earlier >= first_sealed:
+        version = Table.open(published).version
+        return StartState(
+            source="warm_up", window=earlier, taken_from=str(published), version=version, warm_up_first=earlier + 1
+        )
+    return StartState(source="warm_up", window=first_sealed - 1, warm_up_first=first_sealed)
+
+
+def _newest_published(path: object, loaded: LoadedApplication, before: int) -> int | None:
+    """Returns the newest window not after `before` at which this very code has published its state."""
+    if not Table.exists(str(path)):
+        return None
+    sql = f"""select max(window_id) as w from c where window_id <= {before}
+              and code_version = '{loaded.code_version}' and configuration_digest = '{loaded.configuration_digest}'"""
+    found = query(sql, c=Table.open(str(path)))["w"].to_pylist()[0]
+    return None if found is None else int(found)
+
+
+def _of_replay(
+    config: Config, loaded: LoadedApplication, replay_id: str, before: int, allow_other_code: bool
+) -> StartState:
+    Ledger.open(config.ledger_url).replay(replay_id)
+    table = Table.open(config.replay_root(replay_id) / CHECKPOINTS)
+    rows = stored.rows_at(table, before)
+    if not rows.num_rows:
+        raise CheckpointError(
+            f'replay "{replay_id}" has no checkpoint at window {before}',
+            hint="A range starts from the state at the window before it; choose the range or the replay accordingly.",
+        )
+    code = rows["code_version"].to_pylist()[0]
+    if code != loaded.code_version and not allow_other_code:
+        raise CheckpointError(
+            f'checkpoint of replay "{replay_id}" at window {before} was made by code {code}, now it is '
+            f"{loaded.code_version} (W65)",
+            hint="Pass --allow-other-code if the state means the same; it is kept with the replay.",
+        )
+    digest = stored.state_digest(rows)
+    return StartState(
+        source="replay", window=before, taken_from=str(table.path), version=table.version, digest=digest
+    )
