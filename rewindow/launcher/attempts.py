@@ -55,7 +55,9 @@ class Outcome:
     facts: Mapping[str, Any]
 
 
-def begin_attempt(config: Config, replay_id: str, crash: str | None = None) -> Submission | None:
+def begin_attempt(
+    config: Config, replay_id: str, crash: str | None = None, *, again: bool = False
+) -> Submission | None:
     """Takes the next epoch of a replay and returns the job to start; None when all its windows are committed.
 
     The last attempt's process group is ended first, on this host: its JVM may outlive its Python.
@@ -72,7 +74,8 @@ def begin_attempt(config: Config, replay_id: str, crash: str | None = None) -> S
     if row.state in ENDED_STATES:
         return None
     plan = Plan.model_validate(row.plan)
-    _check_attempts(ledger, plan)
+    if not again:
+        _check_attempts(ledger, plan)
     ledger.acquire(replay_id, [f"{plan.application}.{output.name}" for output in plan.outputs], plan.first, plan.last)
     last = ledger.last_attempt(replay_id)
     if last is not None and last.host == socket.gethostname() and last.process_group:

@@ -1,0 +1,83 @@
+"""The command `rewindow`: wires the verbs, turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import typer
+from typer.core import TyperGroup
+
+VERBS = {
+    "record": "Record what is new of a stream, and seal its windows.",
+    "plan": "Show what a replay would do.",
+    "replay": "Replay a range of windows into staged tables.",
+    "status": "Show where a replay stands.",
+    "list": "List replays.",
+    "check": "Judge a replay's output by its expectations.",
+    "publish": "Make a replay's output visible to readers.",
+    "undo": "Take back the newest publication over a range.",
+    "abandon": "End a dead replay and free its range.",
+    "certify": "Compare two replays, or a replay and what is published.",
+    "gaps": "Report windows empty or missing, and silent stretches per key.",
+    "why": "Print one window's life.",
+    "purge": "Delete staged tables and checkpoints that nobody needs.",
+    "up": "Start Airflow on this machine.",
+    "down": "Stop it.",
+    "ledger": "Look after the ledger.",
+    "demo": "Show all of it on a year of real flights.",
+}
+"""Verb and one line of help, in the order of use. A verb's module is imported when it is called."""
+
+
+class _Verbs(TyperGroup):
+    """A group that imports a verb's module only when the verb is called: `rewindow --help` takes no time."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        if ctx.info_name != cmd_name and "--help" in sys.argv[1:2]:
+            return click.Command(cmd_name, help=VERBS[cmd_name])
+        module = importlib.import_module(f"rewindow.commands.{cmd_name}")
+        verbs = getattr(module, "app", None)
+        if verbs is not None:
+            return typer.main.get_command(verbs)
+        single = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+        single.command(name=cmd_name)(getattr(module, cmd_name, None) or module.command)
+        return typer.main.get_command(single)
+
+
+app = typer.Typer(
+    cls=_Verbs, no_args_is_help=True, add_completion=False, rich_markup_mode="markdown",
+    help="Replay recorded streams from Delta tables by window id, and prove what came out.",
+)  # fmt: skip
+
+
+@app.callback()
+def _root() -> None:
+    """Replay recorded streams from Delta tables by window id, and prove what came out."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line and exits: 0 only when all that was asked is done."""
+    from rewindow.errors import RewindowError
+
+    try:
+        app(args=list(arguments) if arguments is not None else None, standalone_mode=True)
+    except RewindowError as error:
+        _say(error)
+        raise SystemExit(error.exit_code) from None
+
+
+def _say(error: Any) -> None:
+    sys.stderr.write(f"error: {error}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""`rewindow plan`: what a replay would touch, how long it takes, what it promises, what is in its way."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from rewindow.commands.screen import AsJson, First, From, Last, To, out, print_facts, print_json, print_rows
+from rewindow.config import Config
+from rewindow.launcher import Draft, ReplayRequest, draft_plan
+from rewindow.windows import format_time
+
+App = Annotated[str, typer.Argument(help="Name of the application.")]
+ModeOption = Annotated[
+    str, typer.Option(help="Recovery mode: exactly_once, at_least_once or at_most_once.", show_default=True)
+]
+GroupWindows = Annotated[int | None, typer.Option(help="Fixed number of windows in a commit group.")]
+CheckpointWindows = Annotated[int | None, typer.Option(help="Windows between checkpoint marks (D).")]
+AllowMissing = Annotated[bool, typer.Option(help="Replay although windows of the range are not sealed; it is kept.")]
+StateFrom = Annotated[str | None, typer.Option(help="Id of a replay whose last state is the start state.")]
+InitialState = Annotated[bool, typer.Option(help="Start from the initial state although the range begins later.")]
+OtherCode = Annotated[bool, typer.Option(help="Accept a start state made by other code (W65); it is kept.")]
+Parameter = Annotated[
+    list[str] | None, typer.Option("--parameter", "-p", help="name=value for an application that takes parameters.")
+]
+
+
+def plan(
+    application: App,
+    from_time: From = None,
+    to_time: To = None,
+    first: First = None,
+    last: Last = None,
+    mode: ModeOption = "exactly_once",
+    group_windows: GroupWindows = None,
+    checkpoint_windows: CheckpointWindows = None,
+    allow_missing: AllowMissing = False,
+    state_from: StateFrom = None,
+    initial_state: InitialState = False,
+    allow_other_code: OtherCode = False,
+    parameter: Parameter = None,
+    verify: Annotated[
+        int | None, typer.Option(help="Also replay this many windows in two groupings and compare digests.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a replay would do. Starts no JVM, creates nothing.
+
+    Examples:
+
+        rewindow plan flight_delays --from 2013-06-01 --to 2013-07-01
+
+        rewindow plan flight_delays --verify 48
+    """
+    config = Config.load()
+    request = ReplayRequest(
+        application, first, last, from_time, to_time, mode, None, parameters(parameter), group_windows,
+        checkpoint_windows, allow_missing, state_from, initial_state, allow_other_code,
+    )  # fmt: skip
+    draft = draft_plan(config, request)
+    if as_json:
+        print_json(as_dict(draft))
+    else:
+        show(draft)
+    if verify:
+        from rewindow.commands.verify import verify_sample
+
+        verify_sample(config, request, draft, verify)
+
+
+def parameters(given: list[str] | None) -> dict[str, str]:
+    """Returns name=value options as a mapping."""
+    pairs = [text.partition("=") for text in given or []]
+    for name, sign, _ in pairs:
+        if not sign:
+            raise typer.BadParameter(f'"{name}" is not name=value')
+    return {name: value for name, _, value in pairs}
+
+
+def as_dict(draft: Draft) -> dict[str, Any]:
+    """Returns a draft for programs."""
+    return {
+        **draft.plan.model_dump(mode="json"),
+        "windows": len(draft.plan.range),
+        "estimated_seconds": draft.seconds,
+        "estimate_basis": draft.basis,
+        "in_the_way": draft.in_the_way,
+    }
+
+
+def show(draft: Draft) -> None:
+    """Prints a draft for people."""
+    plan = draft.plan
+    begin, end = format_time(plan.grid.start_us(plan.first)), format_time(plan.grid.end_us(plan.last))
+    estimate = f"about {draft.seconds:.0f} s ({draft.basis})" if draft.seconds is not None else f"unknown: {draft.basis}"
+    out.print(f"[bold]{plan.application}[/bold], {len(plan.range):,} windows {plan.range}, {begin} to {end}")
+    facts: dict[str, object] = {
+        "mode": plan.mode.words,
+        "checkpoints": "after every commit group"
+        if plan.mode.value == "exactly_once"
+        else f"every {plan.checkpoint_windows} windows, and at the end",
+        "start state": _start(draft),
+        "code version": plan.code_version,
+        "time": estimate,
+    }
+    print_facts(facts)
+    columns = ("input", "tuples", "MB", "version", "missing")
+    print_rows("", columns, [(i.stream, i.tuples, round(i.bytes / 1e6, 2), i.version, _missing(i.missing)) for i in plan.inputs])
+    rows = [(o.name, ", ".join(o.key), o.suite or "none", o.guarantee) for o in plan.outputs]
+    print_rows("", ("output", "key", "suite", "guarantee"), rows)
+    for text in plan.warnings:
+        out.print(f"[yellow]warning[/yellow]: {text}")
+    for text in draft.in_the_way:
+        out.print(f"[yellow]in the way[/yellow]: {text}")
+
+
+def _start(draft: Draft) -> str:
+    start = draft.plan.start
+    words = {
+        "none": "none, the application has no state",
+        "initial": "the initial state",
+        "published": f"the published checkpoint at window {start.window}",
+        "replay": f"the checkpoint of {start.taken_from} at window {start.window}",
+        "warm_up": "",
+    }
+    if start.source != "warm_up":
+        return words[start.source]
+    base = "a published checkpoint" if start.taken_from else "the initial state"
+    windows = draft.plan.first - (start.warm_up_first or 0)
+    return f"a warm-up of {windows:,} windows from {base}; it computes them and writes nothing"
+
+
+def _missing(missing: list[tuple[int, int]]) -> str:
+    return ", ".join(f"[{first}, {last}]" for first, last in missing[:4]) or "none"

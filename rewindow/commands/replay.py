@@ -1,0 +1,104 @@
+"""`rewindow replay`: plan a range and run it to its end, attempt after attempt."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rewindow.commands.plan import (
+    AllowMissing, CheckpointWindows, GroupWindows, InitialState, ModeOption, OtherCode, Parameter, StateFrom, parameters,
+)  # fmt: skip
+from rewindow.commands.screen import AsJson, First, From, JobScreen, Last, To, err, out, print_json
+from rewindow.config import Config
+from rewindow.errors import InputError, RewindowError
+from rewindow.launcher import Outcome, ReplayRequest, begin_attempt, create_replay, run
+from rewindow.recovery import Plan
+
+
+def replay(
+    application: Annotated[str | None, typer.Argument(help="Name of the application.")] = None,
+    from_time: From = None,
+    to_time: To = None,
+    first: First = None,
+    last: Last = None,
+    mode: ModeOption = "exactly_once",
+    replay_id: Annotated[str | None, typer.Option("--id", help="Id of the new replay; made up by default.")] = None,
+    resume: Annotated[str | None, typer.Option(help="Id of a replay to go on with.")] = None,
+    again: Annotated[bool, typer.Option(help="Try again although the replay has used up its attempts.")] = False,
+    group_windows: GroupWindows = None,
+    checkpoint_windows: CheckpointWindows = None,
+    allow_missing: AllowMissing = False,
+    state_from: StateFrom = None,
+    initial_state: InitialState = False,
+    allow_other_code: OtherCode = False,
+    parameter: Parameter = None,
+    reason: Annotated[str, typer.Option(help="Why; kept with the replay.")] = "",
+    crash: Annotated[str | None, typer.Option(help="Drill: kill the job at STEP:GROUP@ATTEMPT.", hidden=True)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replay a range of windows into staged tables. Nothing is visible to readers before `rewindow publish`.
+
+    A crash is recovered from by the next attempt, which begins by itself. Ctrl-C stops at a group's end.
+
+    Examples:
+
+        rewindow replay flight_delays --from 2013-06-01 --to 2013-07-01
+
+        rewindow replay flight_delays --first 377000 --last 377099 --mode at_most_once
+
+        rewindow replay --resume flight_delays-377000-377099-1f2e3d
+    """
+    config = Config.load()
+    if resume:
+        plan = Plan.model_validate(_ledger_plan(config, resume))
+    elif application:
+        request = ReplayRequest(
+            application, first, last, from_time, to_time, mode, replay_id, parameters(parameter), group_windows,
+            checkpoint_windows, allow_missing, state_from, initial_state, allow_other_code, reason,
+        )  # fmt: skip
+        plan = create_replay(config, request)
+    else:
+        raise InputError("nothing to replay: neither an application nor --resume is given")
+    err.print(f"replay [bold]{plan.replay_id}[/bold]: {len(plan.range):,} windows {plan.range}, {plan.mode.words}")
+    outcome = run_attempts(config, plan.replay_id, again=again, crash=crash)
+    if as_json:
+        print_json({"replay": plan.replay_id, "exit_code": 0, **(dict(outcome.facts) if outcome else {})})
+    else:
+        out.print(f"replay {plan.replay_id} is staged. Next: rewindow check {plan.replay_id}")
+
+
+def run_attempts(config: Config, replay_id: str, *, again: bool = False, crash: str | None = None) -> Outcome | None:
+    """Runs attempts until the replay has ended; None when it had ended before.
+
+    Raises:
+        RewindowError: an attempt failed for good, or all allowed ones were used up.
+    """
+    while True:
+        submission = begin_attempt(config, replay_id, crash, again=again)
+        if submission is None:
+            return None
+        with JobScreen() as screen:
+            outcome = run(submission, screen.line)
+        if outcome.exit_code == 0:
+            return outcome
+        if not outcome.retryable:
+            raise failure(outcome)
+        again = False
+        err.print(f"[yellow]attempt {submission.epoch} ended[/yellow]: {outcome.message.splitlines()[0]}; resuming")
+
+
+def failure(outcome: Outcome) -> RewindowError:
+    """Returns a job's failure as an error with the job's own exit code."""
+    error = RewindowError(outcome.message.splitlines()[0])
+    rest = outcome.message.splitlines()[1:]
+    error.detail = " ".join(line.strip().removeprefix("Detail: ") for line in rest if "Hint:" not in line)
+    error.hint = " ".join(line.strip().removeprefix("Hint: ") for line in rest if "Hint:" in line)
+    error.exit_code = outcome.exit_code  # type: ignore[misc]
+    return error
+
+
+def _ledger_plan(config: Config, replay_id: str) -> object:
+    from rewindow.ledger import Ledger
+
+    return Ledger.open(config.ledger_url).replay(replay_id).plan

@@ -1,0 +1,103 @@
+"""What the commands show: tables and JSON, progress of a job, errors in their form, and ranges as options."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
+First = Annotated[int | None, typer.Option(help="First window id (closed range).")]
+Last = Annotated[int | None, typer.Option(help="Last window id (closed range).")]
+From = Annotated[str | None, typer.Option("--from", help="Begin of the range as a time, ISO 8601 (half-open range).")]
+To = Annotated[str | None, typer.Option("--to", help="End of the range as a time, not included.")]
+ReplayId = Annotated[str, typer.Argument(help="Id of a replay, see `rewindow list`.")]
+
+
+def print_json(value: Any) -> None:
+    """Prints a value as JSON; window ids are decimal strings where they are keys (W14)."""
+    sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
+
+
+def print_rows(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Prints rows as a table; numbers to the right."""
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
+    body = [list(row) for row in rows]
+    for index, column in enumerate(columns):
+        numbers = bool(body) and all(isinstance(row[index], int | float) for row in body)
+        table.add_column(column, justify="right" if numbers else "left", overflow="fold")
+    for row in body:
+        table.add_row(*[format_value(value) for value in row])
+    out.print(table)
+
+
+def print_facts(facts: Mapping[str, object]) -> None:
+    """Prints names and values below each other."""
+    width = max(map(len, facts), default=0)
+    for name, value in facts.items():
+        out.print(f"  [dim]{name:<{width}}[/dim]  {format_value(value)}")
+
+
+def format_value(value: object) -> str:
+    """Returns a value as a person reads it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}" if abs(value) >= 10_000 and not 300_000 <= abs(value) <= 10**12 else str(value)
+    return "" if value is None else str(value)
+
+
+class JobScreen:
+    """Shows a job's lines: its progress as a bar on a terminal, as plain lines elsewhere."""
+
+    def __init__(self) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} windows"))
+        self._bar = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=err)
+        self._task: Any = None
+
+    def __enter__(self) -> JobScreen:
+        if err.is_terminal:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if err.is_terminal:
+            self._bar.stop()
+
+    def line(self, text: str) -> None:
+        """Shows a line of the job."""
+        facts = _progress(text)
+        if facts is None:
+            if text.strip() and not text.startswith('{"rewindow"'):
+                err.print(text, style="dim", markup=False)
+        elif not err.is_terminal:
+            err.print(_words(facts), markup=False)
+        elif "of" in facts:
+            self._task = self._task if self._task is not None else self._bar.add_task(str(facts.get("replay", "")))
+            self._bar.update(self._task, completed=facts["mark"], total=facts["of"])
+
+
+def _progress(text: str) -> dict[str, Any] | None:
+    if not text.startswith('{"rewindow"'):
+        return None
+    try:
+        facts = json.loads(text)
+    except json.JSONDecodeError:
+        return None
+    return facts if facts.get("rewindow") == "progress" else None
+
+
+def _words(facts: Mapping[str, Any]) -> str:
+    if "of" not in facts:
+        return " ".join(f"{name}={value}" for name, value in facts.items() if name != "rewindow")
+    saved = ", checkpoint" if facts.get("checkpoint") else ""
+    return f"windows {facts['first']} to {facts['last']}: {facts['mark']}/{facts['of']} in {facts['seconds']:.1f} s{saved}"
