@@ -33,13 +33,18 @@ class StreamConfig(Section):
     """How a stream is recorded. Durations are microseconds once read."""
 
     source: str
-    """A path, or `package:NAME/PATH` for a file inside an installed Python package."""
+    """A file, folder or glob pattern, or `package:NAME/PATH` for a file inside an installed Python package."""
     format: str | None = None
     """csv, json, parquet or delta; by default told from the source's name."""
     columns: str | None = None
-    """Types of the source's columns as DDL, such as "origin STRING, dep_delay INT"; Parquet and Delta know theirs."""
+    """Columns to read, as DDL such as "origin STRING, dep_delay INT"; by default all: CSV's as text, Parquet's and
+    Delta's with their own types. JSON needs them."""
+    delimiter: str = ","
+    """What separates the columns of a CSV source."""
+    keep: list[str] | None = None
+    """Columns read that become event columns; by default all of them."""
     select: dict[str, str] = Field(default_factory=dict)
-    """Event columns to keep, as name = SQL expression over the source's columns; empty keeps all of them."""
+    """Further event columns, as name = SQL expression over the columns read; one of the same name is replaced."""
     arrived_at: str
     """SQL expression for the arrival timestamp, over the source's columns."""
     event_at: str | None = None
