@@ -1,0 +1,202 @@
+"""Heartbeat: adds tuples with nothing but a timestamp where a stream is silent (rules/heartbeat.md part 1)."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rewindow.errors import InputError
+from rewindow.operators import heartbeat_clock as clock
+from rewindow.operators.heartbeat_clock import AT, BASE, CROSSED, LAST, PREV_AT, PREV_TS, SEEN, WINDOW
+from rewindow.operators.heartbeat_jumps import split_jumps
+from rewindow.operators.heartbeat_settings import HeartbeatProperties, HeartbeatSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from rewindow.windows import Grid
+
+__all__ = ["HeartbeatResult", "HeartbeatSettings", "heartbeat"]
+
+
+@dataclass(frozen=True)
+class HeartbeatResult:
+    """What a Heartbeat makes of a frame.
+
+    Attributes:
+        tuples: the frame's columns, then `is_timer BOOLEAN`, `cause STRING` (crossing or timeout, null for data),
+            `timer_count BIGINT` (timers that the row stands for: 1, the number left out by H62, null where all further
+            ones of a silence are; null for data) and `emission STRUCT`, which sorts tuples as they are emitted (H52).
+            A timer's arrival is the instant of its emission, its window the one that holds this instant (H56); a
+            crossing timer has the order columns of the tuple that it precedes.
+        errors: tuples quarantined because of `max_jump` (H61), with the frame's columns.
+        state: key columns, `clock_arrived_us`, `clock_event_us`, `timer_index`, `silence_index`, all BIGINT (H55).
+    """
+
+    tuples: DataFrame
+    errors: DataFrame
+    state: DataFrame
+
+
+def heartbeat(
+    frame: DataFrame,
+    settings: HeartbeatProperties,
+    *,
+    state: DataFrame | None = None,
+    end_us: int | None = None,
+    end_included: bool = True,
+    grid: Grid | None = None,
+) -> HeartbeatResult:
+    """Returns a stream with its timer tuples, which say that time has passed where the data are silent.
+
+    Nothing runs here; a machine clock that steps back (H45), an end before the last arrival (H13) and too many timers
+    (H62) stop the query that reads the result. With a column `window_id` its windows are sorted side by side; without
+    it, each clock is sorted in one partition.
+
+    Args:
+        frame: the tuples; `settings` names their columns.
+        settings: interval, slack, columns and readings.
+        state: `state` of the result before, where the stream is taken in pieces (H57).
+        end_us: timers due later are not emitted; by default the last arrival (H13).
+        end_included: whether a timer due exactly at the end is emitted; not at a window's border (H56).
+        grid: the windows' grid; needed where the frame has a `window_id`.
+
+    Raises:
+        InputError: a column is missing or the grid is.
+    """
+    _check(frame, settings, grid)
+    for text in settings.warnings():
+        warnings.warn(text, stacklevel=2)
+    accepted, errors = split_jumps(frame, settings, state)
+    last_us = end_us if end_us is None or end_included else end_us - 1
+    rows = clock.to_clock_rows(accepted, settings)
+    indexed = clock.clock_tuples(rows, settings, state, last_us)
+    timers = _timers(accepted, _expand(indexed, settings), settings, grid)
+    return HeartbeatResult(_data(accepted, settings).unionByName(timers), errors, _state(indexed, settings))
+
+
+def _check(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -> None:
+    named = [settings.event_at, settings.arrived_at, *settings.order_by, *settings.key_by]
+    absent = [name for name in named if name not in frame.columns]
+    if absent:
+        raise InputError(f"frame has no column {', '.join(absent)}", hint=f"It has {', '.join(frame.columns)}.")
+    if WINDOW in frame.columns and grid is None:
+        raise InputError("frame has windows, but no grid is given", hint="Pass grid=Grid(width_ms, origin_ms).")
+
+
+def _expand(indexed: DataFrame, settings: HeartbeatProperties) -> DataFrame:
+    """Returns a row per timer: a column `_index`, and `_is_crossing`, `_count`, `_emitted_us`, `_is_early` beside it."""
+    from pyspark.sql import functions as F
+
+    start, stop, count = _timer_range(settings)
+    timers = indexed.filter(F.col(LAST) > F.col(SEEN)).withColumns({"_start": start, "_stop": stop})
+    if settings.on_too_many == "summary":
+        timers = timers.filter(F.col("_start") <= F.col("_stop"))
+    timers = timers.withColumn("_index", F.explode(F.sequence("_start", "_stop")))
+    is_crossing = F.col("_index") <= F.col(CROSSED)
+    scheduled = F.col(PREV_AT) + F.col("_index") * settings.interval_us - F.col(PREV_TS)
+    is_early = is_crossing & F.coalesce(F.col(AT) < scheduled, F.lit(False))
+    return timers.withColumns(
+        {
+            "_is_crossing": is_crossing,
+            "_count": count,
+            "_emitted_us": F.when(is_crossing, F.col(AT)).otherwise(clock.emitted_us(settings, F.col("_index"))),
+            "_is_early": is_early if settings.early_crossing == "data_first" else F.lit(False),
+        }
+    )
+
+
+def _timer_range(settings: HeartbeatProperties) -> tuple[Column, Column, Column]:
+    """Returns the first and last index that a clock tuple brings (H49, H50), and how many timers each row stands for.
+
+    Both are one range: crossing timers up to the tuple's own index, timeout timers after it. Beyond `max_timers` (H62)
+    a crossing becomes its last timer alone, and a silence ends with the first timer beyond.
+    """
+    from pyspark.sql import functions as F
+
+    seen, crossed, last, base, most = F.col(SEEN), F.col(CROSSED), F.col(LAST), F.col(BASE), settings.max_timers
+    beyond_crossing = (crossed - seen > most) if settings.crossing == "all" else F.lit(False)
+    beyond_silence = last - base > most
+    only_last = crossed if settings.crossing == "last" else F.when(beyond_crossing, crossed).otherwise(seen + 1)
+    start = F.when(crossed > seen, only_last).otherwise(seen + 1)
+    if settings.on_too_many == "summary":
+        stop = F.when(beyond_silence, F.least(last, base + most + 1)).otherwise(last)
+        count = (
+            F.when((F.col("_index") == crossed) & beyond_crossing, crossed - seen)
+            .when(F.col("_index") == base + most + 1, F.lit(None))
+            .otherwise(1)
+        )
+        return start, stop, count.cast("bigint")
+    found = F.greatest(crossed - seen if settings.crossing == "all" else F.lit(0), last - base)
+    message = F.format_string(
+        f"heartbeat: interval of {settings.interval_us} us brings %d timers from %d us to %d us, allowed are {most} (H62)",
+        found, (seen + 1) * settings.interval_us, last * settings.interval_us,
+    )  # fmt: skip
+    too_many = F.coalesce(beyond_crossing | beyond_silence, F.lit(False))
+    stop = F.when(too_many, F.raise_error(message).cast("bigint")).otherwise(last)
+    return start, stop, F.lit(1).cast("bigint")
+
+
+def _timers(frame: DataFrame, timers: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -> DataFrame:
+    """Returns timers with the frame's columns: null but for the timestamp, the keys and what tells when and where (H2)."""
+    from pyspark.sql import functions as F
+
+    emitted, stamp = F.col("_emitted_us"), F.col("_index") * settings.interval_us
+    made = {name: F.when(F.col("_is_crossing"), F.col(name)) for name in settings.order_by}
+    made |= {settings.arrived_at: emitted, settings.event_at: stamp}
+    made |= {name: F.col(name) for name in settings.key_by}
+    if grid is not None and WINDOW in frame.columns:
+        made[WINDOW] = clock.floor_div(emitted - grid.origin_us, grid.width_us)
+    columns = []
+    for field in frame.schema:
+        value = made.get(field.name, F.lit(None))
+        is_time = field.name in (settings.arrived_at, settings.event_at) and field.dataType.typeName() != "long"
+        columns.append((F.timestamp_micros(value) if is_time else value).cast(field.dataType).alias(field.name))
+    cause = F.when(F.col("_is_crossing"), "crossing").otherwise("timeout")
+    phase = F.when(F.col("_is_crossing"), 1).otherwise(0 if settings.tie == "timer_first" else 2)
+    rank = F.when(F.col("_is_early"), 2).otherwise(0)
+    emission = _emission(settings, emitted, phase, [made[name] for name in settings.order_by], rank, F.col("_index"))
+    return timers.select(
+        *columns, F.lit(True).alias("is_timer"), cause.alias("cause"), F.col("_count").alias("timer_count"), emission
+    )
+
+
+def _data(frame: DataFrame, settings: HeartbeatProperties) -> DataFrame:
+    """Returns the tuples unchanged (H1), marked as data."""
+    from pyspark.sql import functions as F
+
+    at = clock.to_us(frame, settings.arrived_at)
+    if settings.arrival_regression == "clamp":
+        at = F.max(at).over(clock.ordered(frame, settings).rowsBetween(clock.FIRST, 0))
+    order = [F.col(name) for name in settings.order_by]
+    return frame.select(
+        "*",
+        F.lit(False).alias("is_timer"),
+        F.lit(None).cast("string").alias("cause"),
+        F.lit(None).cast("bigint").alias("timer_count"),
+        _emission(settings, at, F.lit(1), order, F.lit(1), F.lit(0)),
+    )
+
+
+def _emission(
+    settings: HeartbeatProperties, at: Column, phase: Column, order: list[Column], rank: Column, index: Column
+) -> Column:
+    """Returns the struct that sorts tuples as they are emitted (H52).
+
+    Timeout timers, then data in recording order, each with the crossing timers that it brings before it.
+    """
+    from pyspark.sql import functions as F
+
+    named = [value.alias(f"order_{place}") for place, value in enumerate(order)]
+    numbers = {"phase": phase, "rank": rank, "index": index}
+    phase, rank, index = (value.cast("bigint").alias(name) for name, value in numbers.items())
+    return F.struct(at.alias("at_us"), phase, *named, rank, index).alias("emission")
+
+
+def _state(indexed: DataFrame, settings: HeartbeatProperties) -> DataFrame:
+    """Returns the state after the end, a row per clock (H55)."""
+    from pyspark.sql import functions as F
+
+    named = [F.col(LAST if inner == SEEN else inner).alias(name) for name, inner in clock.STATE.items()]
+    return indexed.filter(clock.IS_LAST).select(*settings.key_by, *named)

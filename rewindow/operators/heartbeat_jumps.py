@@ -1,0 +1,66 @@
+"""Quarantine of tuples whose timestamp runs too far ahead (rules/heartbeat.md H61)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rewindow.operators import heartbeat_clock as clock
+from rewindow.operators.heartbeat_clock import IS_TUPLE, TS
+from rewindow.operators.heartbeat_settings import HeartbeatProperties
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def split_jumps(
+    frame: DataFrame, settings: HeartbeatProperties, state: DataFrame | None
+) -> tuple[DataFrame, DataFrame]:
+    """Returns the tuples that are believed, and those that exceed the running maximum by more than `max_jump`.
+
+    The maximum runs over believed tuples only, so each decision depends on the ones before it. A clock without a jump
+    needs a running maximum and no more; of one with a jump, the tuples from there on that lie above the maximum are
+    taken in order, in one row.
+    """
+    from pyspark.sql import functions as F
+
+    if settings.max_jump_us is None:
+        return frame, frame.filter(F.lit(False))
+    place = list(dict.fromkeys([*settings.key_by, *clock.blocks(frame), *settings.order_by]))
+    refused = _refused(clock.to_clock_rows(frame, settings), settings, state)
+    same = [frame[name].eqNullSafe(refused[name]) for name in place]
+    return frame.join(refused, same, "left_anti"), frame.join(refused, same, "left_semi")
+
+
+def _refused(rows: DataFrame, settings: HeartbeatProperties, state: DataFrame | None) -> DataFrame:
+    """Returns key, window and order columns of the tuples to quarantine."""
+    from pyspark.sql import functions as F
+
+    jump_us = settings.max_jump_us
+    if state is not None:
+        known = state.select(*settings.key_by, F.col("clock_event_us").alias(TS), F.lit(0).alias(IS_TUPLE))
+        rows = rows.unionByName(known, allowMissingColumns=True)
+    order = clock.ordered(rows, settings)
+    rows = rows.withColumn("_highest", F.max(TS).over(order.rowsBetween(clock.FIRST, -1)))
+    first = F.when(F.col(TS) > F.col("_highest") + jump_us, F.col("_highest"))
+    rows = rows.withColumn("_believed", F.min(first).over(order.rowsBetween(clock.FIRST, 0)))
+    names = list(dict.fromkeys([*clock.blocks(rows), *settings.order_by]))
+    tuples = F.struct(*names, TS)
+    doubtful = rows.filter(F.col(TS) > F.col("_believed")).groupBy(*settings.key_by)
+    doubtful = doubtful.agg(F.min("_believed").alias("_believed"), F.sort_array(F.collect_list(tuples)).alias("_tuples"))
+    return doubtful.select(*settings.key_by, F.inline(_fold(jump_us, names))).drop(TS)
+
+
+def _fold(jump_us: int | None, names: list[str]) -> Column:
+    """Returns the refused ones of `_tuples`, taken in order from the maximum `_believed` on."""
+    from pyspark.sql import functions as F
+
+    none_yet = F.filter("_tuples", lambda _: F.lit(False))
+    start = F.struct(F.col("_believed").alias("highest"), none_yet.alias("refused"))
+
+    def take(so_far: Column, one: Column) -> Column:
+        refuse = one[TS] > so_far["highest"] + jump_us
+        highest = F.when(refuse, so_far["highest"]).otherwise(F.greatest(so_far["highest"], one[TS]))
+        refused = F.when(refuse, F.array_append(so_far["refused"], one)).otherwise(so_far["refused"])
+        return F.struct(highest.alias("highest"), refused.alias("refused"))
+
+    return F.aggregate("_tuples", start, take, lambda end: end["refused"])

@@ -1,0 +1,191 @@
+"""Settings of the Heartbeat: their validation (rules/heartbeat.md section 2) and the readings one can choose (section 3)."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal, DecimalException
+from fractions import Fraction
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+
+from rewindow.errors import InputError
+from rewindow.windows import parse_duration
+
+NOT_POSITIVE = "The Tuple Output Interval must be a numeric value greater than zero."
+TOO_FINE = "The Tuple Output Interval you entered is too fine-grained to be guaranteed."
+FINE_US = 10_000
+SPEED_PARTS_MAX = 1_000
+
+_OPERATORS: dict[type[ast.AST], Callable[..., Decimal]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+}
+
+
+class HeartbeatProperties(BaseModel):
+    """What a Heartbeat does. Durations are seconds, or text with a unit such as "10 minutes".
+
+    Attributes:
+        parameters: values of `${name}` in `interval` and `slack`, replaced once, at launch (H25).
+        interval: timers are multiples of it (H2).
+        slack: how long a timer waits after its scheduled time (H7).
+        event_at: column of the event timestamp: TIMESTAMP, or BIGINT as microseconds on a relative clock (H40).
+        arrived_at: column of the arrival.
+        order_by: columns that order tuples within a window, or in a frame without windows (H53).
+        key_by: columns with one clock for each of their values; without any there is one clock (H46).
+        crossing: all timers that a tuple jumps over, or only the last one (H27).
+        first_on_multiple: whether a first tuple exactly on a multiple brings its timer (H29).
+        early_crossing: what goes first when a tuple at or past the next timer arrives before its scheduled time (H30).
+        tie: what goes first when a tuple arrives at the instant at which a timer is due (H38).
+        arrival_regression: what happens when the machine clock steps back (H45).
+        max_jump: a tuple that runs ahead of all earlier ones by more is quarantined; off unless set (H61).
+        max_timers: most timers for one crossing or one silence (H62).
+        on_too_many: stop beyond `max_timers`, or write one summary row instead of what is beyond (H62).
+        speed: how many times faster the playback clock of `arrived_at` runs than the recorded one (H14, H51).
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    parameters: dict[str, str] = Field(default_factory=dict)
+    interval: Decimal
+    slack: Decimal = Decimal(0)
+    event_at: str
+    arrived_at: str = "arrived_at"
+    order_by: tuple[str, ...] = ("offset",)
+    key_by: tuple[str, ...] = ()
+    crossing: Literal["all", "last"] = "all"
+    first_on_multiple: Literal["none", "timer"] = "none"
+    early_crossing: Literal["timer_first", "data_first"] = "timer_first"
+    slack_restart: Literal["scheduled", "arrival"] = "scheduled"
+    slack_after_timeout: Literal["again", "not"] = "again"
+    tie: Literal["timer_first", "tuple_first"] = "timer_first"
+    arrival_regression: Literal["reject", "clamp"] = "reject"
+    max_jump: Decimal | None = None
+    max_timers: int = Field(default=1_000_000, ge=1)
+    on_too_many: Literal["stop", "summary"] = "stop"
+    speed: Decimal = Decimal(1)
+
+    @field_validator("interval", mode="before")
+    @classmethod
+    def _check_interval(cls, value: object, info: ValidationInfo) -> Decimal:
+        seconds = to_seconds(value, info.data.get("parameters", {}))
+        if seconds is None or seconds <= 0:
+            raise ValueError(NOT_POSITIVE)
+        return _whole_us("interval", seconds)
+
+    @field_validator("slack", "max_jump", mode="before")
+    @classmethod
+    def _check_wait(cls, value: object, info: ValidationInfo) -> Decimal | None:
+        name = str(info.field_name)
+        if value is None and name == "max_jump":
+            return None
+        seconds = to_seconds(value, info.data.get("parameters", {}))
+        if seconds is None or seconds < 0:
+            raise ValueError(f"{name} is {value!r}, it must be a number of seconds, zero or more (H23)")
+        return _whole_us(name, seconds)
+
+    @field_validator("speed", mode="before")
+    @classmethod
+    def _check_speed(cls, value: object) -> Decimal:
+        speed = to_seconds(value, {})
+        parts = Fraction(speed).as_integer_ratio() if speed is not None else (0, 1)
+        if speed is None or speed <= 0 or max(parts) > SPEED_PARTS_MAX:
+            raise ValueError(f"speed is {value!r}, it must be above 0 and a ratio of whole numbers up to {SPEED_PARTS_MAX}")
+        return speed
+
+    @property
+    def interval_us(self) -> int:
+        """The interval I."""
+        return int(self.interval * 1_000_000)
+
+    @property
+    def slack_us(self) -> int:
+        """The slack L."""
+        return int(self.slack * 1_000_000)
+
+    @property
+    def max_jump_us(self) -> int | None:
+        """The largest step forward that is believed, None for any."""
+        return None if self.max_jump is None else int(self.max_jump * 1_000_000)
+
+    @property
+    def speed_ratio(self) -> tuple[int, int]:
+        """The speed as numerator and denominator."""
+        return Fraction(self.speed).as_integer_ratio()
+
+    def warnings(self) -> list[str]:
+        """Returns what is accepted but worth knowing (H21, H24)."""
+        fine = [TOO_FINE] if self.interval_us < FINE_US else []
+        if 0 < self.slack_us < FINE_US:
+            fine.append(f"slack of {self.slack_us} us is below the smallest supported value of 10 ms (H24)")
+        return fine
+
+
+class HeartbeatSettings(HeartbeatProperties):
+    """The settings of `heartbeat`, refused at once when they are wrong.
+
+    Raises:
+        InputError: a setting is wrong; all of them are named.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            found = [item["msg"].removeprefix("Value error, ") for item in error.errors()]
+            places = ", ".join(".".join(str(part) for part in item["loc"]) for item in error.errors())
+            raise InputError("; ".join(found), detail=f"Wrong settings of the Heartbeat: {places}.") from error
+
+
+def to_seconds(value: object, parameters: Mapping[str, str]) -> Decimal | None:
+    """Returns a number, duration text or expression as seconds, read as written; None when it is no finite number (H25).
+
+    >>> to_seconds("${minutes} * 60 + .5", {"minutes": "2"})
+    Decimal('120.5')
+    >>> to_seconds("10 minutes", {})
+    Decimal('600')
+    """
+    if value is None or isinstance(value, bool):
+        return None
+    text = re.sub(r"\$\{(\w+)\}", lambda match: _parameter(match[1], parameters), str(value)).strip()
+    try:
+        seconds = _evaluate(ast.parse(text, mode="eval").body, text)
+    except (SyntaxError, DecimalException):
+        try:
+            seconds = Decimal(parse_duration(text)) / 1_000_000
+        except InputError:
+            return None
+    return seconds if seconds is not None and seconds.is_finite() else None
+
+
+def _parameter(name: str, parameters: Mapping[str, str]) -> str:
+    if name not in parameters:
+        known = ", ".join(sorted(parameters)) or "none"
+        raise ValueError(f"parameter ${{{name}}} is unknown (H25); known: {known}")
+    return str(parameters[name])
+
+
+def _evaluate(node: ast.AST, text: str) -> Decimal | None:
+    """Returns an arithmetic expression's value; literals are taken from the text, so that 0.10 is exactly 0.10."""
+    if isinstance(node, ast.Constant):
+        literal = ast.get_source_segment(text, node) or ""
+        return Decimal(literal) if isinstance(node.value, int | float) and not isinstance(node.value, bool) else None
+    if isinstance(node, ast.UnaryOp | ast.BinOp) and type(node.op) in _OPERATORS:
+        sides = [node.operand] if isinstance(node, ast.UnaryOp) else [node.left, node.right]
+        values = [_evaluate(side, text) for side in sides]
+        return None if None in values else _OPERATORS[type(node.op)](*values)
+    return None
+
+
+def _whole_us(name: str, seconds: Decimal) -> Decimal:
+    if seconds * 1_000_000 != (seconds * 1_000_000).to_integral_value():
+        raise ValueError(f"{name} of {seconds} s is not a whole number of microseconds: timers could not be exact (H26)")
+    return seconds

@@ -1,0 +1,28 @@
+"""Fixtures for all tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one Spark session of a test run: as the product starts it, on two local cores."""
+    from rewindow.config import Config, SparkConfig
+    from rewindow.engine.session import spark_session
+
+    jars = Path(__file__).parent.parent / ".rewindow" / "jars"
+    config = Config(
+        state=tmp_path_factory.mktemp("state"), spark=SparkConfig(master="local[2]", driver_memory="2g", jars=str(jars))
+    )
+    session = spark_session(config, "tests", quick=True, extra_conf={"spark.sql.shuffle.partitions": "2"})
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
