@@ -1,0 +1,32 @@
+"""Records what is new in every stream of rewindow.toml, seals its windows and emits the stream's asset.
+
+One task a stream. A source that holds nothing new changes nothing. What cannot be taken (malformed, late) goes to the
+quarantine table with its reason, and the task's log counts it. Schedule a DAG by the asset `rewindow://streams/NAME` to
+run it when the stream has grown.
+"""
+
+from __future__ import annotations
+
+from rewindow_airflow.operators import RewindowSubmitOperator
+from rewindow_airflow.policy import DEFAULT_ARGS, SINCE
+
+from airflow.sdk import DAG, Asset
+from rewindow.config import Config
+
+with DAG(
+    dag_id="record_streams",
+    doc_md=__doc__,
+    schedule="@hourly",
+    start_date=SINCE,
+    catchup=False,
+    max_active_runs=1,
+    default_args=DEFAULT_ARGS,
+    tags=["rewindow", "recording"],
+):
+    for stream in Config.load().streams:
+        RewindowSubmitOperator(
+            task_id=f"record_{stream}",
+            job="record",
+            arguments={"stream": stream},
+            outlets=[Asset(name=stream, uri=f"rewindow://streams/{stream}")],
+        )

@@ -1,0 +1,96 @@
+"""Gets the command of one attempt from the launcher, for the Spark that an Airflow connection names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException, AirflowRuntimeError
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+    from rewindow.config import Config
+    from rewindow.launcher import Submission
+
+
+def begin_replay(config: Config, name: str, arguments: dict[str, Any], again: bool) -> Submission | None:
+    """Takes the replay's next epoch and returns the attempt that runs under it; None when all windows are committed."""
+    from rewindow.launcher import begin_attempt
+
+    return begin_attempt(config, name, crash=arguments.get("crash") or None, again=again)
+
+
+def begin_publish(config: Config, name: str, arguments: dict[str, Any], again: bool) -> Submission:
+    """Returns the job that publishes a replay; an open publication is rolled forward by the next one."""
+    return _plain(config, name, "publish.py", ["--replay", name])
+
+
+def begin_record(config: Config, name: str, arguments: dict[str, Any], again: bool) -> Submission:
+    """Returns the job that records what is new of a stream."""
+    return _plain(config, name, "record.py", ["--stream", name])
+
+
+BEGINNINGS: dict[str, Callable[[Config, str, dict[str, Any], bool], Submission | None]] = {
+    "replay": begin_replay,
+    "publish": begin_publish,
+    "record": begin_record,
+}
+"""Job to the function that begins one attempt of it: told the replay or stream, the task's arguments, and whether a
+person has asked for another attempt by clearing the task."""
+
+
+def _plain(config: Config, name: str, job: str, arguments: list[str]) -> Submission:
+    """Returns a job that is no attempt of a replay: it takes no epoch."""
+    from rewindow.launcher import Submission
+    from rewindow.launcher.attempts import job_environment, submit_command
+
+    outcome = config.state / "outcomes" / f"{Path(job).stem}-{name}.json"
+    outcome.unlink(missing_ok=True)
+    command = submit_command(config, job, arguments, name=f"rewindow {Path(job).stem} {name}", quick=True)
+    return Submission(name, 0, command, job_environment(config, outcome), outcome)
+
+
+def settings_for(conn_id: str) -> Config:
+    """Returns the settings in force, with the Spark of an Airflow connection in place of the file's.
+
+    Raises:
+        AirflowFailException: the connection wants the driver elsewhere than beside the task.
+    """
+    from airflow.sdk import BaseHook
+    from rewindow.config import Config
+
+    config = Config.load()
+    try:
+        connection = BaseHook.get_connection(conn_id)
+    except (AirflowNotFoundException, AirflowRuntimeError):
+        return config
+    return with_connection(config, connection)
+
+
+def with_connection(config: Config, connection: Connection) -> Config:
+    """Returns settings whose Spark is the connection's: master from host and port, queue and Kerberos from the extras."""
+    extra = connection.extra_dejson
+    if extra.get("deploy-mode", "client") != "client":
+        raise AirflowFailException(
+            f'connection "{connection.conn_id}" has deploy mode "{extra["deploy-mode"]}", allowed is "client"\n'
+            "  Hint: The driver has to run beside the task, whose log and end it shares; remove deploy-mode."
+        )
+    keys = {"queue": "spark.yarn.queue", "principal": "spark.kerberos.principal", "keytab-path": "spark.kerberos.keytab"}
+    conf = config.spark.conf | {keys[name]: str(value) for name, value in extra.items() if name in keys}
+    spark = config.spark.model_copy(update={"master": master_of(connection) or config.spark.master, "conf": conf})
+    changed = config.model_copy(update={"spark": spark})
+    changed._root = config.root
+    return changed
+
+
+def master_of(connection: Connection) -> str:
+    """Returns the Spark master that a connection names, as the Spark provider reads it; empty when it names none."""
+    host = connection.host or ""
+    if not host:
+        return ""
+    if connection.conn_type != "spark" and "://" not in host:
+        host = f"{connection.conn_type}://{host}"
+    elif connection.port and "://" not in host:
+        host = f"spark://{host}"
+    return f"{host}:{connection.port}" if connection.port else host

@@ -1,0 +1,54 @@
+"""Turns the ways in which a job or a library call ends into Airflow's two: fail for good, or fail and try again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from rewindow.errors import RewindowError
+
+DONE, BAD_INPUT, FINAL, TRANSIENT, INTERRUPTED = 0, 2, 65, 75, 130
+_NOT_RETRYABLE = {BAD_INPUT, FINAL, INTERRUPTED}
+
+
+def is_retryable(exit_code: int, outcome_says: bool) -> bool:
+    """Returns whether another attempt may help.
+
+    Args:
+        exit_code: of the job; negative or above 128 when a signal ended it.
+        outcome_says: what the attempt's outcome file says; a killed job writes none, and another attempt helps.
+    """
+    return exit_code not in _NOT_RETRYABLE and (exit_code == TRANSIENT or outcome_says)
+
+
+def failure(message: str, retryable: bool) -> AirflowException:
+    """Returns the exception that makes Airflow try again, or the one that does not."""
+    return AirflowException(message) if retryable else AirflowFailException(message)
+
+
+@contextmanager
+def mapped_errors(ending: str = "") -> Iterator[None]:
+    """Lets the library's errors leave as Airflow's: `retryable` decides. Anything else is a bug and leaves as it is.
+
+    Args:
+        ending: a last line of the message.
+    """
+    try:
+        yield
+    except RewindowError as error:
+        message = "\n".join(filter(None, (str(error), ending)))
+        raise failure(message, error.retryable) from error
+
+
+def cause(exit_code: int) -> str:
+    """Returns how a job ended, in words."""
+    words = {
+        BAD_INPUT: "bad input",
+        FINAL: "failed, not to be tried again",
+        TRANSIENT: "failed, may be tried again",
+        INTERRUPTED: "interrupted",
+    }
+    if exit_code < 0 or exit_code > 128 and exit_code != INTERRUPTED:
+        return f"killed by signal {-exit_code if exit_code < 0 else exit_code - 128}"
+    return f"exit code {exit_code}, {words.get(exit_code, 'failed')}"

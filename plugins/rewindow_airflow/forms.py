@@ -1,0 +1,171 @@
+"""The Trigger form of a replay: its typed fields, and the check of what JSON Schema cannot say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import Param
+from rewindow.config import Config
+from rewindow.errors import InputError
+
+MODES = ("exactly_once", "at_least_once", "at_most_once")
+TIMES, WINDOWS = "times", "windows"
+APPROVE, AT_ONCE, STAGED = "approve", "at_once", "staged"
+_RANGE, _HOW, _DRILL = "Range", "How", "Drill"
+
+
+@dataclass(frozen=True)
+class ReplayForm:
+    """What a filled-in form says; either both times or both windows are set."""
+
+    application: str
+    mode: str
+    reason: str
+    from_time: str | None
+    to_time: str | None
+    first: int | None
+    last: int | None
+    group_windows: int | None
+    checkpoint_windows: int | None
+    initial_state: bool
+    allow_missing: bool
+    publish: str
+    crash: str | None
+
+
+def applications(config: Config) -> list[str]:
+    """Returns the names of the applications in the configured folders; a file is an application, none is imported."""
+    files = (path for folder in config.applications if Path(folder).is_dir() for path in sorted(Path(folder).glob("*.py")))
+    return sorted({path.stem for path in files if not path.stem.startswith("_")})
+
+
+def replay_params(names: list[str]) -> dict[str, Param]:
+    """Returns the fields of the form of replay_windows, in order."""
+    return {
+        "application": _application(names),
+        "reason": Param(
+            type="string", minLength=8, maxLength=500, title="Reason", description="Kept with the replay: why is it made?"
+        ),
+        "range_as": Param(
+            TIMES,
+            type="string",
+            enum=[TIMES, WINDOWS],
+            values_display={TIMES: "times (half-open)", WINDOWS: "windows (closed)"},
+            title="Range given as",
+            section=_RANGE,
+        ),
+        "from_time": _time("From", "Start of the first window, with a time zone."),
+        "to_time": _time("To", "Start of the window behind the last one, with a time zone."),
+        "first_window": _number("First window", minimum=0, section=_RANGE),
+        "last_window": _number("Last window", minimum=0, section=_RANGE),
+        "allow_missing": Param(
+            False, type="boolean", title="Allow missing windows", section=_RANGE, description="They are recorded."
+        ),
+        "initial_state": Param(
+            False,
+            type="boolean",
+            title="Begin with the initial state",
+            section=_RANGE,
+            description="Otherwise the state that was published for the window before the range is taken.",
+        ),
+        "mode": _mode(),
+        "publish": Param(
+            APPROVE,
+            type="string",
+            enum=[APPROVE, AT_ONCE, STAGED],
+            values_display={
+                APPROVE: "once a person has approved",
+                AT_ONCE: "as soon as the gate has passed",
+                STAGED: "not at all, leave it staged",
+            },
+            title="Publish",
+            section=_HOW,
+        ),
+        "group_windows": _number("Windows in a commit group", section=_HOW, description="Empty: sized by time."),
+        "checkpoint_windows": _number(
+            "Windows between checkpoint marks", section=_HOW, description="Empty: the application's own number."
+        ),
+        "crash": Param(
+            None,
+            type=["null", "string"],
+            pattern=r"^[a-z_]+:[1-9][0-9]*@[1-9][0-9]*$",
+            title="Crash point",
+            section=_DRILL,
+            description="For drills only: <step>:<group>@<attempt> kills the job there, such as after_outputs:3@1.",
+        ),
+    }
+
+
+def daily_params(names: list[str]) -> dict[str, Param]:
+    """Returns the parameters of replay_daily; `--dag-run-conf` of a backfill sets them too."""
+    return {
+        "application": _application(names),
+        "mode": _mode(),
+        "initial_state": Param(
+            False,
+            type="boolean",
+            title="Begin with the initial state",
+            description="Only where no state was published for the window before the day.",
+        ),
+        "group_windows": _number("Windows in a commit group", section=_HOW, description="Empty: sized by time."),
+    }
+
+
+def parse_form(params: Mapping[str, Any]) -> ReplayForm:
+    """Returns what a form says.
+
+    Raises:
+        InputError: a field is unknown, or the range is not given in the way that the form says.
+    """
+    known = set(replay_params([]))
+    if unknown := sorted(set(params) - known):
+        raise InputError(f'parameter "{unknown[0]}" is unknown', hint=f"Known are: {', '.join(sorted(known))}.")
+    times = (params["from_time"], params["to_time"])
+    windows = (params["first_window"], params["last_window"])
+    wanted, other = (times, windows) if params["range_as"] == TIMES else (windows, times)
+    names = ("from_time and to_time", "first_window and last_window")
+    here, there = names if params["range_as"] == TIMES else reversed(names)
+    if None in wanted:
+        raise InputError(f"range is not given: {here} must both be set", detail=f'The form says "{params["range_as"]}".')
+    if other != (None, None):
+        raise InputError(f"range is given twice: {there} must be empty", detail=f'The form says "{params["range_as"]}".')
+    return ReplayForm(
+        application=params["application"],
+        mode=params["mode"],
+        reason=params["reason"].strip(),
+        from_time=times[0],
+        to_time=times[1],
+        first=windows[0],
+        last=windows[1],
+        group_windows=params["group_windows"],
+        checkpoint_windows=params["checkpoint_windows"],
+        initial_state=params["initial_state"],
+        allow_missing=params["allow_missing"],
+        publish=params["publish"],
+        crash=params["crash"],
+    )
+
+
+def _application(names: list[str]) -> Param:
+    known: dict[str, Any] = {"enum": names} if names else {}
+    return Param(names[0] if names else "", type="string", title="Application", **known)
+
+
+def _mode() -> Param:
+    labels = {mode: mode.replace("_", " ") for mode in MODES}
+    return Param(MODES[0], type="string", enum=list(MODES), values_display=labels, title="Recovery mode", section=_HOW)
+
+
+def _time(title: str, description: str) -> Param:
+    return Param(
+        None, type=["null", "string"], format="date-time", title=title, description=description, section=_RANGE
+    )
+
+
+def _number(title: str, section: str, description: str = "", minimum: int = 1) -> Param:
+    return Param(
+        None, type=["null", "integer"], minimum=minimum, title=title, description=description, section=section
+    )

@@ -1,0 +1,23 @@
+"""Names a replay after the DAG run that it belongs to, so that a retry or a clear finds it again."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+
+def replay_id_of(dag_id: str, run_id: str, part: str = "") -> str:
+    """Returns the replay id of a DAG run: the same one for every try, another one for every run.
+
+    Args:
+        dag_id: id of the DAG, which the name begins with.
+        run_id: id of its run; the day in it, if any, becomes part of the name.
+        part: tells replays of one run apart, such as the stream.
+
+    >>> replay_id_of("replay_daily", "scheduled__2013-01-05T00:00:00+00:00")
+    'replay_daily-2013-01-05-eab92e'
+    """
+    digest = hashlib.sha256(f"{dag_id}\n{run_id}\n{part}".encode()).hexdigest()
+    day = re.search(r"\d{4}-\d{2}-\d{2}", run_id)
+    parts = [re.sub(r"[^A-Za-z0-9_]", "_", dag_id), re.sub(r"[^A-Za-z0-9_]", "_", part), day[0] if day else "", digest[:6]]
+    return "-".join(part for part in parts if part)

@@ -1,0 +1,51 @@
+"""Buttons of a task's page: window report, Data Docs, certificate. They lead to the plugin's own pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from airflow.sdk import BaseOperatorLink
+from rewindow_airflow.identity import replay_id_of
+
+if TYPE_CHECKING:
+    from airflow.models.taskinstancekey import TaskInstanceKey
+    from airflow.sdk import BaseOperator
+
+PREFIX = "/rewindow"
+
+
+class ReplayLink(BaseOperatorLink):
+    """Leads to one page of the replay that a task works on."""
+
+    name = "Replay"
+    page = ""
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """Returns an address on Airflow's own host; the replay is named after the DAG run."""
+        replay_id = replay_id_of(ti_key.dag_id, ti_key.run_id, getattr(operator, "part", ""))
+        return f"{PREFIX}/replays/{quote(replay_id, safe='')}/{self.page}"
+
+
+class WindowReportLink(ReplayLink):
+    """Leads to the window report: a row for every window of the range."""
+
+    name = "Window report"
+    page = "report"
+
+
+class DataDocsLink(ReplayLink):
+    """Leads to Great Expectations' Data Docs of the replay's gate."""
+
+    name = "Data Docs"
+    page = "docs"
+
+
+class CertificateLink(ReplayLink):
+    """Leads to the replay's certificate."""
+
+    name = "Certificate"
+    page = "certificate"
+
+
+REPLAY_LINKS = (WindowReportLink(), DataDocsLink(), CertificateLink())

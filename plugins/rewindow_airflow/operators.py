@@ -1,0 +1,139 @@
+"""The operator that submits Rewindow's jobs to Spark, built on the Spark provider's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowRuntimeError
+from rewindow_airflow.attempts import BEGINNINGS, settings_for
+from rewindow_airflow.failures import DONE, cause, failure, is_retryable, mapped_errors
+from rewindow_airflow.hook import RewindowSparkHook
+from rewindow_airflow.identity import replay_id_of
+from rewindow_airflow.links import REPLAY_LINKS
+from rewindow_airflow.progress import Progress
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from rewindow.launcher import Outcome, Submission
+
+CONNECTION = "rewindow_spark"
+POOL = "spark"
+_STORE_SECONDS_MIN = 1.0
+
+
+class ReplayTask:
+    """What all tasks of a replay share: its id, and the links to its pages. `part` tells replays of one run apart."""
+
+    part: str
+    operator_extra_links = REPLAY_LINKS
+
+    def replay_id_in(self, context: Context) -> str:
+        """Returns the id of the replay of this DAG run."""
+        run = context["dag_run"]
+        return replay_id_of(run.dag_id, run.run_id, self.part)
+
+
+class RewindowSubmitOperator(ReplayTask, SparkSubmitOperator):
+    """Runs one attempt of a job on Spark and takes its outcome for the task's.
+
+    The epoch is taken before the submit, so that an older attempt which still lives cannot commit any more. A retry or
+    a clear begins the next attempt of the same replay, which goes on after the last window that the mode lets stand.
+
+    Args:
+        job: what to submit: replay, publish or record.
+        arguments: what the job is told beside the replay's id (templated).
+        part: tells replays of one run apart, such as the stream.
+        conn_id: Airflow connection of the Spark to use; without one rewindow.toml says.
+    """
+
+    template_fields: Sequence[str] = ("job", "arguments")
+
+    def __init__(
+        self,
+        *,
+        job: str,
+        arguments: dict[str, Any] | None = None,
+        part: str = "",
+        conn_id: str = CONNECTION,
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("pool", POOL)
+        super().__init__(conn_id=conn_id, application=job, **kwargs)
+        self.job = job
+        self.arguments = arguments or {}
+        self.part = part
+        self._subject = job
+        self._last_lines: list[str] = []
+        self._stored_at = 0.0
+        self._last: Progress | None = None
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Returns what the attempt's outcome file says.
+
+        Raises:
+            AirflowFailException: another attempt cannot help.
+            AirflowException: the job failed or was killed; Airflow tries again.
+        """
+        name = self.arguments.get("stream") or self.replay_id_in(context)
+        self._subject = f'{self.job} of "{name}"'
+        with mapped_errors(self._ending()):
+            submission = BEGINNINGS[self.job](
+                settings_for(self._conn_id), name, self.arguments, was_cleared(context["ti"], self.retries)
+            )
+        if submission is None:
+            self.log.info("All windows of the %s are committed already: nothing to do", self._subject)
+            return {"name": name, "message": "all windows were committed already"}
+        outcome = self._submit(submission, context)
+        if outcome.exit_code != DONE:
+            self.log.error("The job's last lines:\n%s", "\n".join(f"    {line}" for line in self._last_lines))
+            message = f"The {self._subject} ended: {cause(outcome.exit_code)}\n{outcome.message}\n{self._ending()}"
+            raise failure(message, is_retryable(outcome.exit_code, outcome.retryable))
+        self.log.info("The %s is done: %s", self._subject, outcome.message)
+        return {"name": name, "epoch": submission.epoch, **outcome.facts}
+
+    def on_kill(self) -> None:
+        """Ends the job with everything that it started."""
+        if isinstance(self._hook, RewindowSparkHook):
+            self._hook.on_kill()
+        self.log.info(self._ending())
+
+    def _submit(self, submission: Submission, context: Context) -> Outcome:
+        """Returns how the job ended: what its outcome file says; a job that wrote none was killed."""
+        from rewindow.launcher import read_outcome
+
+        attempt = f"Attempt {submission.epoch} of the " if submission.epoch else "The "
+        self.log.info("%s%s begins", attempt, self._subject)
+        self._hook = hook = RewindowSparkHook(
+            submission.command, submission.environment, lambda progress: self._keep(progress, context), self._conn_id
+        )
+        exit_code = hook.run()
+        self._last_lines = hook.last_lines
+        return read_outcome(submission.outcome, exit_code)
+
+    def _keep(self, progress: Progress, context: Context) -> None:
+        """Shows progress in the log and, at most once a second, in the task state store (tab Storage)."""
+        self._last = progress
+        self.log.info("%s", progress)
+        now = time.monotonic()
+        if now - self._stored_at >= _STORE_SECONDS_MIN or progress.mark == progress.of:
+            self._stored_at = now
+            try:
+                context["task_state_store"].set("progress", progress.to_json())
+            except AirflowRuntimeError as error:  # The job must not end because its progress cannot be kept.
+                self.log.warning("Progress was not kept: %s", error)
+
+    def _ending(self) -> str:
+        """Returns the log's last line: what a retry or a clear will do."""
+        reached = f": {self._last.mark:,} of {self._last.of:,} windows are committed" if self._last else ""
+        return f"A retry or a clear of this task resumes the same {self._subject}{reached}."
+
+
+def was_cleared(instance: Any, retries: int) -> bool:
+    """Returns whether this is the first try since a person cleared the task (or the very first one).
+
+    A clear gives a task its full number of retries again, counted from the try before.
+    """
+    return int(instance.try_number) == int(instance.max_tries) - retries + 1

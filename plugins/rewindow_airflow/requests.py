@@ -1,0 +1,152 @@
+"""Makes the request of a replay from what a DAG run was told. Called in tasks only: it looks into tables."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowException
+from rewindow.errors import InputError
+from rewindow.windows import Grid, WindowRange, format_time
+from rewindow_airflow.forms import parse_form
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from rewindow.config import Config
+    from rewindow.launcher import ReplayRequest
+
+HEARTBEAT = "heartbeat"
+
+
+def form_request(config: Config, replay_id: str, context: Context) -> ReplayRequest:
+    """Returns the request of a filled-in form of replay_windows."""
+    from rewindow.launcher import ReplayRequest
+
+    form = parse_form(context["params"])
+    return ReplayRequest(
+        application=form.application,
+        first=form.first,
+        last=form.last,
+        from_time=form.from_time,
+        to_time=form.to_time,
+        mode=form.mode,
+        replay_id=replay_id,
+        group_windows=form.group_windows,
+        checkpoint_windows=form.checkpoint_windows,
+        allow_missing=form.allow_missing,
+        initial_state=form.initial_state,
+        reason=form.reason,
+    )
+
+
+def interval_request(config: Config, replay_id: str, context: Context) -> ReplayRequest | None:
+    """Returns the request for a DAG run's data interval, or None when no window of it will ever be recorded.
+
+    Raises:
+        AirflowException: windows of the interval are not sealed yet; Airflow tries again.
+    """
+    from rewindow.launcher import ReplayRequest
+
+    params = context["params"]
+    grid, sealed, final = sealed_range(config, params["application"])
+    windows = clip(_windows_of(grid, context), sealed, final)
+    if windows is None:
+        return None
+    if windows.last > sealed.last:
+        raise AirflowException(
+            f"windows {windows} are not all sealed yet, sealed are {sealed}\n"
+            "  Hint: Record the inputs (DAG record_streams); this task tries again."
+        )
+    return ReplayRequest(
+        application=params["application"],
+        first=windows.first,
+        last=windows.last,
+        mode=params["mode"],
+        replay_id=replay_id,
+        group_windows=params["group_windows"],
+        initial_state=params["initial_state"],
+        reason=f"DAG run {context['dag_run'].run_id}",
+    )
+
+
+def gap_request(stream: str, config: Config, replay_id: str, context: Context) -> ReplayRequest | None:
+    """Returns the request to fill what is recorded of a stream and not filled yet, or None when all of it is."""
+    from rewindow.launcher import ReplayRequest
+
+    recorded, filled = sealed_of(config, stream), sealed_of(config, f"{HEARTBEAT}.{stream}_filled")
+    if recorded is None or (filled is not None and filled.last >= recorded.last):
+        return None
+    return ReplayRequest(
+        application=HEARTBEAT,
+        parameters={"stream": stream},
+        first=recorded.first if filled is None else filled.last + 1,
+        last=recorded.last,
+        replay_id=replay_id,
+        reason=f"DAG run {context['dag_run'].run_id}",
+    )
+
+
+def sealed_range(config: Config, application: str) -> tuple[Grid, WindowRange, bool]:
+    """Returns an application's grid, the windows that all its inputs have sealed, and whether no more will come.
+
+    Raises:
+        InputError: an input is not recorded, or the inputs have no window in common.
+    """
+    from rewindow.operators.catalog import load_application
+
+    app = load_application(config, application).app
+    found = {stream: sealed_of(config, stream) for stream in app.streams}
+    for stream, windows in found.items():
+        if windows is None:
+            raise InputError(f'stream "{stream}" is not recorded', hint=f"Record it first: rewindow record {stream}.")
+    ranges = [windows for windows in found.values() if windows]
+    first, last = max(r.first for r in ranges), min(r.last for r in ranges)
+    if first > last:
+        raise InputError(f'inputs of application "{application}" have no sealed window in common')
+    final = any(stream in config.streams and config.stream(stream).sealed_to for stream in found)
+    return app.grid, WindowRange(first, last), bool(final)
+
+
+def sealed_of(config: Config, stream: str) -> WindowRange | None:
+    """Returns the first and the last sealed window of a recorded or published stream, or None; starts no JVM."""
+    from rewindow.tables import Table, query
+
+    path = config.windows_table(stream)
+    if not Table.exists(path):
+        return None
+    row = query("select min(window_id) as first, max(window_id) as last from w", w=Table.open(path)).to_pylist()[0]
+    return None if row["first"] is None else WindowRange(row["first"], row["last"])
+
+
+def clip(windows: WindowRange, sealed: WindowRange, final: bool) -> WindowRange | None:
+    """Returns the windows of a range that are recorded or will be, or None when there are none.
+
+    What lies before the recording's begin never comes; what lies behind its end comes unless the recording is final.
+
+    >>> str(clip(WindowRange(0, 23), WindowRange(5, 100), final=False))
+    '[5, 23]'
+    """
+    first, last = max(windows.first, sealed.first), min(windows.last, sealed.last) if final else windows.last
+    return WindowRange(first, last) if first <= last else None
+
+
+def describe(plan: Any) -> list[str]:
+    """Returns a plan in words, for the task's log."""
+    grid = plan.grid
+    lines = [
+        f'Replay "{plan.replay_id}": {plan.application}, {len(plan.range):,} windows {plan.range}, '
+        f"{format_time(grid.start_us(plan.first))} to {format_time(grid.end_us(plan.last))}, {plan.mode.value}",
+        f"Start state: {plan.start.source}" + (f", window {plan.start.window}" if plan.start.window is not None else ""),
+    ]
+    lines += [f"Input {entry.stream}: {entry.tuples:,} tuples, version {entry.version}" for entry in plan.inputs]
+    lines += [f"Output {output.name}: {output.guarantee}" for output in plan.outputs]
+    return lines + [f"Warning: {warning}" for warning in plan.warnings]
+
+
+def _windows_of(grid: Grid, context: Context) -> WindowRange:
+    begin, end = context["data_interval_start"], context["data_interval_end"]
+    return grid.aligned_range(_micros(begin), _micros(end))
+
+
+def _micros(moment: datetime) -> int:
+    return int(moment.timestamp()) * 1_000_000

@@ -1,0 +1,145 @@
+"""The steps of a replay that need no Spark: plan, check, approve. Each calls the library and says what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowSkipException
+from rewindow_airflow.failures import mapped_errors
+from rewindow_airflow.forms import APPROVE, STAGED
+from rewindow_airflow.operators import ReplayTask
+from rewindow_airflow.requests import describe
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from rewindow.config import Config
+    from rewindow.launcher import ReplayRequest
+
+
+class RewindowPlanOperator(ReplayTask, BaseOperator):
+    """Plans a replay: all that can be refused is refused here, before anything runs.
+
+    Planning again, after a retry or a clear, finds the same plan.
+
+    Args:
+        request_of: makes the request from settings, replay id and Airflow's context; None means: nothing to do, and
+            all later tasks are skipped.
+        part: tells replays of one run apart.
+    """
+
+    def __init__(
+        self,
+        *,
+        request_of: Callable[[Config, str, Context], ReplayRequest | None],
+        part: str = "",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.request_of = request_of
+        self.part = part
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Returns the replay's id and range.
+
+        Raises:
+            AirflowFailException: the range, the application or the settings are refused.
+            AirflowSkipException: there is nothing to replay.
+        """
+        from rewindow.config import Config
+        from rewindow.launcher import create_replay
+
+        replay_id = self.replay_id_in(context)
+        with mapped_errors():
+            config = Config.load()
+            request = self.request_of(config, replay_id, context)
+            if request is None:
+                raise AirflowSkipException("No window to replay: none of this range is sealed in every input")
+            plan = create_replay(config, request)
+        for line in describe(plan):
+            self.log.info("%s", line)
+        return {"replay_id": replay_id, "first": plan.range.first, "last": plan.range.last}
+
+
+class RewindowCheckOperator(ReplayTask, BaseOperator):
+    """Runs the gate on a replay's staged output; a gate that does not pass fails the task for good."""
+
+    def __init__(self, *, part: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.part = part
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Returns the gate's verdict.
+
+        Raises:
+            AirflowFailException: the gate did not pass; the range stays staged.
+        """
+        from rewindow.config import Config
+        from rewindow.quality import check
+
+        replay_id = self.replay_id_in(context)
+        with mapped_errors(f'Replay "{replay_id}" stays staged; nothing is published. See the links of this task.'):
+            verdict = check(Config.load(), replay_id)
+        self.log.info("%s", verdict)
+        return {"replay_id": replay_id, "passed": True}
+
+
+class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
+    """Waits for a person where the form asks for one; passes at once, or leaves the range staged, where it does not."""
+
+    def __init__(self, *, part: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.part = part
+
+    def execute(self, context: Context) -> Any:
+        """Waits for the answer; a refusal skips the publication."""
+        wish = context["params"]["publish"]
+        if wish == APPROVE:
+            return super().execute(context)
+        if wish == STAGED:
+            raise AirflowSkipException("The form asks to leave the range staged")
+        self.log.info("The form asks to publish as soon as the gate has passed")
+        return {"chosen_options": [self.APPROVE]}
+
+
+class ReportGapsOperator(BaseOperator):
+    """Reports a stream's empty and missing windows, and the silent stretches per key."""
+
+    def __init__(self, *, stream: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.stream = stream
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Returns how many gaps there are."""
+        from rewindow.config import Config
+        from rewindow.recording.gaps import find_gaps
+
+        with mapped_errors():
+            gaps = find_gaps(Config.load(), self.stream)
+        self.log.info("%s", gaps)
+        return {"stream": self.stream}
+
+
+class BuildReportSiteOperator(BaseOperator):
+    """Rebuilds the pages that show the results of all gates over time."""
+
+    def execute(self, context: Context) -> str:
+        """Returns the path of the site's first page."""
+        from rewindow.config import Config
+        from rewindow.quality import build_site
+
+        with mapped_errors():
+            return str(build_site(Config.load()))
+
+
+def chain_of(*steps: Sequence[BaseOperator] | BaseOperator) -> None:
+    """Sets each step after the one before it, and every step after the first one.
+
+    A first step that waits for the steps downstream of its own last run then waits for all of them.
+    """
+    first, *later = steps
+    for before, after in zip(steps, later, strict=False):
+        before >> after
+    first >> later

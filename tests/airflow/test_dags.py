@@ -1,0 +1,102 @@
+"""Policy over all DAGs: what exists, what each must have, what parsing may cost."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+IDS = {"expectation_reports", "fill_heartbeat_gaps", "record_streams", "replay_daily", "replay_windows"}
+VERBS = ("approve", "build", "check", "fill", "plan", "publish", "record", "replay", "report")
+HEAVY = ("pyspark", "great_expectations", "pandas", "deltalake", "pyarrow", "numpy", "sqlalchemy.orm.never")
+
+
+@pytest.fixture(scope="module")
+def dags(airflow_database: None) -> Mapping[str, Any]:
+    """All DAGs of the folder."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(dag_folder=str(ROOT / "dags"), collect_dags=True)
+    assert not bag.import_errors
+    return bag.dags
+
+
+def test_dags_folder_holds_exactly_the_documented_dags(dags: Mapping[str, Any]) -> None:
+    """The ids are those of the design, each file has the name of its DAG, and the table in README.md lists them all."""
+    assert set(dags) == IDS
+    assert {path.stem for path in (ROOT / "dags").glob("*.py")} == IDS
+    listed = set(re.findall(r"^\| `?([a-z_]+)`? \|", (ROOT / "dags" / "README.md").read_text(), re.MULTILINE))
+    assert listed >= IDS
+
+
+def test_every_dag_has_owner_retries_docs_and_tags(dags: Mapping[str, Any]) -> None:
+    """A DAG documents itself by its docstring, belongs to somebody, retries and never catches up unasked."""
+    for dag in dags.values():
+        assert dag.doc_md and len(dag.doc_md) > 100, dag.dag_id
+        assert "rewindow" in dag.tags, dag.dag_id
+        assert not dag.catchup, dag.dag_id
+        for task in dag.tasks:
+            assert task.owner == "rewindow", task.task_id
+            assert task.retries >= 10, task.task_id
+
+
+def test_every_task_id_is_a_verb_and_an_object(dags: Mapping[str, Any]) -> None:
+    """Task ids say what is done to what."""
+    for dag in dags.values():
+        for task in dag.tasks:
+            verb, _, thing = task.task_id.rpartition(".")[2].partition("_")
+            assert verb in VERBS and thing, f"{dag.dag_id}.{task.task_id}"
+
+
+def test_every_spark_task_waits_for_the_spark_pool(dags: Mapping[str, Any]) -> None:
+    """Spark jobs share one pool, so that two drivers do not fight for one machine."""
+    from rewindow_airflow.operators import RewindowSubmitOperator
+
+    submits = [task for dag in dags.values() for task in dag.tasks if isinstance(task, RewindowSubmitOperator)]
+    assert submits
+    assert {task.pool for task in submits} == {"spark"}
+
+
+def test_replay_daily_runs_in_order_and_one_at_a_time(dags: Mapping[str, Any]) -> None:
+    """A day's first task waits for every task of the day before: the application carries state."""
+    dag = dags["replay_daily"]
+    plan = dag.get_task("plan_replay")
+    assert dag.max_active_runs == 1
+    assert plan.depends_on_past and plan.wait_for_downstream
+    assert plan.downstream_task_ids == set(dag.task_ids) - {"plan_replay"}
+
+
+def test_only_the_manual_dag_starts_unpaused(dags: Mapping[str, Any]) -> None:
+    """Nothing runs by itself until somebody says so."""
+    assert {dag.dag_id for dag in dags.values() if dag.is_paused_upon_creation is False} == {"replay_windows"}
+
+
+def test_dags_survive_serialisation(dags: Mapping[str, Any]) -> None:
+    """The scheduler sees what was written: each DAG comes back with its tasks and their links."""
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    for dag in dags.values():
+        again = DagSerialization.deserialize_dag(json.loads(json.dumps(DagSerialization.serialize_dag(dag))))
+        assert set(again.task_ids) == set(dag.task_ids)
+
+
+def test_parsing_imports_nothing_heavy() -> None:
+    """DAGs are parsed every few seconds: no Spark, no Great Expectations, no Delta, no data frames."""
+    program = (
+        "import runpy, sys, json\n"
+        f"sys.path[:0] = [{str(ROOT / 'plugins')!r}, {str(ROOT)!r}]\n"
+        "import airflow.sdk\n"
+        "before = set(sys.modules)\n"
+        f"for name in {sorted(IDS)!r}: runpy.run_path({str(ROOT / 'dags')!r} + '/' + name + '.py')\n"
+        "print(json.dumps(sorted(set(sys.modules) - before)))\n"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = set(json.loads(answer.stdout.splitlines()[-1]))
+    assert not loaded & set(HEAVY)
