@@ -6,7 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
-from rewindow.commands.screen import AsJson, First, From, Last, To, out, print_facts, print_json, print_rows
+from rewindow.commands.screen import (
+    AsJson,
+    First,
+    From,
+    Last,
+    To,
+    out,
+    print_facts,
+    print_json,
+    print_rows,
+)
 from rewindow.config import Config
 from rewindow.launcher import Draft, ReplayRequest, draft_plan
 from rewindow.windows import format_time

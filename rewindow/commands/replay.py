@@ -7,9 +7,27 @@ from typing import Annotated
 import typer
 
 from rewindow.commands.plan import (
-    AllowMissing, CheckpointWindows, GroupWindows, InitialState, ModeOption, OtherCode, Parameter, StateFrom, parameters,
+    AllowMissing,
+    CheckpointWindows,
+    GroupWindows,
+    InitialState,
+    ModeOption,
+    OtherCode,
+    Parameter,
+    StateFrom,
+    parameters,
 )  # fmt: skip
-from rewindow.commands.screen import AsJson, First, From, JobScreen, Last, To, err, out, print_json
+from rewindow.commands.screen import (
+    AsJson,
+    First,
+    From,
+    JobScreen,
+    Last,
+    To,
+    err,
+    out,
+    print_json,
+)
 from rewindow.config import Config
 from rewindow.errors import InputError, RewindowError
 from rewindow.launcher import Outcome, ReplayRequest, begin_attempt, create_replay, run

@@ -21,7 +21,13 @@ from rewindow.engine.crash import Step, crash_point
 from rewindow.engine.facts import GroupFacts, Seal
 from rewindow.engine.frames import count_windows
 from rewindow.engine.group import GroupResult, GroupRunner, WindowDigest
-from rewindow.errors import CheckpointError, Interrupted, NotDeterministicError, TableError
+from rewindow.errors import (
+    CheckpointError,
+    Interrupted,
+    NotDeterministicError,
+    TableError,
+)
+from rewindow.ledger import PortCount
 from rewindow.recovery import GroupSizer, Marks, Plan, Resume, next_end, resume
 from rewindow.tables import FencedTable, Table, data_files, fence, query
 from rewindow.tables import checkpoints as stored
@@ -266,7 +272,7 @@ class Attempt:
         saved = self._save(group.last, mark, result.states)
         self._crash(Step.AFTER_CHECKPOINT)
         runner.clear_scratch()
-        self._report(group, mark, saved, result, began, computed)
+        self._report(group, mark, saved, result, counts, began, computed)
         return result.states
 
     def _done(self, name: str) -> int:
@@ -328,15 +334,28 @@ class Attempt:
         return counted
 
     def _report(
-        self, group: GroupWindows, mark: int, saved: bool, result: GroupResult, began: float, computed: float
+        self,
+        group: GroupWindows,
+        mark: int,
+        saved: bool,
+        result: GroupResult,
+        counts: Mapping[str, Mapping[int, int]],
+        began: float,
+        computed: float,
     ) -> None:
         seconds = time.monotonic() - began
         tuples = {name: sum(window.tuples for window in found.values()) for name, found in result.digests.items()}
         timings = {"compute": round(computed - began, 3), "commit": round(seconds - (computed - began), 3)}
         self.ledger.report_progress(
-            self.plan.replay_id, self.epoch, mark, checkpoint_mark=mark if saved else None, timings=timings
+            self.plan.replay_id, self.epoch, mark, mark if saved else None, timings, self._port_counts(group, counts, tuples)
         )
         self._tell(Progress(group.first, group.last, mark, len(self.plan.range), saved, round(seconds, 3), tuples))
+
+    def _port_counts(
+        self, group: GroupWindows, counts: Mapping[str, Mapping[int, int]], tuples: Mapping[str, int]
+    ) -> list[PortCount]:
+        inputs = [PortCount("in", name, group.first, group.last, sum(found.values())) for name, found in counts.items()]
+        return inputs + [PortCount("out", name, group.first, group.last, number) for name, number in tuples.items()]
 
     def _sizer(self) -> GroupSizer:
         tuples = max(sum(entry.tuples for entry in self.plan.inputs), 1)

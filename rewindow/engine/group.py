@@ -16,7 +16,15 @@ from pyspark.sql import functions as F
 
 from rewindow.application import Application, GroupWindows, Node, Output, PortHandle
 from rewindow.engine.digests import empty_digests, window_digests
-from rewindow.engine.frames import conform, read_files, read_windows, spark_schema, to_arrow, to_frame, write_files
+from rewindow.engine.frames import (
+    conform,
+    read_files,
+    read_windows,
+    spark_schema,
+    to_arrow,
+    to_frame,
+    write_files,
+)
 from rewindow.errors import InputError
 from rewindow.tables import Table
 from rewindow.tables.staging import staged_schema

@@ -13,8 +13,8 @@ from rewindow.config import Config
 from rewindow.engine.attempt import Attempt, Progress
 from rewindow.engine.job import StopRequest, say, tell
 from rewindow.engine.session import spark_session
-from rewindow.errors import CheckpointError, RewindowError
-from rewindow.ledger import Ledger
+from rewindow.errors import CheckpointError, FencedError, Interrupted
+from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.operators.catalog import LoadedApplication, load_application
 from rewindow.recovery import Plan
 
@@ -33,10 +33,15 @@ def replay(replay_id: str, epoch: int) -> dict[str, Any]:
     ledger.begin_attempt(replay_id, epoch, **own_process())
     try:
         outcome = _run(config, ledger, replay_id, epoch)
-    except RewindowError as error:
-        ledger.end_attempt(replay_id, epoch, type(error).__name__, str(error))
+    except FencedError:
         raise
-    ledger.end_attempt(replay_id, epoch, "ended", "")
+    except Interrupted as error:
+        ledger.end_attempt(replay_id, epoch, AttemptEnd.INTERRUPTED, error.primary)
+        raise
+    except Exception as error:
+        ledger.end_attempt(replay_id, epoch, AttemptEnd.FAILED, str(error))
+        raise
+    ledger.end_attempt(replay_id, epoch, AttemptEnd.DONE)
     return outcome
 
 

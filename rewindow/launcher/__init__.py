@@ -1,6 +1,12 @@
 """From a wish to a running attempt: plan a replay, take the next epoch, submit the job, read what came of it. No JVM."""
 
-from rewindow.launcher.attempts import Outcome, Submission, begin_attempt, read_outcome, run
+from rewindow.launcher.attempts import (
+    Outcome,
+    Submission,
+    begin_attempt,
+    read_outcome,
+    run,
+)
 from rewindow.launcher.planner import Draft, ReplayRequest, create_replay, draft_plan
 
 __all__ = [
@@ -11,6 +17,7 @@ __all__ = [
     "begin_attempt",
     "create_replay",
     "draft_plan",
+    "plain_submission",
     "read_outcome",
     "run",
 ]

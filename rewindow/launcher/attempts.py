@@ -78,7 +78,7 @@ def begin_attempt(
         _check_attempts(ledger, plan)
     ledger.acquire(replay_id, [f"{plan.application}.{output.name}" for output in plan.outputs], plan.first, plan.last)
     last = ledger.last_attempt(replay_id)
-    if last is not None and last.host == socket.gethostname() and last.process_group:
+    if last is not None and last.host == socket.gethostname() and last.process_group and last.process_started_at:
         end_process_group(last.process_group, last.process_started_at)
     epoch = ledger.next_epoch(replay_id)
     outcome = config.replay_root(replay_id) / f"outcome-{epoch}.json"
@@ -87,6 +87,19 @@ def begin_attempt(
         name=f"rewindow {replay_id}", at_most_once=plan.mode is Mode.AT_MOST_ONCE,
     )  # fmt: skip
     return Submission(replay_id, epoch, command, job_environment(config, outcome, crash), outcome)
+
+
+def plain_submission(config: Config, job: str, arguments: list[str], subject: str, crash: str | None = None) -> Submission:
+    """Returns a job that is no attempt of a replay, such as recording or publishing: it takes no epoch.
+
+    Args:
+        job: file name of the entry point.
+        subject: the stream or replay that it is about; names the outcome file.
+    """
+    stem = Path(job).stem
+    outcome = config.state / "outcomes" / f"{stem}-{subject}-{os.getpid()}.json"
+    command = submit_command(config, job, arguments, name=f"rewindow {stem} {subject}", quick=True)
+    return Submission(subject, 0, command, job_environment(config, outcome, crash), outcome)
 
 
 def submit_command(
@@ -168,8 +181,10 @@ def read_outcome(path: Path, exit_code: int = 0) -> Outcome:
 
 
 def _check_attempts(ledger: Ledger, plan: Plan) -> None:
-    used = ledger.attempts_since_checkpoint(plan.replay_id)
-    if used >= plan.attempts:
+    last = ledger.last_attempt(plan.replay_id)
+    unnoticed = 1 if last is not None and last.outcome is None else 0
+    used = ledger.attempts_since_checkpoint(plan.replay_id) + unnoticed
+    if used > plan.attempts:
         raise RewindowError(
             f'replay "{plan.replay_id}" has failed {used} times without a new checkpoint, allowed are {plan.attempts}',
             detail="What it had committed is kept.",

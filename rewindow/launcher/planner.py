@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import uuid
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from rewindow.tables import Table, query
 from rewindow.tables import checkpoints as stored
 from rewindow.tables.staging import CHECKPOINTS, app_id, create_staging
 from rewindow.windows import WindowRange, parse_time, to_ranges
+
+START_SECONDS = 10
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ def create_replay(config: Config, request: ReplayRequest) -> Plan:
         ValidationFailed: the application breaks rules.
     """
     ledger = Ledger.open(config.ledger_url)
-    known = ledger.find_replay(request.replay_id) if request.replay_id else None
+    known = ledger.find(request.replay_id) if request.replay_id else None
     if known is not None:
         return _same(Plan.model_validate(known.plan), request)
     draft = draft_plan(config, request)
@@ -309,26 +312,40 @@ def _same(plan: Plan, request: ReplayRequest) -> Plan:
 
 def _estimate(config: Config, plan: Plan) -> tuple[float | None, str]:
     """Estimates the run time from earlier replays of the same application."""
-    per_window = Ledger.open(config.ledger_url).seconds_per_window(plan.application)
+    ledger = Ledger.open(config.ledger_url)
+    per_window = _seconds_per_window(ledger, plan.application)
     if per_window is None:
         return None, "no earlier replay of this application to go by"
     windows = len(plan.range)
     if plan.start.source == "warm_up" and plan.start.warm_up_first is not None:
         windows += plan.first - plan.start.warm_up_first
-    return per_window * windows + 10, f"{per_window * 1000:.1f} ms a window in its last replay, and 10 s to start"
+    return per_window * windows + START_SECONDS, (
+        f"{per_window * 1000:.1f} ms a window in its last replay, and {START_SECONDS} s to start"
+    )
+
+
+def _seconds_per_window(ledger: Ledger, application: str) -> float | None:
+    """Returns the mean time of a window in the newest replay of an application that committed groups."""
+    for row in ledger.replays(application, limit=5):
+        groups = sorted(ledger.timings(row.replay_id), key=lambda group: (group.epoch, group.mark))
+        pairs = [pair for pair in itertools.pairwise(groups) if pair[0].epoch == pair[1].epoch]
+        if pairs:
+            seconds = sum(sum(after.timings.values()) for _, after in pairs)
+            return seconds / sum(after.mark - before.mark for before, after in pairs)
+    return None
 
 
 def _in_the_way(config: Config, plan: Plan) -> list[str]:
     ledger = Ledger.open(config.ledger_url)
     tables = [f"{plan.application}.{output.name}" for output in plan.outputs]
     found = [
-        f'replay "{lease.replay_id}" holds {lease.table} [{lease.first}, {lease.last}]'
-        for lease in ledger.leases(tables, plan.first, plan.last)
-        if lease.replay_id != plan.replay_id
+        f'replay "{lease.replay_id}" holds {lease.table_name} [{lease.first}, {lease.last}]'
+        for lease in ledger.leases()
+        if lease.table_name in tables and WindowRange(lease.first, lease.last).overlap(plan.range)
     ]
     stale = ledger.stale(plan.application)
     found += [
-        f"{row.table} [{row.first}, {row.last}] is stale: replay it after this one"
+        f"{row.table_name} [{row.first}, {row.last}] is stale: replay it after this one"
         for row in stale
         if row.first > plan.last
     ]

@@ -1,0 +1,30 @@
+"""`rewindow abandon`: end a dead replay and free its range."""
+
+from __future__ import annotations
+
+import socket
+from typing import Annotated
+
+import typer
+
+from rewindow.commands.screen import ReplayId, out
+from rewindow.config import Config
+from rewindow.launcher.processes import end_process_group
+from rewindow.ledger import Ledger
+
+
+def abandon(
+    replay_id: ReplayId, reason: Annotated[str, typer.Option(help="Why; kept with the replay.")] = ""
+) -> None:
+    """End a replay for good: its process, its leases. What is published is untouched; `rewindow purge` deletes the rest.
+
+    Examples:
+
+        rewindow abandon flight_delays-376949-385704-1f2e3d --reason "wrong code"
+    """
+    ledger = Ledger.open(Config.load().ledger_url)
+    last = ledger.last_attempt(replay_id)
+    row = ledger.abandon(replay_id, reason)
+    if last is not None and last.outcome is None and last.host == socket.gethostname() and last.process_group:
+        end_process_group(last.process_group, last.process_started_at or 0.0)
+    out.print(f"replay {replay_id} is abandoned; windows {row.range} of {row.application} are free")

@@ -1,0 +1,19 @@
+"""`rewindow down`: stop the Airflow of this machine."""
+
+from __future__ import annotations
+
+from rewindow.commands.screen import out
+from rewindow.config import Config
+
+
+def down() -> None:
+    """Stop Airflow and everything that its supervisor started. A running replay can be resumed afterwards.
+
+    Examples:
+
+        rewindow down
+    """
+    from rewindow.supervisor import down as stop
+
+    stop(Config.load())
+    out.print("Airflow is stopped")

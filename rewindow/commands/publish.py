@@ -1,0 +1,42 @@
+"""`rewindow publish`: make a replay's output visible to readers."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rewindow.commands.job import run_plain
+from rewindow.commands.screen import AsJson, ReplayId, out, print_facts, print_json
+from rewindow.config import Config
+
+
+def publish(
+    replay_id: ReplayId,
+    accept: Annotated[
+        str | None, typer.Option(help="Publish although the gate has not passed; the reason is kept.", metavar="REASON")
+    ] = None,
+    crash: Annotated[str | None, typer.Option(help="Drill: kill the job at STEP:NUMBER.", hidden=True)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replace the replay's range in the published tables: each in one commit, undone with `rewindow undo`.
+
+    Examples:
+
+        rewindow publish flight_delays-376949-385704-1f2e3d
+
+        rewindow publish flight_delays-376949-385704-1f2e3d --accept "late flights are known"
+    """
+    arguments = ["--replay", replay_id] + (["--accept", accept] if accept else [])
+    outcome = run_plain(Config.load(), "publish.py", arguments, replay_id, crash)
+    show(outcome.facts, as_json, f"published; take it back with: rewindow undo {replay_id}")
+
+
+def show(facts: object, as_json: bool, words: str) -> None:
+    """Prints what a publication or an undo did."""
+    kept = {key: value for key, value in dict(facts).items() if key not in ("exit_code", "message")}  # type: ignore[call-overload]
+    if as_json:
+        print_json(kept)
+        return
+    print_facts(kept)
+    out.print(words)

@@ -1,0 +1,39 @@
+"""`rewindow record`: take what is new of a source into a recorded stream and seal its windows."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rewindow.commands.job import run_plain
+from rewindow.commands.screen import AsJson, out, print_facts, print_json
+from rewindow.config import Config
+
+
+def record(
+    stream: Annotated[list[str], typer.Argument(help="Streams, as named in rewindow.toml.")],
+    sealed_to: Annotated[
+        str | None, typer.Option(help="Seal windows up to this time (exclusive); default: rewindow.toml, or the data.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Record what is new of a stream. A second run over the same source changes nothing.
+
+    Examples:
+
+        rewindow record flights weather
+    """
+    config = Config.load()
+    for name in stream:
+        config.stream(name)
+    results = {}
+    for name in stream:
+        arguments = ["--stream", name] + (["--sealed-to", sealed_to] if sealed_to else [])
+        outcome = run_plain(config, "record.py", arguments, name)
+        results[name] = {key: value for key, value in outcome.facts.items() if key not in ("exit_code", "message")}
+        if not as_json:
+            out.print(f"[bold]{name}[/bold]")
+            print_facts(results[name])
+    if as_json:
+        print_json(results)

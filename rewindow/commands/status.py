@@ -1,0 +1,83 @@
+"""`rewindow status`: where a replay stands: attempts, marks, losses, gate, publication, what is stale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rewindow.commands.screen import AsJson, ReplayId, out, print_facts, print_json, print_rows
+from rewindow.config import Config
+from rewindow.ledger import Ledger
+from rewindow.ledger.replays import Replay, State
+from rewindow.recovery import Plan
+from rewindow.windows import format_time
+
+
+def status(replay_id: ReplayId, as_json: AsJson = False) -> None:
+    """Show where a replay stands, and the next command.
+
+    Examples:
+
+        rewindow status flight_delays-376949-385704-1f2e3d
+    """
+    ledger = Ledger.open(Config.load().ledger_url)
+    row = ledger.replay(replay_id)
+    plan = Plan.model_validate(row.plan)
+    if as_json:
+        print_json(_as_dict(ledger, row))
+        return
+    begin, end = format_time(plan.grid.start_us(plan.first)), format_time(plan.grid.end_us(plan.last))
+    out.print(f"[bold]{replay_id}[/bold]: {row.application}, {row.state.value}")
+    print_facts(
+        {
+            "windows": f"{row.mark:,} of {len(plan.range):,} committed, {plan.range}, {begin} to {end}",
+            "mode": plan.mode.words,
+            "checkpoint": f"after window {plan.window_of(row.checkpoint_mark)}" if row.checkpoint_mark else "start state",
+            "reason": plan.reason or "none given",
+            **({"message": row.message} if row.message else {}),
+        }
+    )
+    attempts = [
+        (a.epoch, f"{a.began_at:%H:%M:%S}", a.outcome.value if a.outcome else "running", a.mark, a.message.split("\n")[0])
+        for a in ledger.attempts(replay_id)
+    ]
+    print_rows("\nattempts", ("epoch", "began", "end", "mark", "message"), attempts)
+    totals = [(t.direction, t.port, t.windows, t.tuples, t.lost_windows) for t in ledger.totals(replay_id)]
+    print_rows("\nports", ("", "port", "windows", "tuples", "windows lost"), totals)
+    for check in ledger.checks(replay_id)[:1]:
+        out.print(f"\ngate: {check.verdict}, see {check.results}")
+    for stale in ledger.stale(row.application):
+        out.print(f"[yellow]stale[/yellow]: {stale.table_name} [{stale.first}, {stale.last}]")
+    out.print(f"\n{_next(row)}")
+
+
+def _next(row: Replay) -> str:
+    name = row.replay_id
+    return {
+        State.PLANNED: f"Next: rewindow replay --resume {name}",
+        State.RUNNING: f"It runs; should its process be gone: rewindow replay --resume {name}",
+        State.FAILED: f"Next: rewindow replay --resume {name}, or give it up: rewindow abandon {name}",
+        State.ENDED: f"Next: rewindow check {name}",
+        State.CHECKED: f"Next: rewindow publish {name}",
+        State.PUBLISHED: f"Take it back with: rewindow undo {name}",
+        State.UNDONE: f"Publish it again with: rewindow publish {name}",
+        State.ABANDONED: "Nothing is left to do.",
+    }[row.state]
+
+
+def _as_dict(ledger: Ledger, row: Replay) -> dict[str, Any]:
+    return {
+        "replay": row.replay_id,
+        "application": row.application,
+        "state": row.state,
+        "mode": row.mode,
+        "first": str(row.first),
+        "last": str(row.last),
+        "mark": row.mark,
+        "checkpoint_mark": row.checkpoint_mark,
+        "windows": len(row.range),
+        "message": row.message,
+        "attempts": [vars(attempt) for attempt in ledger.attempts(row.replay_id)],
+        "ports": [vars(total) for total in ledger.totals(row.replay_id)],
+        "checks": [vars(check) for check in ledger.checks(row.replay_id)],
+        "stale": [vars(stale) for stale in ledger.stale(row.application)],
+    }

@@ -1,0 +1,27 @@
+"""`rewindow undo`: take back the newest publication over a range."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rewindow.commands.job import run_plain
+from rewindow.commands.publish import show
+from rewindow.commands.screen import AsJson, ReplayId
+from rewindow.config import Config
+
+
+def undo(
+    replay_id: ReplayId,
+    crash: Annotated[str | None, typer.Option(help="Drill: kill the job at STEP:NUMBER.", hidden=True)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put back what was published before this replay. Refused when a later publication overlaps, which it names.
+
+    Examples:
+
+        rewindow undo flight_delays-376949-385704-1f2e3d
+    """
+    outcome = run_plain(Config.load(), "publish.py", ["--replay", replay_id, "--undo"], replay_id, crash)
+    show(outcome.facts, as_json, f"undone; publish it again with: rewindow publish {replay_id}")

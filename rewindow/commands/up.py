@@ -1,0 +1,27 @@
+"""`rewindow up`: start Airflow on this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rewindow.commands.screen import err, out
+from rewindow.config import Config
+
+
+def up(
+    port: Annotated[int | None, typer.Option(help="Port of the web page, on loopback.", min=1, max=65535)] = None,
+) -> None:
+    """Start Airflow: four processes on loopback, kept alive by a supervisor. Stop them with `rewindow down`.
+
+    Examples:
+
+        rewindow up
+
+        rewindow up --port 18090
+    """
+    from rewindow.supervisor import up as start
+
+    running = start(Config.load(), port=port, on_line=lambda line: err.print(line, style="dim", markup=False))
+    out.print(f"Airflow is at {running.address}, user admin, password in {running.password_file}")
