@@ -1,0 +1,217 @@
+"""Attempts and epochs: who may write for a replay, how each attempt went, and how often it failed (R89 to R91).
+
+A launcher calls, in this order: `next_epoch`, `attempts_since_checkpoint` (to give up beyond the allowed number),
+`acquire` (leases), starts the process, `begin_attempt`; and `end_attempt` when the process is gone, however it went.
+The job itself calls `report_progress` after each commit group. Each write of an attempt first holds the replay's row
+under the condition that its epoch is still the newest; otherwise it is a FencedError and nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, insert, select, update
+
+from rewindow.errors import InputError
+from rewindow.ledger.models import attempts, group_timings, replays
+from rewindow.ledger.replays import RUNNABLE, Replays, State, read_replay
+from rewindow.ledger.segments import PortCount, Segments
+
+
+class AttemptEnd(StrEnum):
+    """How an attempt ended.
+
+    done: the last window is committed. failed: it stopped by an error. killed: its process is gone without a word.
+    interrupted: a user stopped it at a group's end. lost: nobody said; the next epoch was taken over it.
+    """
+
+    DONE = "done"
+    FAILED = "failed"
+    KILLED = "killed"
+    INTERRUPTED = "interrupted"
+    LOST = "lost"
+
+
+_FAILURES = (AttemptEnd.FAILED, AttemptEnd.KILLED, AttemptEnd.LOST)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt of a replay.
+
+    Attributes:
+        host, pid, process_group, process_started_at: its process, to be compared before a kill; None when the
+            submit never came so far.
+        mark: the last one it reported, None when it committed nothing.
+        outcome: None while it runs, or when nobody has noticed its end.
+    """
+
+    replay_id: str
+    epoch: int
+    host: str | None
+    pid: int | None
+    process_group: int | None
+    process_started_at: float | None
+    mark: int | None
+    outcome: AttemptEnd | None
+    message: str
+    began_at: datetime
+    heard_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True)
+class GroupTiming:
+    """Seconds per step of one commit group, which ended at a mark."""
+
+    epoch: int
+    mark: int
+    timings: dict[str, float]
+    reported_at: datetime
+
+
+class Attempts(Segments, Replays):
+    """The part of the ledger that keeps epochs, attempts and their progress."""
+
+    def next_epoch(self, replay_id: str) -> int:
+        """Gives out the next epoch of a replay; from now on every older attempt is fenced off the ledger.
+
+        Raises:
+            InputError: the replay is unknown, or in a state in which nothing is left to run.
+        """
+        with self.writing() as connection:
+            may_run = (replays.c.replay_id == replay_id) & replays.c.state.in_(RUNNABLE)
+            step = update(replays).where(may_run).values(epoch=replays.c.epoch + 1, changed_at=self.now)
+            epoch = connection.execute(step.returning(replays.c.epoch)).scalar_one_or_none()
+            if epoch is None:
+                state = read_replay(connection, replay_id).state
+                raise InputError(
+                    f'replay "{replay_id}" is {state}: no attempt can begin',
+                    hint="Plan the range again under another replay id to run it again.",
+                )
+            self._end(connection, replay_id, AttemptEnd.LOST, f"epoch {epoch} was taken before it had ended")
+            values = {"replay_id": replay_id, "epoch": epoch, "message": ""}
+            connection.execute(insert(attempts).values(**values, began_at=self.now, heard_at=self.now))
+            return int(epoch)
+
+    def begin_attempt(
+        self, replay_id: str, epoch: int, host: str, pid: int, process_group: int, process_started_at: float
+    ) -> None:
+        """Enters the process of an attempt; the replay is running.
+
+        Raises:
+            FencedError: a newer attempt has taken over.
+        """
+        process = {
+            "host": host, "pid": pid, "process_group": process_group, "process_started_at": process_started_at,
+        }  # fmt: skip
+        with self.writing() as connection:
+            self.hold_epoch(connection, replay_id, epoch)
+            mine = _attempt(replay_id, epoch) & attempts.c.ended_at.is_(None)
+            if connection.execute(update(attempts).where(mine).values(**process, heard_at=self.now)).rowcount:
+                self._move(connection, replay_id, State.RUNNING)
+
+    def end_attempt(self, replay_id: str, epoch: int, outcome: str, message: str = "") -> None:
+        """Enters how an attempt ended and ends the replay's leases; a second call for it changes nothing.
+
+        Raises:
+            FencedError: a newer attempt has taken over.
+        """
+        end = AttemptEnd(outcome)
+        with self.writing() as connection:
+            self.hold_epoch(connection, replay_id, epoch)
+            if not self._end(connection, replay_id, end, message, epoch):
+                return
+            if end is AttemptEnd.DONE:
+                windows = replays.c.last - replays.c.first + 1
+                self._move(connection, replay_id, State.ENDED, message, mark=windows)
+            else:
+                self._move(connection, replay_id, State.FAILED, message)
+
+    def _end(
+        self, connection: Connection, replay_id: str, end: AttemptEnd, message: str, epoch: int | None = None
+    ) -> bool:
+        which = (attempts.c.replay_id == replay_id) & attempts.c.ended_at.is_(None)
+        if epoch is not None:
+            which &= attempts.c.epoch == epoch
+        change = update(attempts).where(which).values(outcome=end, message=message, ended_at=self.now)
+        return connection.execute(change).rowcount > 0
+
+    def report_progress(
+        self,
+        replay_id: str,
+        epoch: int,
+        mark: int,
+        checkpoint_mark: int | None = None,
+        timings: Mapping[str, float] | None = None,
+        counts: Sequence[PortCount] = (),
+    ) -> None:
+        """Enters a commit group: its mark, its checkpoint if it made one, seconds per step, tuples per port.
+
+        The same report again changes nothing. A checkpoint counts as new when its mark is higher than any before.
+
+        Raises:
+            FencedError: a newer attempt has taken over.
+        """
+        with self.writing() as connection:
+            self.hold_epoch(connection, replay_id, epoch)
+            mine = _attempt(replay_id, epoch)
+            heard = connection.execute(select(attempts.c.mark, attempts.c.heard_at).where(mine)).one()
+            if heard.mark is not None and heard.mark >= mark:
+                return
+            connection.execute(update(attempts).where(mine).values(mark=mark, heard_at=self.now))
+            connection.execute(update(replays).where(replays.c.replay_id == replay_id).values(mark=mark))
+            if checkpoint_mark is not None:
+                newer = (replays.c.replay_id == replay_id) & (replays.c.checkpoint_mark < checkpoint_mark)
+                values = {"checkpoint_mark": checkpoint_mark, "checkpoint_epoch": epoch}
+                connection.execute(update(replays).where(newer).values(**values))
+            row = {"replay_id": replay_id, "epoch": epoch, "mark": mark, "timings": dict(timings or {})}
+            connection.execute(insert(group_timings).values(**row, reported_at=self.now))
+            at_checkpoint = checkpoint_mark == mark
+            self.add_counts(connection, replay_id, epoch, counts, heard.heard_at, at_checkpoint)
+
+    def attempts(self, replay_id: str) -> list[Attempt]:
+        """Returns the attempts of a replay, oldest first."""
+        query = select(attempts).where(attempts.c.replay_id == replay_id).order_by(attempts.c.epoch)
+        with self.reading() as connection:
+            return [_to_attempt(row) for row in connection.execute(query)]
+
+    def last_attempt(self, replay_id: str) -> Attempt | None:
+        """Returns the newest attempt of a replay, None before the first."""
+        query = select(attempts).where(attempts.c.replay_id == replay_id).order_by(attempts.c.epoch.desc()).limit(1)
+        with self.reading() as connection:
+            row = connection.execute(query).one_or_none()
+        return None if row is None else _to_attempt(row)
+
+    def attempts_since_checkpoint(self, replay_id: str) -> int:
+        """Returns how many attempts have failed since a new checkpoint was last reported (R90, R91).
+
+        The attempt that reported it counts when it failed afterwards; one that a user interrupted, or that still
+        runs, does not. Asked after `next_epoch`, an attempt whose end nobody noticed counts too. More than the
+        allowed number (strict) is reason to give up.
+        """
+        since = select(replays.c.checkpoint_epoch).where(replays.c.replay_id == replay_id).scalar_subquery()
+        failed = attempts.c.outcome.in_(_FAILURES) & (attempts.c.epoch >= since)
+        query = select(func.count()).select_from(attempts).where(attempts.c.replay_id == replay_id, failed)
+        with self.reading() as connection:
+            return int(connection.execute(query).scalar_one())
+
+    def timings(self, replay_id: str, limit: int = 100) -> list[GroupTiming]:
+        """Returns the seconds per step of the newest commit groups, newest first."""
+        c = group_timings.c
+        query = select(c.epoch, c.mark, c.timings, c.reported_at).where(c.replay_id == replay_id)
+        query = query.order_by(c.epoch.desc(), c.mark.desc()).limit(limit)
+        with self.reading() as connection:
+            return [GroupTiming(**row._mapping) for row in connection.execute(query)]
+
+
+def _attempt(replay_id: str, epoch: int) -> Any:
+    return (attempts.c.replay_id == replay_id) & (attempts.c.epoch == epoch)
+
+
+def _to_attempt(row: Row[Any]) -> Attempt:
+    return Attempt(**{**row._mapping, "outcome": AttemptEnd(row.outcome) if row.outcome else None})

@@ -1,0 +1,98 @@
+"""Gate results and acceptances: by which right a replay may be published."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import insert, select
+
+from rewindow.errors import InputError
+from rewindow.ledger.models import acceptances, checks
+from rewindow.ledger.replays import Replays, State, read_replay
+
+PASSED, FAILED = "passed", "failed"
+
+
+@dataclass(frozen=True)
+class Check:
+    """What the gate said of a replay: "passed" or "failed", and where its results lie."""
+
+    replay_id: str
+    epoch: int | None
+    verdict: str
+    results: str
+    summary: dict[str, Any]
+    checked_at: datetime
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """Somebody's word that a replay may be published whatever the gate said; kept for ever."""
+
+    replay_id: str
+    reason: str
+    who: str
+    accepted_at: datetime
+
+
+class Checks(Replays):
+    """The part of the ledger that keeps gate results and acceptances."""
+
+    def record_check(
+        self,
+        replay_id: str,
+        verdict: str,
+        results: str = "",
+        summary: Mapping[str, Any] | None = None,
+        epoch: int | None = None,
+    ) -> None:
+        """Enters a gate result. An ended replay that passed is checked; a checked one that failed is ended again.
+
+        Raises:
+            InputError: the replay is unknown or has not ended, or the verdict is neither "passed" nor "failed".
+        """
+        if verdict not in (PASSED, FAILED):
+            raise InputError(f'verdict "{verdict}" is unknown, allowed are "{PASSED}" and "{FAILED}"')
+        row = {"verdict": verdict, "results": str(results), "summary": json.loads(json.dumps(summary or {}))}
+        with self.serialised() as connection:
+            state = read_replay(connection, replay_id).state
+            if state not in (State.PUBLISHED, State.UNDONE):
+                self._move(connection, replay_id, State.CHECKED if verdict == PASSED else State.ENDED)
+            values = {"replay_id": replay_id, "epoch": epoch, **row}
+            connection.execute(insert(checks).values(**values, checked_at=self.now))
+
+    def accept(self, replay_id: str, reason: str, who: str) -> None:
+        """Enters that somebody takes an ended replay as it is; it is then checked.
+
+        Raises:
+            InputError: the replay is unknown or has not ended, or no reason is given.
+        """
+        if not reason.strip() or not who.strip():
+            raise InputError("an acceptance needs a reason and a name", hint="Say why, with --reason.")
+        with self.serialised() as connection:
+            state = read_replay(connection, replay_id).state
+            if state not in (State.PUBLISHED, State.UNDONE):
+                self._move(connection, replay_id, State.CHECKED, f"accepted by {who}: {reason}")
+            values = {"replay_id": replay_id, "reason": reason, "who": who}
+            connection.execute(insert(acceptances).values(**values, accepted_at=self.now))
+
+    def checks(self, replay_id: str | None = None, limit: int = 100) -> list[Check]:
+        """Returns gate results, newest first; of one replay if so asked."""
+        columns = [checks.c[name] for name in Check.__dataclass_fields__]
+        query = select(*columns).order_by(checks.c.check_id.desc()).limit(limit)
+        if replay_id is not None:
+            query = query.where(checks.c.replay_id == replay_id)
+        with self.reading() as connection:
+            return [Check(**row._mapping) for row in connection.execute(query)]
+
+    def acceptances(self, replay_id: str) -> list[Acceptance]:
+        """Returns who accepted a replay, newest first."""
+        columns = [acceptances.c[name] for name in Acceptance.__dataclass_fields__]
+        query = select(*columns).where(acceptances.c.replay_id == replay_id)
+        with self.reading() as connection:
+            rows = connection.execute(query.order_by(acceptances.c.acceptance_id.desc()))
+            return [Acceptance(**row._mapping) for row in rows]

@@ -1,0 +1,152 @@
+"""Connection of a ledger to its database: reads, writes, serialised writes, and failures in words.
+
+SQLite serialises every write by BEGIN IMMEDIATE (a deferred transaction that checks first and inserts later lets two
+writers pass the same check). On PostgreSQL a serialised write locks one row, the publication counter; it is always
+taken before any row of a replay, so that no two writes wait for each other in a circle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+from sqlalchemy import BigInteger, ColumnElement, Connection, Engine, create_engine, event, literal_column, select
+from sqlalchemy import exc as failures
+
+from rewindow.errors import LedgerError
+from rewindow.ledger.models import counters
+from rewindow.ledger.place import Place
+
+PUBLICATION_COUNTER = "publication"
+_WAIT_SECONDS = 30
+_BEGIN = "rewindow_begin"
+_POSTGRESQL_OPTIONS = " ".join(
+    f"-c {setting}"
+    for setting in (
+        "search_path=rewindow",
+        "synchronous_commit=on",
+        f"lock_timeout={_WAIT_SECONDS}s",
+        "tcp_keepalives_idle=30",
+        "tcp_keepalives_interval=10",
+        "tcp_keepalives_count=3",
+    )
+)
+_CLOCK_US = {
+    "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER)",
+    "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)",
+}
+
+
+class Connected:
+    """What every part of the ledger stands on: transactions and the database's clock.
+
+    Attributes:
+        now: SQL expression for the database's time.
+    """
+
+    def __init__(self, place: Place, engine: Engine) -> None:
+        self.place = place
+        self.engine = engine
+        self.now: ColumnElement[Any] = literal_column(_CLOCK_US[engine.dialect.name], BigInteger)
+        if place.file:
+            self._reader, self._writer = engine, engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
+        else:
+            self._reader = engine.execution_options(isolation_level="REPEATABLE READ")
+            self._writer = engine.execution_options(isolation_level="READ COMMITTED")
+
+    @classmethod
+    def open(cls, url: str) -> Self:
+        """Returns the ledger at an SQLAlchemy URL; made on first use, brought up to date when it is older.
+
+        Raises:
+            InputError: the URL is not one of SQLite or PostgreSQL, or a newer Rewindow has upgraded this ledger.
+            LedgerError: the database does not answer.
+        """
+        from rewindow.ledger.upgrade import make_current
+
+        place = Place.parse(url)
+        engine = create_ledger_engine(place)
+        with answering(place):
+            place.create()
+            make_current(place, engine)
+        return cls(place, engine)
+
+    def close(self) -> None:
+        """Closes all connections; the ledger can be used again and then opens new ones."""
+        self.engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Gives a transaction that sees one state of the ledger."""
+        with answering(self.place), self._reader.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Gives a transaction for writes; all of them are kept, or none."""
+        with answering(self.place), self._writer.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def serialised(self) -> Iterator[Connection]:
+        """Gives a transaction for writes that runs alone: what it read still holds when it writes."""
+        with self.writing() as connection:
+            if not self.place.file:
+                one_row = select(counters.c.value).where(counters.c.name == PUBLICATION_COUNTER)
+                connection.execute(one_row.with_for_update()).one()
+            yield connection
+
+
+def create_ledger_engine(place: Place) -> Engine:
+    """Returns an engine with our settings: full durability, foreign keys, bounded waits for locks."""
+    if not place.file:
+        theirs = place.url.query.get("options", "")
+        options = f"{_POSTGRESQL_OPTIONS} {theirs if isinstance(theirs, str) else ' '.join(theirs)}".strip()
+        return create_engine(place.url, pool_pre_ping=True, connect_args={"options": options, "connect_timeout": 10})
+    engine = create_engine(place.url, connect_args={"timeout": _WAIT_SECONDS})
+    event.listen(engine, "connect", _set_up_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _set_up_sqlite(connection: Any, record: object) -> None:
+    connection.isolation_level = None  # Python would begin transactions by itself, and deferred ones.
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA synchronous = FULL")  # Started marks must outlive a power cut.
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get(_BEGIN, "BEGIN"))
+
+
+@contextmanager
+def answering(place: Place) -> Iterator[None]:
+    """Turns failures of the database into LedgerError; wrong SQL stays a bug.
+
+    The failure itself is not chained: drivers may put the connection's settings into its text.
+    """
+    try:
+        yield
+    except (failures.OperationalError, failures.InterfaceError, failures.InternalError, failures.TimeoutError) as error:
+        raise _no_answer(place, error) from None
+    except failures.DatabaseError as error:
+        if type(error) is not failures.DatabaseError:
+            raise
+        raise _no_answer(place, error) from None
+    except OSError as error:
+        if not place.file or error.filename is None or not str(error.filename).startswith(str(place.file.parent)):
+            raise
+        raise _no_answer(place, error) from None
+
+
+def _no_answer(place: Place, error: Exception) -> LedgerError:
+    cause = getattr(error, "orig", None) or error
+    text = place.without_password(" ".join(str(cause).split()))
+    hint = "Start the database, or set another ledger URL in rewindow.toml or REWINDOW_LEDGER."
+    if place.file:
+        hint = (
+            "Look at the file and its folder. If it is damaged, move it away; "
+            "`rewindow ledger rebuild` makes a new one from the tables."
+        )
+    return LedgerError(f'ledger "{place.name}" does not answer', detail=text.rstrip(".") + ".", hint=hint)

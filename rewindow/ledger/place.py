@@ -1,0 +1,97 @@
+"""Where a ledger is: its URL without secrets, its file, and locks beside the file."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from rewindow.errors import InputError
+
+_DRIVERS = {"sqlite": "sqlite+pysqlite", "postgresql": "postgresql+psycopg2"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a ledger is.
+
+    Attributes:
+        name: for messages; without user, password and query.
+        file: the SQLite file, None for a server.
+    """
+
+    url: URL
+    name: str
+    file: Path | None
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        """Returns the place of a URL.
+
+        Raises:
+            InputError: the URL cannot be read, or is neither SQLite's nor PostgreSQL's.
+        """
+        hint = "Write sqlite:////folder/ledger.sqlite or postgresql://user:password@host/database."
+        try:
+            url = make_url(text)
+        except (ArgumentError, ValueError):
+            raise InputError("ledger URL cannot be read", hint=hint) from None
+        backend = url.get_backend_name()
+        if backend not in _DRIVERS or (backend == "sqlite" and url.database in (None, "", ":memory:")):
+            raise InputError(f'ledger URL of kind "{backend}" is not one that two processes can share', hint=hint)
+        if url.drivername == backend:
+            url = url.set(drivername=_DRIVERS[backend])
+        if backend == "sqlite":
+            file = Path(str(url.database)).absolute()
+            return cls(url.set(database=str(file)), str(file), file)
+        port = f":{url.port}" if url.port else ""
+        return cls(url, f"{backend}://{url.host or ''}{port}/{url.database or ''}", None)
+
+    def without_password(self, text: str) -> str:
+        """Returns a text with the password blotted out, whether it came before the host or in the query."""
+        given = self.url.query.get("password", "")
+        secrets = [str(self.url.password or ""), *([given] if isinstance(given, str) else given)]
+        for secret in filter(None, secrets):
+            text = text.replace(secret, "***")
+        return text
+
+    def create(self) -> None:
+        """Makes the SQLite file, readable by its owner only, in write-ahead mode; one process does it."""
+        if not self.file or (self.file.exists() and self.file.stat().st_size):
+            return
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        with file_lock(self.lock_file("open")):
+            os.close(os.open(self.file, os.O_CREAT | os.O_RDWR, 0o600))
+            with closing(sqlite3.connect(self.file, timeout=30)) as connection:
+                connection.execute("PRAGMA journal_mode = WAL").fetchone()
+
+    def lock_file(self, name: str) -> Path:
+        """Returns the path of a lock beside the SQLite file."""
+        assert self.file, "a server has locks of its own"
+        return self.file.with_name(self.file.name + ".locks") / name
+
+
+@contextmanager
+def file_lock(path: Path, wait: bool = True) -> Iterator[bool]:
+    """Holds a lock that ends with its process; gives whether it was got, which is certain when waiting.
+
+    The file stays: removing it would let two processes lock two files of one name.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(handle)

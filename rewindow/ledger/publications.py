@@ -1,0 +1,389 @@
+"""Publications: the recorded act of making a replay's windows visible, and of taking that back.
+
+Every publication has a number n, higher than any before. A publisher follows these steps; it may be killed at any
+point, and the next publisher of one of its tables, whoever that is, goes on from there:
+
+    with ledger.publishing(tables) as unfinished:               # one publisher a table; ends with the process
+        for publication in unfinished:                          # 1. roll forward what a crash left, oldest first
+            finish(publication)
+        ledger.acquire(replay_id, tables, first, last)          # 2. no replay works on the same windows
+        before = {table: version now of table}                  # 3. under the lock, after rolling forward
+        publication = ledger.open_publication(replay_id, before, first, last, details)    # or open_undo(n, before)
+        finish(publication)
+
+    def finish(publication):
+        for table in publication.tables:                        # 4. in their order; skip those that are done
+            txn = transaction version of publish_app_id(table.name) in the table
+            if txn < n:   commit with txnAppId = publish_app_id(table.name), txnVersion = n,
+                          userMetadata = json.dumps(publication.commit_metadata())
+            after it:     txn must be exactly n; a higher one is a bug, since none is given out while n is open
+            ledger.mark_table_done(n, table.name, version that holds n)
+        ledger.clear_stale / mark_stale                         # 5. both may be repeated
+        ledger.close_publication(n)                             # 6. state of the replay, end of its leases
+
+| killed                         | what is there                 | the next publisher                              |
+|--------------------------------|-------------------------------|-------------------------------------------------|
+| before open_publication        | a lease of the replay at most | nothing to finish; the replay takes its lease over |
+| after it, before a commit      | an open row, no commit        | commits n everywhere                            |
+| between commit and mark        | a commit the ledger misses    | sees txn = n, commits nothing, marks            |
+| between two tables             | one table new, one old        | commits n to the rest (readers may pin versions) |
+| before close_publication       | all done, row open            | repeats step 5, closes                          |
+
+What a publication writes must therefore follow from its row alone: the staged tables of its replay, its range, its
+`details`, and for an undo the versions before of the publication that it takes back. `versions_before` are those of
+the first opening; opening again returns them unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, insert, select, update
+
+from rewindow.errors import InputError, OverlapError
+from rewindow.ledger.connection import PUBLICATION_COUNTER
+from rewindow.ledger.models import counters, publication_tables, publications, replays
+from rewindow.ledger.publishing import publisher_locks
+from rewindow.ledger.replays import Replays, State, read_replay
+from rewindow.windows import WindowRange
+
+PUBLISH, UNDO = "publish", "undo"
+
+
+def publish_app_id(table_name: str) -> str:
+    """Returns the transaction id under which publications commit to a table."""
+    return f"publish/{table_name}"
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """A table of a publication.
+
+    Attributes:
+        version_before: its Delta version before the publication, None when it was not there.
+        version_after: the version that the publication made, None until that is known.
+    """
+
+    name: str
+    version_before: int | None
+    version_after: int | None
+    done: bool
+
+
+@dataclass(frozen=True)
+class Publication:
+    """An act of publishing a window range of a replay, or of undoing such an act.
+
+    Attributes:
+        number: transaction version of its commits; higher than that of any publication before.
+        undoes: number of the publication that an undo takes back.
+        details: what the publisher wants to find again when it is rolled forward.
+        withdrawn: why it was given up without a commit, None as a rule.
+        closed_at: None while it must be rolled forward.
+    """
+
+    number: int
+    replay_id: str
+    kind: str
+    first: int
+    last: int
+    undoes: int | None
+    details: dict[str, Any]
+    tables: tuple[PublishedTable, ...]
+    withdrawn: str | None
+    opened_at: datetime
+    closed_at: datetime | None
+
+    @property
+    def range(self) -> WindowRange:
+        """The windows that it replaces."""
+        return WindowRange(self.first, self.last)
+
+    def commit_metadata(self) -> dict[str, Any]:
+        """Returns the user metadata of its commits, from which `rewindow ledger rebuild` restores it."""
+        return {
+            "publication": self.number, "replay": self.replay_id, "kind": self.kind, "first": self.first,
+            "last": self.last, "undoes": self.undoes, "details": self.details,
+            "versions_before": {table.name: table.version_before for table in self.tables},
+        }  # fmt: skip
+
+
+_undo = publications.alias("undo")
+_UNDONE = (
+    select(_undo.c.number)
+    .where(_undo.c.undoes == publications.c.number, _undo.c.withdrawn.is_(None))
+    .correlate(publications)
+    .exists()
+)
+_STANDING = (publications.c.kind == PUBLISH) & publications.c.withdrawn.is_(None) & ~_UNDONE
+
+
+class Publications(Replays):
+    """The part of the ledger that numbers and keeps publications; the protocol is in this module's docstring."""
+
+    @contextmanager
+    def publishing(self, tables: Iterable[str]) -> Iterator[list[Publication]]:
+        """Makes this process the one publisher of tables; gives the publications to be rolled forward first.
+
+        Tables of those publications are locked too.
+
+        Raises:
+            OverlapError: another process publishes one of the tables.
+        """
+        wanted = set(tables)
+        while True:
+            with publisher_locks(self.place, self.engine, wanted) as refused:
+                unfinished = self.open_publications(wanted)
+                if refused is not None:
+                    raise _being_published(refused, unfinished)
+                more = {table.name for publication in unfinished for table in publication.tables} - wanted
+                if not more:
+                    yield unfinished
+                    return
+            wanted |= more
+
+    def open_publication(
+        self,
+        replay_id: str,
+        versions_before: Mapping[str, int | None],
+        first: int,
+        last: int,
+        details: Mapping[str, Any] | None = None,
+    ) -> Publication:
+        """Enters a publication before its first commit and returns it with its number.
+
+        The tables are committed in the order in which they are given. An open publication of the same replay, range
+        and tables is returned as it was entered.
+
+        Raises:
+            InputError: the replay is neither checked nor accepted, or the range is not inside its own.
+            OverlapError: another publication of one of the tables is open and must be rolled forward first.
+        """
+        windows = WindowRange(first, last)
+        with self.serialised() as connection:
+            replay = read_replay(connection, replay_id)
+            if replay.range.overlap(windows) != windows:
+                raise InputError(f'windows {windows} are not all of replay "{replay_id}", which has {replay.range}')
+            there = _same_open(connection, replay_id, PUBLISH, versions_before, windows)
+            if there is not None:
+                return there
+            if replay.state not in (State.CHECKED, State.PUBLISHED, State.UNDONE):
+                raise InputError(
+                    f'replay "{replay_id}" is {replay.state}, only a checked one can be published',
+                    hint=f"Run its gate (rewindow check {replay_id}), or accept it as it is, with a reason.",
+                )
+            row = {"replay_id": replay_id, "kind": PUBLISH, "first": first, "last": last}
+            return self._open(connection, row, versions_before, details)
+
+    def open_undo(
+        self, number: int, versions_before: Mapping[str, int | None], details: Mapping[str, Any] | None = None
+    ) -> Publication:
+        """Enters the undo of a publication before its first commit and returns it with a number of its own.
+
+        Raises:
+            InputError: it is open, an undo itself, or undone; a later one overlaps it (names that); other tables.
+            OverlapError: another publication of one of the tables is open and must be rolled forward first.
+        """
+        with self.serialised() as connection:
+            undone = _read(connection, number)
+            there = _same_open(connection, undone.replay_id, UNDO, versions_before, undone.range)
+            if there is not None and there.undoes == number:
+                return there
+            _check_undoable(connection, undone)
+            if set(versions_before) != {table.name for table in undone.tables}:
+                raise InputError(f"publication {number} has other tables: {[table.name for table in undone.tables]}")
+            row = {"replay_id": undone.replay_id, "kind": UNDO, "first": undone.first, "last": undone.last}
+            return self._open(connection, {**row, "undoes": number}, versions_before, details)
+
+    def _open(
+        self,
+        connection: Connection,
+        row: Mapping[str, Any],
+        versions_before: Mapping[str, int | None],
+        details: Mapping[str, Any] | None,
+    ) -> Publication:
+        step = update(counters).where(counters.c.name == PUBLICATION_COUNTER).values(value=counters.c.value + 1)
+        number = int(connection.execute(step.returning(counters.c.value)).scalar_one())
+        kept = json.loads(json.dumps(details or {}))
+        values = {**row, "number": number, "details": kept, "opened_at": self.now}
+        connection.execute(insert(publications).values(**values))
+        tables = [
+            {"number": number, "table_name": name, "position": position, "version_before": version}
+            for position, (name, version) in enumerate(versions_before.items())
+        ]
+        assert tables, "a publication has a table"
+        connection.execute(insert(publication_tables), tables)
+        return _read(connection, number)
+
+    def mark_table_done(self, number: int, table_name: str, version: int) -> None:
+        """Enters that a table holds the publication's commit, at a version; again changes nothing."""
+        c = publication_tables.c
+        undone = (c.number == number) & (c.table_name == table_name) & c.done_at.is_(None)
+        with self.writing() as connection:
+            values = {"version_after": version, "done_at": self.now}
+            connection.execute(update(publication_tables).where(undone).values(**values))
+
+    def close_publication(self, number: int) -> None:
+        """Ends a publication whose tables are all done, sets its replay's state and ends its leases; idempotent."""
+        with self.serialised() as connection:
+            publication = _read(connection, number)
+            if publication.closed_at is not None:
+                return
+            missing = [table.name for table in publication.tables if not table.done]
+            assert not missing, f"publication {number} is not done for {missing}"
+            self._close(connection, publication)
+            replay_id = publication.replay_id
+            still_there = _find(connection, _STANDING & (publications.c.replay_id == replay_id), limit=1)
+            state = State.PUBLISHED if still_there else State.UNDONE
+            values = {"state": state, "message": "", "changed_at": self.now}
+            connection.execute(update(replays).where(replays.c.replay_id == replay_id).values(**values))
+
+    def withdraw_publication(self, number: int, reason: str) -> None:
+        """Gives up an open publication that cannot be rolled forward, such as when its table was dropped.
+
+        Raises:
+            InputError: it is closed, or a table of it is done; then it can only be rolled forward and undone.
+        """
+        with self.serialised() as connection:
+            publication = _read(connection, number)
+            done = [table.name for table in publication.tables if table.done]
+            if publication.closed_at is not None or done:
+                what = f'has been committed to table "{done[0]}"' if done else "is closed"
+                raise InputError(
+                    f"publication {number} {what} and cannot be withdrawn",
+                    hint=f"Roll it forward (rewindow publish {publication.replay_id}), then undo it.",
+                )
+            self._close(connection, publication, withdrawn=reason)
+
+    def _close(self, connection: Connection, publication: Publication, **values: Any) -> None:
+        its = publications.c.number == publication.number
+        connection.execute(update(publications).where(its).values(closed_at=self.now, **values))
+        self._end_leases(connection, publication.replay_id)
+
+    def publication(self, number: int) -> Publication:
+        """Returns a publication.
+
+        Raises:
+            InputError: there is none of this number.
+        """
+        with self.reading() as connection:
+            return _read(connection, number)
+
+    def publications(
+        self, replay_id: str | None = None, table_name: str | None = None, limit: int = 100
+    ) -> list[Publication]:
+        """Returns publications, newest first; of one replay or one table if so asked."""
+        wanted: ColumnElement[bool] = publications.c.number > 0
+        if replay_id is not None:
+            wanted &= publications.c.replay_id == replay_id
+        if table_name is not None:
+            wanted &= _of_tables([table_name])
+        with self.reading() as connection:
+            return _find(connection, wanted, limit=limit)
+
+    def open_publications(self, tables: Iterable[str] | None = None) -> list[Publication]:
+        """Returns the publications that must be rolled forward, oldest first; of some tables if so asked."""
+        wanted: ColumnElement[bool] = publications.c.closed_at.is_(None)
+        if tables is not None:
+            wanted &= _of_tables(tables)
+        with self.reading() as connection:
+            return _find(connection, wanted)[::-1]
+
+    def newest_over(self, table_name: str, first: int, last: int) -> Publication | None:
+        """Returns the newest publication that stands in a table over any window of a range; undone ones do not."""
+        wanted = _STANDING & publications.c.closed_at.is_not(None) & _of_tables([table_name])
+        with self.reading() as connection:
+            return next(iter(_find(connection, wanted & _overlapping(WindowRange(first, last)), limit=1)), None)
+
+    def later_overlapping(self, number: int) -> list[Publication]:
+        """Returns the later publications that stand over windows of this one in one of its tables, newest first."""
+        with self.reading() as connection:
+            return _later_overlapping(connection, _read(connection, number))
+
+
+def _read(connection: Connection, number: int) -> Publication:
+    found = _find(connection, publications.c.number == number)
+    if not found:
+        raise InputError(f"publication {number} is unknown", hint="`rewindow status` shows those that there are.")
+    return found[0]
+
+
+def _find(connection: Connection, wanted: ColumnElement[bool], limit: int | None = None) -> list[Publication]:
+    """Returns publications with their tables, newest first."""
+    query = select(publications).where(wanted).order_by(publications.c.number.desc()).limit(limit)
+    rows = connection.execute(query).all()
+    tables: dict[int, list[PublishedTable]] = {row.number: [] for row in rows}
+    c = publication_tables.c
+    for row in connection.execute(select(publication_tables).where(c.number.in_(tables)).order_by(c.position)):
+        table = PublishedTable(row.table_name, row.version_before, row.version_after, row.done_at is not None)
+        tables[row.number].append(table)
+    return [Publication(**row._mapping, tables=tuple(tables[row.number])) for row in rows]
+
+
+def _of_tables(names: Iterable[str]) -> ColumnElement[bool]:
+    c = publication_tables.c
+    return publications.c.number.in_(select(c.number).where(c.table_name.in_(sorted(set(names)))))
+
+
+def _overlapping(windows: WindowRange) -> ColumnElement[bool]:
+    return (publications.c.first <= windows.last) & (publications.c.last >= windows.first)
+
+
+def _later_overlapping(connection: Connection, publication: Publication) -> list[Publication]:
+    later = (publications.c.number > publication.number) & _overlapping(publication.range)
+    return _find(connection, _STANDING & later & _of_tables(table.name for table in publication.tables))
+
+
+def _same_open(
+    connection: Connection, replay_id: str, kind: str, tables: Iterable[str], windows: WindowRange
+) -> Publication | None:
+    """Returns the open publication that is asked for again.
+
+    Raises:
+        OverlapError: another one of its tables is open.
+    """
+    names = set(tables)
+    for there in _find(connection, publications.c.closed_at.is_(None) & _of_tables(names)):
+        same = (there.replay_id, there.kind, there.range) == (replay_id, kind, windows)
+        if not same or {table.name for table in there.tables} != names:
+            raise OverlapError(
+                f'publication {there.number} of replay "{there.replay_id}" is open and must be rolled forward first',
+                holder=there.replay_id,
+                hint=f"Its publisher still works, or was killed; then: rewindow publish {there.replay_id}",
+            )
+        return there
+    return None
+
+
+def _check_undoable(connection: Connection, publication: Publication) -> None:
+    number = publication.number
+    if publication.kind != PUBLISH or publication.withdrawn is not None:
+        raise InputError(f"publication {number} is no publication that stands: there is nothing to undo")
+    if publication.closed_at is None:
+        raise InputError(f"publication {number} is open", hint=f"First: rewindow publish {publication.replay_id}")
+    if not _find(connection, _STANDING & (publications.c.number == number)):
+        raise InputError(f"publication {number} is undone already")
+    later = _later_overlapping(connection, publication)
+    if later:
+        names = ", ".join(f'{one.number} (replay "{one.replay_id}", windows {one.range})' for one in later)
+        raise InputError(
+            f"publication {number} cannot be undone before later ones that overlap it",
+            detail=f"Later: {names}.",
+            hint=f"Undo the newest first: rewindow undo {later[0].replay_id}",
+        )
+
+
+def _being_published(table_name: str, unfinished: list[Publication]) -> OverlapError:
+    named = [one for one in unfinished if table_name in {table.name for table in one.tables}]
+    detail = f'It is publication {named[0].number}, {named[0].kind} of replay "{named[0].replay_id}".' if named else ""
+    return OverlapError(
+        f'table "{table_name}" is being published by another process',
+        holder=named[0].replay_id if named else "",
+        detail=detail,
+        hint="Wait until it has ended and try again.",
+    )

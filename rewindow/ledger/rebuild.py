@@ -1,0 +1,235 @@
+"""Rebuild: a lost ledger made again from the tables (`rewindow ledger rebuild`), and the index from the facts.
+
+| what                        | from where                                                                           |
+|-----------------------------|--------------------------------------------------------------------------------------|
+| replays                     | property `rewindow.plan` of each replay's checkpoints table                           |
+| epochs, marks               | transaction ids `<replay>/<table>` of its tables                                      |
+| attempts, index of facts    | the facts; how an attempt ended is not in them                                       |
+| publications                | transaction ids `publish/<table>` and the user metadata of commits to published tables |
+| stale ranges                | `details["stale"]` of each application's newest publication: all its [table, first, last] |
+| gate results, approvals, started marks, leases, that a replay was abandoned | nowhere; they are lost               |
+
+A replay that at most once has not brought to its end cannot resume then (`Replays.started` says so).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from rewindow.config import Config
+from rewindow.errors import InputError
+from rewindow.ledger.attempts import AttemptEnd
+from rewindow.ledger.models import attempts, counters, publication_tables, publications, replays
+from rewindow.ledger.publications import PUBLISH, publish_app_id
+from rewindow.ledger.replays import State, find_replay
+from rewindow.ledger.segments import SEGMENT_WINDOWS, Segment
+from rewindow.tables.delta import Table, query
+from rewindow.tables.fence import position
+from rewindow.tables.staging import CHECKPOINTS, FACTS, app_id
+from rewindow.windows import WindowRange, to_datetime
+
+if TYPE_CHECKING:
+    from rewindow.ledger.facade import Ledger
+
+REBUILT = "the ledger was rebuilt from the tables"
+
+_SEGMENTS = f"""
+with newest as (
+    select *, row_number() over (partition by direction, port, window_id order by attempt desc) as nth from facts
+), runs as (
+    select *, coalesce(lost, false) as given_up, window_id - row_number() over
+        (partition by direction, port, coalesce(lost, false) order by window_id) as island
+    from newest where nth = 1
+)
+select direction, port, min(window_id) as first, max(window_id) as last, sum(tuples) as tuples, given_up as lost,
+    max(attempt) as epoch, min(began_at) as began_at, max(ended_at) as ended_at
+from runs group by direction, port, given_up, island, window_id / {SEGMENT_WINDOWS}
+"""
+_ATTEMPTS = """
+select attempt, max(window_id) as window_id, min(began_at) as began_at, max(ended_at) as ended_at
+from facts where attempt > 0 group by attempt order by attempt
+"""
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """What a rebuild has restored; `passed_over` names folders that hold no replay with a plan."""
+
+    replays: int
+    publications: int
+    passed_over: tuple[str, ...]
+
+
+@dataclass
+class _Found:
+    """A publication as its commits tell it: the metadata, and version and time of the commit in each table."""
+
+    told: dict[str, Any]
+    commits: dict[str, tuple[int, datetime]] = field(default_factory=dict)
+
+
+def segments_of(facts: Path) -> list[Segment]:
+    """Returns the index of a facts table: stretches of the newest attempt's windows."""
+    return [Segment(**row) for row in query(_SEGMENTS, facts=facts).to_pylist()]
+
+
+def rebuild(ledger: Ledger, config: Config) -> Rebuilt:
+    """Fills an empty ledger from the tables in the state folder, all of it or nothing.
+
+    Raises:
+        InputError: the ledger has replays already.
+    """
+    found, last_numbers = _read_publications(config)
+    passed_over = []
+    with ledger.serialised() as connection:
+        if connection.execute(select(replays.c.replay_id).limit(1)).first() is not None:
+            raise InputError(
+                f'ledger "{ledger.place.name}" has replays already, only an empty one can be rebuilt',
+                hint="Move it away first, or set another ledger URL.",
+            )
+        folder = config.state / "replays"
+        for root in sorted(folder.iterdir() if folder.is_dir() else ()):
+            if not _restore_replay(ledger, connection, root):
+                passed_over.append(root.name)
+        for number in sorted(found):
+            _restore_publication(ledger, connection, number, found[number], last_numbers)
+        highest = max([0, *last_numbers.values(), *found])
+        connection.execute(update(counters).values(value=highest))
+        _settle_states(connection, found)
+        _restore_stale(ledger, connection, found)
+        count = len(connection.execute(select(replays.c.replay_id)).all())
+    return Rebuilt(count, len(found), tuple(passed_over))
+
+
+def _restore_replay(ledger: Ledger, connection: Connection, root: Path) -> bool:
+    if not Table.exists(root / CHECKPOINTS):
+        return False
+    checkpoints = Table.open(root / CHECKPOINTS)
+    try:
+        plan = json.loads(checkpoints.properties["rewindow.plan"])
+        replay_id = str(plan["replay_id"])
+        names = ("application", "first", "last", "mode", "code_version")
+        values = {name: plan[name] for name in names} | {"root": str(root), "plan": plan}
+    except (KeyError, ValueError, TypeError):
+        return False
+    tables = [Table.open(path) for path in sorted(root.iterdir()) if Table.exists(path)]
+    positions = {table.path.name: position(table, app_id(replay_id, table.path.name)) for table in tables}
+    epoch = max(place.epoch for place in positions.values())
+    ended = positions[CHECKPOINTS].mark == len(WindowRange(plan["first"], plan["last"]))
+    state = State.ENDED if ended else State.FAILED if epoch else State.PLANNED
+    lost_marks = plan["mode"] == "at_most_once" and state is State.FAILED
+    created_at = to_datetime(int(checkpoints.delta.metadata().created_time or 0) * 1000)
+    ledger.insert_replay(
+        connection, replay_id, values, state=state, epoch=epoch, mark=positions[FACTS].mark,
+        checkpoint_mark=positions[CHECKPOINTS].mark, checkpoint_epoch=epoch + 1,
+        started=None if lost_marks else 0, message=REBUILT, created_at=created_at,
+    )  # fmt: skip
+    _restore_attempts(connection, replay_id, plan["first"], root / FACTS, epoch if ended else None)
+    ledger.replace_index(connection, replay_id, segments_of(root / FACTS))
+    return True
+
+
+def _restore_attempts(
+    connection: Connection, replay_id: str, first: int, facts: Path, done_epoch: int | None
+) -> None:
+    rows = [
+        {
+            "replay_id": replay_id, "epoch": row["attempt"], "mark": row["window_id"] - first + 1, "message": REBUILT,
+            "outcome": AttemptEnd.DONE if row["attempt"] == done_epoch else AttemptEnd.LOST,
+            "began_at": row["began_at"], "heard_at": row["ended_at"], "ended_at": row["ended_at"],
+        }
+        for row in query(_ATTEMPTS, facts=facts).to_pylist()
+    ]  # fmt: skip
+    if rows:
+        connection.execute(insert(attempts), rows)
+
+
+def _read_publications(config: Config) -> tuple[dict[int, _Found], dict[str, int]]:
+    """Returns the publications that commits tell of, and the last number that each published table holds."""
+    found: dict[int, _Found] = {}
+    last_numbers: dict[str, int] = {}
+    folder = config.state / "streams"
+    for path in sorted(folder.iterdir() if folder.is_dir() else ()):
+        last = Table.open(path).txn(publish_app_id(path.name)) if Table.exists(path) else -1
+        if last < 0:
+            continue
+        last_numbers[path.name] = last
+        for commit in Table.open(path).delta.history():
+            told = _told(commit.get("userMetadata"))
+            if told is not None and path.name in told["versions_before"]:
+                made_at = datetime.fromtimestamp(int(commit["timestamp"]) / 1000, UTC)
+                here = found.setdefault(int(told["publication"]), _Found(told))
+                here.commits[path.name] = (int(commit["version"]), made_at)
+    return found, last_numbers
+
+
+def _told(text: object) -> dict[str, Any] | None:
+    """Returns the user metadata of a publication's commit; that of anybody else's commit is None."""
+    try:
+        told = json.loads(text) if isinstance(text, str) else text
+    except ValueError:
+        return None
+    named = {"publication", "replay", "kind", "first", "last", "versions_before"}
+    return told if isinstance(told, dict) and named <= set(told) else None
+
+
+def _restore_publication(
+    ledger: Ledger, connection: Connection, number: int, found: _Found, last_numbers: Mapping[str, int]
+) -> None:
+    told, names = found.told, list(found.told["versions_before"])
+    if find_replay(connection, told["replay"]) is None:
+        _insert_purged(ledger, connection, told)
+    made_at = max(at for _, at in found.commits.values())
+    known = connection.execute(select(publications.c.number).where(publications.c.number == told.get("undoes"))).first()
+    done = {name for name in names if last_numbers.get(name, -1) >= number}
+    row = {
+        "number": number, "replay_id": told["replay"], "kind": told["kind"], "first": told["first"],
+        "last": told["last"], "undoes": told.get("undoes") if known else None, "details": told.get("details") or {},
+        "opened_at": made_at, "closed_at": made_at if done == set(names) else None,
+    }  # fmt: skip
+    connection.execute(insert(publications).values(**row))
+    for index, name in enumerate(names):
+        values = {
+            "number": number, "table_name": name, "position": index,
+            "version_before": told["versions_before"][name],
+            "version_after": found.commits[name][0] if name in found.commits else None,
+            "done_at": made_at if name in done else None,
+        }  # fmt: skip
+        connection.execute(insert(publication_tables).values(**values))
+
+
+def _insert_purged(ledger: Ledger, connection: Connection, told: Mapping[str, Any]) -> None:
+    """Enters a replay of which only publications are left, since its own tables were purged."""
+    application = next(iter(told["versions_before"])).split(".")[0]
+    values = {
+        "application": application, "first": told["first"], "last": told["last"], "mode": "", "code_version": "",
+        "root": "", "plan": {},
+    }  # fmt: skip
+    ledger.insert_replay(connection, told["replay"], values, state=State.ENDED, message=REBUILT)
+
+
+def _settle_states(connection: Connection, found: Mapping[int, _Found]) -> None:
+    """Sets replays with publications to published, or to undone when none of theirs stands."""
+    undone = {one.told.get("undoes") for one in found.values() if one.told["kind"] != PUBLISH}
+    standing = {one.told["replay"] for n, one in found.items() if one.told["kind"] == PUBLISH and n not in undone}
+    for replay_id in {one.told["replay"] for one in found.values()}:
+        state = State.PUBLISHED if replay_id in standing else State.UNDONE
+        connection.execute(update(replays).where(replays.c.replay_id == replay_id).values(state=state))
+
+
+def _restore_stale(ledger: Ledger, connection: Connection, found: Mapping[int, _Found]) -> None:
+    newest: dict[str, tuple[int, _Found]] = {}
+    for number in sorted(found):
+        replay = find_replay(connection, found[number].told["replay"])
+        assert replay is not None, "each publication's replay was restored before"
+        newest[replay.application] = (number, found[number])
+    for application, (number, one) in newest.items():
+        for name, first, last in (one.told.get("details") or {}).get("stale", ()):
+            ledger.mark_stale_in(connection, application, name, WindowRange(first, last), number)

@@ -1,0 +1,309 @@
+"""Replays: what was planned, and the state that each is in.
+
+    planned ──> running ──> ended ──> checked ──> published <──> undone
+                 │   ^        ^─────────┘ (a later gate fails)
+                 v   │
+                failed                         all but published ones ──> abandoned
+
+`checked` means that the newest gate passed or that somebody accepted the replay; only then is it published.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from rewindow.errors import CheckpointError, FencedError, InputError, OverlapError
+from rewindow.ledger.connection import Connected
+from rewindow.ledger.models import leases, publications, replays
+from rewindow.windows import WindowRange
+
+
+class State(StrEnum):
+    """The state of a replay."""
+
+    PLANNED = "planned"
+    RUNNING = "running"
+    FAILED = "failed"
+    ENDED = "ended"
+    CHECKED = "checked"
+    PUBLISHED = "published"
+    UNDONE = "undone"
+    ABANDONED = "abandoned"
+
+
+_MAY_FOLLOW: Mapping[State, frozenset[State]] = {
+    State.PLANNED: frozenset({State.RUNNING, State.FAILED, State.ABANDONED}),
+    State.RUNNING: frozenset({State.RUNNING, State.FAILED, State.ENDED, State.ABANDONED}),
+    State.FAILED: frozenset({State.RUNNING, State.FAILED, State.ABANDONED}),
+    State.ENDED: frozenset({State.ENDED, State.CHECKED, State.ABANDONED}),
+    State.CHECKED: frozenset({State.CHECKED, State.ENDED, State.PUBLISHED, State.ABANDONED}),
+    State.PUBLISHED: frozenset({State.PUBLISHED, State.UNDONE}),
+    State.UNDONE: frozenset({State.PUBLISHED, State.UNDONE, State.ABANDONED}),
+    State.ABANDONED: frozenset({State.ABANDONED}),
+}
+RUNNABLE = (State.PLANNED, State.RUNNING, State.FAILED)
+"""States in which a new attempt may begin."""
+
+_PLANNED = ("application", "first", "last", "mode", "code_version", "root", "plan")
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A replay as the ledger knows it.
+
+    Attributes:
+        epoch: the newest one given out; 0 before the first attempt.
+        mark: windows committed, as the newest attempt reported them.
+        checkpoint_mark: mark of the newest checkpoint reported.
+        message: why it is in its state, empty when there is nothing to say.
+    """
+
+    replay_id: str
+    application: str
+    first: int
+    last: int
+    mode: str
+    code_version: str
+    root: str
+    plan: dict[str, Any]
+    state: State
+    epoch: int
+    mark: int
+    checkpoint_mark: int
+    message: str
+    created_at: datetime
+    changed_at: datetime
+
+    @property
+    def range(self) -> WindowRange:
+        """The windows to replay."""
+        return WindowRange(self.first, self.last)
+
+
+_COLUMNS = [replays.c[name] for name in Replay.__dataclass_fields__]
+
+
+def to_replay(row: Row[Any]) -> Replay:
+    """Returns a row of the replays table as a value."""
+    return Replay(**{**row._mapping, "state": State(row.state)})
+
+
+class Replays(Connected):
+    """The part of the ledger that keeps replays and started marks."""
+
+    def create_replay(
+        self,
+        replay_id: str,
+        application: str,
+        first: int,
+        last: int,
+        mode: str,
+        plan: Mapping[str, Any],
+        code_version: str,
+        root: str,
+    ) -> Replay:
+        """Enters a planned replay and returns it; one that is there with an equal plan is returned as it is.
+
+        Raises:
+            InputError: a replay of this id is there with another plan; names what differs.
+            RangeError: the range is empty.
+        """
+        windows = WindowRange(first, last)
+        values = {
+            "application": application, "first": windows.first, "last": windows.last, "mode": str(mode),
+            "code_version": code_version, "root": str(root), "plan": json.loads(json.dumps(plan)),
+        }  # fmt: skip
+        with self.serialised() as connection:
+            there = find_replay(connection, replay_id)
+            if there is None:
+                self.insert_replay(connection, replay_id, values)
+                return read_replay(connection, replay_id)
+            _refuse_other_plan(there, values)
+            return there
+
+    def insert_replay(self, connection: Connection, replay_id: str, values: Mapping[str, Any], **more: Any) -> None:
+        """Inserts a replay; `more` overrides what a new one begins with."""
+        begin = {
+            "state": State.PLANNED, "epoch": 0, "mark": 0, "checkpoint_mark": 0, "checkpoint_epoch": 0, "started": 0,
+            "message": "", "created_at": self.now, "changed_at": self.now,
+        }  # fmt: skip
+        connection.execute(insert(replays).values(replay_id=replay_id, **{**values, **begin, **more}))
+
+    def replay(self, replay_id: str) -> Replay:
+        """Returns a replay.
+
+        Raises:
+            InputError: there is none of this id.
+        """
+        with self.reading() as connection:
+            return read_replay(connection, replay_id)
+
+    def find(self, replay_id: str) -> Replay | None:
+        """Returns a replay, None if there is none of this id."""
+        with self.reading() as connection:
+            return find_replay(connection, replay_id)
+
+    def replays(
+        self, application: str | None = None, state: str | Iterable[str] | None = None, limit: int = 100
+    ) -> list[Replay]:
+        """Returns replays, newest first; of one application or in one of several states if so asked."""
+        query = select(*_COLUMNS).order_by(replays.c.created_at.desc(), replays.c.replay_id.desc()).limit(limit)
+        if application is not None:
+            query = query.where(replays.c.application == application)
+        if state is not None:
+            query = query.where(replays.c.state.in_([state] if isinstance(state, str) else list(state)))
+        with self.reading() as connection:
+            return [to_replay(row) for row in connection.execute(query)]
+
+    def abandon(self, replay_id: str, reason: str = "") -> Replay:
+        """Gives a replay up for good: its leases end, and an attempt that still runs is fenced off the ledger.
+
+        Raises:
+            InputError: it is published; undo it instead.
+            OverlapError: a publication of it is open and must be rolled forward first.
+        """
+        with self.serialised() as connection:
+            its = (publications.c.replay_id == replay_id) & publications.c.closed_at.is_(None)
+            open_one = connection.execute(select(publications.c.number).where(its)).scalar()
+            if open_one is not None:
+                raise OverlapError(
+                    f'replay "{replay_id}" cannot be abandoned while its publication {open_one} is open',
+                    holder=replay_id,
+                    hint=f"Publish again, which rolls it forward: rewindow publish {replay_id}",
+                )
+            self._move(connection, replay_id, State.ABANDONED, reason, epoch=replays.c.epoch + 1)
+            return read_replay(connection, replay_id)
+
+    def started(self, replay_id: str) -> int:
+        """Returns the highest mark whose work at most once has begun (R13); 0 when none was.
+
+        Raises:
+            CheckpointError: the marks were lost with an earlier ledger, so that the replay cannot resume.
+        """
+        with self.reading() as connection:
+            read_replay(connection, replay_id)
+            return _started(connection, replay_id)
+
+    def start_group(self, replay_id: str, epoch: int, mark: int) -> None:
+        """Makes durable, before any work of a commit group, that its last window was begun (R13).
+
+        Raises:
+            FencedError: a newer attempt has taken over.
+            CheckpointError: see started.
+        """
+        with self.writing() as connection:
+            self.hold_epoch(connection, replay_id, epoch)
+            assert mark > _started(connection, replay_id), f"group up to mark {mark} was started before"
+            connection.execute(update(replays).where(replays.c.replay_id == replay_id).values(started=mark))
+
+    def hold_epoch(self, connection: Connection, replay_id: str, epoch: int) -> None:
+        """Locks a replay's row for an attempt's write, if no newer epoch was given out.
+
+        Raises:
+            FencedError: one was.
+        """
+        mine = (replays.c.replay_id == replay_id) & (replays.c.epoch == epoch)
+        if connection.execute(update(replays).where(mine).values(changed_at=self.now)).rowcount == 0:
+            now = read_replay(connection, replay_id)
+            raise FencedError(
+                f'attempt {epoch} of replay "{replay_id}" is not its newest one any more, which is {now.epoch}',
+                detail="Nothing was written." if now.state != State.ABANDONED else "The replay was abandoned.",
+            )
+
+    def _move(
+        self, connection: Connection, replay_id: str, state: State, message: str = "", **values: Any
+    ) -> None:
+        """Moves a replay to a state; one that ends work also ends its leases.
+
+        Raises:
+            InputError: this state cannot follow the present one.
+        """
+        before = tuple(known for known, following in _MAY_FOLLOW.items() if state in following)
+        allowed = (replays.c.replay_id == replay_id) & replays.c.state.in_(before)
+        change = update(replays).where(allowed).values(state=state, message=message, changed_at=self.now, **values)
+        if connection.execute(change).rowcount == 0:
+            now = read_replay(connection, replay_id)
+            raise InputError(
+                f'replay "{replay_id}" is {now.state} and cannot become {state}',
+                hint=_ways_on(now),
+            )
+        if state is not State.RUNNING:
+            self._end_leases(connection, replay_id)
+
+    def _end_leases(self, connection: Connection, replay_id: str) -> None:
+        connection.execute(delete(leases).where(leases.c.replay_id == replay_id))
+
+
+def find_replay(connection: Connection, replay_id: str) -> Replay | None:
+    """Returns a replay, None if there is none of this id."""
+    row = connection.execute(select(*_COLUMNS).where(replays.c.replay_id == replay_id)).one_or_none()
+    return None if row is None else to_replay(row)
+
+
+def read_replay(connection: Connection, replay_id: str) -> Replay:
+    """Returns a replay.
+
+    Raises:
+        InputError: there is none of this id.
+    """
+    found = find_replay(connection, replay_id)
+    if found is None:
+        raise InputError(f'replay "{replay_id}" is unknown', hint="`rewindow list` shows those that there are.")
+    return found
+
+
+def _started(connection: Connection, replay_id: str) -> int:
+    mark = connection.execute(select(replays.c.started).where(replays.c.replay_id == replay_id)).scalar_one()
+    if mark is None:
+        raise CheckpointError(
+            f'started marks of replay "{replay_id}" are lost, at most once cannot resume without them (R13)',
+            detail="The ledger was rebuilt from the tables; started marks are in the ledger only.",
+            hint=f"Abandon it (rewindow abandon {replay_id}) and plan the range again.",
+        )
+    return int(mark)
+
+
+def _refuse_other_plan(there: Replay, values: Mapping[str, Any]) -> None:
+    differences = [_difference(name, getattr(there, name), values[name]) for name in _PLANNED[:-1]]
+    keys = dict.fromkeys([*there.plan, *values["plan"]])
+    differences += [
+        _difference(f"plan.{key}", there.plan.get(key), values["plan"].get(key))
+        for key in keys
+        if key not in _PLANNED
+    ]
+    found = [text for text in differences if text]
+    if found:
+        raise InputError(
+            f'replay "{there.replay_id}" is there already with another plan',
+            detail=f"{'; '.join(found[:5])}.",
+            hint="Take another replay id, or none: then one is made from the plan.",
+        )
+
+
+def _difference(name: str, there: object, now: object) -> str:
+    return "" if there == now else f"{name} is {_short(there)} there and {_short(now)} now"
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _ways_on(replay: Replay) -> str:
+    match replay.state:
+        case State.PUBLISHED:
+            return f"Take it back first: rewindow undo {replay.replay_id}"
+        case State.ABANDONED:
+            return "Plan the range again."
+        case State.ENDED:
+            return f"Check it first: rewindow check {replay.replay_id}"
+        case State.CHECKED | State.UNDONE:
+            return f"It is ready: rewindow publish {replay.replay_id}"
+    return f"Run it to its end first: rewindow replay --resume {replay.replay_id}"

@@ -1,0 +1,160 @@
+"""Index of window facts: a row stands for a stretch of windows of one port, so that a million windows are few rows.
+
+The facts themselves are a Delta table of the replay; the index can be made anew from it (`reindex`). A stretch grows
+by the groups that follow it, up to SEGMENT_WINDOWS. Stretches break where an attempt may go back to, the newest
+checkpoint, so that windows computed again replace whole stretches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from sqlalchemy import Connection, case, delete, func, insert, select, update
+
+from rewindow.ledger.connection import Connected
+from rewindow.ledger.models import replays, segments
+
+SEGMENT_WINDOWS = 1000
+"""Windows in a stretch, at most, unless a single group has more."""
+
+Direction = Literal["in", "out"]
+
+
+@dataclass(frozen=True)
+class PortCount:
+    """Tuples of one port in the consecutive windows of a commit group.
+
+    Attributes:
+        direction: "in" for an input stream, "out" for an output.
+        lost: at most once gave these windows up; `tuples` were not processed (R15).
+    """
+
+    direction: Direction
+    port: str
+    first: int
+    last: int
+    tuples: int
+    lost: bool = False
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of windows of one port, with the time in which it was committed and the newest epoch that did."""
+
+    direction: Direction
+    port: str
+    first: int
+    last: int
+    tuples: int
+    lost: bool
+    epoch: int
+    began_at: datetime
+    ended_at: datetime
+
+    @property
+    def windows(self) -> int:
+        """Number of its windows."""
+        return self.last - self.first + 1
+
+
+@dataclass(frozen=True)
+class PortTotal:
+    """What is known of one port over a replay; lost windows and tuples are counted apart."""
+
+    direction: Direction
+    port: str
+    windows: int
+    tuples: int
+    lost_windows: int
+    lost_tuples: int
+
+
+_COLUMNS = [segments.c[name] for name in Segment.__dataclass_fields__]
+_WIDTH = segments.c.last - segments.c.first + 1
+
+
+class Segments(Connected):
+    """The part of the ledger that indexes window facts."""
+
+    def index(self, replay_id: str, port: str | None = None) -> list[Segment]:
+        """Returns the stretches of a replay, by direction, port and window."""
+        query = select(*_COLUMNS).where(segments.c.replay_id == replay_id)
+        query = query.order_by(segments.c.direction, segments.c.port, segments.c.first)
+        if port is not None:
+            query = query.where(segments.c.port == port)
+        with self.reading() as connection:
+            return [Segment(**row._mapping) for row in connection.execute(query)]
+
+    def totals(self, replay_id: str) -> list[PortTotal]:
+        """Returns windows and tuples of each port of a replay."""
+        c = segments.c
+
+        def total(value: Any, lost: bool) -> Any:
+            return func.coalesce(func.sum(case((c.lost.is_(lost), value), else_=0)), 0)
+
+        sums = [total(_WIDTH, False), total(c.tuples, False), total(_WIDTH, True), total(c.tuples, True)]
+        query = select(c.direction, c.port, *sums).where(c.replay_id == replay_id)
+        query = query.group_by(c.direction, c.port).order_by(c.direction, c.port)
+        with self.reading() as connection:
+            return [
+                PortTotal(row[0], row[1], *(int(value) for value in row[2:])) for row in connection.execute(query)
+            ]
+
+    def index_is_whole(self, replay_id: str) -> bool:
+        """Returns whether each port's windows up to the replay's mark are indexed.
+
+        They are not after a process died between its commit and its report; `reindex` closes such holes.
+        """
+        with self.reading() as connection:
+            its_mark = select(replays.c.mark).where(replays.c.replay_id == replay_id)
+            mark = connection.execute(its_mark).scalar_one_or_none() or 0
+            c = segments.c
+            counted = select(func.sum(_WIDTH)).where(c.replay_id == replay_id).group_by(c.direction, c.port)
+            found = [int(windows) for windows in connection.execute(counted).scalars()]
+        return all(windows == mark for windows in found or [0])
+
+    def add_counts(
+        self,
+        connection: Connection,
+        replay_id: str,
+        epoch: int,
+        counts: Sequence[PortCount],
+        began_at: datetime,
+        at_checkpoint: bool,
+    ) -> None:
+        """Adds the counts of a commit group; what was there from its first window on, by an earlier attempt, goes."""
+        for count in counts:
+            its = _port(replay_id, count)
+            connection.execute(delete(segments).where(its, segments.c.last >= count.first))
+            if not self._extend(connection, its, epoch, count, at_checkpoint):
+                row = {**vars(count), "replay_id": replay_id, "epoch": epoch, "after_checkpoint": not at_checkpoint}
+                connection.execute(insert(segments).values(**row, began_at=began_at, ended_at=self.now))
+
+    def _extend(
+        self, connection: Connection, its: Any, epoch: int, count: PortCount, at_checkpoint: bool
+    ) -> bool:
+        """Returns whether the stretch that ends just before the group took it up.
+
+        A stretch that ends at the newest checkpoint takes only a group that reaches the next one.
+        """
+        c = segments.c
+        before = its & (c.last == count.first - 1) & (c.epoch == epoch) & c.lost.is_(count.lost)
+        small = count.last - c.first < SEGMENT_WINDOWS
+        open_end = before & small if at_checkpoint else before & small & c.after_checkpoint
+        grown = {"last": count.last, "tuples": c.tuples + count.tuples, "after_checkpoint": not at_checkpoint}
+        return connection.execute(update(segments).where(open_end).values(**grown, ended_at=self.now)).rowcount > 0
+
+    def replace_index(self, connection: Connection, replay_id: str, parts: Iterable[Segment]) -> None:
+        """Replaces the whole index of a replay."""
+        connection.execute(delete(segments).where(segments.c.replay_id == replay_id))
+        rows = [{**vars(part), "replay_id": replay_id, "after_checkpoint": False} for part in parts]
+        if rows:
+            connection.execute(insert(segments), rows)
+
+
+def _port(replay_id: str, count: PortCount) -> Any:
+    c = segments.c
+    return (c.replay_id == replay_id) & (c.direction == count.direction) & (c.port == count.port)

@@ -1,0 +1,75 @@
+"""Stale ranges: windows published from a state that has since changed, to be replayed next (design, section 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select
+
+from rewindow.ledger.connection import Connected
+from rewindow.ledger.models import stale_ranges
+from rewindow.windows import WindowRange
+
+
+@dataclass(frozen=True)
+class StaleRange:
+    """Windows of an output table that are stale, and the number of the publication that made them so."""
+
+    application: str
+    table_name: str
+    first: int
+    last: int
+    since: int
+    marked_at: datetime
+
+
+class Staleness(Connected):
+    """The part of the ledger that keeps stale ranges; ranges of one table never overlap."""
+
+    def mark_stale(self, application: str, table_name: str, first: int, last: int, since: int) -> None:
+        """Marks windows of an output as stale since a publication; a mark that was there gives way."""
+        with self.serialised() as connection:
+            self.mark_stale_in(connection, application, table_name, WindowRange(first, last), since)
+
+    def mark_stale_in(
+        self, connection: Connection, application: str, table_name: str, windows: WindowRange, since: int
+    ) -> None:
+        """Marks windows as stale inside a transaction."""
+        self._clear(connection, application, table_name, windows)
+        self._insert_range(connection, application, table_name, windows, since, self.now)
+
+    def clear_stale(self, application: str, table_name: str, first: int, last: int) -> None:
+        """Takes windows of an output out of the stale ranges; what lies beside them stays stale."""
+        with self.serialised() as connection:
+            self._clear(connection, application, table_name, WindowRange(first, last))
+
+    def stale(self, application: str | None = None) -> list[StaleRange]:
+        """Returns the stale ranges, of one application if so asked, by table and window."""
+        c = stale_ranges.c
+        query = select(stale_ranges).order_by(c.application, c.table_name, c.first)
+        if application is not None:
+            query = query.where(c.application == application)
+        with self.reading() as connection:
+            return [StaleRange(**row._mapping) for row in connection.execute(query)]
+
+    def _clear(self, connection: Connection, application: str, table_name: str, windows: WindowRange) -> None:
+        c = stale_ranges.c
+        its = (c.application == application) & (c.table_name == table_name)
+        touched = its & (c.first <= windows.last) & (c.last >= windows.first)
+        rows = [StaleRange(**row._mapping) for row in connection.execute(select(stale_ranges).where(touched))]
+        connection.execute(delete(stale_ranges).where(touched))
+        for row in rows:
+            if row.first < windows.first:
+                rest = WindowRange(row.first, windows.first - 1)
+                self._insert_range(connection, application, table_name, rest, row.since, row.marked_at)
+            if row.last > windows.last:
+                rest = WindowRange(windows.last + 1, row.last)
+                self._insert_range(connection, application, table_name, rest, row.since, row.marked_at)
+
+    def _insert_range(
+        self, connection: Connection, application: str, table_name: str, windows: WindowRange, since: int, at: Any
+    ) -> None:
+        values = {"application": application, "table_name": table_name, "first": windows.first, "last": windows.last}
+        connection.execute(insert(stale_ranges).values(**values, since=since, marked_at=at))

@@ -1,0 +1,76 @@
+"""Brings a ledger's tables to the version that this Rewindow knows; safe when several processes try at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, inspect, text
+
+from rewindow.errors import InputError
+from rewindow.ledger.models import VERSION
+from rewindow.ledger.place import Place, file_lock
+
+_ADVISORY_KEY = 0x5265_7769_6E64_6F77
+"""Key of PostgreSQL's advisory lock during an upgrade."""
+
+
+def make_current(place: Place, engine: Engine) -> None:
+    """Upgrades a ledger that is not at VERSION; one at it costs two small reads and does not import Alembic.
+
+    Raises:
+        InputError: a newer Rewindow has upgraded it.
+    """
+    with engine.begin() as connection:
+        if _version(connection) == VERSION:
+            return
+    with _alone(place, engine) as connection:
+        found = _version(connection)
+        if found == VERSION:
+            return
+        if found is not None and found > VERSION:
+            raise InputError(
+                f'ledger "{place.name}" is at version {found}, this Rewindow knows up to {VERSION}',
+                hint="Use the newer Rewindow that upgraded it.",
+            )
+        _migrate(connection)
+
+
+def _version(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+    return None if found is None else str(found)
+
+
+@contextmanager
+def _alone(place: Place, engine: Engine) -> Iterator[Connection]:
+    if place.file:
+        immediate = engine.execution_options(rewindow_begin="BEGIN IMMEDIATE")
+        with file_lock(place.lock_file("open")), immediate.begin() as connection:
+            yield connection
+        return
+    with engine.begin() as connection:
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_KEY})
+        _create_schema(connection)
+        yield connection
+
+
+def _create_schema(connection: Connection) -> None:
+    """Creates the first schema of the search path, so that our tables stand apart from anybody else's."""
+    if connection.execute(text("SELECT current_schema()")).scalar_one() is None:
+        path = str(connection.execute(text("SHOW search_path")).scalar_one())
+        name = path.split(",")[0].strip().strip('"')
+        connection.exec_driver_sql(f"CREATE SCHEMA {connection.dialect.identifier_preparer.quote(name)}")
+
+
+def _migrate(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    folder = Path(__file__).parent / "migrations"
+    config.set_main_option("script_location", str(folder).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
