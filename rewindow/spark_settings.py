@@ -25,7 +25,7 @@ AT_MOST_ONCE = {
 }
 """With these a window's work is never begun twice within an attempt (R9)."""
 
-_DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 _LOCAL = re.compile(r"local(\[(?P<threads>\d+|\*)(,\d+)?\])?")
 _STRAY = (
     *("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "PYTHONSTARTUP"),
@@ -35,13 +35,16 @@ _STRAY = (
 )
 
 
-def spark_settings(config: Config, *, at_most_once: bool = False, quick: bool = False) -> dict[str, str]:
+def spark_settings(
+    config: Config, *, at_most_once: bool = False, quick: bool = False, archive: bool = True
+) -> dict[str, str]:
     """Returns the settings that every Spark of this project starts with.
 
     Args:
         config: where the jars, the state and the master are.
         at_most_once: forbid Spark its own retries.
         quick: compile with the JVM's first compiler only: a short job starts sooner, a long one loses its peak.
+        archive: start from the class archive where there is one (rewindow/engine/archive.py).
 
     Raises:
         ResourceError: Delta's jars are not in their folder.
@@ -51,8 +54,8 @@ def spark_settings(config: Config, *, at_most_once: bool = False, quick: bool = 
     if threads := local_threads(config.spark.master):
         settings |= _loopback(config, threads)
     given = dict(config.spark.conf)
-    options = f"{_driver_options(config, quick=quick)} {given.pop(_DRIVER_OPTIONS, '')}"
-    settings |= given | {_DRIVER_OPTIONS: options.strip()}
+    options = f"{_driver_options(config, quick, archive)} {given.pop(DRIVER_OPTIONS, '')}"
+    settings |= given | {DRIVER_OPTIONS: options.strip()}
     if at_most_once:
         _refuse_contradiction(given)
         settings |= AT_MOST_ONCE
@@ -102,6 +105,20 @@ def scratch_folder(config: Config) -> Path:
     return config.state / "tmp"
 
 
+def class_archive(config: Config) -> Path:
+    """Returns where Spark's class archive lies, beside the jars that it was made from."""
+    return config.jars.parent / "spark.jsa"
+
+
+def usable_archive(config: Config) -> Path | None:
+    """Returns the class archive when it is whole: a JVM dies of one that was cut short."""
+    path = class_archive(config)
+    try:
+        return path if path.stat().st_size == int(path.with_suffix(".bytes").read_text()) else None
+    except (OSError, ValueError):
+        return None
+
+
 def _base(config: Config) -> dict[str, str]:
     return {
         "spark.master": config.spark.master,
@@ -144,10 +161,15 @@ def _loopback(config: Config, threads: int) -> dict[str, str]:
     }
 
 
-def _driver_options(config: Config, *, quick: bool) -> str:
+def _driver_options(config: Config, quick: bool, archive: bool) -> str:
     logging = resources.files("rewindow") / "log4j2.properties"
     options = ["-Duser.timezone=UTC", f"-Dlog4j2.configurationFile=file:{logging}"]
-    return " ".join(options + (["-XX:TieredStopAtLevel=1"] if quick else []))
+    if quick:
+        options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    if archive and (found := usable_archive(config)):
+        # Where it does not fit the JVM goes without it, and need not say so.
+        options += [f"-XX:SharedArchiveFile={found}", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    return " ".join(options)
 
 
 def _refuse_contradiction(given: Mapping[str, str]) -> None:

@@ -18,6 +18,7 @@ def spark_session(
     config: Config,
     name: str,
     *,
+    at_most_once: bool = False,
     quick: bool = False,
     extra_conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
@@ -28,6 +29,7 @@ def spark_session(
     Args:
         config: settings in force.
         name: what the application is called in Spark.
+        at_most_once: forbid Spark its own retries.
         quick: for a job of seconds (see `spark_settings`).
         extra_conf: settings laid over all others.
 
@@ -37,7 +39,7 @@ def spark_session(
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    settings = spark_settings(config, quick=quick) | dict(extra_conf or {})
+    settings = spark_settings(config, at_most_once=at_most_once, quick=quick) | dict(extra_conf or {})
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         _prepare_environment()
     scratch_folder(config).mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,45 @@
+# Every target makes what it needs first: `make setup` skips what is done.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+BIN := .rewindow/venv/bin
+# What a user's shell may carry along must not reach our Python and Spark.
+RUN := . scripts/environment.sh && PATH="$(CURDIR)/$(BIN):$$PATH"
+
+.PHONY: help setup demo test test-recovery check format bench up down clean lock
+
+help: ## say what there is to make
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+
+setup: ## Python packages as locked, Java 17, Delta's jars, into .rewindow
+	@scripts/setup.sh
+
+demo: setup ## a year of flights: recorded, replayed, killed, recovered, checked, published, proven (10 minutes)
+	@$(RUN) rewindow demo
+
+test: setup ## all tests but the recovery matrix (10 minutes); ARGS="-k heartbeat" picks
+	@$(RUN) python -m pytest $(ARGS)
+
+test-recovery: setup ## the recovery matrix: SIGKILL at every step, in every mode
+	@$(RUN) python -m pytest -m recovery_matrix --timeout 900 $(ARGS)
+
+check: setup ## format, lint, types, import borders, spelling
+	@$(RUN) scripts/check.sh
+
+format: setup ## put the code into its format
+	@$(RUN) ruff check --quiet --fix-only . ; $(RUN) ruff format .
+
+bench: setup ## measure beside the alternatives, into docs/benchmarks.md
+	@$(RUN) python -m bench $(ARGS)
+
+up: setup ## start the embedded Airflow on loopback
+	@$(RUN) rewindow up
+
+down: setup ## stop it
+	@$(RUN) rewindow down
+
+lock: setup ## resolve the dependencies anew into requirements.lock
+	@scripts/lock.sh
+
+clean: ## throw away all that was made: environment, jars, recorded streams, replays
+	@! [ -x $(BIN)/rewindow ] || ! [ -d .rewindow/state ] || { $(RUN) rewindow down >/dev/null 2>&1 </dev/null || true; }
+	rm -rf .rewindow build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
