@@ -275,14 +275,21 @@ class Publications(Replays):
             return _read(connection, number)
 
     def publications(
-        self, replay_id: str | None = None, table_name: str | None = None, limit: int = 100
+        self,
+        replay_id: str | None = None,
+        table_name: str | None = None,
+        application: str | None = None,
+        limit: int = 100,
     ) -> list[Publication]:
-        """Returns publications, newest first; of one replay or one table if so asked."""
+        """Returns publications, newest first; of one replay, one table or one application if so asked."""
         wanted: ColumnElement[bool] = publications.c.number > 0
         if replay_id is not None:
             wanted &= publications.c.replay_id == replay_id
         if table_name is not None:
             wanted &= _of_tables([table_name])
+        if application is not None:
+            its = select(replays.c.replay_id).where(replays.c.application == application)
+            wanted &= publications.c.replay_id.in_(its)
         with self.reading() as connection:
             return _find(connection, wanted, limit=limit)
 
