@@ -5,10 +5,10 @@ The site is served behind Airflow's login at `/rewindow/files/index.html`.
 
 from __future__ import annotations
 
+from airflow.sdk import DAG
+
 from rewindow_airflow.policy import DEFAULT_ARGS, SINCE
 from rewindow_airflow.steps import BuildReportSiteOperator
-
-from airflow.sdk import DAG
 
 with DAG(
     dag_id="expectation_reports",

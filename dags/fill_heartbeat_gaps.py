@@ -5,7 +5,7 @@ For each stream, in a group of its own:
 | task | does |
 |---|---|
 | report_gaps | windows empty and missing, and per key the stretches without a tuple longer than the interval |
-| plan_filling | plans the built-in application `heartbeat` over what is recorded and not filled yet; skips when all is |
+| plan_filling | plans the built-in application `heartbeat` over what is recorded and not yet filled, if anything |
 | fill_gaps | one Spark job: data, and a timer wherever no tuple of the key has the timestamp |
 | check_filling | the gate |
 | publish_filling | publishes the stream `heartbeat.<stream>_filled`, which can be an input again |
@@ -13,11 +13,11 @@ For each stream, in a group of its own:
 
 from __future__ import annotations
 
+from airflow.sdk import DAG, TaskGroup
+
+from rewindow.config import Config
 from rewindow_airflow.chains import gap_tasks
 from rewindow_airflow.policy import DEFAULT_ARGS, SINCE
-
-from airflow.sdk import DAG, TaskGroup
-from rewindow.config import Config
 
 with DAG(
     dag_id="fill_heartbeat_gaps",

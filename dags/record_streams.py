@@ -7,11 +7,11 @@ run it when the stream has grown.
 
 from __future__ import annotations
 
+from airflow.sdk import DAG, Asset
+
+from rewindow.config import Config
 from rewindow_airflow.operators import RewindowSubmitOperator
 from rewindow_airflow.policy import DEFAULT_ARGS, SINCE
-
-from airflow.sdk import DAG, Asset
-from rewindow.config import Config
 
 with DAG(
     dag_id="record_streams",

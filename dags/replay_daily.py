@@ -1,4 +1,4 @@
-"""Replays an application day by day, in order: today's data, or a past month by a backfill.
+r"""Replays an application day by day, in order: today's data, or a past month by a backfill.
 
     airflow backfill create --dag-id replay_daily --from-date 2013-01-01 --to-date 2013-01-31 \\
         --reprocess-behavior completed
@@ -21,11 +21,11 @@ Application and mode are parameters: `--dag-run-conf '{"mode": "at_least_once"}'
 
 from __future__ import annotations
 
+from airflow.sdk import DAG, CronDataIntervalTimetable
+
 from rewindow_airflow.chains import application_names, ordered_tasks
 from rewindow_airflow.forms import daily_params
 from rewindow_airflow.policy import DEFAULT_ARGS, SINCE
-
-from airflow.sdk import DAG, CronDataIntervalTimetable
 
 with DAG(
     dag_id="replay_daily",

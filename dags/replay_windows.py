@@ -14,11 +14,11 @@ A retry or a clear of any task resumes the same replay.
 
 from __future__ import annotations
 
+from airflow.sdk import DAG
+
 from rewindow_airflow.chains import application_names, incident_tasks
 from rewindow_airflow.forms import replay_params
 from rewindow_airflow.policy import DEFAULT_ARGS, SINCE
-
-from airflow.sdk import DAG
 
 with DAG(
     dag_id="replay_windows",

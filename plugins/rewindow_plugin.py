@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
+
 from rewindow_airflow.links import PREFIX, REPLAY_LINKS
 
 

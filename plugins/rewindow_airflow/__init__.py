@@ -1,1 +1,1 @@
-"""Rewindow inside Airflow: operators, forms, links and pages. DAGs import from here; nothing heavy is imported at parse."""
+"""Rewindow inside Airflow: operators, forms, links and pages. DAGs import from here; parsing imports nothing heavy."""

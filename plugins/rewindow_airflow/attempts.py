@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundExceptio
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
+
     from rewindow.config import Config
     from rewindow.launcher import Submission
 
@@ -58,6 +59,7 @@ def settings_for(conn_id: str) -> Config:
         AirflowFailException: the connection wants the driver elsewhere than beside the task.
     """
     from airflow.sdk import BaseHook
+
     from rewindow.config import Config
 
     config = Config.load()
@@ -69,14 +71,18 @@ def settings_for(conn_id: str) -> Config:
 
 
 def with_connection(config: Config, connection: Connection) -> Config:
-    """Returns settings whose Spark is the connection's: master from host and port, queue and Kerberos from the extras."""
+    """Returns settings whose Spark is the connection's: master of host and port, queue and Kerberos of the extras."""
     extra = connection.extra_dejson
     if extra.get("deploy-mode", "client") != "client":
         raise AirflowFailException(
             f'connection "{connection.conn_id}" has deploy mode "{extra["deploy-mode"]}", allowed is "client"\n'
             "  Hint: The driver has to run beside the task, whose log and end it shares; remove deploy-mode."
         )
-    keys = {"queue": "spark.yarn.queue", "principal": "spark.kerberos.principal", "keytab-path": "spark.kerberos.keytab"}
+    keys = {
+        "queue": "spark.yarn.queue",
+        "principal": "spark.kerberos.principal",
+        "keytab-path": "spark.kerberos.keytab",
+    }
     conf = config.spark.conf | {keys[name]: str(value) for name, value in extra.items() if name in keys}
     spark = config.spark.model_copy(update={"master": master_of(connection) or config.spark.master, "conf": conf})
     changed = config.model_copy(update={"spark": spark})

@@ -26,9 +26,7 @@ def incident_tasks() -> None:
     """Adds the tasks of replay_windows to the DAG that is being made."""
     chain_of(
         RewindowPlanOperator(task_id="plan_replay", request_of=requests.form_request),
-        RewindowSubmitOperator(
-            task_id="replay_windows", job="replay", arguments={"crash": "{{ params.crash or '' }}"}
-        ),
+        RewindowSubmitOperator(task_id="replay_windows", job="replay", arguments={"crash": "{{ params.crash or '' }}"}),
         RewindowCheckOperator(task_id="check_windows"),
         ApprovePublicationOperator(
             task_id="approve_publication",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
 from rewindow.errors import RewindowError
 
 DONE, BAD_INPUT, FINAL, TRANSIENT, INTERRUPTED = 0, 2, 65, 75, 130
@@ -49,6 +50,6 @@ def cause(exit_code: int) -> str:
         TRANSIENT: "failed, may be tried again",
         INTERRUPTED: "interrupted",
     }
-    if exit_code < 0 or exit_code > 128 and exit_code != INTERRUPTED:
+    if exit_code < 0 or (exit_code > 128 and exit_code != INTERRUPTED):
         return f"killed by signal {-exit_code if exit_code < 0 else exit_code - 128}"
     return f"exit code {exit_code}, {words.get(exit_code, 'failed')}"

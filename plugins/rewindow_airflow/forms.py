@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow.sdk import Param
+
 from rewindow.config import Config
 from rewindow.errors import InputError
 
@@ -38,7 +39,9 @@ class ReplayForm:
 
 def applications(config: Config) -> list[str]:
     """Returns the names of the applications in the configured folders; a file is an application, none is imported."""
-    files = (path for folder in config.applications if Path(folder).is_dir() for path in sorted(Path(folder).glob("*.py")))
+    files = (
+        path for folder in config.applications if Path(folder).is_dir() for path in sorted(Path(folder).glob("*.py"))
+    )
     return sorted({path.stem for path in files if not path.stem.startswith("_")})
 
 
@@ -47,7 +50,11 @@ def replay_params(names: list[str]) -> dict[str, Param]:
     return {
         "application": _application(names),
         "reason": Param(
-            type="string", minLength=8, maxLength=500, title="Reason", description="Kept with the replay: why is it made?"
+            type="string",
+            minLength=8,
+            maxLength=500,
+            title="Reason",
+            description="Kept with the replay: why is it made?",
         ),
         "range_as": Param(
             TIMES,
@@ -129,9 +136,13 @@ def parse_form(params: Mapping[str, Any]) -> ReplayForm:
     names = ("from_time and to_time", "first_window and last_window")
     here, there = names if params["range_as"] == TIMES else reversed(names)
     if None in wanted:
-        raise InputError(f"range is not given: {here} must both be set", detail=f'The form says "{params["range_as"]}".')
+        raise InputError(
+            f"range is not given: {here} must both be set", detail=f'The form says "{params["range_as"]}".'
+        )
     if other != (None, None):
-        raise InputError(f"range is given twice: {there} must be empty", detail=f'The form says "{params["range_as"]}".')
+        raise InputError(
+            f"range is given twice: {there} must be empty", detail=f'The form says "{params["range_as"]}".'
+        )
     return ReplayForm(
         application=params["application"],
         mode=params["mode"],
@@ -166,6 +177,4 @@ def _time(title: str, description: str) -> Param:
 
 
 def _number(title: str, section: str, description: str = "", minimum: int = 1) -> Param:
-    return Param(
-        None, type=["null", "integer"], minimum=minimum, title=title, description=description, section=section
-    )
+    return Param(None, type=["null", "integer"], minimum=minimum, title=title, description=description, section=section)

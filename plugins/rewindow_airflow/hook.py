@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException
+
 from rewindow_airflow.progress import Progress, parse_progress
 
 _SECRETS = re.compile(r"AIRFLOW__.*(SECRET|FERNET|PASSWORD|SQL_ALCHEMY_CONN)|AIRFLOW_CONN_|AIRFLOW__.*_CMD")
@@ -56,6 +57,8 @@ class RewindowSparkHook(SparkSubmitHook):
         finally:
             self.end_group()
         assert self._submit_sp is not None
+        if self._submit_sp.stdout is not None:
+            self._submit_sp.stdout.close()
         return int(self._submit_sp.returncode)
 
     @property
@@ -77,7 +80,7 @@ class RewindowSparkHook(SparkSubmitHook):
         self.end_group()
 
     def end_group(self) -> None:
-        """Kills what is left of the job's process group; a driver's Python may outlive its JVM, or the other way round."""
+        """Kills what is left of the job's process group; a driver's Python may outlive its JVM, or its JVM the Python."""
         if self._submit_sp is not None:
             _signal_group(self._submit_sp.pid, signal.SIGKILL)
 

@@ -19,5 +19,10 @@ def replay_id_of(dag_id: str, run_id: str, part: str = "") -> str:
     """
     digest = hashlib.sha256(f"{dag_id}\n{run_id}\n{part}".encode()).hexdigest()
     day = re.search(r"\d{4}-\d{2}-\d{2}", run_id)
-    parts = [re.sub(r"[^A-Za-z0-9_]", "_", dag_id), re.sub(r"[^A-Za-z0-9_]", "_", part), day[0] if day else "", digest[:6]]
+    parts = [
+        re.sub(r"[^A-Za-z0-9_]", "_", dag_id),
+        re.sub(r"[^A-Za-z0-9_]", "_", part),
+        day[0] if day else "",
+        digest[:6],
+    ]
     return "-".join(part for part in parts if part)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from airflow.sdk import BaseOperatorLink
+
 from rewindow_airflow.identity import replay_id_of
 
 if TYPE_CHECKING:

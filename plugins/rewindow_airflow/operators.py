@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowRuntimeError
+
 from rewindow_airflow.attempts import BEGINNINGS, settings_for
 from rewindow_airflow.failures import DONE, cause, failure, is_retryable, mapped_errors
 from rewindow_airflow.hook import RewindowSparkHook
@@ -17,6 +18,7 @@ from rewindow_airflow.progress import Progress
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
     from rewindow.launcher import Outcome, Submission
 
 CONNECTION = "rewindow_spark"

@@ -14,6 +14,7 @@ from typing import Annotated
 from airflow.api_fastapi.core_api.security import requires_access_dag
 from fastapi import Depends, FastAPI, HTTPException
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+
 from rewindow.config import Config
 from rewindow_airflow.links import PREFIX
 

@@ -6,12 +6,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException
+
 from rewindow.errors import InputError
 from rewindow.windows import Grid, WindowRange, format_time
 from rewindow_airflow.forms import parse_form
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
     from rewindow.config import Config
     from rewindow.launcher import ReplayRequest
 
@@ -136,7 +138,8 @@ def describe(plan: Any) -> list[str]:
     lines = [
         f'Replay "{plan.replay_id}": {plan.application}, {len(plan.range):,} windows {plan.range}, '
         f"{format_time(grid.start_us(plan.first))} to {format_time(grid.end_us(plan.last))}, {plan.mode.value}",
-        f"Start state: {plan.start.source}" + (f", window {plan.start.window}" if plan.start.window is not None else ""),
+        f"Start state: {plan.start.source}"
+        + (f", window {plan.start.window}" if plan.start.window is not None else ""),
     ]
     lines += [f"Input {entry.stream}: {entry.tuples:,} tuples, version {entry.version}" for entry in plan.inputs]
     lines += [f"Output {output.name}: {output.guarantee}" for output in plan.outputs]

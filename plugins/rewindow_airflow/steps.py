@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
+
 from rewindow_airflow.failures import mapped_errors
 from rewindow_airflow.forms import APPROVE, STAGED
 from rewindow_airflow.operators import ReplayTask
@@ -15,6 +16,7 @@ from rewindow_airflow.requests import describe
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
     from rewindow.config import Config
     from rewindow.launcher import ReplayRequest
 

@@ -68,7 +68,8 @@ class Component:
         self._not_before = now + self._delay_seconds
         self.dead_sessions[self.process.pid] = self.name
         self.process = None
-        return f"{self.name} died ({_cause(exit_code)}), to be started again in {self._delay_seconds:.0f} s; see {self.log}"
+        again = f"to be started again in {self._delay_seconds:.0f} s; see {self.log}"
+        return f"{self.name} died ({_cause(exit_code)}), {again}"
 
     @property
     def identity(self) -> tuple[int, int | None]:

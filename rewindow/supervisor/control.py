@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
@@ -107,7 +106,7 @@ def _start(config: Config, port: int, say: Callable[[str], None]) -> None:
     (home / "port").write_text(str(port))
     say(f"Starting Airflow {airflow_version()} at {address(port)}; its log: {home / 'supervisor.log'}")
     with open(home / "supervisor.log", "ab") as log:
-        process = subprocess.Popen(
+        starter = subprocess.run(
             [sys.executable, "-m", "rewindow.supervisor"],
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -115,8 +114,9 @@ def _start(config: Config, port: int, say: Callable[[str], None]) -> None:
             cwd=config.root,
             env=airflow_environment(config, port),
             start_new_session=True,
+            check=False,
         )
-    if not wait_until(lambda: running(config) is not None or process.poll() is not None, _STOP_SECONDS_MAX):
+    if starter.returncode or not wait_until(lambda: running(config) is not None, _STOP_SECONDS_MAX):
         raise ResourceError("supervisor did not start", hint=_log_hint(config))
 
 
@@ -157,7 +157,7 @@ def refuse_port_in_use(port: int) -> None:
 
 
 def _end_leftovers(config: Config) -> bool:
-    """Ends components whose supervisor was killed; returns whether there were any. They end by themselves too, slowly."""
+    """Ends components whose supervisor was killed, which would end by themselves, slowly; returns whether any."""
     status = read_status(airflow_home(config))
     if status is None:
         return False

@@ -15,7 +15,7 @@ _EVERY_SECONDS = 0.25
 
 
 def make_ready(config: Config, address: str, say: Callable[[str], None], stopping: threading.Event) -> None:
-    """Returns once all components are healthy, the API is warm, the pool is there and the DAGs are known, or on a stop."""
+    """Returns once components are healthy, the API warm, the pool there and the DAGs known, or when told to stop."""
 
     def until(condition: Callable[[], bool], seconds_max: float = 1e9) -> bool:
         waited = 0.0
@@ -41,7 +41,7 @@ def make_ready(config: Config, address: str, say: Callable[[str], None], stoppin
 
 
 def _dags_known(config: Config, address: str, token: str) -> bool:
-    """Returns whether every file of the dags folder has become a DAG or an import error; a DAG's id is its file's name."""
+    """Returns whether every file of the dags folder has become the DAG of its name, or there is an import error."""
     wanted = {path.stem for path in (config.root / "dags").glob("*.py")}
     known, errors = (
         api.call(address, f"/api/v2/{what}?limit=100", token=token)[1] or {} for what in ("dags", "importErrors")

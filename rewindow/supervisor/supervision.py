@@ -12,7 +12,6 @@ import time
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TextIO
 
 from rewindow.config import Config
 from rewindow.supervisor.components import COMMANDS, Component, end_orphans
@@ -118,27 +117,27 @@ def say(line: str) -> None:
     print(f"{datetime.now(UTC).isoformat(timespec='seconds')} {line}", flush=True)
 
 
-def hold_lock(home: Path) -> TextIO | None:
-    """Returns the lock of this home, held as long as it is open, or None when another supervisor has it."""
-    lock = open(home / "supervisor.lock", "w")
+def hold_lock(home: Path) -> bool:
+    """Returns whether this process now holds the home, which it does to its end; another supervisor may have it."""
+    lock = os.open(home / "supervisor.lock", os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        lock.close()
-        return None
-    return lock
+        os.close(lock)
+        return False
+    return True
 
 
 def main() -> int:
     """Returns the exit code of a supervisor for the settings in force."""
     os.umask(0o077)
     config = Config.load()
-    lock = hold_lock(airflow_home(config))
-    if lock is None:
+    if os.fork():
+        os._exit(0)  # Who called goes on; the supervisor belongs to nobody.
+    if not hold_lock(airflow_home(config)):
         say("another supervisor runs for this home")
         return 0
-    with lock:
-        return Supervisor(config).run()
+    return Supervisor(config).run()
 
 
 def _reap_adopted(mine: set[int]) -> None:

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 HOME = Path(tempfile.mkdtemp(prefix="rewindow-airflow-"))
 
 os.environ |= {
+    "AIRFLOW_CONN_REWINDOW_SPARK": '{"conn_type": "spark", "host": "local[2]"}',
     "AIRFLOW_HOME": str(HOME),
     "AIRFLOW__API_AUTH__JWT_SECRET": "not-a-secret-but-long-enough-for-sha-512-" + 40 * "x",
     "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),

@@ -39,7 +39,7 @@ def test_dags_folder_holds_exactly_the_documented_dags(dags: Mapping[str, Any]) 
 def test_every_dag_has_owner_retries_docs_and_tags(dags: Mapping[str, Any]) -> None:
     """A DAG documents itself by its docstring, belongs to somebody, retries and never catches up unasked."""
     for dag in dags.values():
-        assert dag.doc_md and len(dag.doc_md) > 100, dag.dag_id
+        assert len(dag.doc_md or "") > 100, dag.dag_id
         assert "rewindow" in dag.tags, dag.dag_id
         assert not dag.catchup, dag.dag_id
         for task in dag.tasks:
@@ -52,7 +52,8 @@ def test_every_task_id_is_a_verb_and_an_object(dags: Mapping[str, Any]) -> None:
     for dag in dags.values():
         for task in dag.tasks:
             verb, _, thing = task.task_id.rpartition(".")[2].partition("_")
-            assert verb in VERBS and thing, f"{dag.dag_id}.{task.task_id}"
+            assert verb in VERBS, f"{dag.dag_id}.{task.task_id}"
+            assert thing, f"{dag.dag_id}.{task.task_id}"
 
 
 def test_every_spark_task_waits_for_the_spark_pool(dags: Mapping[str, Any]) -> None:
@@ -69,7 +70,8 @@ def test_replay_daily_runs_in_order_and_one_at_a_time(dags: Mapping[str, Any]) -
     dag = dags["replay_daily"]
     plan = dag.get_task("plan_replay")
     assert dag.max_active_runs == 1
-    assert plan.depends_on_past and plan.wait_for_downstream
+    assert plan.depends_on_past
+    assert plan.wait_for_downstream
     assert plan.downstream_task_ids == set(dag.task_ids) - {"plan_replay"}
 
 

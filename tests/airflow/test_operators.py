@@ -1,0 +1,245 @@
+"""The submit operator against real processes: every way in which a job ends, and what Airflow makes of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from rewindow.errors import FencedError, LedgerError, OverlapError, RewindowError
+from rewindow.launcher import Submission
+from rewindow.supervisor.processes import started_at, wait_until
+from rewindow_airflow import attempts
+from rewindow_airflow.failures import is_retryable
+from rewindow_airflow.identity import replay_id_of
+from rewindow_airflow.operators import RewindowSubmitOperator, was_cleared
+
+JOB = """
+import json, os, sys, time
+def tell(window, mark): print(json.dumps({"rewindow": "progress", "replay": "r", "epoch": 4, "first": 1, "last": window,
+    "window": window, "mark": mark, "of": 4, "seconds": 0.5}), flush=True)
+def leave(code, **facts):
+    open(os.environ["OUTCOME"], "w").write(json.dumps({"exit_code": code, "message": "said so", **facts}))
+    sys.exit(code)
+"""
+
+
+class Store(dict[str, Any]):
+    """A task state store that remembers."""
+
+    def set(self, key: str, value: Any) -> None:
+        self[key] = value
+
+
+@pytest.fixture
+def job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str], tuple[RewindowSubmitOperator, dict[str, Any]]]]:
+    """Makes the operator of a job whose process runs the given Python, with a context to execute it in."""
+
+    def make(program: str) -> tuple[RewindowSubmitOperator, dict[str, Any]]:
+        outcome = tmp_path / "outcome.json"
+        environment = os.environ | {"OUTCOME": str(outcome), "AIRFLOW__CORE__FERNET_KEY": "hidden"}
+        command = [sys.executable, "-c", JOB + textwrap.dedent(program)]
+        submission = Submission("r", 4, command, environment, outcome)
+        monkeypatch.setitem(attempts.BEGINNINGS, "replay", lambda *arguments: submission)
+        context = {
+            "dag_run": SimpleNamespace(dag_id="replay_windows", run_id="manual__1"),
+            "ti": SimpleNamespace(try_number=1, max_tries=20),
+            "task_state_store": Store(),
+        }
+        return RewindowSubmitOperator(task_id="replay_windows", job="replay", retries=20), context
+
+    return make
+
+
+ENDINGS = [
+    ("leave(2)", AirflowFailException, "bad input"),
+    ("leave(65, retryable=False)", AirflowFailException, "not to be tried again"),
+    ("leave(75, retryable=True)", AirflowException, "may be tried again"),
+    ("leave(130, retryable=False)", AirflowFailException, "interrupted"),
+    ("leave(1, retryable=True)", AirflowException, "exit code 1"),
+    ("os.kill(os.getpid(), 9)", AirflowException, "killed by signal 9"),
+    ("sys.exit(137)", AirflowException, "killed by signal 9"),
+]
+
+
+@pytest.mark.parametrize(("program", "kind", "words"), ENDINGS, ids=[ending[0] for ending in ENDINGS])
+def test_exit_code_decides_between_failing_for_good_and_trying_again(
+    job: Any, program: str, kind: type[Exception], words: str
+) -> None:
+    """A job's exit code becomes a failure with or without retry, and the message says how it ended."""
+    operator, context = job(program)
+    with pytest.raises(AirflowException) as caught:
+        operator.execute(context)
+    assert isinstance(caught.value, AirflowFailException) == (kind is AirflowFailException)
+    assert words in str(caught.value)
+
+
+def test_message_ends_with_what_a_retry_does(job: Any) -> None:
+    """The last line says that a retry or a clear resumes the same replay, and how far it has come."""
+    operator, context = job("tell(12, 2); leave(75, retryable=True)")
+    with pytest.raises(AirflowException) as caught:
+        operator.execute(context)
+    replay_id = replay_id_of("replay_windows", "manual__1")
+    last = str(caught.value).splitlines()[-1]
+    assert last == (
+        f'A retry or a clear of this task resumes the same replay of "{replay_id}": 2 of 4 windows are committed.'
+    )
+    assert "said so" in str(caught.value)
+
+
+def test_done_job_returns_its_facts_and_keeps_its_progress(job: Any) -> None:
+    """The outcome's facts are the task's result; the last progress is in the task state store."""
+    operator, context = job("tell(11, 1); tell(14, 4); leave(0, windows=4)")
+    answer = operator.execute(context)
+    assert (answer["epoch"], answer["windows"], answer["exit_code"]) == (4, 4, 0)
+    assert context["task_state_store"]["progress"]["mark"] == 4
+    assert context["task_state_store"]["progress"]["percent"] == 100
+
+
+def test_job_that_ends_without_an_outcome_is_tried_again(job: Any) -> None:
+    """Exit code 0 alone proves nothing: the outcome file is missing, so the job was cut off."""
+    operator, context = job("sys.exit(0)")
+    with pytest.raises(AirflowException) as caught:
+        operator.execute(context)
+    assert not isinstance(caught.value, AirflowFailException)
+
+
+def test_job_does_not_see_airflows_secrets(job: Any) -> None:
+    """An application's code gets neither keys nor connections of Airflow."""
+    operator, context = job("leave(0, seen=[name for name in os.environ if 'FERNET' in name or 'CONN' in name])")
+    assert operator.execute(context)["seen"] == []
+
+
+def test_last_lines_of_a_failed_job_are_shown(job: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """What the job printed last stands in the log, from the exception on."""
+    operator, context = job("print('a line before'); raise ValueError('window 12 is odd')")
+    with pytest.raises(AirflowException):
+        operator.execute(context)
+    assert "ValueError: window 12 is odd" in "\n".join(operator._last_lines)
+
+
+def test_undecodable_output_does_not_end_the_job(job: Any) -> None:
+    """A byte that is no UTF-8 in the output is replaced."""
+    operator, context = job("os.write(1, b'caf\\xe9\\n'); leave(0)")
+    assert operator.execute(context)["exit_code"] == 0
+
+
+def test_kill_ends_the_whole_process_group(job: Any, tmp_path: Path) -> None:
+    """on_kill leaves neither the job nor what it started, even when they ignore SIGTERM's politeness."""
+    pids = tmp_path / "pids"
+    operator, context = job(
+        f"""
+        import signal, subprocess
+        stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"
+        child = subprocess.Popen([sys.executable, "-c", stubborn])
+        open({str(pids)!r}, "w").write(f"{{os.getpid()}} {{child.pid}}\\n")
+        time.sleep(60)
+        """
+    )
+    failures: list[BaseException] = []
+    runner = threading.Thread(target=_swallow, args=(lambda: operator.execute(context), failures))
+    runner.start()
+    assert wait_until(lambda: pids.is_file() and pids.read_text().endswith("\n"), 20)
+    operator.on_kill()
+    runner.join(20)
+    assert [type(failure) for failure in failures] == [AirflowException]
+    assert wait_until(lambda: not any(started_at(int(pid)) for pid in pids.read_text().split()), 10)
+
+
+def test_job_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
+    """A task process that is killed outright takes its job along."""
+    program = f"""
+        import os, sys
+        sys.path[:0] = {[path for path in sys.path if path]!r}
+        from rewindow_airflow.hook import RewindowSparkHook
+        job = "import os, time; open({str(tmp_path / "pid")!r}, 'w').write(str(os.getpid()) + chr(10)); time.sleep(60)"
+        RewindowSparkHook([sys.executable, "-c", job], dict(os.environ), print).run()
+        """
+    parent = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.DEVNULL)
+    pid = tmp_path / "pid"
+    assert wait_until(lambda: pid.is_file() and pid.read_text().endswith("\n"), 30)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    assert wait_until(lambda: started_at(int(pid.read_text())) is None, 10)
+
+
+@pytest.mark.parametrize(
+    ("error", "retried"),
+    [
+        (OverlapError("range is held"), True),
+        (LedgerError("ledger is gone"), True),
+        (FencedError("newer attempt"), False),
+        (RewindowError("has failed 3 times without a new checkpoint"), False),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_error_before_the_submit_decides_by_its_own_mark(
+    job: Any, monkeypatch: pytest.MonkeyPatch, error: RewindowError, retried: bool
+) -> None:
+    """What the launcher refuses is retried only when the error says that waiting helps."""
+    operator, context = job("leave(0)")
+
+    def refuse(*arguments: Any) -> Submission:
+        raise error
+
+    monkeypatch.setitem(attempts.BEGINNINGS, "replay", refuse)
+    with pytest.raises(AirflowException) as caught:
+        operator.execute(context)
+    assert isinstance(caught.value, AirflowFailException) != retried
+    assert str(error) in str(caught.value)
+
+
+def test_replay_whose_windows_are_all_committed_submits_nothing(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clear of a finished replay succeeds without a Spark job."""
+    operator, context = job("leave(65)")
+    monkeypatch.setitem(attempts.BEGINNINGS, "replay", lambda *arguments: None)
+    assert "already" in operator.execute(context)["message"]
+
+
+@pytest.mark.parametrize(
+    ("try_number", "max_tries", "cleared"), [(1, 20, True), (2, 20, False), (4, 23, True), (5, 23, False)]
+)
+def test_first_try_after_a_clear_is_told_from_a_retry(try_number: int, max_tries: int, cleared: bool) -> None:
+    """Only a person's clear asks for another attempt beyond the allowed number."""
+    assert was_cleared(SimpleNamespace(try_number=try_number, max_tries=max_tries), 20) is cleared
+
+
+def test_signal_is_retryable_and_bad_input_never_is() -> None:
+    """Exit codes decide; an outcome file cannot make bad input worth a retry."""
+    assert is_retryable(-9, True)
+    assert not is_retryable(2, True)
+
+
+def test_connection_replaces_the_master_of_the_settings() -> None:
+    """In a user's own Airflow the connection says where Spark is; deploy mode cluster is refused."""
+    from airflow.sdk import Connection
+
+    from rewindow.config import Config
+
+    config = attempts.with_connection(Config(), Connection(conn_id="c", conn_type="spark", host="spark://m", port=7077))
+    assert config.spark.master == "spark://m:7077"
+    queue = Connection(conn_id="c", conn_type="spark", host="yarn", extra=json.dumps({"queue": "night"}))
+    assert attempts.with_connection(Config(), queue).spark.conf == {"spark.yarn.queue": "night"}
+    cluster = Connection(conn_id="c", conn_type="spark", host="yarn", extra=json.dumps({"deploy-mode": "cluster"}))
+    with pytest.raises(AirflowFailException, match="deploy mode"):
+        attempts.with_connection(Config(), cluster)
+
+
+def _swallow(work: Callable[[], Any], failures: list[BaseException]) -> None:
+    try:
+        work()
+    except AirflowException as error:
+        failures.append(error)

@@ -1,0 +1,117 @@
+"""The plugin's pages: nobody sees them without a login, and no path leads out of the results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rewindow_airflow.links import REPLAY_LINKS
+from rewindow_airflow.pages import PAGES, inside
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A results folder with one replay's report, and a secret beside it."""
+    folder = tmp_path_factory.mktemp("state") / "results"
+    for pattern, _ in PAGES.values():
+        page = folder / pattern.format(id="r-1")
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text("<h1>all windows</h1>")
+    (folder.parent / "secret.txt").write_text("secret")
+    (folder / "leak").symlink_to(folder.parent / "secret.txt")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def client(airflow_database: None, results: Path) -> Iterator[Any]:
+    """Airflow's API server with the plugin, in process."""
+    from airflow.api_fastapi.app import create_app
+    from fastapi.testclient import TestClient
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REWINDOW_STATE", str(results.parent))
+        with TestClient(create_app(apps="core")) as client:
+            yield client
+
+
+def token(role: str) -> dict[str, str]:
+    """Returns the header of a logged-in user of a role."""
+    from airflow.api_fastapi.app import get_auth_manager
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+
+    user = SimpleAuthManagerUser(username=role.lower(), role=role)
+    return {"Authorization": f"Bearer {get_auth_manager().generate_jwt(user)}"}
+
+
+ROUTES = [*(f"/rewindow/replays/r-1/{page}" for page in PAGES), "/rewindow/files/r-1/report.html", "/rewindow/files/x"]
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_page_refuses_anonymous(client: Any, route: str) -> None:
+    """Every route of the plugin asks for Airflow's login, also where there is no file."""
+    assert client.get(route, follow_redirects=False).status_code == 401
+
+
+@pytest.mark.parametrize("page", list(PAGES))
+def test_page_of_a_replay_is_shown_to_a_viewer(client: Any, page: str) -> None:
+    """Who may read DAGs may read a replay's pages."""
+    answer = client.get(f"/rewindow/replays/r-1/{page}", headers=token("VIEWER"))
+    assert (answer.status_code, answer.text) == (200, "<h1>all windows</h1>")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "connect-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_missing_page_says_who_writes_it(client: Any) -> None:
+    """A replay that was not checked yet has a page that says what to do, not a bare 404."""
+    answer = client.get("/rewindow/replays/r-2/report", headers=token("VIEWER"))
+    assert answer.status_code == 404
+    assert "check_windows" in answer.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../secret.txt",
+        "..%2fsecret.txt",
+        "%2e%2e/secret.txt",
+        "leak",
+        "r-1/../../secret.txt",
+        "%2fetc%2fpasswd",
+        "a%00b",
+    ],
+)
+def test_path_does_not_lead_out_of_the_results(client: Any, path: str) -> None:
+    """Neither dots nor encoded slashes nor links reach another file."""
+    answer = client.get(f"/rewindow/files/{path}", headers=token("ADMIN"))
+    assert answer.status_code in (400, 404)
+    assert "secret" not in answer.text.replace("secret.txt", "")
+
+
+@pytest.mark.parametrize("replay", ["%3Cscript%3E", "a%2fb", "a b"])
+def test_replay_id_with_other_characters_is_refused(client: Any, replay: str) -> None:
+    """A replay id is letters, digits, dots, dashes and underscores."""
+    assert client.get(f"/rewindow/replays/{replay}/report", headers=token("VIEWER")).status_code == 404
+
+
+def test_plugin_documents_nothing_to_strangers(client: Any) -> None:
+    """The application has no schema page."""
+    assert client.get("/rewindow/openapi.json").status_code in (401, 404)
+
+
+def test_inside_finds_only_files(results: Path) -> None:
+    """A folder is no page."""
+    assert inside(results.resolve(), "r-1") is None
+    assert inside(results.resolve(), "r-1/report.html") is not None
+
+
+def test_links_lead_to_the_replay_of_the_run() -> None:
+    """A task's buttons name the same replay as the task, whatever the try."""
+    from types import SimpleNamespace
+
+    key: Any = SimpleNamespace(dag_id="replay_daily", run_id="scheduled__2013-01-05T00:00:00+00:00")
+    found = [link.get_link(SimpleNamespace(part=""), ti_key=key) for link in REPLAY_LINKS]  # type: ignore[arg-type]
+    assert found[0] == "/rewindow/replays/replay_daily-2013-01-05-eab92e/report"
+    assert {path.rpartition("/")[2] for path in found} == set(PAGES)

@@ -1,0 +1,197 @@
+"""The supervisor, started for real: one Airflow on loopback, killed at, and stopped without a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rewindow import supervisor
+from rewindow.config import Config
+from rewindow.errors import InputError, ResourceError
+from rewindow.supervisor import api
+from rewindow.supervisor.environment import airflow_environment, airflow_home
+from rewindow.supervisor.processes import descendants, is_alive, started_at, wait_until
+from rewindow.supervisor.status import read_status
+
+READY_SECONDS_MAX = 40.0
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    """Settings with a state folder of their own, beside the project's DAGs and plugins."""
+    return Config.load(state=tmp_path_factory.mktemp("up"))
+
+
+@pytest.fixture(scope="module")
+def clean_environment() -> Iterator[None]:
+    """The environment without what the other tests of this folder set for their own Airflow."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("AIRFLOW")]:
+            patch.delenv(name)
+        yield
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def running(config: Config, port: int, clean_environment: None) -> Iterator[tuple[supervisor.Running, float]]:
+    """An Airflow that runs, and how long it took to come up."""
+    began = time.monotonic()
+    try:
+        yield supervisor.up(config, port=port), time.monotonic() - began
+    finally:
+        supervisor.down(config)
+
+
+def test_airflow_comes_up_is_kept_alive_and_goes_down(
+    running: tuple[supervisor.Running, float], config: Config, port: int
+) -> None:
+    """Ready in time, healthy, closed to strangers, back after a SIGKILL, and gone without a trace after down."""
+    found, seconds = running
+    assert seconds < READY_SECONDS_MAX * _load_factor()
+    assert set(api.health(found.address).values()) == {"healthy"}
+    _check_login(found)
+    _check_files(config)
+    _check_second_up(config, port)
+    _check_listeners(config)
+    status = read_status(airflow_home(config))
+    assert status is not None
+    _check_component_comes_back(config, found.address)
+    family = [status.pid, *descendants(status.pid)]
+    assert supervisor.down(config)
+    assert not [pid for pid in family if started_at(pid)]
+    assert supervisor.running(config) is None
+    assert not supervisor.down(config)
+
+
+def _check_login(found: supervisor.Running) -> None:
+    assert api.call(found.address, "/api/v2/dags")[0] == 401
+    assert api.login(found.address, "admin", "admin") == ""
+    token = api.login(found.address, "admin", json.loads(found.password_file.read_text())["admin"])
+    known = {dag["dag_id"]: dag["is_paused"] for dag in api.call(found.address, "/api/v2/dags", token=token)[1]["dags"]}
+    assert known["replay_windows"] is False
+    assert known["replay_daily"] is True
+    assert api.call(found.address, "/api/v2/pools/spark", token=token)[1]["slots"] == 1
+    assert api.call(found.address, "/rewindow/replays/r/report")[0] == 401
+
+
+def _check_files(config: Config) -> None:
+    home = airflow_home(config)
+    for name in ("passwords.json", "secrets.json", "airflow.db"):
+        assert stat.S_IMODE((home / name).stat().st_mode) == 0o600, name
+    values = json.loads((home / "secrets.json").read_text()) | json.loads((home / "passwords.json").read_text())
+    logs = "".join(
+        path.read_text(errors="replace") for path in [home / "supervisor.log", *(home / "logs").glob("*.log")]
+    )
+    assert not [name for name, value in values.items() if value in logs]
+
+
+def _check_second_up(config: Config, port: int) -> None:
+    before = read_status(airflow_home(config))
+    lines: list[str] = []
+    supervisor.up(config, port=port, on_line=lines.append)
+    assert any("already running" in line for line in lines)
+    after = read_status(airflow_home(config))
+    assert before
+    assert after
+    assert before.pid == after.pid
+
+
+def _check_listeners(config: Config) -> None:
+    """Nothing that the supervisor started listens on another address than loopback."""
+    status = read_status(airflow_home(config))
+    assert status is not None
+    inodes = {link for pid in descendants(status.pid) for link in _sockets(pid)}
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in inodes:
+                assert fields[1].partition(":")[0] in ("0100007F", "0000000000000000FFFF00000100007F"), line
+
+
+def _check_component_comes_back(config: Config, address: str) -> None:
+    before = read_status(airflow_home(config))
+    assert before is not None
+    pid, _started = before.components["scheduler"]
+    workers = list(descendants(pid))
+    os.kill(pid, signal.SIGKILL)
+
+    def back() -> bool:
+        status = read_status(airflow_home(config))
+        return (
+            status is not None
+            and is_alive(*status.components["scheduler"])
+            and status.components["scheduler"][0] != pid
+        )
+
+    assert wait_until(back, 20)
+    assert wait_until(lambda: not [worker for worker in workers if started_at(worker)], 20)
+    assert wait_until(lambda: set(api.health(address).values()) == {"healthy"}, 60)
+
+
+def _sockets(pid: int) -> list[str]:
+    found = []
+    for entry in Path(f"/proc/{pid}/fd").glob("*"):
+        try:
+            target = os.readlink(entry)
+        except OSError:
+            continue
+        if target.startswith("socket:["):
+            found.append(target[8:-1])
+    return found
+
+
+def _load_factor() -> float:
+    """The limit is meant for a machine that does nothing else; a loaded one gets more time."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
+def test_port_in_use_is_refused_and_nothing_is_started(tmp_path: Path, clean_environment: None) -> None:
+    """The message names the port and the next act."""
+    config = Config.load(state=tmp_path)
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        with pytest.raises(ResourceError, match=f"port {port} of 127.0.0.1 cannot be opened") as caught:
+            supervisor.up(config, port=port)
+    assert f"rewindow up --port {port + 1}" in str(caught.value)
+    assert supervisor.running(config) is None
+    assert not supervisor.down(config)
+
+
+def test_port_out_of_range_is_bad_input(tmp_path: Path) -> None:
+    """Ports are 1 to 65535."""
+    with pytest.raises(InputError, match="allowed is 1 to 65535"):
+        supervisor.up(Config.load(state=tmp_path), port=70000)
+
+
+def test_secrets_outlive_a_restart(tmp_path: Path, clean_environment: None) -> None:
+    """A second environment has the same keys, else sessions and stored connections were lost."""
+    config = Config.load(state=tmp_path)
+    first, second = airflow_environment(config), airflow_environment(config)
+    keys = [name for name in first if "SECRET" in name or "FERNET" in name]
+    assert len(keys) == 3
+    assert all(first[name] == second[name] for name in keys)
+
+
+def test_supervisor_imports_no_airflow() -> None:
+    """`rewindow up` starts Airflow as a command; importing it would cost seconds in every verb."""
+    program = "import sys, rewindow.supervisor; sys.exit('airflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
