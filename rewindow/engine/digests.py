@@ -76,6 +76,13 @@ def digest_columns(schema: T.StructType, exclude: Collection[str] = BOOKKEEPING)
     ]
 
 
+def row_hashes(schema: T.StructType, exclude: Collection[str] = BOOKKEEPING) -> tuple[Column, Column]:
+    """Returns the two hashes of a tuple over all event columns; together they stand for its content."""
+    check_digestible(schema, exclude)
+    values = [(_named(field), field.dataType) for field in _event_fields(schema, exclude)]
+    return _hash_fields(_SALTS[0], values), _hash_fields(_SALTS[1], values[::-1])
+
+
 def empty_digests(schema: T.StructType, exclude: Collection[str] = BOOKKEEPING) -> tuple[str, str | None]:
     """Returns digest and float digest of a window without a tuple."""
     floats = any(_holds_float(field.dataType) for field in _event_fields(schema, exclude))

@@ -1,0 +1,100 @@
+"""Tuples that could not be taken, each put aside once, however often its source is read.
+
+A source of files is read as a whole every time: of n equal tuples for one window and reason, those beyond the number
+that is in quarantine already are new. A Delta source's files never change: there a tuple is known by its position.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from rewindow.engine.frames import spark_schema
+from rewindow.errors import FencedError, OverlapError
+from rewindow.recording.sources import Part
+from rewindow.recording.tuples import PAYLOAD, REASON
+from rewindow.recording.readers import FILE, ROW
+from rewindow.tables import Table, data_files
+from rewindow.tables.streams import QUARANTINE_SCHEMA, create_quarantine
+
+LATE = "late"
+
+
+def malformed_rows(spark: SparkSession, bad: DataFrame, parts: Sequence[Part]) -> DataFrame:
+    """Returns malformed rows as rows for the quarantine, without a window."""
+    return _rows(spark, bad.withColumn("window_id", F.lit(None).cast("bigint")), parts, F.col(REASON), F.col(PAYLOAD))
+
+
+def late_rows(spark: SparkSession, late: DataFrame, parts: Sequence[Part], events: Sequence[str]) -> DataFrame:
+    """Returns late tuples as rows for the quarantine."""
+    columns = [F.col("`" + name + "`") for name in ("arrived_at", *events)]
+    payload = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
+    return _rows(spark, late, parts, F.lit(LATE), payload)
+
+
+def _rows(spark: SparkSession, frame: DataFrame, parts: Sequence[Part], reason: Column, payload: Column) -> DataFrame:
+    names = pa.table({FILE: pa.array(range(len(parts)), pa.int32()), "__part": [part.name for part in parts]})
+    position = F.concat_ws(":", F.col("__part"), F.col(ROW).cast("string"))
+    return frame.join(F.broadcast(spark.createDataFrame(names)), FILE).select(
+        "window_id", reason.alias("reason"), position.alias("position"), payload.alias("payload"), FILE, ROW
+    )
+
+
+def put_aside(spark: SparkSession, path: Path, stream: str, rows: DataFrame, *, by_position: bool) -> int:
+    """Adds rows that are not in quarantine yet, and returns their number.
+
+    Args:
+        spark: the session.
+        path: the quarantine table; created when it is not there.
+        stream: the stream that they were meant for.
+        rows: `window_id, reason, position, payload`, all with a window or all without: a file never has both, since
+            the log's statistics then say of it what holds for all its rows.
+        by_position: whether a row is known by its position.
+
+    Raises:
+        OverlapError: another recording of the stream came between.
+    """
+    table = create_quarantine(path)
+    new = _not_there(spark, table, stream, rows, by_position=by_position)
+    folder = path / f"{stream}-{uuid.uuid4().hex[:12]}"
+    added = new.select(
+        "window_id", F.lit(stream).alias("source"), F.lit(None).cast("string").alias("port"),
+        "reason", "position", "payload", F.current_timestamp().alias("recorded_at"),
+    )  # fmt: skip
+    added.repartitionByRange(1, "window_id").sortWithinPartitions("window_id").write.parquet(str(folder))
+    files = data_files(folder)
+    if not files:
+        shutil.rmtree(folder)
+        return 0
+    app_id = f"record/{stream}"
+    try:
+        table.commit_files(files, app_id=app_id, version=max(table.txn(app_id), 0) + 1)
+    except FencedError as error:
+        shutil.rmtree(folder)
+        raise OverlapError(
+            f'stream "{stream}" is being recorded by somebody else', hint="Run it again when that one is done."
+        ) from error
+    return sum(file.rows for file in files)
+
+
+def _not_there(spark: SparkSession, table: Table, stream: str, rows: DataFrame, *, by_position: bool) -> DataFrame:
+    known = _quarantined(spark, table).where(F.col("source") == stream)
+    keys = ["window_id", "reason", "payload", *(["position"] if by_position else [])]
+    there = known.groupBy(keys).agg(F.count(F.lit(1)).alias("__there"))
+    there = there.select(*(F.col(key).alias(f"__{key}") for key in keys), "__there")
+    copy = F.row_number().over(Window.partitionBy(keys).orderBy(FILE, ROW))
+    same = [F.col(key).eqNullSafe(F.col(f"__{key}")) for key in keys]
+    joined = rows.withColumn("__copy", copy).join(there, same, "left")
+    return joined.where(F.col("__copy") > F.coalesce("__there", F.lit(0)))
+
+
+def _quarantined(spark: SparkSession, table: Table) -> DataFrame:
+    paths = [file.path for file in table.files()]
+    schema = spark_schema(QUARANTINE_SCHEMA)
+    return spark.read.schema(schema).parquet(*paths) if paths else spark.createDataFrame([], schema)

@@ -1,0 +1,288 @@
+"""`record`: what is new in a stream's source, window by window, into the recorded stream.
+
+A run over the same source changes nothing. One that dies at any point leaves a stream that the next run completes:
+tuples without a sealed window are sealed first, what is not recorded is recorded, what is not in quarantine is put there.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from rewindow.config import Config, StreamConfig
+from rewindow.engine.crash import crash_point
+from rewindow.errors import InputError
+from rewindow.recording import quarantine, sealing
+from rewindow.recording.delta_source import SourcePosition
+from rewindow.recording.intake import Intake, look_at, take_in
+from rewindow.recording.late import Comparison, compare, surplus
+from rewindow.recording.readers import FILE
+from rewindow.recording.result import OnProgress, RecordProgress, RecordResult
+from rewindow.recording.stream import StreamTables, open_stream, prepare_stream, recording_lock
+from rewindow.recording.tuples import POSITION, REASON, event_schema, parse_columns, read_tuples, session_of
+from rewindow.windows import WindowRange, format_time, parse_time
+
+_EXPRESSION_HINT = "Use functions that give null for what they cannot compute: try_cast, try_to_timestamp, try_divide."
+
+
+def record(
+    spark: SparkSession,
+    config: Config,
+    name: str,
+    *,
+    on_progress: OnProgress | None = None,
+    sealed_to: str | None = None,
+) -> RecordResult:
+    """Records what is new in a stream's source and seals its windows; returns the counts.
+
+    Args:
+        spark: a session; it is left as it was.
+        config: settings in force.
+        name: the stream.
+        on_progress: told of each step.
+        sealed_to: windows that end at or before this time are sealed; by default the stream's own setting, else up to
+            the window of the last tuple, as far as that has ended.
+
+    Raises:
+        InputError: the stream is unknown, its source is not there or does not fit its settings, or it was recorded
+            with other settings (W4, W15).
+        OverlapError: another recording of the stream is at work.
+        ResourceError: the disk is too full.
+    """
+    stream = config.stream(name)
+    with recording_lock(config, name), _scratch(config, name) as folder, session_of(spark, stream.zone):
+        run = _Run(spark, config, name, stream, folder, on_progress or (lambda progress: None))
+        return run.record(sealed_to)
+
+
+@contextmanager
+def _scratch(config: Config, name: str) -> Iterator[Path]:
+    folder = config.state / "scratch" / f"record-{name}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass
+class _Run:
+    """One recording."""
+
+    spark: SparkSession
+    config: Config
+    name: str
+    stream: StreamConfig
+    folder: Path
+    on_progress: OnProgress
+    began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.result = RecordResult(self.name)
+
+    def record(self, sealed_to: str | None) -> RecordResult:
+        """Does all steps in order."""
+        bound = self._bound(sealed_to)
+        position = self._heal()
+        intake, tuples = self._take_in(position)
+        tables = prepare_stream(self.config, self.name, self.stream, event_schema(tuples.schema))
+        before = (tables.first, tables.last)
+        facts = self._count(tuples, tables, bound)
+        self._seal(tables, tuples, facts, bound)
+        self._put_aside(tables, tuples, intake, position, before, facts)
+        if intake.version is not None:
+            self._move_on(tables, tuples, intake, facts)
+        sealing.remove_strays(tables)
+        self.result.stream_first, self.result.stream_last = tables.first, tables.last
+        self.result.seconds = round(time.monotonic() - self.began, 3)
+        self._tell("done", self.result.recorded)
+        return self.result
+
+    def _tell(self, step: str, tuples: int) -> None:
+        self.on_progress(RecordProgress(self.name, step, tuples, round(time.monotonic() - self.began, 3)))
+
+    def _bound(self, sealed_to: str | None) -> int | None:
+        """Returns the last window that may be sealed by a given bound, None if there is no bound."""
+        text = sealed_to or self.stream.sealed_to
+        if text is None:
+            return None
+        bound_us = parse_time(text)
+        if bound_us > time.time_ns() // 1000:
+            raise InputError(
+                f'stream "{self.name}" cannot be sealed to {format_time(bound_us)}, which is in the future',
+                hint="Tuples may still arrive in windows that have not ended.",
+            )
+        return self._ended_before(bound_us)
+
+    def _ended_before(self, t_us: int) -> int:
+        grid = self.stream.grid
+        return (t_us - grid.origin_us) // grid.width_us - 1
+
+    def _heal(self) -> SourcePosition:
+        tables = open_stream(self.config, self.name)
+        if tables is None:
+            return SourcePosition()
+        healed = sealing.heal(self.spark, tables)
+        if healed is not None:
+            self.result.warnings.append(f"windows {healed} of a recording that had died were sealed")
+        return tables.position
+
+    def _take_in(self, position: SourcePosition) -> tuple[Intake, DataFrame]:
+        """Reads the source and writes its tuples, typed, into scratch files."""
+        declared = parse_columns(self.name, self.stream.columns)
+        names = declared.names if declared else None
+        intake = look_at(self.name, self.stream, self.config.root, position, names)
+        raw, typed = self.folder / "raw", self.folder / "typed"
+        raw.mkdir()
+        tuples = read_tuples(self.spark, self.name, self.stream, intake, declared, str(raw))
+        stored = open_stream(self.config, self.name)
+        if stored is not None:
+            prepare_stream(self.config, self.name, self.stream, event_schema(tuples.schema))
+        rows = take_in(self.stream, intake, raw, lambda count: self._tell("reading", count))
+        self.result.bytes_read, self.result.source_version = intake.size, intake.version
+        if intake.removed:
+            self.result.warnings.append(
+                f"its Delta source has lost {intake.removed} files since the last run; what is recorded stays"
+            )
+        self._tell("typing", rows)
+        tuples = read_tuples(self.spark, self.name, self.stream, intake, declared, str(raw))
+        self._compute(tuples, typed)
+        return replace(intake, rows=rows), self._unseen(
+            self.spark.read.schema(tuples.schema).parquet(str(typed)), intake, position
+        )
+
+    def _compute(self, tuples: DataFrame, folder: Path) -> None:
+        try:
+            tuples.write.parquet(str(folder))
+        except PySparkException as error:
+            if (error.getSqlState() or "").startswith("22"):
+                detail = str(error).strip().splitlines()[0]
+                raise InputError(
+                    f'an expression of stream "{self.name}" cannot be computed', detail=detail, hint=_EXPRESSION_HINT
+                ) from error
+            raise
+
+    def _unseen(self, tuples: DataFrame, intake: Intake, position: SourcePosition) -> DataFrame:
+        """Leaves out what an earlier run has taken from a Delta source's files that had tuples waiting."""
+        seen = [index for index, part in enumerate(intake.parts) if part.seen]
+        if not seen:
+            return tuples
+        waited = F.coalesce(F.col("window_id") > F.lit(position.sealed_last), F.lit(False))
+        return tuples.where(~F.col(FILE).isin(seen) | (waited if position.sealed_last is not None else F.lit(True)))
+
+    def _count(self, tuples: DataFrame, tables: StreamTables, bound: int | None) -> dict[str, Any]:
+        """Returns numbers of tuples and the windows they span; caps the bound at the last window that has ended."""
+        now = self._ended_before(time.time_ns() // 1000)
+        limit = now if bound is None else bound
+        window = F.col("window_id")
+        sealed = F.lit(False) if tables.last is None else window <= F.lit(tables.last)
+        counts = tuples.agg(
+            F.count_if(F.col(REASON).isNotNull()).alias("malformed"),
+            F.count_if(sealed).alias("sealed"),
+            F.count_if(~sealed & (window <= F.lit(limit))).alias("new"),
+            F.count_if(~sealed & (window > F.lit(limit))).alias("waiting"),
+            F.min(window).alias("first"),
+            F.max(F.when(window <= F.lit(limit), window)).alias("last"),
+        )
+        return dict(counts.collect()[0].asDict())
+
+    def _seal(self, tables: StreamTables, tuples: DataFrame, facts: dict[str, Any], bound: int | None) -> None:
+        """Records and seals the windows up to the bound."""
+        self.result.waiting = facts["waiting"]
+        if bound is None and facts["waiting"]:
+            self.result.warnings.append(f"{facts['waiting']:,} tuples lie in windows that have not ended by now")
+        first = facts["first"] if tables.last is None else tables.last + 1
+        last = facts["last"] if bound is None else bound
+        if first is None or last is None or last < first:
+            return
+        windows = WindowRange(first, last)
+        self._tell(f"recording windows {windows}", facts["new"])
+        good = tuples.where(F.col(REASON).isNull())
+        sealed = sealing.seal(self.spark, tables, good, windows, facts["new"])
+        self.result.bytes_written, self.result.windows_empty = sealed.size, sealed.empty
+        self.result.first, self.result.last, self.result.windows_sealed = first, last, len(windows)
+        self.result.recorded = facts["new"]
+
+    def _put_aside(
+        self,
+        tables: StreamTables,
+        tuples: DataFrame,
+        intake: Intake,
+        position: SourcePosition,
+        before: tuple[int | None, int | None],
+        facts: dict[str, Any],
+    ) -> None:
+        """Puts malformed rows and late tuples into quarantine; `before` are the windows sealed before this run."""
+        by_position = intake.version is not None
+        path = self.config.quarantine_table
+        if facts["malformed"]:
+            self._tell("putting malformed rows aside", facts["malformed"])
+            bad = quarantine.malformed_rows(self.spark, tuples.where(F.col(REASON).isNotNull()), intake.parts)
+            new = quarantine.put_aside(self.spark, path, self.name, bad, by_position=by_position)
+            self.result.malformed, self.result.known = new, facts["malformed"] - new
+        crash_point("record_after_malformed")
+        if before[0] is None or before[1] is None:
+            return
+        self._tell("comparing sealed windows", facts["sealed"])
+        events = event_schema(tuples.schema).names[3:]
+        late = self._late(tables, tuples, position, WindowRange(before[0], before[1]), facts, events)
+        if late is not None:
+            count = late.count()
+            rows = quarantine.late_rows(self.spark, late, intake.parts, events)
+            self.result.late = quarantine.put_aside(self.spark, path, self.name, rows, by_position=by_position)
+            self.result.known += count - self.result.late
+            self.result.already_there -= count
+
+    def _late(
+        self,
+        tables: StreamTables,
+        tuples: DataFrame,
+        position: SourcePosition,
+        windows: WindowRange,
+        facts: dict[str, Any],
+        events: list[str],
+    ) -> DataFrame | None:
+        """Returns late tuples; tuples that a Delta source has gained for windows behind its position all are."""
+        self.result.already_there = facts["sealed"]
+        columns = [*POSITION, "window_id", "arrived_at", *(f"`{event}`" for event in events)]
+        sealed = tuples.where(F.col(REASON).isNull() & (F.col("window_id") <= windows.last)).select(*columns)
+        done = position.sealed_last
+        certain = sealed.where(F.col("window_id") <= F.lit(done)) if done is not None else None
+        first = windows.first if done is None else done + 1
+        found = Comparison()
+        if first <= windows.last:
+            open_ones = sealed if done is None else sealed.where(F.col("window_id") > F.lit(done))
+            found = compare(open_ones, tables, WindowRange(first, windows.last), whole=True)
+        self._warn_of_short(found)
+        if not found.differing:
+            return certain if certain is not None and facts["sealed"] else None
+        more = surplus(self.spark, sealed, tables, found.differing)
+        return more if certain is None else more.unionByName(certain)
+
+    def _warn_of_short(self, found: Comparison) -> None:
+        self.result.short_windows, self.result.short_tuples = found.short, found.short_tuples
+        if found.short:
+            self.result.warnings.append(
+                f"the source has {found.short_tuples:,} tuples fewer than recorded, in {found.short:,} windows;"
+                " what is recorded stays"
+            )
+
+    def _move_on(self, tables: StreamTables, tuples: DataFrame, intake: Intake, facts: dict[str, Any]) -> None:
+        """Stores how far a Delta source has been recorded, last of all: a run that dies earlier reads it again."""
+        waiting = {}
+        if facts["waiting"]:
+            beyond = F.col("window_id") > F.lit(-1 if tables.last is None else tables.last)
+            rows = tuples.where(beyond).select(FILE).distinct().collect()
+            waiting = {intake.parts[row[0]].name: dict(intake.parts[row[0]].constants) for row in rows}
+        assert intake.version is not None
+        tables.set_position(SourcePosition(intake.version, tables.last, waiting))

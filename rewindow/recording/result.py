@@ -1,0 +1,99 @@
+"""What a recording did, in numbers and in lines."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class RecordResult:
+    """Counts of one recording.
+
+    Attributes:
+        stream: its name.
+        first, last: windows sealed by it, None when it sealed none.
+        stream_first, stream_last: all windows sealed so far.
+        windows_sealed: how many it sealed, `windows_empty` of them without a tuple.
+        recorded: tuples written.
+        already_there: tuples that an earlier recording has.
+        late: tuples of windows sealed earlier, put aside by this run.
+        malformed: rows that are no tuples, put aside by this run.
+        known: late and malformed ones that an earlier run has put aside.
+        waiting: tuples of windows that are not sealed yet.
+        short_windows, short_tuples: sealed windows of which the source now has fewer tuples, and by how many.
+        bytes_read: size of the source, or of the files that a Delta source has gained.
+        bytes_written: size of the stream's new files.
+        source_version: the version of a Delta source that was read.
+        seconds: how long it took.
+        warnings: what somebody should look at.
+    """
+
+    stream: str
+    first: int | None = None
+    last: int | None = None
+    stream_first: int | None = None
+    stream_last: int | None = None
+    windows_sealed: int = 0
+    windows_empty: int = 0
+    recorded: int = 0
+    already_there: int = 0
+    late: int = 0
+    malformed: int = 0
+    known: int = 0
+    waiting: int = 0
+    short_windows: int = 0
+    short_tuples: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    source_version: int | None = None
+    seconds: float = 0.0
+    warnings: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the counts as plain values; window ids are decimal text (W14)."""
+        values = dataclasses.asdict(self)
+        for key in ("first", "last", "stream_first", "stream_last"):
+            values[key] = None if values[key] is None else str(values[key])
+        return values
+
+    def lines(self) -> list[str]:
+        """Returns what a person should read."""
+        sealed = f"{self.stream}: {self.windows_sealed:,} windows sealed"
+        if self.first is not None:
+            sealed += f" [{self.first}, {self.last}], {self.windows_empty:,} of them empty"
+        found = [
+            sealed,
+            f"{self.stream}: {self.recorded:,} tuples recorded, {self.already_there:,} already there, {self.late:,} late,"
+            f" {self.malformed:,} malformed, {self.waiting:,} waiting for their window's seal",
+            f"{self.stream}: {_size(self.bytes_read)} read, {_size(self.bytes_written)} written, {self.seconds:.1f} s",
+        ]
+        if self.known:
+            found.append(f"{self.stream}: {self.known:,} late or malformed tuples were in quarantine before")
+        return found + [f"{self.stream}: warning: {warning}" for warning in self.warnings]
+
+
+@dataclass(frozen=True)
+class RecordProgress:
+    """Where a recording is: its step, tuples so far in it, seconds since the start."""
+
+    stream: str
+    step: str
+    tuples: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.stream}: {self.step}, {self.tuples:,} tuples, {self.seconds:.1f} s"
+
+
+OnProgress = Callable[[RecordProgress], None]
+
+
+def _size(count: float) -> str:
+    for unit in ("bytes", "KB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"

@@ -1,0 +1,174 @@
+"""New windows: their tuples written in order, committed, digested by reading back, sealed.
+
+The tuples are committed first, the windows' rows after them, both with the number of the run as transaction version.
+A window is recorded when its row is there (W40). A run that died between the two leaves tuples in windows without a
+row; the next run seals just these before it does anything else.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from rewindow.engine.crash import crash_point
+from rewindow.engine.digests import empty_digests, window_digests
+from rewindow.engine.frames import read_files, spark_schema
+from rewindow.errors import FencedError, InputError, OverlapError
+from rewindow.recording.stream import StreamTables
+from rewindow.recording.tuples import POSITION
+from rewindow.tables import data_files
+from rewindow.tables.streams import WINDOWS_SCHEMA
+from rewindow.windows import WindowRange
+
+WINDOWS_MAX = 20_000_000
+_TUPLES_PER_FILE = 250_000
+_FILES_MAX = 4_000
+
+
+def heal(spark: SparkSession, tables: StreamTables) -> WindowRange | None:
+    """Seals the windows of a run that died after its tuples were committed; returns them, None if there was none.
+
+    Raises:
+        OverlapError: that run is alive after all.
+    """
+    if not tables.torn:
+        return None
+    run = tables.data.txn(tables.app_id)
+    files = [file for file in tables.data.files() if f"/{_prefix(run)}" in file.path]
+    known = [window for file in files for window in (file.first, file.last) if window is not None]
+    if known:
+        windows = WindowRange(min(known) if tables.last is None else tables.last + 1, max(known))
+        frame = spark.read.schema(spark_schema(tables.data.schema)).parquet(*[file.path for file in files])
+        _seal(tables, run, windows, frame)
+        return windows
+    with _met(tables):
+        tables.windows.commit_files([], app_id=tables.app_id, version=run)
+    tables.look()
+    return None
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """What a run has sealed: bytes of its files, and windows without a tuple."""
+
+    size: int
+    empty: int
+
+
+def seal(spark: SparkSession, tables: StreamTables, good: DataFrame, windows: WindowRange, tuples: int) -> Sealed:
+    """Records and seals windows.
+
+    Args:
+        spark: the session.
+        tables: the stream.
+        good: tuples that are not malformed, of all windows.
+        windows: the windows to seal, the first of them behind the last sealed one.
+        tuples: how many tuples lie in them.
+
+    Raises:
+        OverlapError: another recording of the stream came between; nothing of this one is visible.
+        InputError: there are so many windows that an arrival timestamp must be wrong.
+    """
+    check_count(tables.name, windows)
+    run = tables.run + 1
+    folder = tables.data.path / f"{_prefix(run)}{uuid.uuid4().hex[:8]}"
+    schema = spark_schema(tables.data.schema)
+    if tuples:
+        inside = good.where(F.col("window_id").between(windows.first, windows.last))
+        _ordered(inside, tuples).select(schema.names).write.parquet(str(folder))
+    files = data_files(folder) if tuples else []
+    with _met(tables):
+        tables.data.commit_files(files, app_id=tables.app_id, version=run)
+    crash_point("record_after_data")
+    written = read_files(spark, folder, schema) if tuples else spark.createDataFrame([], schema)
+    empty = _seal(tables, run, windows, written)
+    return Sealed(sum(file.size for file in files), empty)
+
+
+def check_count(name: str, windows: WindowRange) -> None:
+    """Refuses more windows than a stream can sensibly have between two tuples.
+
+    Raises:
+        InputError: says how many there would be.
+    """
+    if len(windows) > WINDOWS_MAX:
+        raise InputError(
+            f'stream "{name}" would seal {len(windows):,} windows {windows}, at most {WINDOWS_MAX:,} at once',
+            detail="A single tuple with a wrong arrival timestamp is enough for that.",
+            hint="Look at arrived_at and width of the stream, or set sealed_to.",
+        )
+
+
+def _prefix(run: int) -> str:
+    return f"run-{run:06}-"
+
+
+def _ordered(tuples: DataFrame, count: int) -> DataFrame:
+    """Returns tuples with their offsets, in files ordered by window; a window is never in two files."""
+    order = ["arrived_at", *POSITION]
+    files = min(max(2, -(-count // _TUPLES_PER_FILE)), _FILES_MAX)
+    placed = tuples.repartitionByRange(files, "window_id").sortWithinPartitions("window_id", *order)
+    offset = F.row_number().over(Window.partitionBy("window_id").orderBy(*order)) - 1
+    return placed.withColumn("offset", offset.cast("bigint"))
+
+
+def _seal(tables: StreamTables, run: int, windows: WindowRange, written: DataFrame) -> int:
+    """Seals windows with the digests of what was written, and returns how many are empty."""
+    found = window_digests(written).toArrow()
+    rows = seal_rows(found, windows, empty_digests(written.schema), tables.data.version)
+    with _met(tables):
+        tables.windows.commit_arrow(rows, app_id=tables.app_id, version=run)
+    crash_point("record_after_windows")
+    tables.look()
+    return len(windows) - found.num_rows
+
+
+def seal_rows(found: pa.Table, windows: WindowRange, empty: tuple[str, str | None], version: int) -> pa.Table:
+    """Returns a row for every window of a range; those without digests are empty."""
+    ids = pa.array(np.arange(windows.first, windows.last + 1, dtype=np.int64))
+    place = pc.index_in(ids, found["window_id"].combine_chunks())
+    tuples, digest, float_digest = (found[name].take(place) for name in ("tuples", "digest", "float_digest"))
+    missing = pc.is_null(place)
+    columns = [
+        ids,
+        pc.fill_null(tuples, 0),
+        pc.fill_null(digest, empty[0]),
+        pc.if_else(missing, pa.scalar(empty[1], pa.string()), float_digest),
+        pa.repeat(pa.scalar(datetime.now(UTC), WINDOWS_SCHEMA.field("sealed_at").type), len(ids)),
+        pa.repeat(pa.scalar(version, pa.int64()), len(ids)),
+    ]
+    return pa.table(columns, schema=WINDOWS_SCHEMA)
+
+
+@contextmanager
+def _met(tables: StreamTables) -> Iterator[None]:
+    """Turns a conflict of two recordings into an error that says so."""
+    try:
+        yield
+    except FencedError as error:
+        raise OverlapError(
+            f'stream "{tables.name}" is being recorded by somebody else',
+            detail="What this recording had not sealed yet is not visible.", hint="Run it again when that one is done.",
+        ) from error  # fmt: skip
+
+
+def remove_strays(tables: StreamTables) -> None:
+    """Removes folders of runs that died or were refused before their commit.
+
+    Only of numbers that are committed: a folder with the next one may belong to a recording on another machine.
+    """
+    held = {Path(file.path).parent.name for file in tables.data.files()}
+    for folder in tables.data.path.glob("run-*"):
+        if folder.name not in held and int(folder.name.split("-")[1]) <= tables.run:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,161 @@
+"""A recorded stream's tables, opened for a recording: their state, their stored settings, and the lock on them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from rewindow.config import Config, StreamConfig
+from rewindow.errors import InputError, OverlapError
+from rewindow.recording.delta_source import SourcePosition
+from rewindow.tables import Table, create_table, query
+from rewindow.tables.streams import WINDOWS_SCHEMA, stored_settings, stream_properties
+
+_FIXED = {
+    "width_ms": "width", "origin_ms": "origin", "arrived_at": "arrived_at", "zone": "zone", "schema": "columns",
+}  # fmt: skip
+"""Stored settings that make the tuples and their windows what they are, and their names in rewindow.toml."""
+_SOURCE = "rewindow.source"
+
+
+@dataclass
+class StreamTables:
+    """The tables of a stream and what they say.
+
+    Attributes:
+        data, windows: the tables.
+        app_id: transaction id of all recordings of the stream, in both tables.
+        run: version of the last recording whose windows are sealed; 0 before the first.
+        first, last: the sealed windows, None before the first recording.
+    """
+
+    name: str
+    data: Table
+    windows: Table
+    app_id: str
+    run: int = 0
+    first: int | None = None
+    last: int | None = None
+
+    def look(self) -> None:
+        """Reads the tables' state anew."""
+        self.windows.refresh()
+        self.data.refresh()
+        self.run = max(self.windows.txn(self.app_id), 0)
+        bounds = query("select min(window_id) as first, max(window_id) as last from w", w=self.windows).to_pylist()[0]
+        self.first, self.last = bounds["first"], bounds["last"]
+
+    @property
+    def torn(self) -> bool:
+        """Whether a recording died after its tuples were committed and before its windows were sealed."""
+        return self.data.txn(self.app_id) > self.run
+
+    @property
+    def position(self) -> SourcePosition:
+        """How far a Delta source has been recorded."""
+        return SourcePosition.from_text(self.windows.properties.get(_SOURCE))
+
+    def set_position(self, position: SourcePosition) -> None:
+        """Stores how far a Delta source has been recorded."""
+        self._set({_SOURCE: position.to_text()})
+
+    def set_properties(self, wanted: dict[str, str]) -> None:
+        """Stores settings that may change from run to run."""
+        changed = {key: value for key, value in wanted.items() if self.windows.properties.get(key) != value}
+        if changed:
+            self._set(changed)
+
+    def _set(self, properties: dict[str, str]) -> None:
+        self.windows.delta.alter.set_table_properties(properties, raise_if_not_exists=False)
+        self.windows.refresh()
+
+
+def open_stream(config: Config, name: str) -> StreamTables | None:
+    """Returns a stream's tables, None when it was never recorded."""
+    if not (Table.exists(config.stream_table(name)) and Table.exists(config.windows_table(name))):
+        return None
+    tables = StreamTables(
+        name, Table.open(config.stream_table(name)), Table.open(config.windows_table(name)), f"record/{name}"
+    )
+    for table in (tables.data, tables.windows):
+        table.check_committable()
+    tables.look()
+    return tables
+
+
+def prepare_stream(config: Config, name: str, stream: StreamConfig, schema: StructType) -> StreamTables:
+    """Returns a stream's tables, created at the first recording.
+
+    Raises:
+        InputError: width, origin, arrival, zone or columns differ from those stored with the recording (W4, W15).
+    """
+    properties = stream_properties(_settings(stream, schema))
+    tables = open_stream(config, name)
+    if tables is None:
+        create_table(config.stream_table(name), to_arrow_schema(schema))
+        create_table(config.windows_table(name), WINDOWS_SCHEMA, properties)
+        tables = open_stream(config, name)
+        assert tables is not None
+    check_settings(name, stream, schema, stored_settings(tables.windows))
+    tables.set_properties(properties)
+    return tables
+
+
+def check_settings(name: str, stream: StreamConfig, schema: StructType, stored: dict[str, str]) -> None:
+    """Refuses settings under which the stream would become another one (W4, W15).
+
+    Raises:
+        InputError: names the setting and both values.
+    """
+    for key, value in _settings(stream, schema).items():
+        if key in _FIXED and stored.get(key) != str(value):
+            raise InputError(
+                f'{_FIXED[key]} of stream "{name}" is {value}, it was recorded with {stored.get(key)}',
+                detail="What is recorded stays as it is: ids of different grids are never compared (W4, W15).",
+                hint="Put the old setting back, or record under another stream name.",
+            )
+
+
+def _settings(stream: StreamConfig, schema: StructType) -> dict[str, object]:
+    grid = stream.grid
+    return {
+        "width_ms": grid.width_ms,
+        "origin_ms": grid.origin_ms,
+        "arrived_at": stream.arrived_at,
+        "event_at": stream.event_at or "",
+        "keys": ",".join(stream.keys),
+        "zone": stream.zone,
+        "schema": ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields[2:]),
+    }
+
+
+@contextmanager
+def recording_lock(config: Config, name: str) -> Iterator[None]:
+    """Holds a stream for this recording, on this machine; the commits themselves are safe without it.
+
+    Raises:
+        OverlapError: another recording of the stream is at work.
+    """
+    path = config.state / "streams" / f"{name}.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with Path(path).open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.seek(0)
+            holder = lock.read().strip()
+            raise OverlapError(
+                f'stream "{name}" is being recorded by process {holder or "unknown"}',
+                holder=holder, detail="This recording has changed nothing.", hint="Run it again when that one is done.",
+            ) from error  # fmt: skip
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield

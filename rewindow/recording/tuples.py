@@ -1,0 +1,221 @@
+"""Rows become tuples: types, arrival, window, event columns; or they are malformed, with the reason.
+
+A row is malformed if it could not be read at all, if a text that is there cannot have its column's type, if it has no
+arrival timestamp, or one before the grid's origin (W5). Text without a zone is read in the stream's zone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from rewindow.config import StreamConfig
+from rewindow.engine.digests import check_digestible
+from rewindow.engine.frames import spark_schema
+from rewindow.errors import InputError
+from rewindow.recording.intake import Intake
+from rewindow.recording.readers import BAD, FILE, RAW, ROW
+
+REASON, PAYLOAD = "__reason", "__payload"
+POSITION = (FILE, ROW)
+RESERVED = ("window_id", "offset", "attempt")
+_CORRUPT = "__corrupt"
+_FORBIDDEN = set(" ,;{}()\n\t=")
+
+
+@contextmanager
+def session_of(spark: SparkSession, zone: str) -> Iterator[None]:
+    """Sets the session's time zone and what a recording's files need, and puts the session back as it was."""
+    wanted = {
+        "spark.sql.session.timeZone": zone,
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.json.enablePartialResults": "true",
+    }
+    before = {key: spark.conf.get(key, None) for key in wanted}
+    try:
+        for key, value in wanted.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)
+
+
+def parse_columns(name: str, columns: str | None) -> T.StructType | None:
+    """Returns declared columns as a schema, None if there are none. Needs a session.
+
+    Raises:
+        InputError: the text is not DDL.
+    """
+    if columns is None:
+        return None
+    try:
+        return T.StructType.fromDDL(columns)
+    except PySparkException as error:
+        raise InputError(
+            f'columns of stream "{name}" are not DDL: {columns}', detail=_first_line(error),
+            hint='Write them as in "origin STRING, dep_delay INT, at TIMESTAMP".',
+        ) from error  # fmt: skip
+
+
+def read_tuples(
+    spark: SparkSession, name: str, stream: StreamConfig, intake: Intake, declared: T.StructType | None, folder: str
+) -> DataFrame:
+    """Returns the tuples of scratch files, malformed ones among them.
+
+    Shape: `__file, __row, __reason, __payload, window_id, arrived_at`, event columns. `__reason` and `__payload` are
+    null in a good tuple.
+
+    Raises:
+        InputError: an expression of the settings cannot be computed, or an event column's name or type is not allowed.
+    """
+    raw = spark.read.schema(_scratch_schema(intake)).parquet(folder)
+    try:
+        typed = _typed_json(raw, declared) if intake.kind == "json" and declared else _typed(raw, intake, declared)
+        read = [field.name for field in declared.fields] if declared else intake.columns
+        events = _event_expressions(name, stream, read)
+        frame = typed.select(
+            *POSITION, BAD, PAYLOAD,
+            F.expr(stream.arrived_at).try_cast("timestamp").alias("__arrived"),
+            *(expression.alias(f"__event {column}") for column, expression in events.items()),
+        )  # fmt: skip
+    except (ParseException, AnalysisException) as error:
+        raise InputError(
+            f'stream "{name}" cannot be computed as its settings say', detail=_first_line(error),
+            hint=f"Columns of its source: {', '.join(intake.columns)}.",
+        ) from error  # fmt: skip
+    tuples = _with_window(frame, stream, list(events))
+    check_event_columns(name, stream, tuples.schema)
+    return tuples
+
+
+def event_schema(tuples: T.StructType) -> T.StructType:
+    """Returns the recorded stream's schema for a frame of tuples."""
+    head = [T.StructField("window_id", T.LongType()), T.StructField("offset", T.LongType())]
+    rest = [field for field in tuples.fields if field.name not in (*POSITION, REASON, PAYLOAD, "window_id")]
+    return T.StructType(head + rest)
+
+
+def check_event_columns(name: str, stream: StreamConfig, schema: T.StructType) -> None:
+    """Refuses event columns that cannot be recorded, and keys or an event timestamp that are not among them.
+
+    Raises:
+        InputError: names the column.
+    """
+    events = {field.name: field.dataType for field in event_schema(schema).fields[3:]}
+    for column in events:
+        if column in RESERVED or set(column) & _FORBIDDEN:
+            raise InputError(
+                f'event column "{column}" of stream "{name}" cannot be recorded under this name',
+                hint="Leave it out with keep, and give it another name with select.",
+            )
+    for key in stream.keys:
+        if key not in events:
+            raise InputError(f'key "{key}" of stream "{name}" is not an event column', hint=_known(events))
+    if stream.event_at is not None and not isinstance(events.get(stream.event_at), T.TimestampType):
+        raise InputError(f'event timestamp "{stream.event_at}" of stream "{name}" is not a TIMESTAMP column', hint=_known(events))
+    check_digestible(event_schema(schema))
+
+
+def _known(events: dict[str, T.DataType]) -> str:
+    return "Event columns: " + ", ".join(f"{name} {kind.simpleString()}" for name, kind in events.items()) + "."
+
+
+def _scratch_schema(intake: Intake) -> T.StructType:
+    head = T.StructType([T.StructField(FILE, T.IntegerType()), T.StructField(ROW, T.LongType())])
+    head = head.add(BAD, T.StringType()).add(RAW, T.StringType())
+    return T.StructType(head.fields + spark_schema(intake.schema).fields)
+
+
+def _typed(raw: DataFrame, intake: Intake, declared: T.StructType | None) -> DataFrame:
+    """Returns columns cast to the declared types, and the first column whose text is there but has no such value."""
+    fields = declared.fields if declared else []
+    wanted = {field.name: field.dataType for field in fields if raw.schema[field.name].dataType != field.dataType}
+    columns = {name: _quoted(name).try_cast(wanted[name]) if name in wanted else _quoted(name) for name in intake.columns}
+    failed = [
+        F.when(_quoted(name).isNotNull() & columns[name].isNull(), F.lit(f"column {name} is not {kind.simpleString()}"))
+        for name, kind in wanted.items()
+    ]
+    fields_text = F.to_json(F.struct(*map(_quoted, intake.columns)), {"ignoreNullFields": "false"})
+    return raw.select(
+        *POSITION,
+        F.coalesce(F.col(BAD), *failed).alias(BAD),
+        F.coalesce(F.col(RAW), fields_text).alias(PAYLOAD),
+        *(column.alias(name) for name, column in columns.items()),
+    )
+
+
+def _typed_json(raw: DataFrame, declared: T.StructType) -> DataFrame:
+    schema = T.StructType([*declared.fields, T.StructField(_CORRUPT, T.StringType())])
+    parsed = F.from_json(F.col(RAW), schema, {"columnNameOfCorruptRecord": _CORRUPT})
+    frame = raw.select(*POSITION, BAD, F.col(RAW).alias(PAYLOAD), parsed.alias("__parsed"))
+    inside = F.col("__parsed")
+    corrupt = inside.isNull() | inside.getField(_CORRUPT).isNotNull()
+    reason = F.when(corrupt, F.lit("line is not JSON with the declared columns"))
+    return frame.select(
+        *POSITION,
+        F.coalesce(F.col(BAD), reason).alias(BAD),
+        PAYLOAD,
+        *(inside.getField(field.name).alias(field.name) for field in declared.fields),
+    )
+
+
+def _event_expressions(name: str, stream: StreamConfig, read: list[str]) -> dict[str, Column]:
+    """Returns event columns as expressions; a source column that would be the arrival column is that already."""
+    kept = read if stream.keep is None else stream.keep
+    unknown = [column for column in kept if column not in read]
+    if unknown:
+        raise InputError(
+            f'column "{unknown[0]}" that stream "{name}" keeps is not in its source', hint=f"It has: {', '.join(read)}."
+        )
+    if stream.arrived_at.strip("` ") == "arrived_at" or stream.keep is None:
+        kept = [column for column in kept if column != "arrived_at"]
+    if "arrived_at" in [*kept, *stream.select]:
+        raise InputError(f'event column "arrived_at" of stream "{name}" is the arrival timestamp and cannot be another')
+    return {column: _quoted(column) for column in kept} | {
+        column: F.expr(expression) for column, expression in stream.select.items()
+    }
+
+
+def _with_window(frame: DataFrame, stream: StreamConfig, events: list[str]) -> DataFrame:
+    grid = stream.grid
+    kinds = {field.name: field.dataType for field in frame.schema.fields}
+    arrived = F.col("__arrived")
+    since_origin = F.unix_micros(arrived) - F.lit(grid.origin_us)
+    window = F.expr(f"(unix_micros(__arrived) - {grid.origin_us}) div {grid.width_us}")
+    reason = F.coalesce(
+        F.col(BAD),
+        F.when(arrived.isNull(), F.lit("no arrival timestamp")),
+        F.when(since_origin < 0, F.lit("arrival before the origin of the grid")),
+    )
+    return frame.select(
+        *POSITION,
+        F.concat(F.lit("malformed: "), reason).alias(REASON),
+        F.when(reason.isNotNull(), F.col(PAYLOAD)).alias(PAYLOAD),
+        F.when(reason.isNull(), window).alias("window_id"),
+        arrived.alias("arrived_at"),
+        *(_instant(column, kinds[f"__event {column}"]).alias(column) for column in events),
+    )
+
+
+def _instant(column: str, kind: T.DataType) -> Column:
+    """Returns a timestamp without zone as an instant, read in the stream's zone; anything else as it is."""
+    value = F.col(f"`__event {column}`")
+    return value.cast("timestamp") if isinstance(kind, T.TimestampNTZType) else value
+
+
+def _quoted(name: str) -> Column:
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]
+

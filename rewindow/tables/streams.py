@@ -1,0 +1,70 @@
+"""The tables of a recorded or published stream: tuples, sealed windows, quarantine; and the grid stored with them (W4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+
+from rewindow.errors import TableError
+from rewindow.tables.delta import Table, create_table
+from rewindow.windows import Grid
+
+_TIME = pa.timestamp("us", tz="UTC")
+WINDOWS_SCHEMA = pa.schema(
+    [
+        ("window_id", pa.int64()),
+        ("tuples", pa.int64()),
+        ("digest", pa.string()),
+        ("float_digest", pa.string()),
+        ("sealed_at", _TIME),
+        ("data_version", pa.int64()),
+    ]
+)
+"""A row per sealed window, also per empty one (W40)."""
+
+QUARANTINE_SCHEMA = pa.schema(
+    [
+        ("window_id", pa.int64()),
+        ("source", pa.string()),
+        ("port", pa.string()),
+        ("reason", pa.string()),
+        ("position", pa.string()),
+        ("payload", pa.string()),
+        ("recorded_at", _TIME),
+    ]
+)
+"""A row per tuple that could not be taken; reasons are "late" or begin with "malformed: "."""
+
+_PREFIX = "rewindow."
+
+
+def stream_properties(values: Mapping[str, object]) -> dict[str, str]:
+    """Returns settings as table properties; what is None is left out."""
+    return {f"{_PREFIX}{key}": str(value) for key, value in values.items() if value is not None}
+
+
+def stored_settings(windows: Table) -> dict[str, str]:
+    """Returns the settings stored with a stream."""
+    return {
+        key.removeprefix(_PREFIX): value for key, value in windows.properties.items() if key.startswith(_PREFIX)
+    }
+
+
+def stored_grid(windows: Table) -> Grid:
+    """Returns the grid that a stream was recorded on.
+
+    Raises:
+        TableError: the table has none, so it is not ours.
+    """
+    settings = stored_settings(windows)
+    try:
+        return Grid(int(settings["width_ms"]), int(settings["origin_ms"]))
+    except (KeyError, ValueError) as error:
+        raise TableError(f'table "{windows.path.name}" holds no window grid, it was not recorded by Rewindow') from error
+
+
+def create_quarantine(path: Path) -> Table:
+    """Returns the quarantine table, created when it is not there."""
+    return create_table(path, QUARANTINE_SCHEMA)
