@@ -79,16 +79,36 @@ if ! done_for python "$stamp" || ! "$python" -c pass 2>/dev/null || [ ! -x "$ven
     mark_done python "$stamp"
 fi
 
-"$python" -m rewindow.java >/dev/null 2>&1 || install_java >/dev/null
+# Prints what is missing: "java", the names of jars.
+missing() {
+    "$python" - <<'PY'
+from pathlib import Path
+
+from rewindow.errors import ResourceError
+from rewindow.jars import missing_jars
+from rewindow.java import find_java
+
+try:
+    Path(".rewindow/java").write_text(f"{find_java()}\n")
+except ResourceError:
+    print("java")
+print(*missing_jars(Path(".rewindow/jars")))
+PY
+}
+
+lacking=$(missing)
+case $lacking in
+    java*) install_java >"$home/java" ;;
+esac
 
 stamp=$(key jars rewindow/jars.sha256)
-if ! done_for jars "$stamp" || [ -n "$("$python" -c 'from pathlib import Path; from rewindow.jars import missing_jars; print(*missing_jars(Path(".rewindow/jars")))')" ]; then
+if ! done_for jars "$stamp" || [[ $lacking == *.jar* ]]; then
     say "Delta's jars from Maven Central"
     "$python" -m rewindow.jars .rewindow/jars >&2
     mark_done jars "$stamp"
 fi
 
-stamp=$(key archive rewindow/jars.sha256 requirements.lock rewindow/engine/archive.py "$("$python" -m rewindow.java)")
+stamp=$(key archive rewindow/jars.sha256 requirements.lock rewindow/engine/archive.py "$(cat "$home/java")")
 if ! done_for archive "$stamp"; then
     say "Spark's class archive: later starts take half the time"
     # Only a matter of speed: where it cannot be made, Spark starts without it.
