@@ -1,0 +1,20 @@
+"""Judges what a replay staged: one report line per window, a suite of expectations, and a gate that counts both."""
+
+from rewindow.quality.findings import Finding, Run, failures, runs
+from rewindow.quality.gate import check, judge, window_report
+from rewindow.quality.outcome import CheckOutcome, GateResult, OutputVerdict
+from rewindow.quality.places import prune_results
+
+__all__ = [
+    "CheckOutcome",
+    "Finding",
+    "GateResult",
+    "OutputVerdict",
+    "Run",
+    "check",
+    "failures",
+    "judge",
+    "prune_results",
+    "runs",
+    "window_report",
+]

@@ -1,0 +1,153 @@
+"""Great Expectations, and nothing else: a suite evaluated on a window report, and the sections of its Data Docs page.
+
+Everything that knows the library is in this module, so that the gate, the report and the findings outlive it. It is
+imported inside functions: the import takes seconds. One evaluation runs at a time in a process, since the library
+keeps its context, its plugins and its views in module-level places.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from rewindow.errors import GateError
+from rewindow.quality.suites import Suite
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PROJECT_FILE = "great_expectations.yml"
+DATASOURCE, ASSET, BATCH = "rewindow", "window_report", "window_range"
+_serial = threading.RLock()
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What the library said.
+
+    Attributes:
+        result: its result as a dictionary; not yet a verdict, see outcomes.assess.
+        fingerprint: of the frame that it was given, by its own hash.
+        sections: HTML of its Data Docs sections.
+    """
+
+    result: dict[str, Any]
+    fingerprint: str
+    sections: tuple[str, ...] = ()
+
+
+def preload() -> threading.Thread:
+    """Starts importing the library beside other work; a later import waits for it."""
+    thread = threading.Thread(target=_quiet_import, name="import great_expectations", daemon=True)
+    thread.start()
+    return thread
+
+
+def evaluate(project: Path, suite: Suite, report: pa.Table, parameters: Mapping[str, Any]) -> Evaluation:
+    """Returns what Great Expectations says of a window report.
+
+    Raises:
+        GateError: the project file is missing, a plugin cannot be imported, an expectation is unknown or badly formed.
+    """
+    if not (project / PROJECT_FILE).is_file():
+        raise GateError(
+            f'folder "{project}" has no {PROJECT_FILE}',
+            hint="Copy it from Rewindow's expectations folder, or set expectations.",
+        )
+    with _serial:
+        context = _context(project)
+        _import_plugins(project / "plugins")
+        expected = _build(suite)
+        frame = to_pandas(report)
+        definition = context.data_sources.get(DATASOURCE).get_asset(ASSET).get_batch_definition(BATCH)
+        batch = definition.get_batch(batch_parameters={"dataframe": frame})
+        form = {
+            "result_format": "COMPLETE",
+            "unexpected_index_column_names": ["window_id"],
+            "return_unexpected_index_query": False,
+        }
+        found = batch.validate(expected, result_format=form, expectation_parameters=dict(parameters))
+        return Evaluation(found.to_json_dict(), fingerprint(frame), _sections(found))
+
+
+def to_pandas(report: pa.Table) -> pd.DataFrame:
+    """Returns a report as the library reads it; times without a zone, which are UTC."""
+    starts = report["starts_at"].cast(pa.timestamp("us"))
+    return report.set_column(report.column_names.index("starts_at"), "starts_at", starts).to_pandas()
+
+
+def fingerprint(frame: pd.DataFrame) -> str:
+    """Returns the hash by which the library says which frame it has evaluated."""
+    from great_expectations.execution_engine.pandas_execution_engine import hash_pandas_dataframe
+
+    return str(hash_pandas_dataframe(frame))
+
+
+def _quiet_import() -> None:
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+    logging.getLogger("great_expectations").setLevel(logging.CRITICAL)
+    importlib.import_module("great_expectations")
+
+
+def _context(project: Path) -> Any:
+    _quiet_import()
+    import great_expectations as gx
+
+    return gx.get_context(mode="file", context_root_dir=str(project))
+
+
+def _import_plugins(folder: Path) -> None:
+    """Imports every module of the plugins folder: a class that is not imported is dropped from its suite in silence."""
+    if not folder.is_dir():
+        return
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+    for path in sorted(folder.glob("*.py")):
+        try:
+            importlib.import_module(path.stem)
+        except Exception as error:  # whatever a plugin raises, its checks would not be there
+            raise GateError(f'plugin "{path.name}" of the expectations cannot be imported: {error!r}') from error
+
+
+def _build(suite: Suite) -> Any:
+    """Returns the library's suite; refuses what it would drop."""
+    from great_expectations.core import ExpectationSuite
+    from great_expectations.exceptions import ExpectationNotFoundError
+    from great_expectations.expectations.registry import get_expectation_impl
+
+    for entry in suite.expectations:
+        slug = entry["meta"]["check"]
+        try:
+            get_expectation_impl(entry["type"])
+        except ExpectationNotFoundError as error:
+            raise GateError(
+                f'check "{slug}" of suite "{suite.name}" is of the unknown type "{entry["type"]}"',
+                hint="Correct the type; a class of your own belongs into a module of expectations/plugins.",
+            ) from error
+    try:
+        return ExpectationSuite(name=suite.name, expectations=[dict(entry) for entry in suite.expectations])
+    except Exception as error:  # pydantic's errors, of a version that the library picks
+        raise GateError(f'suite "{suite.name}" has an expectation that is badly formed: {error}') from error
+
+
+def _sections(found: Any) -> tuple[str, ...]:
+    """Returns the page's sections; the overview, which repeats our own header, is left out."""
+    from great_expectations.render.renderer import ValidationResultsPageRenderer
+    from great_expectations.render.view import DefaultJinjaSectionView
+
+    document = ValidationResultsPageRenderer().render(found).to_json_dict()
+    view = DefaultJinjaSectionView()
+    return tuple(
+        view.render({"section": section, "section_loop": {"index": number}})
+        for number, section in enumerate(document["sections"], start=1)
+        if section.get("section_name") != "Overview"
+    )

@@ -1,0 +1,186 @@
+"""Findings: one row for each check of each run, in a Delta table; the record that outlives pages and results."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from rewindow.config import Config
+from rewindow.quality.outcome import CheckOutcome, GateResult, OutputVerdict
+from rewindow.quality.places import findings_table
+from rewindow.recovery import Plan
+from rewindow.tables import Table, create_table, query
+from rewindow.windows import WindowRange
+
+SCHEMA = pa.schema(
+    [
+        ("run_id", pa.string()),
+        ("checked_at", pa.timestamp("us", tz="UTC")),
+        ("replay_id", pa.string()),
+        ("application", pa.string()),
+        ("mode", pa.string()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("output", pa.string()),
+        ("suite", pa.string()),
+        ("check", pa.string()),
+        ("type", pa.string()),
+        ("column", pa.string()),
+        ("severity", pa.string()),
+        ("status", pa.string()),
+        ("blocks", pa.bool_()),
+        ("description", pa.string()),
+        ("observed", pa.string()),
+        ("note", pa.string()),
+        ("failing_windows", pa.int64()),
+        ("failing", pa.string()),
+        ("docs", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A check of a replay's newest run that did not pass.
+
+    Attributes:
+        windows: failing windows as ranges; empty when the check is about the whole range.
+        blocks: whether it stops the publication.
+    """
+
+    output: str
+    check: str
+    severity: str
+    status: str
+    blocks: bool
+    description: str
+    observed: str
+    note: str
+    windows: tuple[WindowRange, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One output of one gate run, as the page over time shows it.
+
+    Attributes:
+        failed, warned: slugs of the checks that blocked, and of those that only warned.
+        failing: windows in which one of those that blocked fails, or if none did, one of those that warned.
+        docs: path of the page, which may have been deleted by age.
+    """
+
+    run_id: str
+    checked_at: datetime
+    replay_id: str
+    application: str
+    mode: str
+    first: int
+    last: int
+    output: str
+    suite: str
+    checks: int
+    failed: tuple[str, ...]
+    warned: tuple[str, ...]
+    failing: tuple[WindowRange, ...]
+    docs: str
+
+    @property
+    def verdict(self) -> str:
+        """Passed unless a check blocked."""
+        return "failed" if self.failed else "passed"
+
+
+def record_findings(config: Config, plan: Plan, result: GateResult) -> None:
+    """Appends a run to the findings table."""
+    run_id = uuid.uuid4().hex
+    rows = [
+        _row(run_id, plan, result.checked_at, output, check) for output in result.outputs for check in output.checks
+    ]
+    table = create_table(findings_table(config), SCHEMA)
+    write_deltalake(table.delta, pa.Table.from_pylist(rows, schema=SCHEMA), mode="append")
+
+
+def failures(config: Config, replay_id: str, window: int | None = None) -> list[Finding]:
+    """Returns what did not pass in the newest check of a replay, worst first; of one window if so asked.
+
+    A check of the whole range belongs to every window. A replay that was never checked has none.
+    """
+    path = findings_table(config)
+    if not Table.exists(path):
+        return []
+    name = replay_id.replace("'", "''")
+    sql = f"""select * from f where replay_id = '{name}' and status in ('failed', 'not_run') and run_id =
+              (select run_id from f where replay_id = '{name}' order by checked_at desc limit 1)"""
+    found = [_finding(row) for row in query(sql, f=path).to_pylist()]
+    wanted = [
+        entry for entry in found if window is None or not entry.windows or any(window in part for part in entry.windows)
+    ]
+    order = {"critical": 0, "warning": 1, "info": 2}
+    return sorted(wanted, key=lambda entry: (not entry.blocks, order.get(entry.severity, 3), entry.output, entry.check))
+
+
+def runs(config: Config, limit: int = 500) -> list[Run]:
+    """Returns the newest runs, one entry for each output, newest first."""
+    path = findings_table(config)
+    if not Table.exists(path):
+        return []
+    newest = (
+        f"select run_id from (select run_id, max(checked_at) as t from f group by run_id order by t desc limit {limit})"
+    )
+    sql = f'select * from f where run_id in ({newest}) order by checked_at desc, run_id, application, output, "check"'
+    grouped: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in query(sql, f=path).to_pylist():
+        grouped.setdefault((row["run_id"], row["output"]), []).append(row)
+    return [_run(rows) for rows in grouped.values()]
+
+
+def _row(run_id: str, plan: Plan, checked_at: datetime, output: OutputVerdict, check: CheckOutcome) -> dict[str, Any]:
+    return {
+        "run_id": run_id, "checked_at": checked_at, "replay_id": plan.replay_id, "application": plan.application,
+        "mode": plan.mode.value, "first": plan.first, "last": plan.last, "output": output.output,
+        "suite": output.suite, "check": check.check, "type": check.type, "column": check.column,
+        "severity": check.severity, "status": check.status, "blocks": check.blocks, "description": check.description,
+        "observed": check.observed, "note": check.note, "failing_windows": check.failing_windows,
+        "failing": json.dumps([[part.first, part.last] for part in check.failing]), "docs": str(output.docs),
+    }  # fmt: skip
+
+
+def _finding(row: dict[str, Any]) -> Finding:
+    plain = {
+        key: row[key] for key in ("output", "check", "severity", "status", "blocks", "description", "observed", "note")
+    }
+    return Finding(**plain, windows=_ranges(row["failing"]))
+
+
+def _run(rows: list[dict[str, Any]]) -> Run:
+    head = rows[0]
+    wrong = [row for row in rows if row["status"] in ("failed", "not_run")]
+    blocking = [row for row in wrong if row["blocks"]]
+    same = ("run_id", "checked_at", "replay_id", "application", "mode", "first", "last", "output", "suite", "docs")
+    return Run(
+        **{key: head[key] for key in same},
+        checks=len(rows),
+        failed=tuple(row["check"] for row in blocking),
+        warned=tuple(row["check"] for row in wrong if not row["blocks"]),
+        failing=_merged(part for row in blocking or wrong for part in _ranges(row["failing"])),
+    )
+
+
+def _ranges(text: str) -> tuple[WindowRange, ...]:
+    return tuple(WindowRange(first, last) for first, last in json.loads(text))
+
+
+def _merged(parts: Iterable[WindowRange]) -> tuple[WindowRange, ...]:
+    found: list[WindowRange] = []
+    for part in sorted(parts):
+        if found and part.first <= found[-1].last + 1:
+            part = WindowRange(found[-1].first, max(found.pop().last, part.last))
+        found.append(part)
+    return tuple(found)

@@ -1,0 +1,136 @@
+"""The gate: judges every output of a replay and records the verdict, on which its publication depends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from rewindow.config import Config
+from rewindow.errors import GateError, InputError
+from rewindow.ledger import Ledger, State
+from rewindow.quality.assessment import assess
+from rewindow.quality.evaluation import evaluate, preload
+from rewindow.quality.findings import record_findings
+from rewindow.quality.outcome import GateResult, OutputVerdict, name_windows
+from rewindow.quality.page import output_page
+from rewindow.quality.places import replay_folder
+from rewindow.quality.suites import Suite, suite_for
+from rewindow.quality.window_table import Sources, build_report
+from rewindow.recovery import OutputPlan, Plan
+
+Tell = Callable[[str], None]
+CHECKABLE = (State.ENDED, State.CHECKED, State.PUBLISHED, State.UNDONE)
+
+
+def check(config: Config, replay_id: str, *, on_line: Tell = lambda line: None) -> GateResult:
+    """Judges a replay, records the verdict in the ledger and on the page over time, and returns it. Starts no JVM.
+
+    A replay that cannot be judged is recorded as failed, so that an older verdict does not stand for it.
+
+    Raises:
+        InputError: no replay has this id, or it has not ended.
+        GateError: it could not be judged: a suite is missing or checks nothing, an expectation is unknown, or not
+            everything was evaluated. A failed verdict is returned, not raised.
+    """
+    from rewindow.reports.expectation_index import write_index  # that page is made of this package's findings
+
+    ledger = Ledger.open(config.ledger_url)
+    found = ledger.replay(replay_id)
+    if found.state not in CHECKABLE:
+        raise InputError(
+            f'replay "{replay_id}" is {found.state}, only a replay that has ended can be checked',
+            hint=f"Look at it: rewindow status {replay_id}",
+        )
+    plan = Plan.model_validate(found.plan)
+    folder = replay_folder(config, replay_id)
+    try:
+        result = judge(config, plan, on_line=on_line)
+    except GateError as error:
+        ledger.record_check(replay_id, "failed", str(folder), {"outputs": [], "error": str(error)})
+        raise
+    ledger.record_check(replay_id, result.verdict, str(folder), result.summary())
+    write_index(config)
+    return result
+
+
+def judge(config: Config, plan: Plan, *, on_line: Tell = lambda line: None) -> GateResult:
+    """Judges a planned replay by what it staged; writes pages, results and findings, and nothing to the ledger.
+
+    Raises:
+        GateError: see check.
+    """
+    preload()
+    suites = {output.name: suite_for(config.expectations, output.suite) for output in plan.outputs}
+    checked_at = datetime.now(UTC)
+    folder = replay_folder(config, plan.replay_id)
+    folder.mkdir(parents=True, exist_ok=True)
+    verdicts = []
+    for output in plan.outputs:
+        verdict = _judge_output(config, plan, output, suites[output.name], checked_at)
+        verdicts.append(verdict)
+        _say(on_line, verdict)
+    result = GateResult(plan.replay_id, plan.application, checked_at, tuple(verdicts), folder)
+    (folder / "result.json").write_text(json.dumps(result.to_dict(), indent=2) + "\n")
+    record_findings(config, plan, result)
+    return result
+
+
+def window_report(config: Config, replay_id: str, output: str) -> pa.Table:
+    """Returns the window report of an output: a row for every window of the replay's range, see build_report.
+
+    Raises:
+        InputError: no replay has this id, or it has no such output.
+        GateError: the report would not be true.
+    """
+    plan = _plan(Ledger.open(config.ledger_url), replay_id)
+    for found in plan.outputs:
+        if found.name == output:
+            sources = Sources.open(config.replay_root(replay_id), output, config.quarantine_table)
+            return build_report(plan, found, sources, suite_for(config.expectations, found.suite).measures)
+    known = ", ".join(entry.name for entry in plan.outputs)
+    raise InputError(f'replay "{replay_id}" has no output "{output}"', hint=f"Its outputs: {known}.")
+
+
+def _plan(ledger: Ledger, replay_id: str) -> Plan:
+    return Plan.model_validate(ledger.replay(replay_id).plan)
+
+
+def _judge_output(config: Config, plan: Plan, output: OutputPlan, suite: Suite, checked_at: datetime) -> OutputVerdict:
+    sources = Sources.open(config.replay_root(plan.replay_id), output.name, config.quarantine_table)
+    report = build_report(plan, output, sources, suite.measures)
+    found = evaluate(config.expectations, suite, report, parameters(plan))
+    checks = assess(found, suite, report, plan.range)
+    folder = replay_folder(config, plan.replay_id)
+    verdict = OutputVerdict(
+        output.name, suite.name, report.num_rows, checks,
+        docs=folder / f"{output.name}.html",
+        results=folder / f"{output.name}.json",
+        report=folder / f"{output.name}.windows.csv",
+    )  # fmt: skip
+    pa_csv.write_csv(report, verdict.report)
+    verdict.results.write_text(
+        json.dumps({**verdict.to_dict(), "great_expectations": found.result}, indent=2, default=str)
+    )
+    verdict.docs.write_text(output_page(plan, verdict, report, found.sections, checked_at))
+    return verdict
+
+
+def _say(on_line: Tell, verdict: OutputVerdict) -> None:
+    counts = f"{verdict.evaluated} checks on {verdict.windows} windows"
+    on_line(
+        f"{verdict.output}: {verdict.verdict}, {counts}, {len(verdict.failed)} failed, {len(verdict.warnings)} warnings"
+    )
+    for entry in (*verdict.failed, *verdict.warnings):
+        word = "not run" if entry.status == "not_run" else "failed" if entry.blocks else entry.severity
+        windows = f": {name_windows(entry)}" if entry.failing_windows else f": {entry.note or entry.observed}"
+        on_line(f"  {word}: {entry.check}{windows}")
+
+
+def parameters(plan: Plan) -> dict[str, Any]:
+    """Returns what a suite may use as {"$PARAMETER": NAME}."""
+    return {"windows": len(plan.range), "first_window": plan.first, "last_window": plan.last}

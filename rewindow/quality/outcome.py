@@ -1,0 +1,138 @@
+"""What a check, an output and a whole replay came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from rewindow.windows import WindowRange
+
+Status = Literal["passed", "failed", "not_run", "nothing_to_check"]
+Verdict = Literal["passed", "failed"]
+LISTED_MAX = 1_000
+"""Ranges of failing windows that are kept of a check; their number is kept in full."""
+
+
+@dataclass(frozen=True)
+class CheckOutcome:
+    """What became of one check.
+
+    Attributes:
+        check: its slug.
+        severity: critical, warning or info, as it counts here.
+        status: nothing_to_check means that every window was null in its column.
+        failing: failing windows as ranges, at most LISTED_MAX of them.
+        failing_windows: how many windows fail; 0 for a check of the whole range.
+        observed: what was seen, in words.
+        note: why the severity is another one than the suite's, or what raised.
+    """
+
+    check: str
+    type: str
+    column: str
+    severity: str
+    description: str
+    status: Status
+    failing: tuple[WindowRange, ...] = ()
+    failing_windows: int = 0
+    observed: str = ""
+    note: str = ""
+
+    @property
+    def blocks(self) -> bool:
+        """Whether it stops the publication: a critical check that failed, or any that could not run."""
+        return self.status == "not_run" or (self.status == "failed" and self.severity == "critical")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns it for JSON."""
+        plain = {key: value for key, value in self.__dict__.items() if key != "failing"}
+        return {**plain, "failing": [[part.first, part.last] for part in self.failing], "blocks": self.blocks}
+
+
+@dataclass(frozen=True)
+class OutputVerdict:
+    """What became of an output.
+
+    Attributes:
+        windows: number of windows judged, those of the whole range.
+        docs: its page, readable offline.
+        results: every check with its windows, as JSON.
+        report: the window report as CSV.
+    """
+
+    output: str
+    suite: str
+    windows: int
+    checks: tuple[CheckOutcome, ...]
+    docs: Path
+    results: Path
+    report: Path
+
+    @property
+    def verdict(self) -> Verdict:
+        """Failed as soon as one check blocks."""
+        return "failed" if any(check.blocks for check in self.checks) else "passed"
+
+    @property
+    def evaluated(self) -> int:
+        """Number of checks that were evaluated."""
+        return sum(check.status != "not_run" for check in self.checks)
+
+    @property
+    def failed(self) -> tuple[CheckOutcome, ...]:
+        """Checks that stop the publication."""
+        return tuple(check for check in self.checks if check.blocks)
+
+    @property
+    def warnings(self) -> tuple[CheckOutcome, ...]:
+        """Checks that failed and do not stop it."""
+        return tuple(check for check in self.checks if check.status == "failed" and not check.blocks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns it for JSON."""
+        return {
+            "output": self.output, "suite": self.suite, "verdict": self.verdict, "windows": self.windows,
+            "evaluated": self.evaluated, "failed": [check.check for check in self.failed],
+            "warnings": [check.check for check in self.warnings], "checks": [check.to_dict() for check in self.checks],
+            "docs": str(self.docs), "results": str(self.results), "report": str(self.report),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """The gate's verdict on a replay."""
+
+    replay_id: str
+    application: str
+    checked_at: datetime
+    outputs: tuple[OutputVerdict, ...]
+    folder: Path
+
+    @property
+    def verdict(self) -> Verdict:
+        """Passed if every output passed; a replay without outputs has nothing that could pass."""
+        passed = bool(self.outputs) and all(output.verdict == "passed" for output in self.outputs)
+        return "passed" if passed else "failed"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns it for JSON."""
+        return {
+            "replay_id": self.replay_id, "application": self.application, "verdict": self.verdict,
+            "checked_at": self.checked_at.isoformat(), "folder": str(self.folder),
+            "outputs": [output.to_dict() for output in self.outputs],
+        }  # fmt: skip
+
+    def summary(self) -> dict[str, Any]:
+        """Returns what the ledger keeps: per output what was evaluated, failed and warned of, without the windows."""
+        keys = ("output", "suite", "verdict", "windows", "evaluated", "failed", "warnings", "docs")
+        return {"outputs": [{key: output.to_dict()[key] for key in keys} for output in self.outputs]}
+
+
+def name_windows(outcome: CheckOutcome, shown: int = 5) -> str:
+    """Returns the failing windows as a person would write them: ranges, and how many in all."""
+    parts = [str(part.first) if len(part) == 1 else f"{part.first}–{part.last}" for part in outcome.failing[:shown]]
+    more = " ..." if len(outcome.failing) > shown else ""
+    count = outcome.failing_windows
+    return f"{count} window{'s' if count != 1 else ''} ({', '.join(parts)}{more})"

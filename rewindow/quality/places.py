@@ -1,0 +1,46 @@
+"""Where results lie: outside the repository, one folder a replay, written anew by each check of it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from rewindow.config import Config
+
+_ALLOWED = re.compile(r"[^A-Za-z0-9_.:+-]")
+
+
+def quality_folder(config: Config) -> Path:
+    """Returns the folder of everything that the gate leaves behind."""
+    return config.results / "quality"
+
+
+def replay_folder(config: Config, replay_id: str) -> Path:
+    """Returns the folder of a replay's pages and results; characters that a path cannot have become underscores."""
+    return quality_folder(config) / "replays" / (_ALLOWED.sub("_", replay_id).lstrip(".") or "_")
+
+
+def findings_table(config: Config) -> Path:
+    """Returns the Delta table that keeps every check of every run."""
+    return quality_folder(config) / "findings"
+
+
+def index_page(config: Config) -> Path:
+    """Returns the page over time."""
+    return quality_folder(config) / "index.html"
+
+
+def prune_results(config: Config, keep_days: float, *, now: datetime | None = None) -> list[str]:
+    """Deletes pages and results that are older, and returns their folders' names; findings are kept."""
+    limit = (now or datetime.now(UTC)) - timedelta(days=keep_days)
+    folders = quality_folder(config) / "replays"
+    old = [
+        folder
+        for folder in sorted(folders.iterdir() if folders.is_dir() else [])
+        if datetime.fromtimestamp(folder.stat().st_mtime, UTC) < limit
+    ]
+    for folder in old:
+        shutil.rmtree(folder)
+    return [folder.name for folder in old]

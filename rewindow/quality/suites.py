@@ -1,0 +1,180 @@
+"""Suites: what is expected of an output, as JSON in the folder `expectations/suites`.
+
+A suite is a Great Expectations suite. Two keys of its `meta` are ours and add columns to the window report:
+
+    "measures":     {"flights": "sum(flights)"}            an aggregate over the output's rows of each window
+    "row_measures": {"gone": "select window_id, ... as value from output ..."}
+                                                           a query over all rows, for rules that look across windows
+
+A measure is null in a window that is lost or has no rows; `{"sql": ..., "empty": 0}` gives a value for no rows. The
+suite `every_output` is part of every output's suite. An expectation carries a slug in `meta.check`, a sentence for
+readers in `description`, and a severity. `meta.after_loss: "warning"` makes it a warning in windows that are affected by
+a loss which at most once allows (rules/recovery.md R14).
+
+    python -m rewindow.quality.suites FILE...              writes files in canonical form, with their ids
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rewindow.errors import GateError
+
+NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "rewindow.expectations")
+EVERY_OUTPUT = "every_output"
+SEVERITIES = ("critical", "warning", "info")
+_SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column that a suite adds to the window report.
+
+    Attributes:
+        sql: an aggregate over the rows of a window, or a query of (window_id, value) over `output`.
+        empty: its value in a window without rows.
+        over_rows: whether `sql` is such a query.
+    """
+
+    name: str
+    sql: str
+    empty: float | None = None
+    over_rows: bool = False
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Checks of one output and the measures they need."""
+
+    name: str
+    expectations: tuple[dict[str, Any], ...]
+    measures: tuple[Measure, ...] = ()
+    notes: str = ""
+    checks: Mapping[str, dict[str, Any]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "checks", {entry["id"]: entry for entry in self.expectations})
+
+
+def suite_for(folder: Path, name: str | None) -> Suite:
+    """Returns the checks of an output: those of every output, and those of its own suite.
+
+    Raises:
+        GateError: a suite file is missing, is not a suite, or checks nothing.
+    """
+    common = read_suite(folder, EVERY_OUTPUT)
+    if name is None or name == EVERY_OUTPUT:
+        return common
+    own = read_suite(folder, name)
+    names = [measure.name for measure in (*common.measures, *own.measures)]
+    _refuse_twice(name, "measure", names)
+    return Suite(name, common.expectations + own.expectations, common.measures + own.measures, own.notes)
+
+
+def read_suite(folder: Path, name: str) -> Suite:
+    """Returns a suite as its file has it, with ids where the file has none.
+
+    Raises:
+        GateError: the file is missing, is not a suite, or checks nothing.
+    """
+    path = folder / "suites" / f"{name}.json"
+    if not path.is_file():
+        known = ", ".join(sorted(found.stem for found in path.parent.glob("*.json"))) or "none"
+        raise GateError(
+            f'suite "{name}" has no file',
+            detail=f"Looked for {path}; suites that are there: {known}.",
+            hint="Write the file, or name another suite at the application's output.",
+        )
+    try:
+        suite = json.loads(path.read_text())
+    except ValueError as error:
+        raise GateError(f'suite "{name}" is not JSON: {error}', detail=f"Read from {path}.") from error
+    if not isinstance(suite, dict) or not isinstance(suite.get("expectations"), list):
+        raise GateError(f'suite "{name}" is not a suite', detail=f'{path} needs a list "expectations".')
+    if suite.get("name") != name:
+        raise GateError(f'suite file "{name}.json" holds a suite of the name "{suite.get("name")}"')
+    suite = with_ids(suite)
+    if not suite["expectations"]:
+        raise GateError(f'suite "{name}" checks nothing', hint="A suite needs at least one expectation.")
+    for entry in suite["expectations"]:
+        _check_expectation(name, entry)
+    _refuse_twice(name, "check", [entry["meta"]["check"] for entry in suite["expectations"]])
+    return Suite(
+        name, tuple(suite["expectations"]), tuple(_measures(name, suite.get("meta") or {})), suite.get("notes") or ""
+    )
+
+
+def with_ids(suite: dict[str, Any]) -> dict[str, Any]:
+    """Returns a suite in which the suite and every check has its id: the UUID of its name.
+
+    >>> with_ids({"name": "delays", "expectations": [{"meta": {"check": "no-gap"}}]})["expectations"][0]["id"]
+    'bb4b5b71-5f1f-5e30-b7c7-d1e6e92f6c3f'
+    """
+    name = suite["name"]
+    entries = []
+    for entry in suite.get("expectations", []):
+        slug = (entry.get("meta") or {}).get("check", "")
+        entries.append({**entry, "id": check_id(name, slug)})
+    return {**suite, "id": check_id(name, ""), "expectations": entries}
+
+
+def check_id(suite: str, slug: str) -> str:
+    """Returns the id of a check, or of the suite itself when the slug is empty."""
+    return str(uuid.uuid5(NAMESPACE, f"{suite}/{slug}" if slug else suite))
+
+
+def canonical(suite: dict[str, Any]) -> str:
+    """Returns the text that the file of a suite has: ids filled in, keys sorted."""
+    return json.dumps(with_ids(suite), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _check_expectation(suite: str, entry: dict[str, Any]) -> None:
+    slug = (entry.get("meta") or {}).get("check")
+    if not slug or not _SLUG.fullmatch(slug):
+        raise GateError(
+            f'expectation "{entry.get("type")}" of suite "{suite}" has no slug in meta.check, found "{slug}"',
+            hint='Write small letters, digits and hyphens, such as "no-repeated-keys"; findings are kept by it.',
+        )
+    if not entry.get("description"):
+        raise GateError(
+            f'check "{slug}" of suite "{suite}" has no description', hint="Say in a sentence what should hold."
+        )
+    if entry.get("severity", "critical") not in SEVERITIES:
+        allowed = ", ".join(SEVERITIES)
+        raise GateError(f'check "{slug}" of suite "{suite}" has severity "{entry["severity"]}", allowed are {allowed}')
+
+
+def _measures(suite: str, meta: Mapping[str, Any]) -> Iterable[Measure]:
+    for section in ("measures", "row_measures"):
+        for name, value in (meta.get(section) or {}).items():
+            if not _NAME.fullmatch(name):
+                raise GateError(f'measure "{name}" of suite "{suite}" is not a column name')
+            entry = {"sql": value} if isinstance(value, str) else value
+            if not isinstance(entry, dict) or not entry.get("sql"):
+                raise GateError(f'measure "{name}" of suite "{suite}" has no SQL')
+            over_rows = section == "row_measures"
+            yield Measure(name, entry["sql"], entry.get("empty", 0 if over_rows else None), over_rows)
+
+
+def _refuse_twice(suite: str, kind: str, names: list[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise GateError(f'{kind} "{twice[0]}" is twice in suite "{suite}"')
+
+
+def main(paths: Iterable[str]) -> None:
+    """Writes suite files in canonical form."""
+    for path in map(Path, paths):
+        path.write_text(canonical(json.loads(path.read_text())))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

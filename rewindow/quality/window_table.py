@@ -1,0 +1,326 @@
+"""The window report: one row for every window of a replay's range, also for those without output.
+
+One aggregate pass over the staged output, grouped by window and attempt; facts, seals of the inputs and quarantine are
+small and already grouped by window. They meet in arrays indexed by window, so a window that is nowhere is still a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rewindow.application import Mode
+from rewindow.errors import GateError, RewindowError
+from rewindow.quality.suites import Measure
+from rewindow.recovery import OutputPlan, Plan
+from rewindow.tables import Table, query
+from rewindow.tables.staging import FACTS, SEALS
+
+TIMER_COLUMNS = ("is_timer", "from_timer")
+"""Names of a boolean column that tells timer tuples from data (rules/heartbeat.md H19)."""
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Tables that a report is made from."""
+
+    staged: Table
+    facts: Table
+    quarantine: Table | None
+
+    @classmethod
+    def open(cls, root: Path, output: str, quarantine: Path) -> Sources:
+        """Opens the tables of a replay."""
+        found = Table.open(quarantine) if Table.exists(quarantine) else None
+        return cls(Table.open(root / output), Table.open(root / FACTS), found)
+
+
+def build_report(plan: Plan, output: OutputPlan, sources: Sources, measures: tuple[Measure, ...]) -> pa.Table:
+    """Returns the window report of an output.
+
+    Columns, all per window: `window_id`, `starts_at`, `output_rows` (of the attempt that readers take), `sealed_rows`
+    (what its seal says), `tuples_in` and `tuples_in_<input>`, `recorded_tuples`, `unaccounted_tuples` (recorded, but
+    neither processed nor declared lost: R53), `lost` (1: given up by at most once), `lost_tuples`, `undeclared_lost`
+    (1: no seal and no declared loss), `repeated` (rows of other attempts), `undeclared_repeated` (those that the mode
+    does not allow), `repeated_keys`, `null_keys`, `heartbeats`, `data_rows`, `late`, `quarantined`, `gaps` (inputs whose
+    window is empty), `missing_inputs` (inputs whose window is not sealed), `attempts`, `affected` (1: computed from a
+    state that lacks lost windows, R14), and the suite's measures.
+
+    Raises:
+        GateError: rows lie outside the range, or a measure cannot be computed.
+        TableError: a table of the replay is gone.
+    """
+    made = _Report(plan, output, sources)
+    made.add_facts()
+    made.add_inputs()
+    made.add_rows(measures)
+    made.add_repeated_keys()
+    made.add_quarantine()
+    for measure in measures:
+        if measure.over_rows:
+            made.add_row_measure(measure)
+    return made.table(measures)
+
+
+class _Report:
+    def __init__(self, plan: Plan, output: OutputPlan, sources: Sources) -> None:
+        self.plan, self.output, self.sources = plan, output, sources
+        self.size = len(plan.range)
+        self.columns: dict[str, Any] = {}
+        self.measured: dict[str, pa.Array] = {}
+        self._schema = sources.staged.schema
+
+    # --- facts
+
+    def add_facts(self) -> None:
+        """Adds what the facts say: seals, losses, attempts and what went in."""
+        rows = query("select window_id, direction, port, tuples, attempt, lost from facts", facts=self.sources.facts)
+        mine = pc.and_(pc.equal(rows["direction"], "out"), pc.equal(rows["port"], self.output.name))
+        self._add_seals(rows.filter(mine))
+        self._add_inputs_of_facts(rows.filter(pc.equal(rows["direction"], "in")))
+
+    def _add_seals(self, rows: pa.Table) -> None:
+        window, attempt, tuples, lost = _numbers(rows, "window_id", "attempt", "tuples", "lost")
+        index = self._index(window, "facts")
+        self.taken = np.full(self.size, -1, dtype=np.int64)
+        sealed_rows = np.zeros(self.size, dtype=np.int64)
+        order = np.lexsort((attempt, index))
+        newest = order[lost[order] == 0]
+        self.taken[index[newest]] = attempt[newest]
+        sealed_rows[index[newest]] = tuples[newest]
+        given_up = np.zeros(self.size, dtype=np.int64)
+        given_up[index[lost == 1]] = 1
+        self.sealed = self.taken >= 0
+        self.columns["sealed_rows"] = sealed_rows
+        self.columns["lost"] = np.where(self.sealed, 0, given_up)
+        allowed = self.columns["lost"] if self.plan.mode is Mode.AT_MOST_ONCE else 0
+        self.columns["undeclared_lost"] = (~self.sealed).astype(np.int64) - allowed
+        pairs = np.unique(np.stack([index, attempt]), axis=1)
+        self.columns["attempts"] = np.bincount(pairs[0], minlength=self.size)
+        self.columns["affected"] = self._affected()
+
+    def _affected(self) -> Ints:
+        """Windows of a stateful output that at most once computed after a loss (R14): by any attempt but the first."""
+        affected = np.zeros(self.size, dtype=np.int64)
+        if self.plan.mode is Mode.AT_MOST_ONCE and self.output.stateful and self.sealed.any():
+            first = self.taken[self.sealed].min()
+            later = np.flatnonzero((self.columns["lost"] == 1) | (self.taken > first))
+            if later.size:
+                affected[later[0] :] = self.sealed[later[0] :]
+        return affected
+
+    def _add_inputs_of_facts(self, rows: pa.Table) -> None:
+        done, lost_tuples = np.zeros(self.size, dtype=np.int64), np.zeros(self.size, dtype=np.int64)
+        for entry in self.plan.inputs:
+            window, attempt, tuples, lost = _numbers(
+                rows.filter(pc.equal(rows["port"], entry.stream)), "window_id", "attempt", "tuples", "lost"
+            )
+            index = self._index(window, "facts")
+            order = np.lexsort((attempt, index))
+            found, given_up = np.zeros(self.size, dtype=np.int64), np.zeros(self.size, dtype=np.int64)
+            found[index[order]] = np.where(lost[order] == 1, 0, tuples[order])
+            given_up[index[order]] = np.where(lost[order] == 1, tuples[order], 0)
+            self.columns[_column("tuples_in", entry.stream)] = found
+            done, lost_tuples = done + found, lost_tuples + given_up
+        self.columns["tuples_in"], self.columns["lost_tuples"] = done, lost_tuples
+
+    # --- inputs
+
+    def add_inputs(self) -> None:
+        """Adds what the inputs have sealed: tuples, empty windows, missing windows."""
+        recorded, gaps, missing = (np.zeros(self.size, dtype=np.int64) for _ in range(3))
+        for entry in self.plan.inputs:
+            seals = Table.open(f"{entry.path}.windows", entry.windows_version)
+            rows = query(f"select window_id, tuples from w where {self._inside()}", w=seals)
+            window, tuples = _numbers(rows, "window_id", "tuples")
+            index = self._index(window, entry.stream)
+            recorded[index] += tuples
+            gaps[index] += tuples == 0
+            unsealed = np.ones(self.size, dtype=np.int64)
+            unsealed[index] = 0
+            missing += unsealed
+        self.columns |= {"recorded_tuples": recorded, "gaps": gaps, "missing_inputs": missing}
+        accounted = self.columns["tuples_in"] + self.columns["lost_tuples"]
+        self.columns["unaccounted_tuples"] = np.where(self.sealed, recorded - accounted, 0)
+
+    # --- rows
+
+    def add_rows(self, measures: tuple[Measure, ...]) -> None:
+        """Adds counts and measures in one pass over the staged rows, per window and attempt."""
+        extra = [measure for measure in measures if not measure.over_rows]
+        rows = self._ask(aggregate_sql(self._schema, self.output.key, extra), extra, t=self.sources.staged)
+        window, attempt, count = _numbers(rows, "window_id", "attempt", "rows")
+        index = self._index(window, f"output {self.output.name}", count)
+        taken = self.taken[index] == attempt
+        total = np.zeros(self.size, dtype=np.int64)
+        np.add.at(total, index, count)
+        for column in ("rows", "null_keys", "heartbeats"):
+            values = np.zeros(self.size, dtype=np.int64)
+            values[index[taken]] = _numbers(rows, column)[0][taken]
+            self.columns["output_rows" if column == "rows" else column] = values
+        self.columns["data_rows"] = self.columns["output_rows"] - self.columns["heartbeats"]
+        self.columns["repeated"] = np.where(self.sealed, total - self.columns["output_rows"], 0)
+        allowed = self.plan.mode is Mode.AT_LEAST_ONCE
+        self.columns["undeclared_repeated"] = np.where(allowed, 0, self.columns["repeated"])
+        for measure in extra:
+            self.measured[measure.name] = self._spread(
+                rows[measure.name].filter(pa.array(taken)), index[taken], measure
+            )
+
+    def add_repeated_keys(self) -> None:
+        """Adds, per window, the rows that share the declared key with another row of the same attempt."""
+        repeats = np.zeros(self.size, dtype=np.int64)
+        if self.output.key:
+            rows = self._ask(repeated_keys_sql(self.output.key), [], t=self.sources.staged)
+            window, attempt, count = _numbers(rows, "window_id", "attempt", "repeats")
+            index = self._index(window, f"output {self.output.name}")
+            taken = self.taken[index] == attempt
+            repeats[index[taken]] = count[taken]
+        self.columns["repeated_keys"] = repeats
+
+    def add_row_measure(self, measure: Measure) -> None:
+        """Adds a measure that looks across windows, over the rows that readers see."""
+        several = bool(self.columns["repeated"].any() or not self.sealed.all())
+        rows = self._ask(
+            _over_rows_sql(measure, self.output.name, several),
+            [measure],
+            staged=self.sources.staged,
+            facts=self.sources.facts,
+        )
+        if rows.column_names != ["window_id", "value"]:
+            raise GateError(
+                f'measure "{measure.name}" gives the columns {", ".join(rows.column_names)}, not window_id, value'
+            )
+        index = self._index(_numbers(rows, "window_id")[0], f'measure "{measure.name}"')
+        self.measured[measure.name] = self._spread(rows["value"], index, measure)
+
+    def add_quarantine(self) -> None:
+        """Adds late and otherwise quarantined tuples of the inputs."""
+        late, other = np.zeros(self.size, dtype=np.int64), np.zeros(self.size, dtype=np.int64)
+        if self.sources.quarantine is not None:
+            streams = ", ".join(f"'{entry.stream}'" for entry in self.plan.inputs)
+            sql = f"""select window_id, count(*) filter (where reason like 'late%') as late, count(*) as rows from q
+                      where source in ({streams}) and {self._inside()} group by window_id"""
+            window, found, rows = _numbers(query(sql, q=self.sources.quarantine), "window_id", "late", "rows")
+            index = self._index(window, "quarantine")
+            late[index], other[index] = found, rows - found
+        self.columns |= {"late": late, "quarantined": other}
+
+    # --- together
+
+    def table(self, measures: tuple[Measure, ...]) -> pa.Table:
+        """Returns the report."""
+        grid, first = self.plan.grid, self.plan.first
+        starts = np.arange(self.size, dtype=np.int64) * grid.width_us + grid.start_us(first)
+        inputs = [_column("tuples_in", entry.stream) for entry in self.plan.inputs]
+        names = ["output_rows", "sealed_rows", "tuples_in", *inputs, "recorded_tuples", "unaccounted_tuples", "lost"]
+        names += ["lost_tuples", "undeclared_lost", "repeated", "undeclared_repeated", "repeated_keys", "null_keys"]
+        names += ["heartbeats", "data_rows", "late", "quarantined", "gaps", "missing_inputs", "attempts", "affected"]
+        columns: dict[str, Any] = {
+            "window_id": pa.array(np.arange(first, self.plan.last + 1, dtype=np.int64)),
+            "starts_at": pa.array(starts, pa.timestamp("us", tz="UTC")),
+            **{name: pa.array(self.columns[name], pa.int64()) for name in names},
+        }
+        for measure in measures:
+            if measure.name in columns:
+                raise GateError(f'measure "{measure.name}" has the name of a column of the window report')
+            columns[measure.name] = self.measured[measure.name]
+        return pa.table(columns)
+
+    def _inside(self) -> str:
+        return f"window_id between {self.plan.first} and {self.plan.last}"
+
+    def _index(self, window: Ints, where: str, count: Ints | None = None) -> Ints:
+        """Returns positions in the report; a window outside the range would be a row that nobody looks at."""
+        outside = (window < self.plan.first) | (window > self.plan.last)
+        if outside.any():
+            rows = f"{int(count[outside].sum())} rows" if count is not None else "rows"
+            raise GateError(
+                f"{where} of replay {self.plan.replay_id} has {rows} of window {int(window[outside][0])}, "
+                f"which is outside its range {self.plan.range}"
+            )
+        return window - self.plan.first
+
+    def _spread(self, values: pa.ChunkedArray, index: Ints, measure: Measure) -> pa.Array:
+        """Returns a measure for every window: null where the window is not sealed, `empty` where it has no rows."""
+        plain = _plain_numbers(values)
+        position = np.full(self.size, -1, dtype=np.int64)
+        position[index] = np.arange(len(index))
+        found = plain.take(pa.array(position, mask=position < 0))
+        if measure.empty is not None:
+            bare = pa.array(self.sealed & (position < 0))
+            kind = found.type if float(measure.empty).is_integer() else pa.float64()
+            found = pc.if_else(bare, pa.scalar(measure.empty).cast(kind), found.cast(kind))
+        return found
+
+    def _ask(self, sql: str, measures: list[Measure], **tables: Table) -> pa.Table:
+        try:
+            return query(sql, **tables)
+        except RewindowError:
+            raise
+        except Exception as error:  # DataFusion has no class of its own for an SQL that it refuses
+            names = ", ".join(f'"{measure.name}"' for measure in measures)
+            what = f"measures {names} of output" if measures else "output"
+            raise GateError(
+                f'{what} "{self.output.name}" cannot be computed: {str(error).splitlines()[0]}',
+                hint="Measures are SQL of DataFusion over the output's columns; see expectations/README.md.",
+            ) from error
+
+
+def aggregate_sql(schema: pa.Schema, key: list[str], measures: list[Measure]) -> str:
+    """Returns the one pass over the staged rows, as SQL over `t`."""
+    nulls = " or ".join(f'"{column}" is null' for column in key)
+    timer = next(
+        (name for name in TIMER_COLUMNS if name in schema.names and pa.types.is_boolean(schema.field(name).type)), ""
+    )
+    parts = ["window_id", "attempt", "count(*) as rows"]
+    parts.append(f"count(*) filter (where {nulls}) as null_keys" if nulls else "0 as null_keys")
+    parts.append(f'count(*) filter (where "{timer}") as heartbeats' if timer else "0 as heartbeats")
+    parts += [f'{measure.sql} as "{measure.name}"' for measure in measures]
+    return f"select {', '.join(parts)} from t group by window_id, attempt"
+
+
+def repeated_keys_sql(key: list[str]) -> str:
+    """Returns the search for keys that occur more than once in a window, as SQL over `t`.
+
+    Grouping by the key is hundreds of times faster than counting distinct structs of it.
+    """
+    columns = ", ".join(f'"{column}"' for column in key)
+    inner = (
+        f"select window_id, attempt, count(*) as n from t group by window_id, attempt, {columns} having count(*) > 1"
+    )
+    return f"select window_id, attempt, sum(n - 1) as repeats from ({inner}) group by window_id, attempt"
+
+
+def _over_rows_sql(measure: Measure, output: str, several: bool) -> str:
+    rows = "select * from staged"
+    if several:
+        rows = f"""select o.* from staged o join ({SEALS}) s on o.window_id = s.window_id and o.attempt = s.attempt
+                   where s.port = '{output}'"""
+    return f"with output as ({rows}) select window_id, value from ({measure.sql})"
+
+
+def _column(prefix: str, stream: str) -> str:
+    return f"{prefix}_{stream.replace('.', '_')}"
+
+
+def _numbers(rows: pa.Table, *columns: str) -> list[Ints]:
+    return [pc.fill_null(rows[column].cast(pa.int64()), 0).to_numpy() for column in columns]
+
+
+def _plain_numbers(values: pa.ChunkedArray) -> pa.Array:
+    """Returns numbers that pandas knows; decimals without a fraction become integers."""
+    found = values.combine_chunks()
+    if pa.types.is_decimal(found.type):
+        return found.cast(pa.int64() if found.type.scale == 0 else pa.float64())
+    if pa.types.is_unsigned_integer(found.type) or pa.types.is_signed_integer(found.type):
+        return found.cast(pa.int64())
+    return found

@@ -1,0 +1,1 @@
+"""Pages about streams, replays and checks; plain HTML that needs no other file."""

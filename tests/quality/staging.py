@@ -1,0 +1,152 @@
+"""A replay as its tables show it, without Spark: tests change one thing in it and ask the gate."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from rewindow.config import Config
+from rewindow.quality.suites import canonical
+from rewindow.recovery import Plan
+from rewindow.tables.staging import FACTS_SCHEMA
+from rewindow.windows import WindowRange
+
+PROJECT = Path(__file__).parents[2] / "expectations"
+HOUR_MS = 3_600_000
+STATIONS = ("EWR", "JFK", "LGA")
+SCHEMA = pa.schema(
+    [
+        ("window_id", pa.int64()),
+        ("attempt", pa.int64()),
+        ("origin", pa.string()),
+        ("flights", pa.int64()),
+        ("is_timer", pa.bool_()),
+    ]
+)
+SEALS_SCHEMA = pa.schema([("window_id", pa.int64()), ("tuples", pa.int64())])
+QUARANTINE_SCHEMA = pa.schema([("window_id", pa.int64()), ("source", pa.string()), ("reason", pa.string())])
+
+
+@dataclass
+class StagedReplay:
+    """A faultless replay of an application with one input and one output, to be changed before it is written.
+
+    Every window has six tuples in and a row for each station with two flights out, all by attempt 1.
+    """
+
+    folder: Path
+    replay_id: str = "made-100-119"
+    mode: str = "exactly_once"
+    windows: WindowRange = field(default_factory=lambda: WindowRange(100, 119))
+    suite: str | None = None
+    stateful: bool = False
+    key: list[str] = field(default_factory=lambda: ["origin"])
+    schema: pa.Schema = SCHEMA
+    output: str = "made"
+    inputs: list[str] = field(default_factory=lambda: ["flights"])
+
+    def __post_init__(self) -> None:
+        self.rows: list[dict[str, Any]] = [
+            {"window_id": w, "attempt": 1, "origin": origin, "flights": 2, "is_timer": False}
+            for w in self.windows
+            for origin in STATIONS
+        ]
+        self.seals: list[dict[str, Any]] = [
+            {"window_id": w, "tuples": 6, "stream": s} for w in self.windows for s in self.inputs
+        ]
+        self.facts: list[dict[str, Any]] = []
+        for w in self.windows:
+            self.facts.append(self.fact(w, "out", self.output, 3))
+            self.facts += [self.fact(w, "in", stream, 6) for stream in self.inputs]
+        self.quarantine: list[dict[str, Any]] = []
+        self.expectations = self.folder / "expectations"
+        if not self.expectations.exists():
+            shutil.copytree(PROJECT, self.expectations)
+
+    @staticmethod
+    def fact(
+        window: int, direction: str, port: str, tuples: int, attempt: int = 1, lost: bool = False
+    ) -> dict[str, Any]:
+        """Returns a row of the facts table."""
+        made = {
+            "window_id": window,
+            "direction": direction,
+            "port": port,
+            "tuples": tuples,
+            "attempt": attempt,
+            "lost": lost,
+        }
+        return {name: made.get(name) for name in FACTS_SCHEMA.names}
+
+    def add_suite(self, name: str, *expectations: dict[str, Any], **meta: Any) -> None:
+        """Writes a suite of the test's own and makes it the output's."""
+        self.suite = name
+        suite = {"name": name, "expectations": list(expectations), "meta": meta}
+        (self.expectations / "suites" / f"{name}.json").write_text(canonical(suite))
+
+    @property
+    def config(self) -> Config:
+        """Settings under which the replay lies."""
+        return Config(state=self.folder / "state", expectations=self.expectations)
+
+    @property
+    def plan(self) -> Plan:
+        """The replay's plan."""
+        columns = [(entry.name, str(entry.type)) for entry in self.schema][2:]
+        output = {
+            "name": self.output, "operator": "made", "port": "out", "key": self.key, "suite": self.suite,
+            "columns": columns, "stateful": self.stateful, "guarantee": "",
+        }  # fmt: skip
+        inputs = [
+            {
+                "stream": s,
+                "path": str(self.config.stream_table(s)),
+                "version": 0,
+                "windows_version": 0,
+                "tuples": 0,
+                "bytes": 0,
+            }
+            for s in self.inputs
+        ]
+        return Plan.model_validate(
+            {
+                "replay_id": self.replay_id, "application": "testing", "code_version": "1", "configuration_digest": "1",
+                "first": self.windows.first, "last": self.windows.last, "width_ms": HOUR_MS, "origin_ms": 0,
+                "mode": self.mode, "checkpoint_windows": 5, "inputs": inputs, "outputs": [output],
+                "start": {"source": "none"},
+            }
+        )  # fmt: skip
+
+    def write(self) -> StagedReplay:
+        """Writes the tables; returns the replay itself."""
+        config = self.config
+        root = config.replay_root(self.replay_id)
+        write_deltalake(str(root / self.output), pa.Table.from_pylist(self.rows, schema=self.schema))
+        write_deltalake(str(root / "facts"), pa.Table.from_pylist(self.facts, schema=FACTS_SCHEMA))
+        for stream in self.inputs:
+            rows = [row for row in self.seals if row["stream"] == stream]
+            seals = config.windows_table(stream)
+            if not seals.exists():
+                write_deltalake(str(seals), pa.Table.from_pylist(rows, schema=SEALS_SCHEMA))
+        if self.quarantine:
+            write_deltalake(
+                str(config.quarantine_table), pa.Table.from_pylist(self.quarantine, schema=QUARANTINE_SCHEMA)
+            )
+        return self
+
+
+def expectation(slug: str, type_: str, severity: str = "critical", **kwargs: Any) -> dict[str, Any]:
+    """Returns an expectation as a suite file has it."""
+    meta = {"check": slug, **kwargs.pop("meta", {})}
+    return {"type": type_, "kwargs": kwargs, "meta": meta, "description": f"{slug} holds.", "severity": severity}
+
+
+def read_json(path: Path) -> Any:
+    """Returns what a JSON file holds."""
+    return json.loads(path.read_text())
