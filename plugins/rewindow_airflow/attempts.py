@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException, AirflowRuntimeError
@@ -23,13 +22,17 @@ def begin_replay(config: Config, name: str, arguments: dict[str, Any], again: bo
 
 
 def begin_publish(config: Config, name: str, arguments: dict[str, Any], again: bool) -> Submission:
-    """Returns the job that publishes a replay; an open publication is rolled forward by the next one."""
-    return _plain(config, name, "publish.py", ["--replay", name])
+    """Returns the job that publishes a replay; what a killed one left open, the next one rolls forward."""
+    from rewindow.launcher import plain_submission
+
+    return plain_submission(config, "publish.py", ["--replay", name], name)
 
 
 def begin_record(config: Config, name: str, arguments: dict[str, Any], again: bool) -> Submission:
     """Returns the job that records what is new of a stream."""
-    return _plain(config, name, "record.py", ["--stream", name])
+    from rewindow.launcher import plain_submission
+
+    return plain_submission(config, "record.py", ["--stream", name], name)
 
 
 BEGINNINGS: dict[str, Callable[[Config, str, dict[str, Any], bool], Submission | None]] = {
@@ -39,17 +42,6 @@ BEGINNINGS: dict[str, Callable[[Config, str, dict[str, Any], bool], Submission |
 }
 """Job to the function that begins one attempt of it: told the replay or stream, the task's arguments, and whether a
 person has asked for another attempt by clearing the task."""
-
-
-def _plain(config: Config, name: str, job: str, arguments: list[str]) -> Submission:
-    """Returns a job that is no attempt of a replay: it takes no epoch."""
-    from rewindow.launcher import Submission
-    from rewindow.launcher.attempts import job_environment, submit_command
-
-    outcome = config.state / "outcomes" / f"{Path(job).stem}-{name}.json"
-    outcome.unlink(missing_ok=True)
-    command = submit_command(config, job, arguments, name=f"rewindow {Path(job).stem} {name}", quick=True)
-    return Submission(name, 0, command, job_environment(config, outcome), outcome)
 
 
 def settings_for(conn_id: str) -> Config:

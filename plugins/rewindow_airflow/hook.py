@@ -80,7 +80,7 @@ class RewindowSparkHook(SparkSubmitHook):
         self.end_group()
 
     def end_group(self) -> None:
-        """Kills what is left of the job's process group; a driver's Python may outlive its JVM, or its JVM the Python."""
+        """Kills what is left of the job's process group: a driver's Python may outlive its JVM, and the other way."""
         if self._submit_sp is not None:
             _signal_group(self._submit_sp.pid, signal.SIGKILL)
 

@@ -111,6 +111,7 @@ class RewindowSubmitOperator(ReplayTask, SparkSubmitOperator):
         self._hook = hook = RewindowSparkHook(
             submission.command, submission.environment, lambda progress: self._keep(progress, context), self._conn_id
         )
+        submission.outcome.unlink(missing_ok=True)
         exit_code = hook.run()
         self._last_lines = hook.last_lines
         return read_outcome(submission.outcome, exit_code)

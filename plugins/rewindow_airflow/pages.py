@@ -6,19 +6,20 @@ route instead of a mount (a mount would pass the dependency by). Who may read DA
 
 from __future__ import annotations
 
-import html
 import re
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote
 
 from airflow.api_fastapi.core_api.security import requires_access_dag
-from fastapi import Depends, FastAPI, HTTPException
+from fastapi import Depends, FastAPI, HTTPException, Query
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 
 from rewindow.config import Config
+from rewindow_airflow import bodies
 from rewindow_airflow.links import PREFIX
 
-_REPLAY_ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
+_REPLAY_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 _HEADERS = {
     "Cache-Control": "private, no-cache",
     "Content-Security-Policy": (
@@ -30,12 +31,6 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "SAMEORIGIN",
 }
-PAGES = {
-    "report": ("{id}/report.html", "The task check_windows writes it."),
-    "docs": ("{id}/docs/index.html", "The task check_windows writes them."),
-    "certificate": ("{id}/certificate.html", "The command `rewindow certify {id} ...` writes it."),
-}
-"""Page to its file below the results folder, and who writes it."""
 
 
 def results() -> Path:
@@ -43,27 +38,50 @@ def results() -> Path:
     return Config.load().results.resolve()
 
 
+def known_id(replay_id: str) -> str:
+    """Returns a replay id that may become part of a path."""
+    if not _REPLAY_ID.fullmatch(replay_id):
+        raise HTTPException(404, "no such replay")
+    return replay_id
+
+
 Results = Annotated[Path, Depends(results)]
+ReplayId = Annotated[str, Depends(known_id)]
 
 
 def make_app() -> FastAPI:
     """Returns the application that the plugin mounts below /rewindow; it answers nobody who is not logged in."""
     may_read = Depends(requires_access_dag("GET"))
     app = FastAPI(title="Rewindow", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[may_read])
-    app.get("/replays/{replay_id}/{page}")(show_page)
+    app.get("/replays/{replay_id}/report")(show_report)
+    app.get("/replays/{replay_id}/docs")(show_docs)
+    app.get("/replays/{replay_id}/certificate")(show_certificate)
     app.get("/files/{path:path}")(show_file)
     return app
 
 
-def show_page(replay_id: str, page: str, folder: Results) -> Response:
-    """Leads to a page of a replay, or says who will write it."""
-    if page not in PAGES or not _REPLAY_ID.fullmatch(replay_id):
-        raise HTTPException(404, "no such page")
-    pattern, writer = PAGES[page]
-    path = pattern.format(id=replay_id)
-    if inside(folder, path) is None:
-        return HTMLResponse(_not_yet(replay_id, page, writer.format(id=replay_id)), 404, _HEADERS)
-    return RedirectResponse(f"{PREFIX}/files/{path}", 307, _HEADERS)
+def show_report(
+    replay_id: ReplayId, folder: Results, output: str = "", page: Annotated[int, Query(ge=1)] = 1
+) -> Response:
+    """Shows the window report of a replay: a row for every window of its range, also those without output."""
+    reports = {path.name.removesuffix(".windows.csv"): path for path in checked(folder, replay_id, "*.windows.csv")}
+    if not reports or (output and output not in reports):
+        return _not_yet(replay_id, "window report", "The task check_windows writes it.")
+    chosen = output or next(iter(reports))
+    return HTMLResponse(bodies.report(replay_id, list(reports), chosen, reports[chosen], page), headers=_HEADERS)
+
+
+def show_docs(replay_id: ReplayId, folder: Results) -> Response:
+    """Leads to the page of each output: verdict, checks in words, Great Expectations' Data Docs."""
+    return _one_or_list(folder, checked(folder, replay_id, "*.html"), replay_id, "Data Docs", "The task check_windows")
+
+
+def show_certificate(replay_id: ReplayId, folder: Results) -> Response:
+    """Leads to the certificates in which a replay is one of the two sides, the newest first."""
+    pattern = re.compile(rf"({re.escape(replay_id)}--.+|.+--{re.escape(replay_id)})-[0-9a-f]{{8}}\.html")
+    found = [path for path in (folder / "certificates").glob("*.html") if pattern.fullmatch(path.name)]
+    found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    return _one_or_list(folder, found, replay_id, "certificate", f"The command `rewindow certify {replay_id} ...`")
 
 
 def show_file(path: str, folder: Results) -> Response:
@@ -74,6 +92,11 @@ def show_file(path: str, folder: Results) -> Response:
     return FileResponse(found, headers=_HEADERS)
 
 
+def checked(folder: Path, replay_id: str, pattern: str) -> list[Path]:
+    """Returns what the gate left behind for a replay."""
+    return sorted((folder / "quality" / "replays" / replay_id).glob(pattern))
+
+
 def inside(folder: Path, path: str) -> Path | None:
     """Returns the file of a path below a folder, or None when it is none or leads out of the folder."""
     if "\0" in path:
@@ -82,10 +105,14 @@ def inside(folder: Path, path: str) -> Path | None:
     return found if found.is_relative_to(folder) and found.is_file() else None
 
 
-def _not_yet(replay_id: str, page: str, writer: str) -> str:
-    replay, what = html.escape(replay_id), html.escape(page)
-    return (
-        "<!doctype html><html lang=en><meta charset=utf-8><title>Not there yet</title>"
-        "<style>:root{color-scheme:light dark}body{font:16px/1.5 system-ui;margin:4rem auto;max-width:40rem}</style>"
-        f"<h1>Not there yet</h1><p>Replay <code>{replay}</code> has no {what}.</p><p>{html.escape(writer)}</p></html>"
-    )
+def _one_or_list(folder: Path, found: list[Path], replay_id: str, what: str, writer: str) -> Response:
+    if not found:
+        return _not_yet(replay_id, what, f"{writer} writes it.")
+    addresses = {path.stem: f"{PREFIX}/files/{quote(path.relative_to(folder).as_posix())}" for path in found}
+    if len(found) == 1:
+        return RedirectResponse(next(iter(addresses.values())), 307, _HEADERS)
+    return HTMLResponse(bodies.listing(f"{what}: {replay_id}", addresses), headers=_HEADERS)
+
+
+def _not_yet(replay_id: str, what: str, writer: str) -> Response:
+    return HTMLResponse(bodies.not_yet(replay_id, what, writer), 404, _HEADERS)

@@ -15,4 +15,4 @@ DEFAULT_ARGS: dict[str, Any] = {
     "retry_exponential_backoff": 2.0,
     "max_retry_delay": timedelta(minutes=5),
 }
-"""`retries` is only a high ceiling: the ledger counts attempts without a new checkpoint and gives up before (R90, R91)."""
+"""`retries` is a high ceiling: the ledger counts attempts without new checkpoint and gives up first (R90, R91)."""

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from rewindow.launcher import ReplayRequest
 
 
+_SHOWN_ROWS = 100
+
+
 class RewindowPlanOperator(ReplayTask, BaseOperator):
     """Plans a replay: all that can be refused is refused here, before anything runs.
 
@@ -79,13 +82,16 @@ class RewindowCheckOperator(ReplayTask, BaseOperator):
             AirflowFailException: the gate did not pass; the range stays staged.
         """
         from rewindow.config import Config
+        from rewindow.errors import GateError
         from rewindow.quality import check
 
         replay_id = self.replay_id_in(context)
         with mapped_errors(f'Replay "{replay_id}" stays staged; nothing is published. See the links of this task.'):
-            verdict = check(Config.load(), replay_id)
-        self.log.info("%s", verdict)
-        return {"replay_id": replay_id, "passed": True}
+            result = check(Config.load(), replay_id, on_line=self.log.info)
+            if result.verdict != "passed":
+                failed = [f"{output.output}: {check.check}" for output in result.outputs for check in output.failed]
+                raise GateError(f'gate of replay "{replay_id}" did not pass', detail=f"Failed: {', '.join(failed)}.")
+        return result.summary()
 
 
 class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
@@ -116,12 +122,14 @@ class ReportGapsOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns how many gaps there are."""
         from rewindow.config import Config
-        from rewindow.recording.gaps import find_gaps
+        from rewindow.recording.gaps import gaps
 
         with mapped_errors():
-            gaps = find_gaps(Config.load(), self.stream)
-        self.log.info("%s", gaps)
-        return {"stream": self.stream}
+            report = gaps(Config.load(), self.stream)
+        columns, rows = report.table()
+        for row in (columns, *rows[:_SHOWN_ROWS]):
+            self.log.info("%s", " | ".join(str(value) for value in row))
+        return {"stream": self.stream, "rows": len(rows)}
 
 
 class BuildReportSiteOperator(BaseOperator):
@@ -130,10 +138,10 @@ class BuildReportSiteOperator(BaseOperator):
     def execute(self, context: Context) -> str:
         """Returns the path of the site's first page."""
         from rewindow.config import Config
-        from rewindow.quality import build_site
+        from rewindow.reports.expectation_index import write_index
 
         with mapped_errors():
-            return str(build_site(Config.load()))
+            return str(write_index(Config.load()))
 
 
 def chain_of(*steps: Sequence[BaseOperator] | BaseOperator) -> None:

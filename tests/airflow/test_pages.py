@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,17 +10,24 @@ from typing import Any
 import pytest
 
 from rewindow_airflow.links import REPLAY_LINKS
-from rewindow_airflow.pages import PAGES, inside
+from rewindow_airflow.pages import inside
+
+PAGES = ("report", "docs", "certificate")
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A results folder with one replay's report, and a secret beside it."""
     folder = tmp_path_factory.mktemp("state") / "results"
-    for pattern, _ in PAGES.values():
-        page = folder / pattern.format(id="r-1")
-        page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text("<h1>all windows</h1>")
+    checked, certificates = folder / "quality" / "replays" / "r-1", folder / "certificates"
+    checked.mkdir(parents=True)
+    certificates.mkdir()
+    rows = "".join(f"{window},{window * 2},<b>&\n" for window in range(450))
+    for output in ("delays", "ranks"):
+        (checked / f"{output}.html").write_text(f"<h1>checks of {output}</h1>")
+        (checked / f"{output}.windows.csv").write_text("window_id,tuples_in,note\n" + rows)
+    (certificates / "r-0--r-1-0123abcd.html").write_text("<h1>equal</h1>")
+    (certificates / "r-0--r-12-0123abcd.html").write_text("<h1>of another replay</h1>")
     (folder.parent / "secret.txt").write_text("secret")
     (folder / "leak").symlink_to(folder.parent / "secret.txt")
     return folder
@@ -46,7 +54,11 @@ def token(role: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {get_auth_manager().generate_jwt(user)}"}
 
 
-ROUTES = [*(f"/rewindow/replays/r-1/{page}" for page in PAGES), "/rewindow/files/r-1/report.html", "/rewindow/files/x"]
+ROUTES = [
+    *(f"/rewindow/replays/r-1/{page}" for page in PAGES),
+    "/rewindow/files/quality/replays/r-1/delays.html",
+    "/rewindow/files/x",
+]
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -55,13 +67,28 @@ def test_page_refuses_anonymous(client: Any, route: str) -> None:
     assert client.get(route, follow_redirects=False).status_code == 401
 
 
-@pytest.mark.parametrize("page", list(PAGES))
-def test_page_of_a_replay_is_shown_to_a_viewer(client: Any, page: str) -> None:
-    """Who may read DAGs may read a replay's pages."""
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [("report", "Window report of delays"), ("docs", "ranks.html"), ("certificate", "<h1>equal</h1>")],
+)
+def test_page_of_a_replay_is_shown_to_a_viewer(client: Any, page: str, words: str) -> None:
+    """Who may read DAGs may read a replay's pages; a single one is shown, several are listed."""
     answer = client.get(f"/rewindow/replays/r-1/{page}", headers=token("VIEWER"))
-    assert (answer.status_code, answer.text) == (200, "<h1>all windows</h1>")
+    assert answer.status_code == 200
+    assert words in answer.text
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert "connect-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_window_report_shows_every_window_page_by_page(client: Any) -> None:
+    """450 windows are three pages; what the data holds is text, never markup."""
+    seen = []
+    for page in (1, 2, 3):
+        text = client.get(f"/rewindow/replays/r-1/report?output=ranks&page={page}", headers=token("VIEWER")).text
+        seen += re.findall(r"<tr><td>(\d+)</td>", text)
+        assert "<b>&" not in text
+        assert ("later windows" in text) == (page < 3)
+    assert seen == [str(window) for window in range(450)]
 
 
 def test_missing_page_says_who_writes_it(client: Any) -> None:
@@ -103,8 +130,8 @@ def test_plugin_documents_nothing_to_strangers(client: Any) -> None:
 
 def test_inside_finds_only_files(results: Path) -> None:
     """A folder is no page."""
-    assert inside(results.resolve(), "r-1") is None
-    assert inside(results.resolve(), "r-1/report.html") is not None
+    assert inside(results.resolve(), "quality") is None
+    assert inside(results.resolve(), "quality/replays/r-1/delays.html") is not None
 
 
 def test_links_lead_to_the_replay_of_the_run() -> None:
