@@ -23,7 +23,7 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
     """Runs a job's work and returns its exit code; the outcome file says what happened, in JSON.
 
     Exit codes: 0 done, 2 bad input, 65 failed and not retryable, 75 failed and retryable, 130 interrupted. An error
-    that is not ours, such as Spark's own, is taken for retryable.
+    that is not ours is worth a retry when it is the machine's or Spark's, not when it is a bug of an operator.
     """
     threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
     try:
@@ -35,8 +35,11 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
         }  # fmt: skip
     except Exception as error:
         traceback.print_exc()
-        outcome = {"exit_code": RETRY_CODE, "message": f"{type(error).__name__}: {error}", "retryable": True}
-        outcome["kind"] = type(error).__name__
+        retryable = _is_passing(error)
+        outcome = {
+            "exit_code": RETRY_CODE if retryable else RewindowError.exit_code,
+            "message": f"{type(error).__name__}: {error}", "retryable": retryable, "kind": type(error).__name__,
+        }  # fmt: skip
     if outcome["exit_code"]:
         print(outcome["message"], file=sys.stderr, flush=True)
     _write(outcome)
@@ -79,6 +82,16 @@ class StopRequest:
 
     def __call__(self) -> bool:
         return self.asked
+
+
+def _is_passing(error: Exception) -> bool:
+    """Returns whether an error may be gone at the next attempt: not a wrong query, not a bug."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import AnalysisException, PySparkException
+
+    return isinstance(error, OSError | MemoryError | Py4JError | PySparkException) and not isinstance(
+        error, AnalysisException
+    )
 
 
 def _write(outcome: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from rewindow.errors import CheckpointError, FencedError, Interrupted
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.operators.catalog import LoadedApplication, load_application
 from rewindow.recovery import Plan
+from rewindow.spark_settings import AT_MOST_ONCE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +62,7 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
     stop = StopRequest()
 
     def session() -> SparkSession:
-        spark = spark_session(config, f"rewindow {replay_id}", at_most_once=plan.mode is Mode.AT_MOST_ONCE)
+        spark = spark_session(config, f"rewindow {replay_id}", extra_conf=AT_MOST_ONCE if plan.mode is Mode.AT_MOST_ONCE else None)
         stop.listen()
         return spark
 

@@ -152,7 +152,7 @@ def run(submission: Submission, on_line: Callable[[str], None], config: Config |
     submission.outcome.unlink(missing_ok=True)
     process = subprocess.Popen(
         submission.command, env=submission.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True, preexec_fn=die_with_parent, errors="replace",
+        start_new_session=True, preexec_fn=die_with_parent, errors="replace",  # noqa: PLW1509  (one prctl, no lock)
     )  # fmt: skip
     assert process.stdout is not None, "stdout is a pipe"
     previous = signal.getsignal(signal.SIGINT)
