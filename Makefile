@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BIN := .rewindow/venv/bin
 # What a user's shell may carry along must not reach our Python and Spark.
-RUN := . scripts/environment.sh && PATH="$(CURDIR)/$(BIN):$$PATH"
+RUN := . scripts/environment.sh &&
 
 .PHONY: help setup demo test test-recovery check format bench up down clean lock
 
@@ -23,7 +23,7 @@ test-recovery: setup ## the recovery matrix: SIGKILL at every step, in every mod
 	@$(RUN) python -m pytest -m recovery_matrix --timeout 900 $(ARGS)
 
 check: setup ## format, lint, types, import borders, spelling
-	@$(RUN) scripts/check.sh
+	@scripts/check.sh
 
 format: setup ## put the code into its format
 	@$(RUN) ruff check --quiet --fix-only . ; $(RUN) ruff format .

@@ -76,8 +76,8 @@ def _resolve(work: Path, names: list[str]) -> None:
         for _, match in found
         if match
     ]
-    module = '<ivy-module version="2.0"><info organisation="rewindow" module="jars"/><dependencies>{}</dependencies></ivy-module>'
-    (work / "ivy.xml").write_text(module.format("".join(lines)))
+    head = '<ivy-module version="2.0"><info organisation="rewindow" module="jars"/>'
+    (work / "ivy.xml").write_text(f"{head}<dependencies>{''.join(lines)}</dependencies></ivy-module>")
     # Ivy's own folder is below user.home: inside the work folder, nothing is left in the user's.
     command = [
         *(str(find_java() / "bin" / "java"), f"-Duser.home={work}", "-jar", str(_ivy_jar())),
@@ -96,7 +96,7 @@ def _resolve(work: Path, names: list[str]) -> None:
     raise ResourceError(
         f"{len(names)} of Delta's jars could not be fetched: {', '.join(names)}",
         detail=" ".join((done.stdout + done.stderr).split())[-600:],
-        hint="Look at the connection to Maven Central, or name a mirror in an Ivy settings file by REWINDOW_IVY_SETTINGS.",
+        hint="Look at the connection to Maven Central, or name a mirror's Ivy settings file by REWINDOW_IVY_SETTINGS.",
     )
 
 

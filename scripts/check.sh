@@ -2,14 +2,20 @@
 # Everything that reads the code without running it. Goes on after a failure, so that one run says all.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/environment.sh
 failed=()
 run() {
-    local name=$1 began=$SECONDS
+    local name=$1 began=$SECONDS output
     shift
-    if "$@"; then printf 'ok      %-14s %ds\n' "$name" $((SECONDS - began)); else failed+=("$name"); fi
+    if output=$("$@" 2>&1); then
+        printf 'ok      %-10s %3d s\n' "$name" $((SECONDS - began))
+    else
+        printf '%s\nfailed  %-10s %3d s\n' "$output" "$name" $((SECONDS - began))
+        failed+=("$name")
+    fi
 }
-run format ruff format --check --quiet .
-run lint ruff check --quiet .
+run format ruff format --check --quiet --output-format concise .
+run lint ruff check --quiet --output-format concise .
 run types mypy
 run borders lint-imports
 run lengths python scripts/lengths.py

@@ -12,3 +12,4 @@ if [ -z "${UV_INDEX:-}" ] && [ -n "${PIP_EXTRA_INDEX_URL:-}" ]; then export UV_I
 if [ -z "${UV_CACHE_DIR:-}" ] && ! mkdir -p "${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/uv" 2>/dev/null; then
     export UV_CACHE_DIR=$PWD/.rewindow/uv-cache
 fi
+export PATH=$PWD/.rewindow/venv/bin:$PATH

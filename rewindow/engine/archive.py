@@ -1,7 +1,7 @@
 """Spark's class archive: what its JVM has loaded and checked once is mapped at later starts instead.
 
-Measured on two cores: session and first write to Delta 13.5 s without it, 8.4 s with it, 6 s with it and `quick`. A JVM to
-which the archive does not fit (another Java, other jars) goes without it.
+Measured on two cores: session and first write to Delta 13.5 s without it, 8.4 s with it, 6 s with it and `quick`. A
+JVM to which the archive does not fit (another Java, other jars) goes without it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def build_archive(config: Config) -> Path:
         _touch(spark, Path(work) / "tables")
         _end(spark)
         if not fresh.is_file():
-            raise ResourceError(f'class archive "{target}" was not written', hint="Spark works without it, only slower.")
+            raise ResourceError(
+                f'class archive "{target}" was not written', hint="Spark works without it, only slower."
+            )
         target.with_suffix(".bytes").write_text(f"{fresh.stat().st_size}\n")
         os.replace(fresh, target)
     return target
@@ -60,7 +62,9 @@ def _touch(spark: SparkSession, folder: Path) -> None:
     table = str(folder / "table")
     ranked.write.format("delta").option("txnAppId", "archive").option("txnVersion", 1).save(table)
     sums = ranked.groupBy("window_id", "key").agg(
-        F.count("*").alias("tuples"), F.sum(F.col("amount").cast("decimal(18,2)")).alias("amount"), F.max("at").alias("at")
+        F.count("*").alias("tuples"),
+        F.sum(F.col("amount").cast("decimal(18,2)")).alias("amount"),
+        F.max("at").alias("at"),
     )
     kept = spark.read.format("delta").load(table).join(F.broadcast(sums), ["window_id", "key"], "left")
     kept.select("window_id", F.xxhash64("window_id", "key").alias("hash")).toArrow()
