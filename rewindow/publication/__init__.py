@@ -1,0 +1,1 @@
+"""Publication: replays made visible, taken back, and compared; pinned reading. Certificates need no JVM."""

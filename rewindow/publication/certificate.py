@@ -1,0 +1,299 @@
+"""Certificates: whether two ranges are equal, and where and how much not (rules/operators.md O137 to O141).
+
+Ranges whose digests agree are compared without reading data: the digests were taken when the windows were sealed, and
+the certificate binds them to the versions of the tables. A comparison changes neither side.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from rewindow.config import Config
+from rewindow.errors import InputError
+from rewindow.publication.compare import Difference, OutputResult, WindowResult, compare_output
+from rewindow.publication.rows import RowComparison
+from rewindow.publication.sides import PUBLISHED, Side, both_sides
+from rewindow.windows import WindowRange, to_ranges
+
+EQUAL, EQUAL_WITHIN_TOLERANCE, DIFFERENT = "equal", "equal within tolerance", "different"
+TOP_WINDOWS = 10
+_OUTSIDE_DIGEST = ("digest", "made_at", "seconds")
+
+
+class OutputCertificate(BaseModel):
+    """What a certificate says of one output.
+
+    Attributes:
+        windows: windows compared; `classes` counts them by class, `ranges` lists all but the equal ones.
+        digest_a, digest_b: one digest over all windows' digests of a side.
+        lost_tuples, repeated_tuples: rows that b lacks, rows that b has again.
+        changes: per column, over rows matched by the declared key.
+        top_windows: the windows with most differing rows.
+        only_in: windows that one side alone has, as ranges (O139).
+        affected_from: first window that b computed from a state that lacks lost windows (R14).
+    """
+
+    name: str
+    windows: int
+    tuples_a: int
+    tuples_b: int
+    digest_a: str
+    digest_b: str
+    classes: dict[str, int]
+    ranges: dict[str, list[tuple[int, int]]]
+    only_in: dict[str, list[tuple[int, int]]]
+    lost_tuples: int
+    repeated_tuples: int
+    rows_added: int
+    rows_removed: int
+    rows_changed: int
+    equal_within_tolerance: int
+    changes: dict[str, dict[str, Any]]
+    top_windows: list[dict[str, Any]]
+    affected_from: int | None = None
+
+
+class Certificate(BaseModel):
+    """A statement on two sides, a and b, over a window range; `digest` covers all of it but the time it was made at."""
+
+    model_config = ConfigDict(frozen=True)
+
+    verdict: str
+    a: dict[str, Any]
+    b: dict[str, Any]
+    application: str
+    first: int
+    last: int
+    width_ms: int
+    origin_ms: int
+    tolerance: float
+    raw: bool
+    same_inputs: bool | None
+    notes: list[str]
+    outputs: list[OutputCertificate]
+    first_difference: dict[str, Any] | None
+    data_read: bool
+    seconds: float = 0.0
+    made_at: str = ""
+    digest: str = ""
+    path: str = Field(default="", exclude=True)
+    page: str = Field(default="", exclude=True)
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing differs, floats within the tolerance."""
+        return self.verdict != DIFFERENT
+
+    def to_json(self) -> str:
+        """Returns the certificate as JSON."""
+        return self.model_dump_json(indent=2)
+
+
+def certify(
+    config: Config,
+    a: str,
+    b: str,
+    *,
+    tolerance: float = 1e-9,
+    raw: bool = False,
+    windows: WindowRange | None = None,
+    write: bool = True,
+) -> Certificate:
+    """Compares two replays, or a replay and what is published, and returns the certificate.
+
+    Args:
+        a, b: replay ids, or "published"; `a` is the reference.
+        tolerance: floats are equal when |a - b| <= tolerance * max(1, |a|, |b|).
+        raw: look at the rows of all attempts, not only at those that readers see; shows what at least once repeats.
+        windows: compare only these.
+        write: leave the certificate as JSON and as a page under `config.results`/certificates.
+
+    Raises:
+        InputError: a replay is unknown, was purged, or nothing is published.
+        TableError: differing windows must be read and their files are gone.
+    """
+    began = time.monotonic()
+    if not tolerance >= 0:
+        raise InputError(f"tolerance of {tolerance} is out of range, at least 0 is needed")
+    left, right = both_sides(config, a, b, windows)
+    outputs = {output.name: output for side in (left, right) for output in side.outputs}
+    shared = [output for name, output in outputs.items() if name in left.data and name in right.data]
+    results = [compare_output(left, right, output, tolerance, raw) for output in shared]
+    draft = _draft(config, left, right, results, tolerance, raw)
+    missing = sorted(set(outputs) - {output.name for output in shared})
+    if missing:
+        draft["notes"].append(f"Only one side has the outputs {', '.join(missing)}.")
+        draft["verdict"] = DIFFERENT
+    draft["seconds"] = round(time.monotonic() - began, 3)
+    draft["made_at"] = datetime.now(UTC).isoformat(timespec="seconds")
+    certificate = Certificate(**draft)
+    certificate = certificate.model_copy(update={"digest": certificate_digest(certificate.model_dump(mode="json"))})
+    return _write(config, certificate) if write else certificate
+
+
+def certificate_digest(content: dict[str, Any]) -> str:
+    """Returns the digest of a certificate's content, from its JSON."""
+    covered = {name: value for name, value in content.items() if name not in _OUTSIDE_DIGEST}
+    return hashlib.sha256(json.dumps(covered, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def is_intact(path: Path) -> bool:
+    """Returns whether a certificate's file still says what was certified."""
+    content = json.loads(path.read_text())
+    return bool(content.get("digest") == certificate_digest(content))
+
+
+def _draft(
+    config: Config, left: Side, right: Side, results: list[OutputResult], tolerance: float, raw: bool
+) -> dict[str, Any]:
+    from rewindow.publication.sides import staged_plan
+
+    plan = staged_plan(config, left.name if left.name != PUBLISHED else right.name)
+    differing = [(found.window, number) for number, result in enumerate(results) for found in result.differing]
+    near = any(result.equal_within_tolerance for result in results)
+    return {
+        "verdict": DIFFERENT if differing else EQUAL_WITHIN_TOLERANCE if near else EQUAL,
+        "a": left.description,
+        "b": right.description,
+        "application": plan.application,
+        "first": min(left.range.first, right.range.first),
+        "last": max(left.range.last, right.range.last),
+        "width_ms": plan.width_ms,
+        "origin_ms": plan.origin_ms,
+        "tolerance": tolerance,
+        "raw": raw,
+        "same_inputs": _same_inputs(left, right),
+        "notes": _notes(left, right, raw),
+        "outputs": [_output(left, right, result) for result in results],
+        "first_difference": _first_difference(left, right, results, tolerance, raw) if differing else None,
+        "data_read": any(result.data_read for result in results) or raw,
+    }
+
+
+def _same_inputs(left: Side, right: Side) -> bool | None:
+    one, other = left.description.get("inputs"), right.description.get("inputs")
+    return None if one is None or other is None else one == other
+
+
+def _notes(left: Side, right: Side, raw: bool) -> list[str]:
+    notes = []
+    if _same_inputs(left, right) is False:
+        notes.append("The sides read different versions of their inputs.")
+    codes = [side.description.get("code_version") for side in (left, right)]
+    if all(codes) and codes[0] != codes[1]:
+        notes.append("The sides were computed by different code.")
+    if left.range != right.range:
+        notes.append(f"The sides have different ranges: {left.range} and {right.range}.")
+    for side in (left, right):
+        if side.description.get("ended") is False:
+            notes.append(f'Replay "{side.name}" has not ended.')
+        lacking = ", ".join(map(str, side.losses.lacking))
+        if lacking:
+            notes.append(f'The state of replay "{side.name}" never saw the windows {lacking} (R14).')
+    if raw:
+        notes.append("Rows of all attempts were looked at; readers see one attempt of every window.")
+    return notes
+
+
+def _output(left: Side, right: Side, result: OutputResult) -> OutputCertificate:
+    classes = Counter(found.difference for found in result.differing)
+    classes[Difference.EQUAL] = result.windows - len(result.differing)
+    top = sorted(result.differing, key=lambda found: (-(found.missing + found.surplus), found.window))[:TOP_WINDOWS]
+    name = result.output.name
+    return OutputCertificate(
+        name=name,
+        windows=result.windows,
+        tuples_a=result.tuples_a,
+        tuples_b=result.tuples_b,
+        digest_a=_side_digest(left, name),
+        digest_b=_side_digest(right, name),
+        classes={kind.value: classes[kind] for kind in Difference},
+        ranges={
+            kind.value: _ranges(found for found in result.differing if found.difference is kind)
+            for kind in Difference
+            if kind is not Difference.EQUAL and classes[kind]
+        },
+        only_in={
+            side: _ranges(found for found in result.differing if found.only_in == side)
+            for side in ("a", "b")
+            if any(found.only_in == side for found in result.differing)
+        },
+        lost_tuples=sum(found.missing for found in result.differing if found.difference is Difference.LOST),
+        repeated_tuples=sum(found.surplus for found in result.differing if found.difference is Difference.REPEATED),
+        rows_added=result.rows_added,
+        rows_removed=result.rows_removed,
+        rows_changed=result.rows_changed,
+        equal_within_tolerance=result.equal_within_tolerance,
+        changes={column: vars(change) for column, change in sorted(result.changes.items())},
+        top_windows=[
+            {"window": found.window, "class": found.difference.value, "missing": found.missing, "surplus": found.surplus}
+            for found in top
+        ],
+        affected_from=right.losses.affected_first.get(name),
+    )
+
+
+def _ranges(results: Any) -> list[tuple[int, int]]:
+    found: list[WindowResult] = list(results)
+    return [(part.first, part.last) for part in to_ranges(result.window for result in found)]
+
+
+def _side_digest(side: Side, output: str) -> str:
+    import pyarrow.compute as pc
+
+    rows = side.seals.filter(pc.equal(side.seals["port"], output)).sort_by("window_id")
+    digest = hashlib.sha256()
+    for column in ("window_id", "tuples", "digest", "float_digest"):
+        digest.update("\n".join(map(str, rows[column].to_pylist())).encode())
+    return digest.hexdigest()[:32]
+
+
+def _first_difference(
+    left: Side, right: Side, results: list[OutputResult], tolerance: float, raw: bool
+) -> dict[str, Any]:
+    """Returns the first differing window, then the first output in the plan's order, with rows of each side (O140)."""
+    found, result = min(
+        ((result.differing[0], result) for result in results if result.differing), key=lambda pair: pair[0].window
+    )
+    rows_a, rows_b = RowComparison(left, right, result.output, tolerance, raw).sample(found.window)
+    return {
+        "window": found.window, "output": result.output.name, "operator": result.output.operator,
+        "class": found.difference.value, "only_in": found.only_in,
+        "rows_a": [_plain(row) for row in rows_a], "rows_b": [_plain(row) for row in rows_b],
+    }  # fmt: skip
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns a row with values that JSON holds without loss; others as text."""
+    return {
+        name: value if value is None or isinstance(value, str | int) or _is_finite(value) else str(value)
+        for name, value in row.items()
+    }
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, float) and math.isfinite(value)
+
+
+def _write(config: Config, certificate: Certificate) -> Certificate:
+    """Leaves the certificate as JSON and as a page; the same comparison writes the same files."""
+    from rewindow.publication.page import certificate_page
+
+    folder = config.results / "certificates"
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{certificate.a['name']}--{certificate.b['name']}-{certificate.digest[:8]}"
+    path, page = folder / f"{name}.json", folder / f"{name}.html"
+    for target, text in ((path, certificate.to_json()), (page, certificate_page(certificate))):
+        draft = target.with_name(target.name + ".draft")
+        draft.write_text(text)
+        draft.replace(target)
+    return certificate.model_copy(update={"path": str(path), "page": str(page)})

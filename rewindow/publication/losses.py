@@ -1,0 +1,91 @@
+"""What at most once gave up: windows lost to an output, and windows affected since the state lacks others (R14)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from rewindow.application import Mode
+from rewindow.recovery import Plan
+from rewindow.recovery.resume import affected_from
+from rewindow.tables import Table, query
+from rewindow.windows import WindowRange
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Losses of one side of a comparison.
+
+    Attributes:
+        lost: per output, its lost windows.
+        affected_first: per output with state upstream, the first window that was computed from a state that lacks
+            windows; every later one is affected too.
+        lacking: windows that the state never saw, as closed ranges.
+    """
+
+    lost: dict[str, set[int]] = field(default_factory=dict)
+    affected_first: dict[str, int] = field(default_factory=dict)
+    lacking: list[WindowRange] = field(default_factory=list)
+
+    def is_lost(self, output: str, window: int) -> bool:
+        """Returns whether at most once gave a window of an output up."""
+        return window in self.lost.get(output, ())
+
+    def is_affected(self, output: str, window: int) -> bool:
+        """Returns whether a window was computed from a state that lacks lost windows."""
+        first = self.affected_first.get(output)
+        return first is not None and window >= first
+
+
+def losses_of(plan: Plan, facts: Table, checkpoints: Table, windows: WindowRange) -> Losses:
+    """Returns the losses of a replay, counted from its tables; none unless its mode is at most once."""
+    if plan.mode is not Mode.AT_MOST_ONCE:
+        return Losses()
+    lost = query("select distinct port, window_id from facts where direction = 'out' and lost", facts=facts)
+    begun = query(
+        """select attempt, min(window_id) as first from facts
+           where direction = 'out' and not lost group by attempt order by attempt""",
+        facts=facts,
+    )
+    saved = query("select distinct mark, attempt from c", c=checkpoints)
+    skipped = skipped_marks(_pairs(begun, "attempt", "first"), _pairs(saved, "mark", "attempt"), plan.first)
+    mark = affected_from(plan.mode, skipped)
+    first = plan.window_of(mark) if mark is not None else None
+    found: dict[str, set[int]] = {}
+    for port, window in zip(lost["port"].to_pylist(), lost["window_id"].to_pylist(), strict=True):
+        if window in windows:
+            found.setdefault(port, set()).add(window)
+    return Losses(
+        lost=found,
+        affected_first={output.name: first for output in plan.outputs if output.stateful and first is not None},
+        lacking=[WindowRange(plan.window_of(low), plan.window_of(high)) for low, high in skipped],
+    )
+
+
+def skipped_marks(
+    begun: Iterable[tuple[int, int]], saved: Iterable[tuple[int, int]], first: int
+) -> list[tuple[int, int]]:
+    """Returns the marks that the state never saw, one pair (from, to) for each attempt that went on past them.
+
+    Args:
+        begun: attempt and the first window that it computed.
+        saved: mark of a checkpoint and the attempt that made it; an attempt restores the newest one made before it.
+        first: the replay's first window.
+
+    >>> skipped_marks([(1, 100), (2, 108)], [(0, 0), (5, 1)], first=100)
+    [(6, 8)]
+    """
+    saved = list(saved)
+    found = []
+    for attempt, window in begun:
+        restored = max((mark for mark, made_by in saved if made_by < attempt), default=0)
+        done = window - first
+        if done > restored:
+            found.append((restored + 1, done))
+    return found
+
+
+def _pairs(table: pa.Table, one: str, other: str) -> list[tuple[int, int]]:
+    return list(zip(table[one].to_pylist(), table[other].to_pylist(), strict=True))

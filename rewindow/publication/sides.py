@@ -1,0 +1,179 @@
+"""The two sides of a comparison: a replay's staged output or what is published, each pinned to table versions. No JVM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rewindow.config import Config
+from rewindow.errors import InputError, RangeError, TableError
+from rewindow.publication.losses import Losses, losses_of
+from rewindow.publication.names import data_name, windows_name
+from rewindow.recovery import OutputPlan, Plan
+from rewindow.tables import Table, position, query
+from rewindow.tables.staging import CHECKPOINTS, FACTS, SEALS, app_id
+from rewindow.windows import WindowRange
+
+PUBLISHED = "published"
+SEALS_SCHEMA = pa.schema(
+    [
+        ("window_id", pa.int64()),
+        ("port", pa.string()),
+        ("tuples", pa.int64()),
+        ("digest", pa.string()),
+        ("float_digest", pa.string()),
+        ("seals", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison.
+
+    Attributes:
+        name: a replay's id, or "published".
+        range: the windows that it is asked about.
+        seals: per window and output what readers see: tuples and digests; `seals` is how often the window was sealed.
+        data: the tables of the outputs, pinned.
+        facts: the table of window facts, pinned; None for what is published.
+        description: what a certificate says of it: mode, code version, inputs, attempts, table versions.
+        losses: what at most once gave up.
+    """
+
+    name: str
+    range: WindowRange
+    seals: pa.Table
+    data: dict[str, Table]
+    facts: Table | None
+    outputs: list[OutputPlan]
+    description: dict[str, Any]
+    losses: Losses = field(default_factory=Losses)
+
+    def rows_sql(self, output: str, letter: str, columns: str, where: str, raw: bool) -> str:
+        """Returns SQL for the rows of an output: what readers see, or with `raw` the rows of all attempts."""
+        if self.facts is None or raw:
+            return f"select {columns} from {letter}_data as o where {where}"
+        return f"""select {columns} from {letter}_data as o join ({SEALS.replace("from facts", f"from {letter}_facts")}) as s
+            on o.window_id = s.window_id and o.attempt = s.attempt
+            where s.port = '{output}' and {where}"""
+
+    def tables(self, output: str, letter: str) -> dict[str, Table]:
+        """Returns the tables that `rows_sql` names."""
+        facts = {} if self.facts is None else {f"{letter}_facts": self.facts}
+        return {f"{letter}_data": self.data[output], **facts}
+
+
+def staged_plan(config: Config, replay_id: str) -> Plan:
+    """Returns the plan that a replay's tables carry; the ledger is not needed.
+
+    Raises:
+        InputError: there is no such replay, or its tables were purged.
+    """
+    path = config.replay_root(replay_id) / CHECKPOINTS
+    if not Table.exists(path):
+        raise InputError(
+            f'replay "{replay_id}" has no staged tables',
+            detail=f"Looked in {path.parent}.",
+            hint="See `rewindow list` for the replays that there are; those of purged ones are gone.",
+        )
+    return Plan.model_validate_json(Table.open(path).properties["rewindow.plan"])
+
+
+def staged_side(config: Config, replay_id: str, windows: WindowRange | None = None) -> Side:
+    """Returns the side of a replay's staged tables, as readers see them: the newest sealed attempt of every window.
+
+    Raises:
+        InputError: there is no such replay, or it has no window of the range.
+        TableError: one of its tables is gone.
+    """
+    plan = staged_plan(config, replay_id)
+    root = config.replay_root(replay_id)
+    data = {output.name: Table.open(root / output.name) for output in plan.outputs}
+    facts, checkpoints = Table.open(root / FACTS), Table.open(root / CHECKPOINTS)
+    asked = plan.range if windows is None else windows.overlap(plan.range)
+    if asked is None:
+        raise RangeError(f'windows {windows} are not in replay "{replay_id}", which has {plan.range}')
+    seals = query(_staged_seals(asked), facts=facts).cast(SEALS_SCHEMA)
+    attempts = query("select distinct attempt from facts order by attempt", facts=facts)["attempt"].to_pylist()
+    mark = position(checkpoints, app_id(replay_id, CHECKPOINTS)).mark
+    description = {
+        "name": replay_id, "application": plan.application, "mode": plan.mode.value, "code_version": plan.code_version,
+        "configuration_digest": plan.configuration_digest, "first": asked.first, "last": asked.last,
+        "attempts": attempts, "committed_windows": mark, "ended": mark == len(plan.range),
+        "inputs": {entry.stream: [entry.version, entry.windows_version] for entry in plan.inputs},
+        "start_state": {"source": plan.start.source, "window": plan.start.window, "digest": plan.start.digest},
+        "table_versions": {**{name: table.version for name, table in data.items()}, FACTS: facts.version},
+        "windows_sealed_again": _sealed_again(seals),
+    }  # fmt: skip
+    return Side(
+        replay_id, asked, seals, data, facts, plan.outputs, description, losses_of(plan, facts, checkpoints, asked)
+    )
+
+
+def published_side(config: Config, plan: Plan, windows: WindowRange) -> Side:
+    """Returns the side of what is published of a plan's application in a window range.
+
+    Raises:
+        TableError: an output was never published.
+    """
+    data, parts, versions = {}, [], {}
+    for output in plan.outputs:
+        name = data_name(plan.application, output.name)
+        table, sealed = Table.open(config.stream_table(name)), Table.open(config.windows_table(name))
+        versions[name], versions[windows_name(name)] = table.version, sealed.version
+        data[output.name] = table
+        parts.append(query(_published_seals(output.name, windows), w=sealed).cast(SEALS_SCHEMA))
+    description = {
+        "name": PUBLISHED, "application": plan.application, "first": windows.first, "last": windows.last,
+        "table_versions": versions,
+    }  # fmt: skip
+    return Side(PUBLISHED, windows, pa.concat_tables(parts), data, None, plan.outputs, description)
+
+
+def both_sides(config: Config, a: str, b: str, windows: WindowRange | None) -> tuple[Side, Side]:
+    """Returns the sides of a comparison; what is published is asked about in the other one's range.
+
+    Raises:
+        InputError: both are "published", or the applications differ.
+    """
+    if a == b == PUBLISHED:
+        raise InputError("what is published cannot be compared with itself", hint="Name a replay on one side.")
+    staged = {name: staged_side(config, name, windows) for name in (a, b) if name != PUBLISHED}
+    if PUBLISHED in (a, b):
+        (other,) = staged.values()
+        try:
+            staged[PUBLISHED] = published_side(config, staged_plan(config, other.name), other.range)
+        except TableError as error:
+            application = other.description["application"]
+            raise InputError(f'application "{application}" is not published', detail=error.primary) from error
+    names = {side.description["application"] for side in staged.values()}
+    if len(names) > 1:
+        raise InputError(
+            f'replays "{a}" and "{b}" are of different applications: {sorted(names)}',
+            hint="A comparison is between runs of one application.",
+        )
+    return staged[a], staged[b]
+
+
+def _staged_seals(windows: WindowRange) -> str:
+    where = f"direction = 'out' and not lost and window_id between {windows.first} and {windows.last}"
+    return f"""
+    with newest as (
+        select window_id, port, max(attempt) as attempt, count(distinct attempt) as seals from facts
+        where {where} group by window_id, port)
+    select distinct f.window_id, f.port, f.tuples, f.digest, f.float_digest, n.seals
+    from facts f join newest n on f.window_id = n.window_id and f.port = n.port and f.attempt = n.attempt
+    where f.direction = 'out' and not f.lost"""
+
+
+def _published_seals(output: str, windows: WindowRange) -> str:
+    return f"""select window_id, '{output}' as port, tuples, digest, float_digest, 1 as seals from w
+    where window_id between {windows.first} and {windows.last}"""
+
+
+def _sealed_again(seals: pa.Table) -> int:
+    return len(set(seals.filter(pc.greater(seals["seals"], 1))["window_id"].to_pylist()))

@@ -1,0 +1,197 @@
+"""Replays made by hand, as the engine would leave them: staged outputs, facts, checkpoints, and a row in the ledger.
+
+The engine's own replays are used where real processes are tested; here every table says exactly what a test wants.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from rewindow.application import Mode
+from rewindow.config import Config
+from rewindow.ledger import AttemptEnd, Ledger
+from rewindow.recovery import OutputPlan, Plan, StartState, guarantee
+from rewindow.tables import Position, Table
+from rewindow.tables import checkpoints as stored
+from rewindow.tables.staging import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, create_staging, staged_schema
+
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+DELAYS = pa.schema([("origin", pa.string()), ("flights", pa.int64()), ("delay", pa.decimal128(12, 2))])
+RANKS = pa.schema([("carrier", pa.string()), ("minutes", pa.int64()), ("share", pa.float64())])
+OUTPUTS = {"delays": DELAYS, "ranks": RANKS}
+KEYS = {"delays": ["origin"], "ranks": ["carrier"]}
+STATEFUL = {"delays": False, "ranks": True}
+HOUR_MS = 3_600_000
+
+Row = dict[str, Any]
+Digests = Callable[[str, pa.Schema, list[Row]], tuple[str, str | None]]
+
+
+def python_digests(output: str, schema: pa.Schema, rows: list[Row]) -> tuple[str, str | None]:
+    """Returns order-free digests that only these tests understand."""
+    floats = [column.name for column in schema if pa.types.is_floating(column.type)]
+    exact = [column.name for column in schema if column.name not in floats]
+
+    def total(names: list[str]) -> str:
+        hashes = (hashlib.sha256(repr([row[name] for name in names]).encode()).digest()[:8] for row in rows)
+        return f"{sum(int.from_bytes(part, 'big') for part in hashes) % 2**64:016x}"
+
+    return total(exact), total(floats) if floats else None
+
+
+@dataclass
+class StagedReplay:
+    """A replay under construction; every `group` is what one commit group leaves."""
+
+    config: Config
+    replay_id: str
+    first: int
+    last: int
+    mode: Mode = Mode.EXACTLY_ONCE
+    start: StartState = field(default_factory=lambda: StartState(source="initial"))
+    start_state: pa.Table | None = None
+    application: str = "app"
+    code_version: str = "code-1"
+    input_version: int = 3
+    digests: Digests = python_digests
+
+    def __post_init__(self) -> None:
+        self.root = self.config.replay_root(self.replay_id)
+        create_staging(self.root, OUTPUTS, self.plan.model_dump_json())
+        self.facts: list[Row] = []
+        self.save(self.first - 1, 0, self.start_state if self.start_state is not None else state_of(0))
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that its tables carry."""
+        outputs = [
+            OutputPlan(
+                name=name, operator=f"{name}_operator", port="out", key=KEYS[name], suite=None,
+                columns=[(column.name, str(column.type)) for column in schema], stateful=STATEFUL[name],
+                guarantee=guarantee(self.mode, stateful=STATEFUL[name]),
+            )
+            for name, schema in OUTPUTS.items()
+        ]  # fmt: skip
+        inputs = [
+            {"stream": "flights", "path": "flights", "version": self.input_version, "windows_version": 1,
+             "tuples": 1, "bytes": 1}
+        ]  # fmt: skip
+        return Plan(
+            replay_id=self.replay_id, application=self.application, code_version=self.code_version,
+            configuration_digest="settings-1", first=self.first, last=self.last, width_ms=HOUR_MS, origin_ms=0,
+            mode=self.mode, checkpoint_windows=5, inputs=inputs, outputs=outputs, start=self.start,
+        )  # fmt: skip
+
+    def group(
+        self, first: int, last: int, rows: dict[str, dict[int, list[Row]]], epoch: int = 1, *,
+        seal: bool = True, state: pa.Table | None = None,
+    ) -> StagedReplay:  # fmt: skip
+        """Commits rows per output and window, seals them, and saves a checkpoint at the group's end if given."""
+        for output, by_window in rows.items():
+            self.write(output, first, last, by_window, epoch)
+            if seal:
+                self.seal(output, {window: by_window.get(window, []) for window in range(first, last + 1)}, epoch)
+        if state is not None:
+            self.save(last, epoch, state)
+        return self
+
+    def write(self, output: str, first: int, last: int, by_window: dict[int, list[Row]], epoch: int) -> None:
+        """Commits rows of an output without sealing them."""
+        flat = [
+            {**row, "window_id": window, "attempt": epoch}
+            for window, rows in by_window.items()
+            if first <= window <= last
+            for row in rows
+        ]
+        frame = pa.Table.from_pylist(flat, schema=staged_schema(OUTPUTS[output]))
+        self._commit(output, frame, epoch, last)
+
+    def seal(self, output: str, by_window: dict[int, list[Row]], epoch: int) -> None:
+        """Seals windows of an output with what they hold."""
+        for window, rows in by_window.items():
+            digest, float_digest = self.digests(output, OUTPUTS[output], rows)
+            self._fact(window, "out", output, len(rows), digest, float_digest, epoch, lost=False)
+
+    def lose(self, first: int, last: int, outputs: Iterable[str], epoch: int) -> None:
+        """Lists windows as lost."""
+        for window in range(first, last + 1):
+            for output in outputs:
+                self._fact(window, "out", output, 0, None, None, epoch, lost=True)
+
+    def save(self, window: int, epoch: int, state: pa.Table) -> None:
+        """Saves a checkpoint."""
+        made = stored.Provenance(self.code_version, "settings-1", epoch)
+        mark = self.plan.mark_of(window)
+        self._commit(CHECKPOINTS, stored.encode(window, mark, {"ranks_operator": state}, {"ranks_operator": 1}, made), epoch, window)
+
+    def end(self, *, epoch: int = 1, checked: bool = True, ledger: bool = True) -> StagedReplay:
+        """Commits the facts, ends the replay and enters it in the ledger."""
+        self._commit(FACTS, pa.Table.from_pylist(self.facts, schema=FACTS_SCHEMA), epoch, self.last)
+        if ledger:
+            self._enter(checked)
+        return self
+
+    def _enter(self, checked: bool) -> None:
+        book = Ledger.open(self.config.ledger_url)
+        plan = self.plan
+        book.create_replay(
+            plan.replay_id, plan.application, plan.first, plan.last, plan.mode.value, plan.model_dump(mode="json"),
+            plan.code_version, str(self.root),
+        )  # fmt: skip
+        epoch = book.next_epoch(plan.replay_id)
+        book.begin_attempt(plan.replay_id, epoch, host="test", pid=0, process_group=0, process_started_at=0.0)
+        book.end_attempt(plan.replay_id, epoch, AttemptEnd.DONE, "")
+        if checked:
+            book.record_check(plan.replay_id, "passed")
+
+    def _fact(
+        self, window: int, direction: str, port: str, tuples: int, digest: str | None, float_digest: str | None,
+        epoch: int, *, lost: bool,
+    ) -> None:  # fmt: skip
+        self.facts.append(
+            {"window_id": window, "direction": direction, "port": port, "tuples": tuples, "digest": digest,
+             "float_digest": float_digest, "attempt": epoch, "lost": lost, "group_first": window, "group_last": window,
+             "began_at": BEGAN, "ended_at": BEGAN}
+        )  # fmt: skip
+
+    def _commit(self, name: str, frame: pa.Table, epoch: int, window: int) -> None:
+        version = Position(epoch, max(0, self.plan.mark_of(window))).version
+        Table.open(self.root / name).commit_arrow(frame, app_id=app_id(self.replay_id, name), version=version)
+
+
+def state_of(total: int) -> pa.Table:
+    """Returns a state frame that a total tells apart."""
+    return pa.table({"carrier": ["AA", "UA"], "minutes": pa.array([total, total + 1], pa.int64())})
+
+
+def rows_of(windows: Iterable[int], plus: int = 0) -> dict[str, dict[int, list[Row]]]:
+    """Returns plausible rows of both outputs; every fourth window of `delays` is empty."""
+    from decimal import Decimal
+
+    listed = list(windows)
+    return {
+        "delays": {
+            w: []
+            if w % 4 == 0
+            else [{"origin": o, "flights": w + n + plus, "delay": Decimal(w) / 4} for n, o in enumerate(("EWR", "JFK"))]
+            for w in listed
+        },
+        "ranks": {
+            w: [{"carrier": c, "minutes": w * 10 + n + plus, "share": (w + n) / 7} for n, c in enumerate(("AA", "UA"))]
+            for w in listed
+        },
+    }
+
+
+def simple(config: Config, replay_id: str, first: int, last: int, plus: int = 0, **fields: Any) -> StagedReplay:
+    """Returns an ended, checked replay of one group."""
+    checked, ledger = fields.pop("checked", True), fields.pop("ledger", True)
+    replay = StagedReplay(config, replay_id, first, last, **fields)
+    replay.group(first, last, rows_of(range(first, last + 1), plus), state=state_of(last + plus))
+    return replay.end(checked=checked, ledger=ledger)
