@@ -6,6 +6,8 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from rewindow.errors import InputError
 from rewindow.operators import heartbeat_clock as clock
 from rewindow.operators.heartbeat_clock import AT, BASE, CROSSED, LAST, PREV_AT, PREV_TS, SEEN, WINDOW
@@ -17,7 +19,10 @@ if TYPE_CHECKING:
 
     from rewindow.windows import Grid
 
-__all__ = ["HeartbeatResult", "HeartbeatSettings", "heartbeat"]
+__all__ = ["STATE_FIELDS", "HeartbeatResult", "HeartbeatSettings", "heartbeat", "without_clock"]
+
+STATE_FIELDS = [(name, pa.int64()) for name in clock.STATE]
+"""Fields of the carried state beside the key columns, for an operator's state schema (H55)."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,14 @@ def heartbeat(
     indexed = clock.clock_tuples(rows, settings, state, last_us)
     timers = _timers(accepted, _expand(indexed, settings), settings, grid)
     return HeartbeatResult(_data(accepted, settings).unionByName(timers), errors, _state(indexed, settings))
+
+
+def without_clock(state: DataFrame) -> DataFrame:
+    """Returns a state after skipped windows: the clock starts anew, and no timer comes twice (H58, H10)."""
+    from pyspark.sql import functions as F
+
+    gone = [name for name, inner in clock.STATE.items() if inner != SEEN]
+    return state.withColumns({name: F.lit(None).cast("bigint") for name in gone})
 
 
 def _check(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -> None:

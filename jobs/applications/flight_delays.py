@@ -1,0 +1,252 @@
+"""Flight delays and the weather at three airports of New York, hour by hour: the example to copy.
+
+    weather --> hourly_weather --+--> output hourly_weather   a row per station and hour, also for silent hours
+                                 |
+                                 +--> delays                  a row per airport and hour
+    flights --+------------------^
+              +--> ranks                                      a row per carrier and hour: the season so far
+
+The streams share windows of one hour, so they are joined on the window id. What is not a whole number is a decimal:
+sums of doubles would depend on the order in which they are added, and digests would differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rewindow.application import Application, FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.operators.heartbeat import STATE_FIELDS, HeartbeatResult, HeartbeatSettings, heartbeat, without_clock
+from rewindow.windows import WindowRange, parse_duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+TIME = pa.timestamp("us", tz="UTC")
+MEASURES = {
+    "temp": pa.decimal128(5, 2),
+    "wind_speed": pa.decimal128(9, 5),
+    "precip": pa.decimal128(5, 2),
+    "visib": pa.decimal128(5, 2),
+}
+"""What is taken from a weather report: degrees Fahrenheit, miles an hour, inches, miles."""
+TOTALS = [("flights", pa.int64()), ("departed", pa.int64()), ("delay_minutes", pa.int64())]
+"""What is summed up for each carrier over the season."""
+REPORT = [("reported_at", TIME), *MEASURES.items()]
+
+
+class HourlyWeather(FrameOperator):
+    """One row per station and window: its report, or, when it is silent, a heartbeat's timer with the last report.
+
+    A timer says only that the hour has begun; `is_timer` marks it, and `age_hours` tells how old the report is that it
+    carries. The timer that a report brings for its own hour gives way to the report.
+    """
+
+    inputs = {
+        "weather": InputPort(
+            pa.schema([("origin", pa.string()), ("time_hour", TIME), *((name, pa.float64()) for name in MEASURES)])
+        )
+    }
+    outputs = {
+        "out": OutputPort(
+            pa.schema(
+                [("origin", pa.string()), ("hour", TIME), ("is_timer", pa.bool_()), ("age_hours", pa.int64()), *REPORT]
+            )
+        )
+    }
+    state_schema = pa.schema([("origin", pa.string()), *STATE_FIELDS, *REPORT])
+
+    key_by: list[str] = ["origin"]
+    interval: str = "1 hour"
+    slack: str = "10 minutes"
+
+    def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
+        """Returns `origin, hour, is_timer, age_hours, reported_at` and the measures, a row per station and window."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        assert state is not None, "HourlyWeather is stateful"
+        beats = self._beat(inputs["weather"], state, windows).tuples
+        report_first = F.struct(~F.col("is_timer"), "emission")
+        one = beats.groupBy("window_id", *self.key_by).agg(F.max_by(F.struct("time_hour", "is_timer", *MEASURES), report_first).alias("one"))
+        rows = one.select("window_id", *self.key_by, "one.*").withColumnRenamed("time_hour", "hour")
+
+        report = F.struct(F.col("hour").alias("reported_at"), *(to_decimal(name) for name in MEASURES))
+        so_far = Window.partitionBy(*self.key_by).orderBy("window_id")
+        newest = F.last(F.when(~F.col("is_timer"), report), ignorenulls=True).over(so_far)
+        carried = state.select(*self.key_by, F.struct(*(name for name, _ in REPORT)).alias("carried"))
+        rows = rows.withColumn("newest", newest).join(carried, self.key_by, "left")
+        rows = rows.select("window_id", *self.key_by, "hour", "is_timer", F.coalesce("newest", "carried").alias("report"))
+        age_seconds = F.unix_seconds("hour") - F.unix_seconds("report.reported_at")
+        return rows.withColumn("age_hours", F.call_function("div", age_seconds, F.lit(3600))).select("*", "report.*")
+
+    def next_state(
+        self, inputs: Mapping[str, DataFrame], outputs: Mapping[str, DataFrame], state: DataFrame, windows: GroupWindows
+    ) -> DataFrame:
+        """Returns each station's clock and last report."""
+        from pyspark.sql import functions as F
+
+        names = [name for name, _ in REPORT]
+        clocks = self._beat(inputs["weather"], state, windows).state
+        shown = outputs["out"].select("window_id", *self.key_by, *names)
+        before = state.select(F.lit(windows.first - 1).alias("window_id"), *self.key_by, *names)
+        last = shown.unionByName(before).groupBy(*self.key_by).agg(F.max_by(F.struct(*names), "window_id").alias("report"))
+        return clocks.join(last, self.key_by, "left").select(*clocks.columns, "report.*")
+
+    def skipped(self, state: DataFrame, skipped: WindowRange) -> DataFrame:
+        """Returns the state without its clocks: hours that were skipped get no timers afterwards (H58)."""
+        return without_clock(state)
+
+    def _beat(self, weather: DataFrame, state: DataFrame, windows: GroupWindows) -> HeartbeatResult:
+        settings = HeartbeatSettings(
+            interval=self.interval, slack=self.slack, event_at="time_hour", key_by=tuple(self.key_by)
+        )
+        return heartbeat(weather, settings, state=state, end_us=windows.end_us, end_included=False, grid=windows.grid)
+
+
+class DelaysByAirport(FrameOperator):
+    """Departures of each airport and window, with the weather of that hour and whether it was really reported.
+
+    A flight belongs to the window in which it departed, a cancelled one to that of its schedule. Airports have a row in
+    every window that has flights or weather.
+    """
+
+    inputs = {
+        "flights": InputPort(pa.schema([("origin", pa.string()), ("dep_delay", pa.int32())])),
+        "weather": InputPort(HourlyWeather.outputs["out"].schema),
+    }
+    outputs = {
+        "out": OutputPort(
+            pa.schema(
+                [
+                    ("origin", pa.string()),
+                    ("flights", pa.int64()),
+                    ("cancelled", pa.int64()),
+                    ("departed", pa.int64()),
+                    ("delay_minutes", pa.int64()),
+                    ("delay_p90_minutes", pa.int32()),
+                    ("late", pa.int64()),
+                    ("late_share", pa.decimal128(5, 4)),
+                    ("weather_is_real", pa.bool_()),
+                    ("weather_age_hours", pa.int64()),
+                    *MEASURES.items(),
+                ]
+            )
+        )
+    }
+
+    late_after: str = "15 minutes"
+
+    def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
+        """Returns a row per airport and window; times in whole minutes."""
+        from pyspark.sql import functions as F
+
+        counts = ("flights", "cancelled", "departed", "delay_minutes", "late")
+        weather = inputs["weather"].withColumns(
+            {"weather_is_real": ~F.col("is_timer"), "weather_age_hours": F.col("age_hours")}
+        )
+        rows = self._departures(inputs["flights"]).join(weather, ["window_id", "origin"], "full")
+        rows = rows.withColumns({name: F.coalesce(name, F.lit(0).cast("bigint")) for name in counts})
+        return rows.withColumn("late_share", quotient("late", "departed").cast("decimal(5,4)"))
+
+    def _departures(self, flights: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        delay = F.col("dep_delay")
+        late_minutes = parse_duration(self.late_after) // 60_000_000
+        return flights.groupBy("window_id", "origin").agg(
+            F.count("*").alias("flights"),
+            F.count_if(delay.isNull()).alias("cancelled"),
+            F.count(delay).alias("departed"),
+            F.sum(delay).alias("delay_minutes"),
+            nearest_rank(delay, percent=90).alias("delay_p90_minutes"),
+            F.count_if(delay > late_minutes).alias("late"),
+        )
+
+
+class CarrierRanks(FrameOperator):
+    """The season so far: each carrier's flights, delay and rank by mean delay after every window.
+
+    Rank 1 has the smallest mean; equal means rank by carrier code, carriers without a departure come last. A carrier has
+    a row in every window from its first flight on.
+    """
+
+    inputs = {"flights": InputPort(pa.schema([("carrier", pa.string()), ("dep_delay", pa.int32())]))}
+    outputs = {
+        "out": OutputPort(
+            pa.schema([("carrier", pa.string()), *TOTALS, ("mean_delay", pa.decimal128(9, 4)), ("rank", pa.int32())])
+        )
+    }
+    state_schema = pa.schema([("carrier", pa.string()), *TOTALS])
+
+    def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
+        """Returns `carrier, flights, departed, delay_minutes, mean_delay, rank`, a row per carrier seen and window."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        assert state is not None, "CarrierRanks is stateful"
+        totals = [name for name, _ in TOTALS]
+        per_window = (
+            inputs["flights"]
+            .groupBy("window_id", "carrier")
+            .agg(F.count("*").alias("flights"), F.count("dep_delay").alias("departed"), F.sum("dep_delay").alias("delay_minutes"))
+        )
+        before = state.select("carrier", *(F.col(name).alias(f"{name}_before") for name in totals))
+        carriers = per_window.select("carrier").union(state.select("carrier")).distinct()
+        rows = windows.frame(state.sparkSession).crossJoin(carriers)
+        rows = rows.join(per_window, ["window_id", "carrier"], "left").join(before, ["carrier"], "left")
+
+        season = Window.partitionBy("carrier").orderBy("window_id")
+        running = {
+            name: F.coalesce(F.sum(name).over(season), F.lit(0)) + F.coalesce(f"{name}_before", F.lit(0)) for name in totals
+        }
+        rows = rows.select("window_id", "carrier", *(total.alias(name) for name, total in running.items()))
+        rows = rows.where(F.col("flights") > 0).withColumn("mean", quotient("delay_minutes", "departed"))
+        by_mean = Window.partitionBy("window_id").orderBy(F.asc_nulls_last("mean"), "carrier")
+        return rows.withColumns({"rank": F.row_number().over(by_mean), "mean_delay": F.col("mean").cast("decimal(9,4)")})
+
+    def next_state(
+        self, inputs: Mapping[str, DataFrame], outputs: Mapping[str, DataFrame], state: DataFrame, windows: GroupWindows
+    ) -> DataFrame:
+        """Returns the totals after the last window."""
+        from pyspark.sql import functions as F
+
+        return outputs["out"].where(F.col("window_id") == windows.last).select(*self.state_schema.names)
+
+
+def to_decimal(name: str) -> Column:
+    """Returns a measure as the decimal that it stands for."""
+    from pyspark.sql import functions as F
+
+    kind = MEASURES[name]
+    return F.col(name).cast(f"decimal({kind.precision},{kind.scale})").alias(name)
+
+
+def quotient(count: str, of: str) -> Column:
+    """Returns a quotient of two whole numbers to 19 decimal places, null where the divisor is 0."""
+    from pyspark.sql import functions as F
+
+    return F.col(count).cast("decimal(18,0)") / F.nullif(F.col(of).cast("decimal(18,0)"), F.lit(0))
+
+
+def nearest_rank(value: Column, *, percent: int) -> Column:
+    """Returns a percentile by nearest rank: the smallest value that at least so many percent do not exceed."""
+    from pyspark.sql import functions as F
+
+    rank = F.call_function("div", F.count(value) * percent + 99, F.lit(100))
+    return F.get(F.sort_array(F.collect_list(value)), (rank - 1).cast("int"))
+
+
+app = Application("flight_delays", window="1 hour")
+flights = app.input("flights")
+weather = app.input("weather")
+
+hourly = app.add("hourly_weather", HourlyWeather(key_by=["origin"], interval="1 hour", slack="10 minutes"), weather=weather)
+delays = app.add("delays", DelaysByAirport(late_after="15 minutes"), flights=flights, weather=hourly)
+ranks = app.add("ranks", CarrierRanks(), flights=flights)
+
+app.output("hourly_weather", hourly, key=["origin"], suite="hourly_weather")
+app.output("delays", delays, key=["origin"], suite="delays")
+app.output("ranks", ranks, key=["carrier"], suite="ranks")
