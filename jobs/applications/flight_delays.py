@@ -188,23 +188,20 @@ class CarrierRanks(FrameOperator):
 
         assert state is not None, "CarrierRanks is stateful"
         totals = [name for name, _ in TOTALS]
-        per_window = (
-            inputs["flights"]
-            .groupBy("window_id", "carrier")
-            .agg(F.count("*").alias("flights"), F.count("dep_delay").alias("departed"), F.sum("dep_delay").alias("delay_minutes"))
-        )
-        before = state.select("carrier", *(F.col(name).alias(f"{name}_before") for name in totals))
-        carriers = per_window.select("carrier").union(state.select("carrier")).distinct()
-        rows = windows.frame(state.sparkSession).crossJoin(carriers)
-        rows = rows.join(per_window, ["window_id", "carrier"], "left").join(before, ["carrier"], "left")
+        counts = (F.lit(1), F.nvl2("dep_delay", F.lit(1), F.lit(0)), F.coalesce("dep_delay", F.lit(0)))
+        new = inputs["flights"].select("window_id", "carrier", *(count.cast("bigint") for count in counts))
+        before = state.select(F.lit(windows.first - 1), "carrier", *totals)
+        carriers = new.union(before).select("carrier").distinct()
+        nothing = windows.frame(state.sparkSession).crossJoin(carriers).select("*", *(F.lit(0) for _ in totals))
+        rows = new.union(before).union(nothing).toDF("window_id", "carrier", *totals)
 
         season = Window.partitionBy("carrier").orderBy("window_id")
-        running = {
-            name: F.coalesce(F.sum(name).over(season), F.lit(0)) + F.coalesce(f"{name}_before", F.lit(0)) for name in totals
-        }
-        rows = rows.select("window_id", "carrier", *(total.alias(name) for name, total in running.items()))
-        rows = rows.where(F.col("flights") > 0).withColumn("mean", quotient("delay_minutes", "departed"))
+        rows = rows.groupBy("window_id", "carrier").agg(*(F.sum(name).alias(name) for name in totals))
+        rows = rows.select("window_id", "carrier", *(F.sum(name).over(season).alias(name) for name in totals))
+        rows = rows.where((F.col("window_id") >= windows.first) & (F.col("flights") > 0))
+
         by_mean = Window.partitionBy("window_id").orderBy(F.asc_nulls_last("mean"), "carrier")
+        rows = rows.withColumn("mean", quotient("delay_minutes", "departed"))
         return rows.withColumns({"rank": F.row_number().over(by_mean), "mean_delay": F.col("mean").cast("decimal(9,4)")})
 
     def next_state(

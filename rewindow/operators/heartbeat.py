@@ -108,16 +108,25 @@ def _expand(indexed: DataFrame, settings: HeartbeatProperties) -> DataFrame:
         timers = timers.filter(F.col("_start") <= F.col("_stop"))
     timers = timers.withColumn("_index", F.explode(F.sequence("_start", "_stop")))
     is_crossing = F.col("_index") <= F.col(CROSSED)
-    scheduled = F.col(PREV_AT) + F.col("_index") * settings.interval_us - F.col(PREV_TS)
-    is_early = is_crossing & F.coalesce(F.col(AT) < scheduled, F.lit(False))
     return timers.withColumns(
         {
             "_is_crossing": is_crossing,
             "_count": count,
             "_emitted_us": F.when(is_crossing, F.col(AT)).otherwise(clock.emitted_us(settings, F.col("_index"))),
-            "_is_early": is_early if settings.early_crossing == "data_first" else F.lit(False),
+            "_is_early": is_crossing & _is_early(settings),
         }
     )
+
+
+def _is_early(settings: HeartbeatProperties) -> Column:
+    """Returns whether a crossing timer's tuple arrives before its scheduled time and may go first (H30)."""
+    from pyspark.sql import functions as F
+
+    if settings.early_crossing == "timer_first":
+        return F.lit(False)
+    speed, per = settings.speed_ratio
+    wait = (F.col("_index") * settings.interval_us - F.col(PREV_TS)) * per
+    return F.coalesce((F.col(AT) - F.col(PREV_AT)) * speed < wait, F.lit(False))
 
 
 def _timer_range(settings: HeartbeatProperties) -> tuple[Column, Column, Column]:

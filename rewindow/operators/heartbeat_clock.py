@@ -1,8 +1,9 @@
 """The clock of the Heartbeat in its set-based form (rules/heartbeat.md section 4): which tuples move it, which timers each brings.
 
-One clock would ask for one sorted partition of the whole stream. Instead each window is sorted by itself; it begins with
-a carry row (the largest timestamp and arrival of all windows before), and of its clock tuples only the first, the last
-and those that raise the timer index go on. Only these few are put in one order per clock.
+With keys, each clock is sorted in one partition. One clock for all would make that one partition of the whole stream;
+instead each window is sorted by itself. It begins with a carry row (the largest timestamp and arrival of all windows
+before), and of its clock tuples only the first, the last and those that raise the timer index go on; these few are put
+in one order. The price is a second look at the stream, for the carry rows.
 """
 
 from __future__ import annotations
@@ -23,17 +24,11 @@ FIRST = -(1 << 63)
 """Bound of a Spark window that begins with the first row of its partition."""
 END, IS_LAST = "_end_us", "_is_last"
 NEXT, PREV_AT, PREV_TS = "_next_us", "_prev_arrived_us", "_prev_event_us"
+"""Arrival of the next clock tuple; arrival and timestamp of the one before."""
 SEEN, CROSSED, LAST, BASE = "_seen_index", "_crossed_index", "_last_index", "_silence_index"
 """Timer index before a clock tuple, m(j); of its own timestamp, c(j); after its silence, m(j+1); when its silence began."""
 STATE = {"clock_arrived_us": AT, "clock_event_us": TS, "timer_index": SEEN, "silence_index": BASE}
 """Columns of the carried state beside the key columns (H55), and what they are called here."""
-
-
-def floor_div(value: Column, divisor: int) -> Column:
-    """Returns the floor of a BIGINT division, also below zero (H54)."""
-    from pyspark.sql import functions as F
-
-    return F.call_function("div", value - F.pmod(value, F.lit(divisor)), F.lit(divisor))
 
 
 def clock_tuples(
@@ -49,15 +44,17 @@ def clock_tuples(
     """
     from pyspark.sql import functions as F
 
+    end = F.lit(last_us)
     carried = None if state is None else _state_rows(state, settings)
-    clock = _local(_select_clock(_add_carry(rows, settings, carried), settings, last_us), settings)
-    if carried is not None:
-        clock = clock.unionByName(carried, allowMissingColumns=True)
-    if last_us is None:
-        clock = clock.crossJoin(F.broadcast(rows.agg(F.max(AT).alias(END))))
+    if settings.key_by or not blocks(rows):
+        clock = _select_clock(_append(rows, carried), settings, ordered(rows, settings), last_us)
     else:
-        clock = clock.withColumn(END, F.lit(last_us))
-    return _index(clock, settings)
+        whole = _add_carry(rows, settings, carried)
+        clock = _select_clock(whole, settings, ordered(rows, settings, WINDOW), last_us).where(F.col(IS_TUPLE) == 1)
+        clock = _append(_thin(clock, settings), carried)
+    if last_us is None:
+        clock, end = clock.crossJoin(F.broadcast(rows.agg(F.max(AT).alias(END)))), F.col(END)
+    return _index(clock, settings, end)
 
 
 def to_clock_rows(frame: DataFrame, settings: HeartbeatProperties) -> DataFrame:
@@ -65,15 +62,11 @@ def to_clock_rows(frame: DataFrame, settings: HeartbeatProperties) -> DataFrame:
     from pyspark.sql import functions as F
 
     columns = dict.fromkeys([*settings.key_by, *blocks(frame), *settings.order_by])
-    rows = frame.select(
-        *columns,
-        to_us(frame, settings.arrived_at).alias(AT),
-        to_us(frame, settings.event_at).alias(TS),
-        F.lit(1).alias(IS_TUPLE),
-    )
+    at_us = to_us(frame, settings.arrived_at)
     if settings.arrival_regression == "clamp":
-        rows = rows.withColumn(AT, F.max(AT).over(ordered(rows, settings).rowsBetween(FIRST, 0)))
-    return rows
+        at_us = F.max(at_us).over(ordered(frame, settings).rowsBetween(FIRST, 0))
+    ts_us = to_us(frame, settings.event_at)
+    return frame.select(*columns, at_us.alias(AT), ts_us.alias(TS), F.lit(1).alias(IS_TUPLE))
 
 
 def to_us(frame: DataFrame, name: str) -> Column:
@@ -87,7 +80,7 @@ def to_us(frame: DataFrame, name: str) -> Column:
 
 
 def blocks(frame: DataFrame) -> list[str]:
-    """Returns the column of the windows that can be sorted apart, none where the frame has no windows."""
+    """Returns the column of the windows, none where the frame has no windows."""
     return [WINDOW] if WINDOW in frame.columns else []
 
 
@@ -101,6 +94,17 @@ def ordered(frame: DataFrame, settings: HeartbeatProperties, *apart: str) -> Win
     return Window.partitionBy(*settings.key_by, *apart).orderBy(*(F.asc_nulls_first(name) for name in order))
 
 
+def floor_div(value: Column, divisor: int) -> Column:
+    """Returns the floor of a BIGINT division, also below zero (H54)."""
+    from pyspark.sql import functions as F
+
+    return F.call_function("div", value - F.pmod(value, F.lit(divisor)), F.lit(divisor))
+
+
+def _append(rows: DataFrame, more: DataFrame | None) -> DataFrame:
+    return rows if more is None else rows.unionByName(more, allowMissingColumns=True)
+
+
 def _state_rows(state: DataFrame, settings: HeartbeatProperties) -> DataFrame:
     from pyspark.sql import functions as F
 
@@ -108,85 +112,84 @@ def _state_rows(state: DataFrame, settings: HeartbeatProperties) -> DataFrame:
     return state.select(*settings.key_by, *named, F.lit(0).alias(IS_TUPLE))
 
 
-def _add_carry(frame: DataFrame, settings: HeartbeatProperties, carried: DataFrame | None) -> DataFrame:
-    """Adds to each window a first row with the largest arrival and timestamp before it; without windows, to the frame."""
+def _add_carry(rows: DataFrame, settings: HeartbeatProperties, carried: DataFrame | None) -> DataFrame:
+    """Adds to each window a first row with the largest arrival and timestamp of all before it."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    keys = list(settings.key_by)
-    if not blocks(frame):
-        return frame if carried is None else frame.unionByName(carried.drop(SEEN, BASE), allowMissingColumns=True)
-    totals = frame.groupBy(*keys, WINDOW).agg(F.max(AT).alias(AT), F.max(TS).alias(TS))
-    if carried is not None:
-        totals = totals.unionByName(carried.select(*keys, AT, TS), allowMissingColumns=True)
-    before = Window.partitionBy(*keys).orderBy(F.asc_nulls_first(WINDOW)).rowsBetween(FIRST, -1)
-    carry = totals.select(
-        *keys, WINDOW, F.max(AT).over(before).alias(AT), F.max(TS).over(before).alias(TS), F.lit(0).alias(IS_TUPLE)
-    )
-    return frame.unionByName(carry.filter(F.col(WINDOW).isNotNull()), allowMissingColumns=True)
+    totals = rows.groupBy(WINDOW).agg(F.max(AT).alias(AT), F.max(TS).alias(TS))
+    totals = _append(totals, None if carried is None else carried.select(AT, TS))
+    before = Window.orderBy(F.asc_nulls_first(WINDOW)).rowsBetween(FIRST, -1)
+    highest = [F.max(name).over(before).alias(name) for name in (AT, TS)]
+    carry = totals.select(WINDOW, *highest, F.lit(0).alias(IS_TUPLE)).where(F.col(WINDOW).isNotNull())
+    return rows.unionByName(carry, allowMissingColumns=True)
 
 
-def _select_clock(rows: DataFrame, settings: HeartbeatProperties, last_us: int | None) -> DataFrame:
-    """Returns the tuples that move the clock (H3, H47); fails where the machine clock steps back (H45) or past the end."""
+def _select_clock(
+    rows: DataFrame, settings: HeartbeatProperties, order: WindowSpec, last_us: int | None
+) -> DataFrame:
+    """Returns the tuples that move the clock (H3, H47), and carry rows.
+
+    It fails, naming the tuple, where the machine clock steps back (H45) or runs past the end (H13).
+    """
     from pyspark.sql import functions as F
 
-    before = ordered(rows, settings, *blocks(rows)).rowsBetween(FIRST, -1)
-    rows = rows.select("*", F.max(TS).over(before).alias(PREV_TS), F.max(AT).over(before).alias(PREV_AT))
-    moves = F.col(TS).isNotNull() & (F.col(PREV_TS).isNull() | (F.col(TS) >= F.col(PREV_TS)))
-    past = F.lit(False) if last_us is None else F.col(AT) > last_us
+    before = order.rowsBetween(FIRST, -1)
     place = F.to_json(F.struct(*dict.fromkeys([*settings.key_by, *blocks(rows), *settings.order_by])))
+    past = F.lit(False) if last_us is None else F.col(AT) > last_us
     wrong = (
         F.when(F.col(AT).isNull(), F.lit("is null (H45)"))
         .when(F.col(AT) < F.col(PREV_AT), F.format_string("%d us goes back from %d us (H45)", AT, PREV_AT))
         .when(past, F.format_string(f"%d us is after the end, {last_us} us (H13)", AT))
     )
-    kept = rows.filter((F.col(IS_TUPLE) == 1) & (moves | wrong.isNotNull()))
     failed = F.raise_error(F.concat(F.lit("heartbeat: arrival of tuple "), place, F.lit(" "), wrong)).cast("bigint")
-    return kept.withColumn(AT, F.when(wrong.isNotNull(), failed).otherwise(F.col(AT)))
+    is_carried = F.col(IS_TUPLE) == 0
+    is_wrong = ~is_carried & (F.col(AT).isNull() | past | F.coalesce(F.col(AT) < F.col(PREV_AT), F.lit(False)))
+    moves = F.col(TS) >= F.coalesce(F.col(PREV_TS), F.col(TS))
+    rows = rows.select("*", F.max(TS).over(before).alias(PREV_TS), F.max(AT).over(before).alias(PREV_AT))
+    rows = rows.where(is_carried | moves | is_wrong)
+    return rows.withColumn(AT, F.when(is_wrong, failed).otherwise(F.col(AT))).drop(PREV_AT)
 
 
-def _local(clock: DataFrame, settings: HeartbeatProperties) -> DataFrame:
-    """Adds neighbours within the window and leaves out tuples that cannot bring a timer.
+def _thin(clock: DataFrame, settings: HeartbeatProperties) -> DataFrame:
+    """Returns the clock tuples of each window that can bring a timer, with their neighbours within the window.
 
     A tuple between the first and the last of its window brings one only if it raises the index above that of the
     tuples before it.
     """
     from pyspark.sql import functions as F
 
-    apart = ordered(clock, settings, *blocks(clock))
-    clock = clock.select(
-        "*",
-        F.lead(AT).over(apart).alias(NEXT),
-        F.lag(AT).over(apart).alias(PREV_AT + "_"),
-        F.lag(TS).over(apart).alias(PREV_TS + "_"),
-    ).drop(PREV_AT, PREV_TS)
-    clock = clock.withColumnsRenamed({PREV_AT + "_": PREV_AT, PREV_TS + "_": PREV_TS})
-    raised = F.greatest(own_index(settings), _reached(settings, _bound(F.col(NEXT), settings)))
-    clock = clock.select("*", raised.alias(LAST))
-    clock = clock.withColumn(SEEN, F.max(LAST).over(apart.rowsBetween(FIRST, -1)))
+    order = ordered(clock, settings, WINDOW)
+    clock = clock.select("*", F.lead(AT).over(order).alias(NEXT), F.lag(AT).over(order).alias(PREV_AT))
+    clock = clock.withColumn(LAST, F.greatest(_own_index(settings), _reached(settings, _bound(F.col(NEXT), settings))))
+    clock = clock.withColumn(SEEN, F.max(LAST).over(order.rowsBetween(FIRST, -1)))
     at_border = F.col(PREV_AT).isNull() | F.col(NEXT).isNull()
-    return clock.filter(at_border | (F.col(LAST) > F.col(SEEN))).drop(LAST, SEEN)
+    return clock.where(at_border | (F.col(LAST) > F.col(SEEN))).drop(LAST, SEEN)
 
 
-def _index(clock: DataFrame, settings: HeartbeatProperties) -> DataFrame:
+def _index(clock: DataFrame, settings: HeartbeatProperties, end: Column) -> DataFrame:
     """Adds the indices of H48 in the order of each clock; m is a running maximum."""
     from pyspark.sql import functions as F
 
-    clock = clock.select("*", *(F.lit(None).cast("bigint").alias(name) for name in (SEEN, BASE) if name not in clock.columns))
-    whole = ordered(clock, settings)
-    after, at_before, ts_before = F.lead(AT).over(whole), F.lag(AT).over(whole), F.lag(TS).over(whole)
-    clock = clock.withColumns(
-        {
-            NEXT: F.coalesce(_bound(F.coalesce(F.col(NEXT), after), settings), F.col(END)),
-            PREV_AT: F.coalesce(F.col(PREV_AT), at_before),
-            PREV_TS: F.coalesce(F.col(PREV_TS), ts_before),
-            IS_LAST: after.isNull(),
-        }
-    )
-    carried = F.col(IS_TUPLE) == 0
-    clock = clock.withColumn(CROSSED, F.when(carried, F.col(SEEN)).otherwise(own_index(settings)))
-    clock = clock.withColumn(LAST, F.greatest(F.col(CROSSED), _reached(settings, F.col(NEXT))))
-    before = F.max(LAST).over(whole.rowsBetween(FIRST, -1))
+    def known(name: str) -> Column:
+        return F.col(name) if name in clock.columns else F.lit(None).cast("bigint")
+
+    order = ordered(clock, settings)
+    after, carried = F.lead(AT).over(order), F.col(IS_TUPLE) == 0
+    next_us = F.coalesce(_bound(F.coalesce(known(NEXT), after), settings), end)
+    crossed = F.when(carried, known(SEEN)).otherwise(_own_index(settings))
+    columns = {
+        PREV_AT: F.coalesce(known(PREV_AT), F.lag(AT).over(order)),
+        IS_LAST: after.isNull(),
+        CROSSED: crossed,
+        LAST: F.greatest(crossed, _reached(settings, next_us)),
+        SEEN: known(SEEN),
+        BASE: known(BASE),
+    }
+    if settings.early_crossing == "timer_first":
+        del columns[PREV_AT]
+    clock = clock.withColumns(columns)
+    before = F.max(LAST).over(order.rowsBetween(FIRST, -1))
     first = F.col(CROSSED) if settings.first_on_multiple == "none" else floor_div(F.col(TS) - 1, settings.interval_us)
     seen = F.when(F.col(PREV_TS).isNull(), F.greatest(before, first)).otherwise(before)
     clock = clock.withColumn(SEEN, F.when(carried, F.col(SEEN)).otherwise(seen))
@@ -194,7 +197,7 @@ def _index(clock: DataFrame, settings: HeartbeatProperties) -> DataFrame:
     return clock.withColumns({BASE: base, LAST: F.greatest(SEEN, LAST)})
 
 
-def own_index(settings: HeartbeatProperties) -> Column:
+def _own_index(settings: HeartbeatProperties) -> Column:
     """Returns c(j) of H48: the last multiple at or below a tuple's timestamp."""
     from pyspark.sql import functions as F
 
@@ -221,4 +224,4 @@ def emitted_us(settings: HeartbeatProperties, index: Column) -> Column:
 
     speed, per = settings.speed_ratio
     wait = (index * settings.interval_us - F.col(TS) + settings.slack_us) * per
-    return F.col(AT) - floor_div(-wait, speed)
+    return F.col(AT) + wait if speed == 1 else F.col(AT) - floor_div(-wait, speed)
