@@ -101,10 +101,9 @@ def _check_plain(name: str, table: Table) -> None:
 def _active(table: Table) -> list[dict[str, Any]]:
     actions = pa.table(table.delta.get_add_actions(flatten=False)).to_pylist()
     found = [
-        {"path": action["path"], "partitionValues": _texts(action.get("partition") or {}), "at": action["modification_time"]}
-        for action in actions
+        (action["modification_time"], action["path"], _texts(action.get("partition") or {})) for action in actions
     ]
-    return sorted(found, key=lambda add: (add["at"], add["path"]))
+    return [{"path": path, "partitionValues": values} for _, path, values in sorted(found, key=lambda add: add[:2])]
 
 
 def _texts(values: dict[str, Any]) -> dict[str, str | None]:

@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 
 from rewindow.engine.frames import spark_schema
 from rewindow.errors import FencedError, OverlapError
+from rewindow.recording.readers import FILE, ROW
 from rewindow.recording.sources import Part
 from rewindow.recording.tuples import PAYLOAD, REASON
-from rewindow.recording.readers import FILE, ROW
 from rewindow.tables import Table, data_files
 from rewindow.tables.streams import QUARANTINE_SCHEMA, create_quarantine
 

@@ -10,6 +10,7 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -82,7 +83,7 @@ def csv_rows(part: Part, columns: Sequence[str], delimiter: str, null_values: Se
 def json_rows(part: Part) -> Iterator[pa.Table]:
     """Yields a part's lines as they are, in `__raw`; a line that is not UTF-8 is marked. Empty lines are left out."""
     with part.open() as stream:
-        numbered = enumerate(io.BufferedReader(stream) if not hasattr(stream, "readline") else stream, start=1)
+        numbered = enumerate(io.BufferedReader(cast("io.RawIOBase", stream)), start=1)
         while lines := list(islice(numbered, _LINES)):
             kept = [(number, line) for number, line in lines if line.strip()]
             raw, bad = _texts([line for _, line in kept])

@@ -1,7 +1,8 @@
 """`record`: what is new in a stream's source, window by window, into the recorded stream.
 
 A run over the same source changes nothing. One that dies at any point leaves a stream that the next run completes:
-tuples without a sealed window are sealed first, what is not recorded is recorded, what is not in quarantine is put there.
+tuples without a sealed window are sealed first, what is not recorded is recorded, what is not in quarantine is put
+there.
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ class RecordResult:
             sealed += f" [{self.first}, {self.last}], {self.windows_empty:,} of them empty"
         found = [
             sealed,
-            f"{self.stream}: {self.recorded:,} tuples recorded, {self.already_there:,} already there, {self.late:,} late,"
-            f" {self.malformed:,} malformed, {self.waiting:,} waiting for their window's seal",
+            f"{self.stream}: {self.recorded:,} tuples recorded, {self.already_there:,} already there,"
+            f" {self.late:,} late, {self.malformed:,} malformed, {self.waiting:,} waiting for their window's seal",
             f"{self.stream}: {_size(self.bytes_read)} read, {_size(self.bytes_written)} written, {self.seconds:.1f} s",
         ]
         if self.known:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, cast
 
 import pyarrow as pa
 
@@ -148,7 +148,6 @@ def _members(path: Path, kind: str) -> list[Part]:
 
 def _opener(path: Path, member: str) -> Callable[[], IO[bytes]]:
     def opened() -> IO[bytes]:
-        stream: Any = zipfile.ZipFile(path).open(member)
-        return cast("IO[bytes]", stream)
+        return zipfile.ZipFile(path).open(member)
 
     return opened

@@ -121,7 +121,9 @@ def check_event_columns(name: str, stream: StreamConfig, schema: T.StructType) -
         if key not in events:
             raise InputError(f'key "{key}" of stream "{name}" is not an event column', hint=_known(events))
     if stream.event_at is not None and not isinstance(events.get(stream.event_at), T.TimestampType):
-        raise InputError(f'event timestamp "{stream.event_at}" of stream "{name}" is not a TIMESTAMP column', hint=_known(events))
+        raise InputError(
+            f'event timestamp "{stream.event_at}" of stream "{name}" is not a TIMESTAMP column', hint=_known(events)
+        )
     check_digestible(event_schema(schema))
 
 
@@ -139,7 +141,8 @@ def _typed(raw: DataFrame, intake: Intake, declared: T.StructType | None) -> Dat
     """Returns columns cast to the declared types, and the first column whose text is there but has no such value."""
     fields = declared.fields if declared else []
     wanted = {field.name: field.dataType for field in fields if raw.schema[field.name].dataType != field.dataType}
-    columns = {name: _quoted(name).try_cast(wanted[name]) if name in wanted else _quoted(name) for name in intake.columns}
+    columns = {name: _quoted(name) for name in intake.columns}
+    columns |= {name: _quoted(name).try_cast(kind) for name, kind in wanted.items()}
     failed = [
         F.when(_quoted(name).isNotNull() & columns[name].isNull(), F.lit(f"column {name} is not {kind.simpleString()}"))
         for name, kind in wanted.items()

@@ -1,4 +1,4 @@
-"""The tables of a recorded or published stream: tuples, sealed windows, quarantine; and the grid stored with them (W4)."""
+"""The tables of a recorded or published stream, and the grid and settings stored with them (W4)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def stored_grid(windows: Table) -> Grid:
     try:
         return Grid(int(settings["width_ms"]), int(settings["origin_ms"]))
     except (KeyError, ValueError) as error:
-        raise TableError(f'table "{windows.path.name}" holds no window grid, it was not recorded by Rewindow') from error
+        raise TableError(f'table "{windows.path.name}" is not ours: no window grid is stored with it') from error
 
 
 def create_quarantine(path: Path) -> Table:

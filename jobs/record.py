@@ -1,0 +1,13 @@
+"""Records what is new in a stream's source: submitted to Spark by `rewindow record` and by the DAG record_streams."""
+
+import argparse
+
+from rewindow.engine.job import leave, run_job
+from rewindow.recording.job import record_job
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--stream", required=True, help="name of the stream in rewindow.toml")
+    parser.add_argument("--sealed-to", help="seal the windows that end at or before this time")
+    options = parser.parse_args()
+    leave(run_job(lambda: record_job(options.stream, options.sealed_to)))

@@ -1,0 +1,223 @@
+"""`gaps`: what is missing from a stream, without starting a JVM.
+
+Three kinds of rows: windows that are empty (sealed, no tuple), windows that are missing (not sealed, W40), and per key
+the stretches of arrival time without a tuple that are longer than the interval (strictly; a tuple that arrives exactly
+one interval after the last leaves no gap).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rewindow.config import Config
+from rewindow.errors import InputError
+from rewindow.tables import Table, query
+from rewindow.tables.streams import stored_grid, stored_settings
+from rewindow.windows import Grid, WindowRange, format_time
+
+EMPTY, MISSING, SILENT = "empty", "missing", "silent"
+OPEN = "open"
+COLUMNS = ("kind", "key", "first", "last", "from", "to", "count", "closed_by")
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A row of the report.
+
+    Attributes:
+        kind: empty, missing or silent.
+        windows: the windows it spans; of a silent stretch, from the last tuple's to the next one's or the range's last.
+        from_us, to_us: the time it spans; of a silent stretch, between two arrivals.
+        count: windows, or intervals without a tuple: `ceil(length / interval) - 1`.
+        key: the key's values, of a silent stretch.
+        closed_by: the tuple that ended a silent stretch, or "open".
+    """
+
+    kind: str
+    windows: WindowRange
+    from_us: int
+    to_us: int
+    count: int
+    key: Mapping[str, Any] = field(default_factory=dict)
+    closed_by: str = ""
+
+    def row(self) -> dict[str, Any]:
+        """Returns the row as it is written; window ids are decimal text (W14)."""
+        key = ", ".join(f"{name}={value}" for name, value in self.key.items())
+        times = format_time(self.from_us), format_time(self.to_us)
+        values = self.kind, key, str(self.windows.first), str(self.windows.last), *times, self.count, self.closed_by
+        return dict(zip(COLUMNS, values, strict=True))
+
+
+@dataclass(frozen=True)
+class GapReport:
+    """What is missing from a stream in a window range.
+
+    Attributes:
+        windows: the range looked at; None when nothing of the stream is sealed.
+        sealed: sealed windows in it.
+        interval_us: length above which a silence is a gap; None when silences were not looked for.
+        gaps: the rows: empty, missing, then silent by key and time.
+    """
+
+    stream: str
+    windows: WindowRange | None
+    sealed: int
+    interval_us: int | None
+    gaps: Sequence[Gap]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Windows empty, windows missing, and intervals without a tuple, open ones apart."""
+        found = Counter({"windows_empty": 0, "windows_missing": 0, "intervals_missing": 0, "intervals_open": 0})
+        names = {EMPTY: "windows_empty", MISSING: "windows_missing"}
+        for gap in self.gaps:
+            found[names.get(gap.kind, "intervals_open" if gap.closed_by == OPEN else "intervals_missing")] += gap.count
+        return dict(found)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Returns the report as rows, columns as in `COLUMNS`."""
+        return [gap.row() for gap in self.gaps]
+
+    def to_csv(self) -> str:
+        """Returns the report as CSV with a header."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.rows())
+        return text.getvalue()
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Returns column names and rows of text, for a screen."""
+        return list(COLUMNS), [[str(value) for value in row.values()] for row in self.rows()]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the report as plain values."""
+        span = self.windows
+        return {
+            "stream": self.stream,
+            "first": str(span.first) if span else None,
+            "last": str(span.last) if span else None,
+            "sealed": self.sealed,
+            "interval_us": self.interval_us,
+            **self.counts,
+            "gaps": self.rows(),
+        }
+
+    def to_json(self) -> str:
+        """Returns the report as JSON."""
+        return json.dumps(self.to_dict(), indent=2)
+
+
+def gaps(
+    config: Config, stream: str, first: int | None = None, last: int | None = None, *, interval_us: int | None = None
+) -> GapReport:
+    """Returns what is missing from a recorded or published stream in a closed window range.
+
+    Args:
+        config: settings in force; keys and interval are the stream's.
+        stream: its name.
+        first, last: the range; by default all sealed windows.
+        interval_us: another interval than the stream's; without any, silences are not looked for.
+
+    Raises:
+        InputError: the stream was never recorded, or it has no arrival timestamp to look for silences on.
+    """
+    if not Table.exists(config.windows_table(stream)):
+        config.stream(stream)
+        raise InputError(f'stream "{stream}" is not recorded yet', hint=f"Run: rewindow record {stream}")
+    windows = Table.open(config.windows_table(stream))
+    grid, settings = stored_grid(windows), config.streams.get(stream)
+    interval_us = interval_us or (settings.interval if settings else None)
+    sealed, tuples = _seals(windows, first, last)
+    if first is None and not len(sealed):
+        return GapReport(stream, None, 0, interval_us, [])
+    span = WindowRange(int(sealed[0]) if first is None else first, int(sealed[-1]) if last is None else last)
+    found = _ranges(EMPTY, sealed[tuples == 0], grid)
+    found += _ranges(MISSING, _missing(sealed, span), grid)
+    if interval_us is not None and len(sealed) and int(sealed[-1]) >= span.first:
+        stored = [key for key in stored_settings(windows).get("keys", "").split(",") if key]
+        seen = WindowRange(span.first, min(span.last, int(sealed[-1])))
+        table = Table.open(config.stream_table(stream))
+        found += _silences(table, settings.keys if settings else stored, seen, grid, interval_us)
+    return GapReport(stream, span, len(sealed), interval_us, found)
+
+
+def _seals(windows: Table, first: int | None, last: int | None) -> tuple[Any, Any]:
+    """Returns the sealed windows of a range in ascending order, and their numbers of tuples."""
+    limits = [f"window_id >= {first}" if first is not None else "", f"window_id <= {last}" if last is not None else ""]
+    where = " and ".join(limit for limit in limits if limit)
+    found = query(f"select window_id, tuples from w {'where ' + where if where else ''}", w=windows)
+    ids, tuples = found["window_id"].to_numpy(), found["tuples"].to_numpy()
+    if len(ids) > 1 and not (ids[1:] > ids[:-1]).all():
+        order = np.argsort(ids, kind="stable")
+        ids, tuples = ids[order], tuples[order]
+    return ids, tuples
+
+
+def _missing(sealed: Any, span: WindowRange) -> Any:
+    """Returns first and last window of each run of a range that is not sealed, as two columns."""
+    framed = np.concatenate(([span.first - 1], sealed, [span.last + 1]))
+    holes = np.flatnonzero(framed[1:] > framed[:-1] + 1)
+    return np.stack([framed[holes] + 1, framed[holes + 1] - 1], axis=1)
+
+
+def _ranges(kind: str, found: Any, grid: Grid) -> list[Gap]:
+    """Returns a row for each run of consecutive windows; `found` are windows, or runs already."""
+    if found.ndim == 1:
+        cuts = np.flatnonzero(np.diff(found) > 1)
+        firsts, lasts = np.concatenate((found[:1], found[cuts + 1])), np.concatenate((found[cuts], found[-1:]))
+        found = np.stack([firsts, lasts], axis=1)
+    return [
+        Gap(kind, WindowRange(first, last), grid.start_us(first), grid.end_us(last), last - first + 1)
+        for first, last in found.tolist()
+    ]
+
+
+def _silences(stream: Table, keys: Sequence[str], span: WindowRange, grid: Grid, interval_us: int) -> list[Gap]:
+    """Returns the silent stretches of each key that reach into a range.
+
+    A key is known from its first tuple on, also from one before the range; the last stretch is open at the range's end.
+    """
+    names = stream.schema.names
+    lacking = [name for name in ("arrived_at", *keys) if name not in names]
+    if lacking:
+        raise InputError(f'stream "{stream.path.name}" has no column "{lacking[0]}" to look for silences on')
+    end_us = grid.end_us(span.last)
+    columns = "".join(f'"{name}", ' for name in keys)
+    ordered = f"over ({'partition by ' + columns.rstrip(', ') if keys else ''} order by arrived, place)"
+    place = "offset" if "offset" in names else "window_id"
+    sql = f"""
+    select {columns} since, coalesce(until, {end_us}) as until, by_window, by_offset
+    from (select {columns} arrived as since, lead(arrived) {ordered} as until,
+                 lead(window_id) {ordered} as by_window, lead(place) {ordered} as by_offset
+          from (select {columns} window_id, "{place}" as place, arrow_cast(arrived_at, 'Int64') as arrived
+                from s where window_id <= {span.last}))
+    where coalesce(until, {end_us}) - since > {interval_us} and coalesce(until, {end_us}) > {grid.start_us(span.first)}
+    order by {columns} since"""
+    found: pa.Table = query(sql, s=stream)
+    return [_silence(row, keys, span, grid, interval_us) for row in found.to_pylist()]
+
+
+def _silence(row: dict[str, Any], keys: Sequence[str], span: WindowRange, grid: Grid, interval_us: int) -> Gap:
+    closed = row["by_window"] is not None
+    last = row["by_window"] if closed else span.last
+    length_us = row["until"] - row["since"]
+    return Gap(
+        SILENT,
+        WindowRange(grid.window(row["since"]), last),
+        row["since"],
+        row["until"],
+        -(-length_us // interval_us) - 1,
+        {key: row[key] for key in keys},
+        f"tuple {last}:{row['by_offset']}" if closed else OPEN,
+    )

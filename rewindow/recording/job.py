@@ -1,0 +1,39 @@
+"""The record job: what `spark-submit jobs/record.py` does."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+
+from rewindow.config import Config
+from rewindow.engine.job import say, tell
+from rewindow.engine.session import spark_session
+from rewindow.recording.record import record
+from rewindow.recording.result import RecordProgress
+
+_PAUSE_S = 1.0
+
+
+def record_job(stream: str, sealed_to: str | None = None) -> dict[str, Any]:
+    """Records a stream and returns its counts for the outcome file; progress goes to standard output."""
+    config = Config.load()
+    config.stream(stream)
+    spark = spark_session(config, f"rewindow record {stream}", quick=True)
+    result = record(spark, config, stream, on_progress=_teller(), sealed_to=sealed_to)
+    for line in result.lines():
+        say(line)
+    return result.to_json()
+
+
+def _teller() -> Any:
+    """Returns a listener that passes on every new step, and a step's progress once a second."""
+    told: dict[str, float] = {}
+
+    def listen(progress: RecordProgress) -> None:
+        now = time.monotonic()
+        if now - told.get(progress.step, -_PAUSE_S) >= _PAUSE_S:
+            told[progress.step] = now
+            tell("recording", **dataclasses.asdict(progress))
+
+    return listen
