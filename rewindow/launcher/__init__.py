@@ -4,6 +4,7 @@ from rewindow.launcher.attempts import (
     Outcome,
     Submission,
     begin_attempt,
+    plain_submission,
     read_outcome,
     run,
 )
