@@ -7,9 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+settings.register_profile("rewindow", deadline=None, print_blob=True)
+settings.load_profile("rewindow")
 
 
 @pytest.fixture(scope="session")

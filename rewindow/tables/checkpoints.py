@@ -103,7 +103,7 @@ def decode(row: Mapping[str, object]) -> pa.Table:
     name = f'checkpoint of operator "{row["operator"]}" at window {row["window_id"]}'
     try:
         frame = pa.ipc.open_stream(row["state"]).read_all()
-    except (pa.ArrowException, OSError, TypeError) as error:
+    except (pa.ArrowException, OSError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{name} is damaged: its state cannot be read", detail=str(error)) from error
     if frame_digest(frame) != row["digest"]:
         raise CheckpointError(f"{name} is damaged: its digest differs")

@@ -1,0 +1,103 @@
+"""Resume points, commit groups and checkpoint marks, against independent formulations."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rewindow.application import Mode
+from rewindow.errors import CheckpointError
+from rewindow.recovery import GroupSizer, Marks, affected_from, guarantee, next_end, resume
+
+MARK = st.integers(0, 60)
+
+
+@given(st.sets(MARK, min_size=1), st.dictionaries(st.sampled_from("abc"), MARK, min_size=1))
+def test_exactly_once_restores_the_newest_checkpoint_that_no_table_is_behind(saved: set[int], done: dict) -> None:
+    """R21, design 4: newest checkpoint not past min done(t), the window after it, and groups end where tables end."""
+    lowest = min(done.values())
+    usable = [mark for mark in saved if mark <= lowest]
+    if not usable:
+        with pytest.raises(CheckpointError, match="no usable checkpoint"):
+            resume(Mode.EXACTLY_ONCE, saved, done)
+        return
+    found = resume(Mode.EXACTLY_ONCE, saved, done)
+    assert found.restore == sorted(usable)[-1]
+    assert found.first == found.restore + 1
+    assert set(found.cuts) == {mark for mark in done.values() if mark > found.restore}
+    assert not found.lost and found.skipped is None
+
+
+@given(st.sets(MARK, min_size=1), st.dictionaries(st.sampled_from("abc"), MARK, min_size=1))
+def test_at_least_once_restores_the_newest_checkpoint_and_loses_nothing(saved: set[int], done: dict) -> None:
+    """R10: everything after the checkpoint is computed again, whatever the tables hold."""
+    found = resume(Mode.AT_LEAST_ONCE, saved, done)
+    assert (found.restore, found.first, found.lost) == (max(saved), max(saved) + 1, {})
+
+
+@given(st.sets(MARK, min_size=1), st.dictionaries(st.sampled_from("abc"), MARK, min_size=1), MARK)
+def test_at_most_once_never_begins_a_window_twice(saved: set[int], done: dict, started: int) -> None:
+    """R13: the first window lies after the highest one begun; what tables lack of those is lost, no more."""
+    found = resume(Mode.AT_MOST_ONCE, saved, done, started)
+    assert found.first > started
+    assert found.restore == max(saved)
+    for table, mark in done.items():
+        lost = set(range(found.lost[table][0], found.lost[table][1] + 1)) if table in found.lost else set()
+        assert lost == set(range(mark + 1, started + 1))
+
+
+def test_resume_refuses_to_begin_without_a_checkpoint() -> None:
+    """No checkpoint at all is a named error, never a silent start from nothing."""
+    with pytest.raises(CheckpointError):
+        resume(Mode.AT_LEAST_ONCE, [], {})
+
+
+@given(st.integers(1, 20), st.integers(1, 6))
+def test_marks_fall_where_the_rules_put_them(distance: int, multiple: int) -> None:
+    """W42, W45, W46: mark m leads to a checkpoint after ordinal ceil(m / K) * K; ordinals count from 1."""
+    marks = Marks(distance, multiple)
+    expected = {-(-m // multiple) * multiple for m in range(distance, 600, distance)}
+    assert {w + 1 for w in range(300) if marks.is_due(w)} == {n for n in expected if n <= 300}
+    for window in range(0, 200, 7):
+        assert marks.next_due(window) == min(n - 1 for n in expected if n - 1 >= window)
+
+
+@given(st.integers(0, 500), st.integers(0, 80), st.integers(1, 90), st.sampled_from(list(Mode)), st.integers(1, 30))
+def test_a_group_never_crosses_a_mark_or_the_end(first: int, more: int, size: int, mode: Mode, distance: int) -> None:
+    """Groups end at marks where the mode has marks, never past the range, and hold at least one window."""
+    marks = Marks(distance)
+    end = next_end(first, first + more, size, mode, marks)
+    assert first <= end <= first + more and end - first + 1 <= size
+    if mode is not Mode.EXACTLY_ONCE:
+        assert not any(marks.is_due(window) for window in range(first, end))
+
+
+@given(st.integers(1, 1000), st.floats(0.01, 100), st.integers(1, 500))
+def test_group_size_moves_towards_the_target_by_bounded_steps(windows: int, seconds: float, size: int) -> None:
+    """A group that took too long shrinks the next one, one that was quick lets it grow, at most fourfold."""
+    sizer = GroupSizer(None, 10.0, size)
+    sizer.took(windows, seconds)
+    assert 1 <= sizer.size <= 4 * size
+    assert sizer.size >= size // 4
+
+
+def test_fixed_group_size_stays() -> None:
+    """A fixed size is not adapted."""
+    sizer = GroupSizer(7, 10.0, 64)
+    sizer.took(7, 100.0)
+    assert sizer.size == 7
+
+
+def test_guarantees_say_what_each_mode_promises() -> None:
+    """R48 to R50: every mode names its own promise; only at most once may affect later windows (R14)."""
+    texts = {mode: guarantee(mode, stateful=True) for mode in Mode}
+    assert all(text.startswith(mode.words) for mode, text in texts.items())
+    assert "affected" in texts[Mode.AT_MOST_ONCE] and "affected" not in texts[Mode.EXACTLY_ONCE]
+    assert "affected" not in guarantee(Mode.AT_MOST_ONCE, stateful=False)
+
+
+def test_affected_windows_begin_after_the_first_skip() -> None:
+    """R14: everything after the first skipped stretch is computed from a state that lacks it."""
+    assert affected_from(Mode.AT_MOST_ONCE, [(7, 9), (12, 12)]) == 10
+    assert affected_from(Mode.EXACTLY_ONCE, [(7, 9)]) is None

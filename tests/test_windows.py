@@ -1,0 +1,103 @@
+"""Window arithmetic against plain reformulations."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rewindow.errors import InputError, RangeError
+from rewindow.windows import WIDTH_MS_MAX, Grid, WindowRange, format_time, parse_duration, parse_time, to_ranges
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@given(st.integers(1, 10**7), st.integers(-(10**12), 10**12), st.integers(0, 10**15))
+def test_a_time_lies_in_exactly_its_window(width_ms: int, origin_ms: int, after_us: int) -> None:
+    """W5: start inclusive, end exclusive; the window is the only one that holds the time."""
+    grid = Grid(width_ms, origin_ms)
+    t_us = origin_ms * 1000 + after_us
+    window = grid.window(t_us)
+    assert grid.start_us(window) <= t_us < grid.end_us(window)
+    assert grid.end_us(window) == grid.start_us(window + 1)
+
+
+def test_a_time_before_the_origin_is_rejected() -> None:
+    """W5: there is no window before the first one."""
+    with pytest.raises(RangeError, match="before the grid's origin"):
+        Grid(1000, 5000).window(4_999_999)
+
+
+@pytest.mark.parametrize("width_ms", [0, -1, WIDTH_MS_MAX + 1])
+def test_a_width_out_of_range_is_refused(width_ms: int) -> None:
+    """W3: 1 to 503079487 ms."""
+    with pytest.raises(InputError, match="W3"):
+        Grid(width_ms)
+
+
+def test_the_widest_window_is_accepted() -> None:
+    """W3: the bound itself is allowed."""
+    assert Grid(WIDTH_MS_MAX).window(0) == 0
+
+
+@given(st.sets(st.integers(-50, 50)))
+def test_ranges_hold_the_same_windows(windows: set[int]) -> None:
+    """Ranges are disjoint, maximal and hold just the windows given."""
+    ranges = to_ranges(windows)
+    assert [window for part in ranges for window in part] == sorted(windows)
+    assert all(before.last + 1 < after.first for before, after in zip(ranges, ranges[1:], strict=False))
+
+
+@given(st.integers(-20, 20), st.integers(0, 20), st.integers(-20, 20), st.integers(0, 20))
+def test_overlap_is_the_common_windows(a: int, n: int, b: int, m: int) -> None:
+    """The overlap of two ranges is their intersection as sets."""
+    one, other = WindowRange(a, a + n), WindowRange(b, b + m)
+    found = one.overlap(other)
+    assert set(found or ()) == set(one) & set(other)
+
+
+def test_a_reversed_range_is_refused() -> None:
+    """An empty range is named with both ends."""
+    with pytest.raises(RangeError, match="first 377390 is after last 377330"):
+        WindowRange(377390, 377330)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "words"),
+    [("2013-01-01T05:30", "2013-01-01T07:00", "not on a window border"), ("2013-01-02", "2013-01-01", "reversed"),
+     ("2013-01-01", "2013-01-01", "empty")],
+)  # fmt: skip
+def test_time_ranges_that_are_no_windows_are_refused(begin: str, end: str, words: str) -> None:
+    """Unaligned, reversed and empty ranges of time each say what they are."""
+    with pytest.raises(RangeError, match=words):
+        Grid(3_600_000).aligned_range(parse_time(begin), parse_time(end))
+
+
+def test_half_open_times_become_closed_windows() -> None:
+    """[05:00, 07:00) are two windows of an hour."""
+    assert len(Grid(3_600_000).aligned_range(parse_time("2013-01-01T05:00Z"), parse_time("2013-01-01T07:00Z"))) == 2
+
+
+@given(st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)))
+def test_times_survive_writing_and_reading(moment: datetime) -> None:
+    """A time written in UTC reads as the same microsecond."""
+    t_us = (moment.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+    assert parse_time(format_time(t_us)) == t_us
+
+
+@pytest.mark.parametrize(
+    ("text", "us"), [("1 hour", 3_600_000_000), ("10 minutes", 600_000_000), ("0.10", 100_000), ("5s", 5_000_000),
+                     ("250 ms", 250_000), (1.5, 1_500_000), ("2 days", 172_800_000_000)],
+)  # fmt: skip
+def test_durations_are_read_as_written(text: object, us: int) -> None:
+    """Decimals are exact; bare numbers are seconds."""
+    assert parse_duration(text) == us  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["", "soon", "1 fortnight", "0.0000001 s", "1 hour 5"])
+def test_text_that_is_no_duration_is_refused(text: str) -> None:
+    """H26: unreadable, or not a whole number of microseconds."""
+    with pytest.raises(InputError, match="duration"):
+        parse_duration(text)
