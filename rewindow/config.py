@@ -90,6 +90,13 @@ class ReplayConfig(Section):
     """Attempts without a new checkpoint after which a replay is given up (R90, R91)."""
 
 
+class PublicationConfig(Section):
+    """How published tables are kept."""
+
+    undo_days: int = Field(default=30, ge=1)
+    """For so long published tables keep what an undo needs: their log and their removed files."""
+
+
 class Config(Section):
     """All settings; paths are absolute once loaded."""
 
@@ -99,6 +106,7 @@ class Config(Section):
     ledger: str | None = None
     spark: SparkConfig = Field(default_factory=SparkConfig)
     replay: ReplayConfig = Field(default_factory=ReplayConfig)
+    publication: PublicationConfig = Field(default_factory=PublicationConfig)
     streams: dict[str, StreamConfig] = Field(default_factory=dict)
     _root: Path = PrivateAttr(default_factory=Path.cwd)
     _file: Path | None = PrivateAttr(default=None)
@@ -228,7 +236,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _override(values: dict[str, Any], environment: Any) -> None:
-    sections = {"STATE", "LEDGER", "EXPECTATIONS", "SPARK", "REPLAY"}
+    sections = {"STATE", "LEDGER", "EXPECTATIONS", "SPARK", "REPLAY", "PUBLICATION"}
     for variable, text in environment.items():
         parts = variable.removeprefix("REWINDOW_").split("__")
         if not variable.startswith("REWINDOW_") or parts[0] not in sections:

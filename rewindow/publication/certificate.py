@@ -235,8 +235,8 @@ def _output(left: Side, right: Side, result: OutputResult) -> OutputCertificate:
         equal_within_tolerance=result.equal_within_tolerance,
         changes={column: vars(change) for column, change in sorted(result.changes.items())},
         top_windows=[
-            {"window": found.window, "class": found.difference.value, "missing": found.missing, "surplus": found.surplus}
-            for found in top
+            {"window": one.window, "class": one.difference.value, "missing": one.missing, "surplus": one.surplus}
+            for one in top
         ],
         affected_from=right.losses.affected_first.get(name),
     )

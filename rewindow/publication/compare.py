@@ -101,9 +101,7 @@ def compare_output(a: Side, b: Side, output: OutputPlan, tolerance: float, raw: 
     return result
 
 
-def _compare_batch(
-    comparison: RowComparison, batch: list[WindowPair], a: Side, b: Side, result: OutputResult
-) -> None:
+def _compare_batch(comparison: RowComparison, batch: list[WindowPair], a: Side, b: Side, result: OutputResult) -> None:
     name = result.output.name
     rows = comparison.differing_rows([pair.window for pair in batch])
     counts = comparison.counts(rows)
@@ -170,7 +168,7 @@ def _tuples(side: Side, output: str) -> int:
 def _with_repeats(a: Side, b: Side, output: str, pairs: list[WindowPair]) -> list[WindowPair]:
     """Returns the pairs together with windows of which a side holds more rows than readers see."""
     found = {pair.window: pair for pair in pairs}
-    sealed = {letter: dict(_columns(_seals(side, output), "window_id", "tuples")) for letter, side in (("a", a), ("b", b))}
+    sealed = {letter: _counts(_seals(side, output)) for letter, side in (("a", a), ("b", b))}
     for side, letter in ((a, "a"), (b, "b")):
         if side.facts is None:
             continue
@@ -179,14 +177,14 @@ def _with_repeats(a: Side, b: Side, output: str, pairs: list[WindowPair]) -> lis
                 where window_id between {side.range.first} and {side.range.last} group by window_id""",
             t=side.data[output],
         )
-        for window, tuples in _columns(counted, "window_id", "tuples"):
+        for window, tuples in _counts(counted).items():
             if tuples != sealed[letter].get(window) and window not in found:
                 found[window] = WindowPair(window, sealed["a"].get(window), sealed["b"].get(window), exact=True)
     return sorted(found.values(), key=lambda pair: pair.window)
 
 
-def _columns(table: pa.Table, *names: str) -> Iterator[tuple[int, ...]]:
-    return zip(*(table[name].to_pylist() for name in names), strict=True)
+def _counts(table: pa.Table) -> dict[int, int]:
+    return dict(zip(table["window_id"].to_pylist(), table["tuples"].to_pylist(), strict=True))
 
 
 def _batches(pairs: list[WindowPair]) -> Iterator[list[WindowPair]]:

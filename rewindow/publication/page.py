@@ -54,9 +54,7 @@ def _strip(certificate: Certificate, output: OutputCertificate) -> list[dict[str
 
 
 def _sides(certificate: Certificate) -> list[tuple[str, str, str]]:
-    rows = [
-        ("windows", f"{side['first']} to {side['last']}") for side in (certificate.a, certificate.b)
-    ]
+    rows = [("windows", f"{side['first']} to {side['last']}") for side in (certificate.a, certificate.b)]
     compared = [("windows", rows[0][1], rows[1][1])]
     for name, label in (
         ("mode", "recovery mode"),

@@ -76,7 +76,9 @@ class RowComparison:
 
     def sample(self, window: int) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
         """Returns up to 20 differing rows of each side of a window, ordered by the declared key (O140)."""
-        rows = self.differing_rows([window]).sort_by([("side_", "ascending"), *((name, "ascending") for name in self.key)])
+        rows = self.differing_rows([window]).sort_by(
+            [("side_", "ascending"), *((name, "ascending") for name in self.key)]
+        )
         sides = []
         for side in (0, 1):
             chosen = rows.filter(pc.equal(rows["side_"], side)).slice(0, SAMPLE_ROWS)

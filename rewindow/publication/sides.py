@@ -1,4 +1,4 @@
-"""The two sides of a comparison: a replay's staged output or what is published, each pinned to table versions. No JVM."""
+"""The two sides of a comparison: staged output or what is published, pinned to table versions. No JVM."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ class Side:
         """Returns SQL for the rows of an output: what readers see, or with `raw` the rows of all attempts."""
         if self.facts is None or raw:
             return f"select {columns} from {letter}_data as o where {where}"
-        return f"""select {columns} from {letter}_data as o join ({SEALS.replace("from facts", f"from {letter}_facts")}) as s
+        seals = SEALS.replace("from facts", f"from {letter}_facts")
+        return f"""select {columns} from {letter}_data as o join ({seals}) as s
             on o.window_id = s.window_id and o.attempt = s.attempt
             where s.port = '{output}' and {where}"""
 

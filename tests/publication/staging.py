@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -20,6 +20,9 @@ from rewindow.recovery import OutputPlan, Plan, StartState, guarantee
 from rewindow.tables import Position, Table
 from rewindow.tables import checkpoints as stored
 from rewindow.tables.staging import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, create_staging, staged_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 DELAYS = pa.schema([("origin", pa.string()), ("flights", pa.int64()), ("delay", pa.decimal128(12, 2))])
@@ -128,7 +131,26 @@ class StagedReplay:
         """Saves a checkpoint."""
         made = stored.Provenance(self.code_version, "settings-1", epoch)
         mark = self.plan.mark_of(window)
-        self._commit(CHECKPOINTS, stored.encode(window, mark, {"ranks_operator": state}, {"ranks_operator": 1}, made), epoch, window)
+        rows = stored.encode(window, mark, {"ranks_operator": state}, {"ranks_operator": 1}, made)
+        self._commit(CHECKPOINTS, rows, epoch, window)
+
+    def digest(self, spark: SparkSession) -> StagedReplay:
+        """Gives the seals the digests that the engine would take."""
+        from rewindow.engine.digests import empty_digests, window_digests
+        from rewindow.engine.frames import spark_schema
+
+        for output in OUTPUTS:
+            table = Table.open(self.root / output)
+            frame = spark.read.schema(spark_schema(table.schema)).parquet(*[file.path for file in table.files()])
+            for epoch in {fact["attempt"] for fact in self.facts}:
+                rows = window_digests(frame.where(f"attempt = {epoch}")).toArrow().to_pylist()
+                found = {row["window_id"]: row for row in rows}
+                empty = dict(zip(("digest", "float_digest"), empty_digests(frame.schema), strict=True))
+                for fact in self.facts:
+                    if fact["port"] == output and fact["attempt"] == epoch and not fact["lost"]:
+                        here = found.get(fact["window_id"], empty)
+                        fact.update({name: here[name] for name in empty})
+        return self
 
     def end(self, *, epoch: int = 1, checked: bool = True, ledger: bool = True) -> StagedReplay:
         """Commits the facts, ends the replay and enters it in the ledger."""
@@ -191,7 +213,9 @@ def rows_of(windows: Iterable[int], plus: int = 0) -> dict[str, dict[int, list[R
 
 def simple(config: Config, replay_id: str, first: int, last: int, plus: int = 0, **fields: Any) -> StagedReplay:
     """Returns an ended, checked replay of one group."""
-    checked, ledger = fields.pop("checked", True), fields.pop("ledger", True)
+    checked, ledger, spark = fields.pop("checked", True), fields.pop("ledger", True), fields.pop("spark", None)
     replay = StagedReplay(config, replay_id, first, last, **fields)
     replay.group(first, last, rows_of(range(first, last + 1), plus), state=state_of(last + plus))
+    if spark is not None:
+        replay.digest(spark)
     return replay.end(checked=checked, ledger=ledger)

@@ -150,7 +150,9 @@ def test_repeats_of_at_least_once_show_in_raw_and_only_after_its_checkpoint(conf
     raw = certify(config, "a", "twice", raw=True)
     assert output(raw, "ranks").ranges == {"repeated": [(110, 116)]}
     assert output(raw, "ranks").repeated_tuples == 14
-    assert output(raw, "delays").ranges == {"repeated": [(110, 111), (113, 114)]}, "window 112 is empty: nothing repeats"
+    assert output(raw, "delays").ranges == {"repeated": [(110, 111), (113, 114)]}, (
+        "window 112 is empty: nothing repeats"
+    )
     assert raw.b["windows_sealed_again"] == 5
 
 

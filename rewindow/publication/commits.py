@@ -1,0 +1,132 @@
+"""One commit of a publication to one table: fenced by the table's transaction id, retried when a writer came between.
+
+The transaction version is the publication's number. A table that already holds it is left alone; after the commit it
+must hold exactly this number, and while the publication is open no higher one is given out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from deltalake import CommitProperties, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from rewindow.config import Config
+from rewindow.errors import FencedError, TableError
+from rewindow.ledger import Publication, publish_app_id
+from rewindow.publication.names import open_published
+from rewindow.tables import Table
+from rewindow.windows import WindowRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TRIES_MAX = 5
+
+
+def commit_once(config: Config, name: str, publication: Publication, commit: Callable[[], None]) -> int:
+    """Makes sure that a table holds a publication's commit, and returns the version that brought it.
+
+    Raises:
+        FencedError: the table holds a later publication; this one is out of date.
+        TableError: other writers came between again and again, or the table took no transaction id.
+    """
+    for _ in range(TRIES_MAX):
+        if held(config, name) == publication.number:
+            return version_of(config, name, publication.number)
+        _refuse_later(config, name, publication)
+        try:
+            commit()
+        except Exception as error:
+            if not is_conflict(error):
+                raise
+            continue
+        if held(config, name) < publication.number:
+            raise TableError(
+                f'commit to table "{name}" did not take transaction {publication.number}',
+                hint="Another program writes to this table without regard to others; stop it and publish again.",
+            )
+    if held(config, name) == publication.number:
+        return version_of(config, name, publication.number)
+    raise TableError(
+        f'table "{name}" was written to by others {TRIES_MAX} times while it was being published',
+        detail=f"Publication {publication.number} stays open.",
+        hint=f"Stop the other writer, then: rewindow publish {publication.replay_id}",
+    )
+
+
+def held(config: Config, name: str) -> int:
+    """Returns the number of the publication that a table holds, -1 before its first."""
+    return open_published(config, name).txn(publish_app_id(name))
+
+
+def version_of(config: Config, name: str, number: int) -> int:
+    """Returns the version that brought a publication's commit: the first one that holds its number.
+
+    Versions later than it may hold it too: somebody may have compacted the table since.
+    """
+    low, high = 0, open_published(config, name).version
+    middle = max(0, high - 1)  # As a rule nothing has come after it.
+    while low < high:
+        if _holds(config, name, middle, number):
+            high = middle
+        else:
+            low = middle + 1
+        middle = (low + high) // 2
+    return high
+
+
+def _holds(config: Config, name: str, version: int, number: int) -> bool:
+    try:
+        return Table.open(config.stream_table(name), version).txn(publish_app_id(name)) >= number
+    except TableError:
+        return False  # This version's log is gone, so that it is older than the commit.
+
+
+def write_spark(config: Config, name: str, publication: Publication, frame: DataFrame, *, merge_schema: bool) -> None:
+    """Replaces a range of a published table as a whole, by Spark, in one commit."""
+    writer = frame.write.format("delta").mode("overwrite")
+    options = {
+        "replaceWhere": _predicate(publication.range),
+        "txnAppId": publish_app_id(name),
+        "txnVersion": str(publication.number),
+        "userMetadata": json.dumps(publication.commit_metadata()),
+        "mergeSchema": str(merge_schema).lower(),
+    }
+    writer.options(**options).save(str(config.stream_table(name)))
+
+
+def write_arrow(config: Config, name: str, publication: Publication, rows: pa.Table) -> None:
+    """Replaces a range of one of our own small tables as a whole, without Spark, in one commit."""
+    table = open_published(config, name)
+    if table.txn(publish_app_id(name)) >= publication.number:
+        return
+    properties = CommitProperties(
+        custom_metadata={"userMetadata": json.dumps(publication.commit_metadata())},
+        app_transactions=[Transaction(publish_app_id(name), publication.number)],
+    )
+    predicate = _predicate(publication.range)
+    write_deltalake(table.delta, rows, mode="overwrite", predicate=predicate, commit_properties=properties)
+
+
+def is_conflict(error: Exception) -> bool:
+    """Returns whether another commit came between, so that looking again helps."""
+    if isinstance(error, CommitFailedError):
+        return True
+    return any("delta.exceptions" in base.__module__ and "Concurrent" in base.__name__ for base in type(error).__mro__)
+
+
+def _refuse_later(config: Config, name: str, publication: Publication) -> None:
+    there = held(config, name)
+    if there > publication.number:
+        raise FencedError(
+            f'table "{name}" already holds publication {there}, {publication.number} is out of date',
+            detail="It has stopped without writing.",
+        )
+
+
+def _predicate(windows: WindowRange) -> str:
+    return f"window_id >= {windows.first} and window_id <= {windows.last}"

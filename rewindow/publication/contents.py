@@ -1,0 +1,146 @@
+"""What a publication puts into each table, from its row in the ledger alone, so that anybody can roll it forward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rewindow.config import Config
+from rewindow.errors import CheckpointError, TableError
+from rewindow.publication.names import checkpoints_name, open_published
+from rewindow.recovery import Plan
+from rewindow.tables import Table, query
+from rewindow.tables import checkpoints as stored
+from rewindow.tables.delta import DataFile
+from rewindow.tables.staging import CHECKPOINTS, FACTS
+from rewindow.tables.streams import WINDOWS_SCHEMA
+from rewindow.windows import WindowRange
+
+THINNED_MAX = 8
+"""Older checkpoints of a replay that are published beside the one at its end."""
+
+
+def saved_states(checkpoints: Table) -> dict[int, str]:
+    """Returns window to state digest of every checkpoint of a replay, mark 0 included; the newest attempt's."""
+    rows = query("select window_id, attempt, operator, digest from c", c=checkpoints)
+    found = {}
+    for window in pc.unique(rows["window_id"]).to_pylist():
+        here = rows.filter(pc.equal(rows["window_id"], window))
+        found[window] = stored.state_digest(here.filter(pc.equal(here["attempt"], pc.max(here["attempt"]))))
+    return found
+
+
+def kept_checkpoints(plan: Plan, saved: Iterable[int], windows: WindowRange) -> list[int]:
+    """Returns the windows whose checkpoints are published: the last, and older ones thinned to a few.
+
+    Raises:
+        CheckpointError: the replay has none at its end.
+    """
+    if windows.last not in set(saved):
+        raise CheckpointError(
+            f'replay "{plan.replay_id}" has no checkpoint at window {windows.last}, where its range ends',
+            hint="Run it to its end first, or plan the range again.",
+        )
+    apart = max(plan.checkpoint_windows, len(windows) // THINNED_MAX)
+    kept = [windows.last]
+    for window in sorted(saved, reverse=True):
+        if window in windows and kept[-1] - window >= apart:
+            kept.append(window)
+    return sorted(kept)
+
+
+def checkpoint_rows(config: Config, plan: Plan, version: int, windows: Iterable[int]) -> pa.Table:
+    """Returns the stored rows of a replay's checkpoints at some windows, states included."""
+    table = Table.open(config.replay_root(plan.replay_id) / CHECKPOINTS, version)
+    listed = ", ".join(map(str, windows))
+    rows = query(f"select * from c where window_id in ({listed})", c=table).select(stored.SCHEMA.names)
+    rows = rows.cast(stored.SCHEMA)
+    newest = rows.group_by("window_id").aggregate([("attempt", "max")])
+    newest = newest.rename_columns(["window_id", "attempt"])
+    pairs = set(zip(newest["window_id"].to_pylist(), newest["attempt"].to_pylist(), strict=True))
+    mine = zip(rows["window_id"].to_pylist(), rows["attempt"].to_pylist(), strict=True)
+    return rows.filter(pa.array([pair in pairs for pair in mine], pa.bool_()))
+
+
+def staged_seals(config: Config, plan: Plan, version: int, output: str, windows: WindowRange) -> pa.Table:
+    """Returns per window of an output what readers see: window_id, attempt, tuples, digest, float_digest."""
+    where = f"""direction = 'out' and not lost and port = '{output}'
+                and window_id between {windows.first} and {windows.last}"""
+    sql = f"""
+    with newest as (select window_id, max(attempt) as attempt from facts where {where} group by window_id)
+    select distinct f.window_id, f.attempt, f.tuples, f.digest, f.float_digest
+    from facts f join newest n on f.window_id = n.window_id and f.attempt = n.attempt
+    where f.direction = 'out' and not f.lost and f.port = '{output}' order by f.window_id"""
+    return query(sql, facts=Table.open(config.replay_root(plan.replay_id) / FACTS, version))
+
+
+def published_seals(seals: pa.Table, sealed_at: datetime, data_version: int) -> pa.Table:
+    """Returns the rows of a published stream's table of sealed windows; lost windows have none, so they are missing."""
+    count = seals.num_rows
+    return pa.table(
+        {
+            **{name: seals[name] for name in ("window_id", "tuples", "digest", "float_digest")},
+            "sealed_at": pa.array([sealed_at] * count, WINDOWS_SCHEMA.field("sealed_at").type),
+            "data_version": pa.array([data_version] * count, pa.int64()),
+        }
+    ).cast(WINDOWS_SCHEMA)
+
+
+def rows_before(config: Config, name: str, version: int, windows: WindowRange) -> pa.Table:
+    """Returns the rows of a small published table in a range as they were at an earlier version."""
+    table = open_published(config, name, version)
+    rows = query(f"select * from t where window_id between {windows.first} and {windows.last}", t=table)
+    return rows.select(table.schema.names).cast(table.schema)
+
+
+def published_state(config: Config, application: str, window: int) -> pa.Table:
+    """Returns the stored rows of an application's published state after a window, none when there is none; no JVM."""
+    path = config.stream_table(checkpoints_name(application))
+    if not Table.exists(path):
+        return stored.SCHEMA.empty_table()
+    rows = query(f"select * from c where window_id = {window}", c=Table.open(path))
+    return rows.select(stored.SCHEMA.names).cast(stored.SCHEMA)
+
+
+def start_state(plan: Plan) -> dict[str, Any]:
+    """Returns, for judging staleness, which published state a replay began with, and its digest if it can be read."""
+    start = plan.start
+    if not start.taken_from or start.source not in ("published", "warm_up"):
+        return {"source": start.source, "window": None, "digest": ""}
+    digest = start.digest
+    if not digest and start.window is not None:
+        try:
+            rows = stored.rows_at(Table.open(start.taken_from, start.version), start.window)
+            digest = stored.state_digest(rows) if rows.num_rows else ""
+        except TableError:
+            digest = ""
+    return {"source": start.source, "window": start.window, "digest": digest}
+
+
+def files_of(config: Config, name: str, version: int, windows: WindowRange) -> list[DataFile]:
+    """Returns the files that an earlier version of a published table has in a range, all of them there.
+
+    Raises:
+        TableError: the version or a file of it was removed.
+    """
+    try:
+        files = open_published(config, name, version).files(windows.first, windows.last)
+    except TableError as error:
+        raise _gone(name, version, error.detail) from error
+    gone = [file.path for file in files if not Path(file.path).exists()]
+    if gone:
+        raise _gone(name, version, f"{len(gone)} of {len(files)} files are gone, such as {Path(gone[0]).name}.")
+    return files
+
+
+def _gone(name: str, version: int, detail: str) -> TableError:
+    return TableError(
+        f'version {version} of table "{name}" is no longer there, so that it cannot be put back',
+        detail=f"{detail} VACUUM or log cleanup removed it; nothing was changed now.",
+        hint="Replay the range with the code and inputs that you want back, and publish that.",
+    )

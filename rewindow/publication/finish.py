@@ -1,0 +1,159 @@
+"""Finishing a publication or an undo: commit to each of its tables, enter what became stale, close it. Repeatable.
+
+Everything follows from the publication's row in the ledger, so that whoever comes next rolls forward what a killed
+publisher began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from rewindow.config import Config
+from rewindow.errors import TableError
+from rewindow.ledger import Ledger, Publication
+from rewindow.publication.commits import commit_once, held, write_arrow, write_spark
+from rewindow.publication.contents import (
+    checkpoint_rows,
+    files_of,
+    published_seals,
+    rows_before,
+    staged_seals,
+)
+from rewindow.publication.names import open_published
+from rewindow.publication.parts import Kind, Part, kind_of, parts_of
+from rewindow.publication.steps import Crash, PublishStep
+from rewindow.recovery import Plan
+from rewindow.windows import WindowRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass
+class Finisher:
+    """Brings open publications to their end.
+
+    Attributes:
+        say: told, in a line for people, about each table.
+    """
+
+    spark: SparkSession
+    config: Config
+    ledger: Ledger
+    crash: Crash
+    say: Callable[[str], None] = lambda line: None
+    _verified: set[str] = field(default_factory=set)
+
+    def roll_forward(self, publication: Publication) -> Publication:
+        """Finishes what a killed publisher began; gives it up if nothing of it was committed and its source is gone."""
+        self.say(f"publication {publication.number} of replay {publication.replay_id} was left open: going on with it")
+        try:
+            return self.finish(publication)
+        except TableError as error:
+            begun = any(held(self.config, table.name) >= publication.number for table in publication.tables)
+            if begun:
+                raise
+            self.say(f"publication {publication.number} is given up: {error.primary}")
+            self.ledger.withdraw_publication(publication.number, error.primary)
+            return self.ledger.publication(publication.number)
+
+    def finish(self, publication: Publication) -> Publication:
+        """Commits to each table that does not hold the publication, in order, then settles and closes it.
+
+        Raises:
+            FencedError: a later publication has been here.
+            TableError: what is to be published, or put back, is gone or altered.
+        """
+        versions = {table.name: table.version_after for table in publication.tables}
+        for number, table in enumerate(publication.tables, start=1):
+            if table.done:
+                continue
+            commit = partial(self._commit, publication, table.name, versions)
+            version = commit_once(self.config, table.name, publication, commit)
+            versions[table.name] = version
+            self.crash(PublishStep.TABLE_COMMITTED, number)
+            self.ledger.mark_table_done(publication.number, table.name, version)
+            self.say(f"{table.name}: windows {publication.range} replaced, version {version}")
+            self.crash(PublishStep.TABLE_MARKED, number)
+        self._settle(publication)
+        self.crash(PublishStep.SETTLED, 1)
+        self.ledger.close_publication(publication.number)
+        self.crash(PublishStep.CLOSED, 1)
+        return self.ledger.publication(publication.number)
+
+    def _commit(self, publication: Publication, name: str, versions: dict[str, int | None]) -> None:
+        if publication.undoes is None:
+            self._publish(publication, name, versions)
+        else:
+            self._put_back(publication, name)
+
+    def _publish(self, publication: Publication, name: str, versions: dict[str, int | None]) -> None:
+        plan = Plan.model_validate(self.ledger.replay(publication.replay_id).plan)
+        part = next(part for part in parts_of(plan) if part.name == name)
+        pinned = publication.details["staged_versions"]
+        if part.kind is Kind.CHECKPOINTS:
+            rows = checkpoint_rows(self.config, plan, pinned["checkpoints"], publication.details["checkpoints"])
+            write_arrow(self.config, name, publication, rows)
+            return
+        assert part.output is not None, "tuples and seals belong to an output"
+        seals = staged_seals(self.config, plan, pinned["facts"], part.output.name, publication.range)
+        if part.kind is Kind.WINDOWS:
+            data_version = versions[name.removesuffix(f".{Kind.WINDOWS}")]
+            assert data_version is not None, "seals come after their tuples"
+            write_arrow(self.config, name, publication, published_seals(seals, publication.opened_at, data_version))
+            return
+        self._publish_tuples(publication, plan, part)
+
+    def _publish_tuples(self, publication: Publication, plan: Plan, part: Part) -> None:
+        from rewindow.publication.frames import published_frame
+
+        assert part.output is not None, "tuples belong to an output"
+        seals = staged_seals(
+            self.config, plan, publication.details["staged_versions"]["facts"], part.output.name, publication.range
+        )
+        view = self.view(plan, part, publication.details["staged_versions"], publication.range)
+        frame = published_frame(view, plan, part.output, pc.sum(seals["tuples"]).as_py() or 0)
+        there = set(open_published(self.config, part.name).schema.names)
+        merge_schema = not set(frame.columns) <= there
+        write_spark(self.config, part.name, publication, frame, merge_schema=merge_schema)
+
+    def view(self, plan: Plan, part: Part, pinned: dict[str, int], windows: WindowRange) -> DataFrame:
+        """Returns what readers see of a staged output, compared with its seals once by this publisher."""
+        from rewindow.publication.frames import check_seals, readers_view
+
+        assert part.output is not None, "only outputs are staged"
+        output = part.output
+        seals = staged_seals(self.config, plan, pinned["facts"], output.name, windows)
+        frame = readers_view(self.spark, self.config, plan, output, pinned[output.name], seals, windows)
+        key = f"{plan.replay_id}/{output.name}/{windows}"
+        if key not in self._verified:
+            check_seals(frame, seals, output.name)
+            self._verified.add(key)
+        return frame
+
+    def _put_back(self, publication: Publication, name: str) -> None:
+        from rewindow.publication.frames import frame_before
+
+        assert publication.undoes is not None, "an undo"
+        undone = self.ledger.publication(publication.undoes)
+        version = next(table.version_before for table in undone.tables if table.name == name)
+        assert version is not None, "every published table is created before its first publication"
+        files_of(self.config, name, version, publication.range)
+        if kind_of(name) is Kind.DATA:
+            frame = frame_before(self.spark, self.config, name, version, publication.range)
+            write_spark(self.config, name, publication, frame, merge_schema=False)
+        else:
+            write_arrow(self.config, name, publication, rows_before(self.config, name, version, publication.range))
+
+    def _settle(self, publication: Publication) -> None:
+        """Enters the stale ranges as they follow from this publication; may be repeated."""
+        application = self.ledger.replay(publication.replay_id).application
+        for row in self.ledger.stale(application):
+            self.ledger.clear_stale(application, row.table_name, row.first, row.last)
+        for name, first, last in publication.details["stale"]:
+            self.ledger.mark_stale(application, name, first, last, publication.number)

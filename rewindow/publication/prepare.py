@@ -1,0 +1,108 @@
+"""Published tables made ready: created at the first publication, checked at every later one. No JVM."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from rewindow.config import Config
+from rewindow.errors import TableError
+from rewindow.publication.horizon import retention
+from rewindow.publication.parts import Kind, Part, parts_of
+from rewindow.recovery import OutputPlan, Plan
+from rewindow.tables import Table, create_table
+from rewindow.tables import checkpoints as stored
+from rewindow.tables.staging import staged_schema
+from rewindow.tables.streams import WINDOWS_SCHEMA, stored_grid, stream_properties
+
+_TIME = pa.timestamp("us", tz="UTC")
+OWN_COLUMNS = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", _TIME)])
+"""Columns that every published stream begins with, as every recorded one does."""
+
+
+def event_schema(config: Config, plan: Plan, output: OutputPlan) -> pa.Schema:
+    """Returns an output's event columns, as its staged table has them."""
+    schema = Table.open(config.replay_root(plan.replay_id) / output.name).schema
+    own = set(staged_schema(pa.schema([])).names)
+    return pa.schema([column for column in schema if column.name not in own])
+
+
+def published_schema(events: pa.Schema) -> pa.Schema:
+    """Returns the schema of a published stream; an output's own `arrived_at` takes the place of the derived one."""
+    first = [events.field(column.name) if column.name in events.names else column for column in OWN_COLUMNS]
+    return pa.schema([*first, *(column for column in events if column.name not in OWN_COLUMNS.names)])
+
+
+def prepare_tables(config: Config, plan: Plan) -> dict[str, int]:
+    """Creates what is missing, checks what is there, and returns the version of every table, in commit order.
+
+    Raises:
+        TableError: a table is not ours, or has columns that do not fit.
+    """
+    return {part.name: _prepare(config, plan, part).version for part in parts_of(plan)}
+
+
+def _prepare(config: Config, plan: Plan, part: Part) -> Table:
+    path = config.stream_table(part.name)
+    there = Table.exists(path)
+    if part.kind is Kind.CHECKPOINTS:
+        table = create_table(path, stored.SCHEMA, retention(config))
+        table.check_committable()
+        return table
+    assert part.output is not None, "tuples and seals belong to an output"
+    events = event_schema(config, plan, part.output)
+    if part.kind is Kind.DATA:
+        schema = published_schema(events)
+        table = create_table(path, schema, retention(config))
+        if there:
+            _check_columns(part.name, table.schema, schema)
+        return table
+    properties = {**retention(config), **stream_properties(_settings(plan, part.output, events))}
+    table = create_table(path, WINDOWS_SCHEMA, properties)
+    if there:
+        _check_windows(table, plan)
+    return table
+
+
+def _check_windows(table: Table, plan: Plan) -> None:
+    table.check_committable()
+    grid = stored_grid(table)
+    if grid != plan.grid:
+        raise TableError(
+            f'table "{table.path.name}" has windows of {grid.width_ms} ms from {grid.origin_ms} ms, replay '
+            f'"{plan.replay_id}" {plan.width_ms} ms from {plan.origin_ms} ms (W15)',
+            hint="Ids of different grids cannot stand in one table; give the application another name.",
+        )
+
+
+def _check_columns(name: str, there: pa.Schema, wanted: pa.Schema) -> None:
+    """Lets columns be added; one that is gone or has another type is refused."""
+    if "window_id" not in there.names or "offset" not in there.names:
+        raise TableError(f'table "{name}" is there and is not a stream that Rewindow published')
+    for column in there:
+        if column.name not in wanted.names:
+            raise TableError(
+                f'table "{name}" has the column "{column.name}", which the output no longer has',
+                hint="Keep the column in the output (null will do), or publish under another application name.",
+            )
+        if wanted.field(column.name).type != column.type:
+            raise TableError(
+                f'column "{column.name}" of table "{name}" is {column.type}, the output has '
+                f"{wanted.field(column.name).type}",
+                hint="Keep the type, or publish under another application name.",
+            )
+
+
+def _settings(plan: Plan, output: OutputPlan, events: pa.Schema) -> dict[str, object]:
+    """Returns what is stored with a published stream, as with a recorded one (W4)."""
+    schema = published_schema(events)
+    return {
+        "width_ms": plan.width_ms,
+        "origin_ms": plan.origin_ms,
+        "arrived_at": "arrived_at" if "arrived_at" in events.names else "start of the window",
+        "event_at": "",
+        "keys": ",".join(output.key),
+        "zone": "UTC",
+        "schema": ", ".join(f"{column.name} {column.type}" for column in list(schema)[2:]),
+        "application": plan.application,
+        "output": output.name,
+    }

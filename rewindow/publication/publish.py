@@ -1,0 +1,314 @@
+"""Publishing: the range of a replay made visible in the published tables, and taken back (design, section 7).
+
+A publication is a row in the ledger before its first commit, then one commit to each of its tables, then closed. It may
+be killed anywhere: whoever publishes or undoes next rolls it forward first. The protocol is in
+`rewindow.ledger.publications`, its steps in `rewindow.publication.steps`.
+"""
+
+from __future__ import annotations
+
+import getpass
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rewindow.config import Config
+from rewindow.engine.crash import crash_point
+from rewindow.errors import GateError, InputError, ResourceError
+from rewindow.ledger import Ledger, Publication, Replay, State
+from rewindow.publication.contents import files_of, kept_checkpoints, saved_states, staged_seals, start_state
+from rewindow.publication.finish import Finisher
+from rewindow.publication.horizon import undo_horizon
+from rewindow.publication.leftovers import only_publisher
+from rewindow.publication.names import data_name, open_published
+from rewindow.publication.parts import Kind, parts_of
+from rewindow.publication.prepare import prepare_tables
+from rewindow.publication.staleness import Standing, stale_windows
+from rewindow.publication.steps import Crash, PublishStep
+from rewindow.recovery import Plan
+from rewindow.tables import Table, position
+from rewindow.tables.staging import CHECKPOINTS, FACTS, app_id
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STATES_MAX = 200
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class PublicationResult:
+    """What publishing or undoing has come to.
+
+    Attributes:
+        number: the publication; its tables' commits carry it.
+        already: nothing had to be done, or only what a killed publisher had left.
+        versions: table to the version that it has now.
+        lost: output to the number of windows that at most once gave up; they are missing in what is published.
+        stale: [table, first, last] of everything stale now; `replay_next` is what to replay first.
+        rolled_forward: publications of killed publishers that were finished on the way.
+        horizon: for how long this can be undone, in words.
+    """
+
+    number: int
+    kind: str
+    replay_id: str
+    application: str
+    first: int
+    last: int
+    already: bool
+    versions: dict[str, int | None]
+    lost: dict[str, int] = field(default_factory=dict)
+    stale: list[tuple[str, int, int]] = field(default_factory=list)
+    replay_next: tuple[int, int] | None = None
+    rolled_forward: list[int] = field(default_factory=list)
+    horizon: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the result as JSON values."""
+        return asdict(self)
+
+
+def publish(
+    spark: SparkSession,
+    config: Config,
+    replay_id: str,
+    *,
+    accept: str | None = None,
+    who: str | None = None,
+    crash: Crash = crash_point,
+    say: Say = lambda line: None,
+) -> PublicationResult:
+    """Publishes the whole range of a replay; again it changes nothing.
+
+    Args:
+        accept: publish although the gate has not passed, for this reason, which is kept.
+        who: who accepts; the user of this process unless given.
+        crash: called after each step.
+        say: told what is done, in lines for people.
+
+    Raises:
+        InputError: the replay is unknown, has not ended, or is abandoned.
+        GateError: its gate has not passed, and nobody accepts it.
+        OverlapError: another process publishes one of its tables, or another replay runs on its range.
+        TableError: a published table is not ours or does not fit, or what is staged is not what was sealed.
+    """
+    ledger = Ledger.open(config.ledger_url)
+    plan = Plan.model_validate(ledger.replay(replay_id).plan)
+    parts = parts_of(plan)
+    with ledger.publishing(part.name for part in parts) as unfinished, _publisher(config, plan.application):
+        finisher = Finisher(spark, config, ledger, crash, say)
+        rolled = [finisher.roll_forward(publication).number for publication in unfinished]
+        replay = ledger.replay(replay_id)
+        there = _visible(ledger, replay_id)
+        if there is not None:
+            return _result(config, ledger, there, already=True, rolled=rolled)
+        check_publishable(config, ledger, replay, plan, accept, who)
+        details = _details(config, ledger, plan, accept)
+        for part in parts:
+            if part.kind is Kind.DATA:
+                finisher.view(plan, part, details["staged_versions"], plan.range)
+        publication = _open(config, ledger, plan, details, crash)
+        crash(PublishStep.OPENED, 1)
+        return _result(config, ledger, finisher.finish(publication), rolled=rolled)
+
+
+def undo(
+    spark: SparkSession, config: Config, replay_id: str, *, crash: Crash = crash_point, say: Say = lambda line: None
+) -> PublicationResult:
+    """Takes a replay's publication back: tuples, seals and checkpoints of its range are again what they were before.
+
+    Again it changes nothing.
+
+    Raises:
+        InputError: the replay is not published, or a later publication overlaps it (names that).
+        TableError: the versions before were removed by VACUUM or log cleanup.
+        OverlapError: another process publishes one of its tables, or another replay runs on its range.
+    """
+    ledger = Ledger.open(config.ledger_url)
+    replay = ledger.replay(replay_id)
+    tables = [table.name for publication in ledger.publications(replay_id, limit=1) for table in publication.tables]
+    if not tables:
+        raise InputError(f'replay "{replay_id}" is {replay.state} and was never published: there is nothing to undo')
+    with ledger.publishing(tables) as unfinished, _publisher(config, replay.application):
+        finisher = Finisher(spark, config, ledger, crash, say)
+        rolled = [finisher.roll_forward(publication).number for publication in unfinished]
+        newest = next((one for one in ledger.publications(replay_id) if one.withdrawn is None), None)
+        if newest is None:
+            raise InputError(f'replay "{replay_id}" was never published: its publications were given up')
+        if newest.undoes is not None:
+            return _result(config, ledger, newest, already=True, rolled=rolled)
+        publication = _open_undo(config, ledger, newest, replay.application, crash)
+        crash(PublishStep.OPENED, 1)
+        return _result(config, ledger, finisher.finish(publication), rolled=rolled)
+
+
+def check_publishable(
+    config: Config, ledger: Ledger, replay: Replay, plan: Plan, accept: str | None = None, who: str | None = None
+) -> None:
+    """Refuses a replay that has not ended or whose gate has not passed; enters an acceptance. No JVM.
+
+    Raises:
+        InputError: it has not ended, is abandoned, or its staged tables were purged.
+        GateError: its gate has not passed, or was never run.
+    """
+    replay_id = replay.replay_id
+    root = config.replay_root(replay_id)
+    if replay.state is State.ABANDONED or not Table.exists(root / CHECKPOINTS):
+        why = "is abandoned" if replay.state is State.ABANDONED else "has no staged tables any more"
+        raise InputError(f'replay "{replay_id}" {why} and cannot be published', hint="Plan the range again.")
+    done = min(position(Table.open(root / name), app_id(replay_id, name)).mark for name in (FACTS, CHECKPOINTS))
+    if done < len(plan.range):
+        raise InputError(
+            f'replay "{replay_id}" has not ended: {done} of {len(plan.range)} windows are committed',
+            hint=f"Run it to its end first: rewindow replay --resume {replay_id}",
+        )
+    if accept is not None:
+        ledger.accept(replay_id, accept, who or getpass.getuser())
+        return
+    checks = ledger.checks(replay_id, limit=1)
+    accepted = ledger.acceptances(replay_id)
+    if accepted and not (checks and checks[0].checked_at > accepted[0].accepted_at):
+        return
+    if not checks or checks[0].verdict != "passed":
+        found = f"its gate {checks[0].verdict}" if checks else "its gate was not run"
+        raise GateError(
+            f'replay "{replay_id}" cannot be published: {found}',
+            detail=f"It stays staged. Results: {checks[0].results}." if checks else "It stays staged.",
+            hint=f"Run rewindow check {replay_id}, or publish it with --accept and a reason, which is kept.",
+        )
+
+
+def _publisher(config: Config, application: str) -> AbstractContextManager[None]:
+    return only_publisher(config.state / "streams", application)
+
+
+def _visible(ledger: Ledger, replay_id: str) -> Publication | None:
+    """Returns the publication by which all of a replay is visible now, None when there is none."""
+    for publication in ledger.publications(replay_id):
+        if publication.withdrawn is None:
+            covered = publication.undoes is not None or ledger.later_overlapping(publication.number)
+            return None if covered else publication
+    return None
+
+
+def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None) -> dict[str, Any]:
+    """Returns all that finishing a publication needs, pinned."""
+    root = config.replay_root(plan.replay_id)
+    staged = {name: Table.open(root / name).version for name in (*(o.name for o in plan.outputs), FACTS, CHECKPOINTS)}
+    states = saved_states(Table.open(root / CHECKPOINTS, staged[CHECKPOINTS]))
+    kept = kept_checkpoints(plan, states, plan.range)
+    start = start_state(plan)
+    standing = _standing(ledger, plan.application)
+    number = 1 + max((one.number for one in standing), default=0)
+    new = Standing(number, plan.range, states, start["source"], start["window"], start["digest"])
+    known = sorted(states)
+    step = 1 + len(known) // STATES_MAX
+    told = {*known[::step], *kept, plan.first - 1}
+    lost = {
+        output.name: len(plan.range) - staged_seals(config, plan, staged[FACTS], output.name, plan.range).num_rows
+        for output in plan.outputs
+    }
+    return {
+        "application": plan.application,
+        "staged_versions": staged,
+        "checkpoints": kept,
+        "states": {str(window): states[window] for window in sorted(told) if window in states},
+        "start": start,
+        "stateful": [data_name(plan.application, output.name) for output in plan.outputs if output.stateful],
+        "lost": {name: count for name, count in lost.items() if count},
+        "accepted": accept,
+        "stale": _stale(plan, [*standing, new]),
+    }
+
+
+def _open(config: Config, ledger: Ledger, plan: Plan, details: dict[str, Any], crash: Crash) -> Publication:
+    _check_space(config, plan, details)
+    names = [part.name for part in parts_of(plan)]
+    ledger.acquire(plan.replay_id, names, plan.first, plan.last)
+    try:
+        versions = prepare_tables(config, plan)
+        crash(PublishStep.PREPARED, 1)
+        return ledger.open_publication(plan.replay_id, versions, plan.first, plan.last, details)
+    except Exception:
+        ledger.release(plan.replay_id)
+        raise
+
+
+def _open_undo(config: Config, ledger: Ledger, newest: Publication, application: str, crash: Crash) -> Publication:
+    """Enters an undo once it is sure that what it puts back is there."""
+    later = ledger.later_overlapping(newest.number)
+    for table in newest.tables if not later else ():
+        files_of(config, table.name, table.version_before or 0, newest.range)
+    names = [table.name for table in newest.tables]
+    ledger.acquire(newest.replay_id, names, newest.first, newest.last)
+    try:
+        crash(PublishStep.PREPARED, 1)
+        versions = {name: open_published(config, name).version for name in names}
+        left = [one for one in _standing(ledger, application) if one.number != newest.number]
+        stateful = newest.details.get("stateful", [])
+        stale = [[name, part.first, part.last] for part in stale_windows(left) for name in stateful]
+        details = {"application": application, "stale": stale, "stateful": stateful}
+        return ledger.open_undo(newest.number, versions, details)
+    except Exception:
+        ledger.release(newest.replay_id)
+        raise
+
+
+def _standing(ledger: Ledger, application: str) -> list[Standing]:
+    """Returns the publications of an application that stand, as far as state goes."""
+    every = ledger.publications(application=application, limit=1_000_000)
+    undone = {one.undoes for one in every if one.withdrawn is None}
+    found = []
+    for one in every:
+        if one.undoes is None and one.withdrawn is None and one.number not in undone:
+            states = {int(window): digest for window, digest in one.details.get("states", {}).items()}
+            start = one.details.get("start") or {"source": "initial", "window": None, "digest": ""}
+            found.append(Standing(one.number, one.range, states, start["source"], start["window"], start["digest"]))
+    return found
+
+
+def _stale(plan: Plan, standing: list[Standing]) -> list[list[Any]]:
+    names = [data_name(plan.application, output.name) for output in plan.outputs if output.stateful]
+    return [[name, part.first, part.last] for part in stale_windows(standing) for name in names]
+
+
+def _check_space(config: Config, plan: Plan, details: dict[str, Any]) -> None:
+    root = config.replay_root(plan.replay_id)
+    needed = sum(
+        file.size
+        for output in plan.outputs
+        for file in Table.open(root / output.name, details["staged_versions"][output.name]).files()
+    )
+    free = shutil.disk_usage(config.state).free
+    if free < 2 * needed:
+        raise ResourceError(
+            f"publishing needs about {2 * needed >> 20} MB of disk space, {free >> 20} MB are free",
+            detail="Nothing was published.",
+            hint="Make room (rewindow purge shows what can go) and publish again.",
+        )
+
+
+def _result(
+    config: Config, ledger: Ledger, publication: Publication, *, rolled: list[int], already: bool = False
+) -> PublicationResult:
+    application = ledger.replay(publication.replay_id).application
+    stale = [(row.table_name, row.first, row.last) for row in ledger.stale(application)]
+    first = min(((first, last) for _, first, last in stale), default=None)
+    return PublicationResult(
+        number=publication.number,
+        kind=publication.kind,
+        replay_id=publication.replay_id,
+        application=application,
+        first=publication.first,
+        last=publication.last,
+        already=already,
+        versions={table.name: table.version_after for table in publication.tables},
+        lost=publication.details.get("lost", {}),
+        stale=stale,
+        replay_next=first,
+        rolled_forward=rolled,
+        horizon=str(undo_horizon(config, application)),
+    )

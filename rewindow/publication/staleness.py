@@ -1,0 +1,112 @@
+"""Staleness: windows published from a state that has since changed (design, state at the borders). Pure arithmetic.
+
+Every publication keeps the digests of the states that its replay saved, mark 0 included, and where its start state
+came from. From these alone it follows which windows are stale, however publications lie over each other.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rewindow.windows import WindowRange
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A publication that stands, as far as state goes.
+
+    Attributes:
+        states: window to the digest of the state after it, wherever the replay saved one.
+        source: where its start state came from (see `rewindow.recovery.StartState`).
+        base: the window whose published state it began with, None when it did not begin with a published one.
+        base_digest: digest of that state, empty when it is not known.
+    """
+
+    number: int
+    range: WindowRange
+    states: Mapping[int, str] = field(default_factory=dict)
+    source: str = "initial"
+    base: int | None = None
+    base_digest: str = ""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Consecutive windows whose content comes from one publication."""
+
+    range: WindowRange
+    owner: Standing
+
+
+def in_effect(standing: Sequence[Standing]) -> list[Segment]:
+    """Returns, ascending and disjoint, which publication each window shows: the newest one over it."""
+    segments: list[Segment] = []
+    for publication in sorted(standing, key=lambda one: one.number):
+        kept = [part for segment in segments for part in _outside(segment, publication.range)]
+        segments = [*kept, Segment(publication.range, publication)]
+    return sorted(segments, key=lambda segment: segment.range.first)
+
+
+def stale_windows(standing: Sequence[Standing]) -> list[WindowRange]:
+    """Returns the stale windows of an application's stateful outputs, ascending; the first range comes next.
+
+    A segment is stale if the state before it, as published now, is not the one that it was computed from, or is itself
+    stale. Where no state was saved at the border, a warm-up's base decides; in the middle of a replay, not knowing is
+    stale. Windows computed from the initial state on request depend on no published state.
+    """
+    segments = in_effect(standing)
+    stale: list[Segment] = []
+    for index, segment in enumerate(segments):
+        before = segments[index - 1] if index else None
+        if before is not None and before.range.last + 1 < segment.range.first:
+            before = None
+        if _is_stale(segment, before, segments[:index], stale):
+            stale.append(segment)
+    return _joined([segment.range for segment in stale])
+
+
+def _is_stale(segment: Segment, before: Segment | None, earlier: list[Segment], stale: list[Segment]) -> bool:
+    owner, border = segment.owner, segment.range.first - 1
+    begins = segment.range.first == owner.range.first
+    if begins and owner.source in ("initial", "none"):
+        return False
+    if before is not None and before in stale:
+        return True
+    used, now = owner.states.get(border), before.owner.states.get(border) if before else None
+    if before is not None and not (begins and now is None):
+        return used is None or used != now
+    if not begins or owner.base is None:
+        return False
+    below = _holding(earlier, owner.base)
+    if below is None or below in stale:
+        return True
+    return bool(owner.base_digest) and below.owner.states.get(owner.base) != owner.base_digest
+
+
+def _holding(segments: list[Segment], window: int) -> Segment | None:
+    index = bisect_right([segment.range.first for segment in segments], window) - 1
+    return segments[index] if index >= 0 and window in segments[index].range else None
+
+
+def _outside(segment: Segment, windows: WindowRange) -> list[Segment]:
+    """Returns what is left of a segment beside a range."""
+    if segment.range.overlap(windows) is None:
+        return [segment]
+    left = []
+    if segment.range.first < windows.first:
+        left.append(Segment(WindowRange(segment.range.first, windows.first - 1), segment.owner))
+    if segment.range.last > windows.last:
+        left.append(Segment(WindowRange(windows.last + 1, segment.range.last), segment.owner))
+    return left
+
+
+def _joined(ranges: list[WindowRange]) -> list[WindowRange]:
+    joined: list[WindowRange] = []
+    for part in ranges:
+        if joined and joined[-1].last + 1 == part.first:
+            joined[-1] = WindowRange(joined[-1].first, part.last)
+        else:
+            joined.append(part)
+    return joined
