@@ -84,7 +84,8 @@ def _head(plan: Plan, verdict: OutputVerdict, checked_at: datetime) -> str:
     return f"""<p class="soft"><a href="../../index.html">All checks</a></p>
 <h1>{escape(plan.application)}.{escape(verdict.output)} {tag(verdict.verdict, verdict.verdict)}</h1>
 <p class="soft">Replay <code>{escape(plan.replay_id)}</code>, {escape(mode)}.
-Windows {plan.first} to {plan.last} of {width}, {span}. Suite <code>{escape(verdict.suite)}</code>, checked at {format_minute(checked_at)}.
+Windows {plan.first} to {plan.last} of {width}, {span}.
+Suite <code>{escape(verdict.suite)}</code>, checked at {format_minute(checked_at)}.
 The report of all windows: <a href="{escape(verdict.report.name)}">{escape(verdict.report.name)}</a>.</p>"""
 
 

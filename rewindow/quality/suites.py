@@ -4,12 +4,12 @@ A suite is a Great Expectations suite. Two keys of its `meta` are ours and add c
 
     "measures":     {"flights": "sum(flights)"}            an aggregate over the output's rows of each window
     "row_measures": {"gone": "select window_id, ... as value from output ..."}
-                                                           a query over all rows, for rules that look across windows
+                                                           a query over all rows, for rules across windows
 
 A measure is null in a window that is lost or has no rows; `{"sql": ..., "empty": 0}` gives a value for no rows. The
 suite `every_output` is part of every output's suite. An expectation carries a slug in `meta.check`, a sentence for
-readers in `description`, and a severity. `meta.after_loss: "warning"` makes it a warning in windows that are affected by
-a loss which at most once allows (rules/recovery.md R14).
+readers in `description`, and a severity. `meta.after_loss: "warning"` makes it a warning in windows that are affected
+by a loss which at most once allows (rules/recovery.md R14).
 
     python -m rewindow.quality.suites FILE...              writes files in canonical form, with their ids
 """
@@ -116,7 +116,7 @@ def with_ids(suite: dict[str, Any]) -> dict[str, Any]:
     """Returns a suite in which the suite and every check has its id: the UUID of its name.
 
     >>> with_ids({"name": "delays", "expectations": [{"meta": {"check": "no-gap"}}]})["expectations"][0]["id"]
-    'bb4b5b71-5f1f-5e30-b7c7-d1e6e92f6c3f'
+    'c7aff774-bccf-5443-a09c-208629a06727'
     """
     name = suite["name"]
     entries = []

@@ -50,9 +50,9 @@ def build_report(plan: Plan, output: OutputPlan, sources: Sources, measures: tup
     (what its seal says), `tuples_in` and `tuples_in_<input>`, `recorded_tuples`, `unaccounted_tuples` (recorded, but
     neither processed nor declared lost: R53), `lost` (1: given up by at most once), `lost_tuples`, `undeclared_lost`
     (1: no seal and no declared loss), `repeated` (rows of other attempts), `undeclared_repeated` (those that the mode
-    does not allow), `repeated_keys`, `null_keys`, `heartbeats`, `data_rows`, `late`, `quarantined`, `gaps` (inputs whose
-    window is empty), `missing_inputs` (inputs whose window is not sealed), `attempts`, `affected` (1: computed from a
-    state that lacks lost windows, R14), and the suite's measures.
+    does not allow), `repeated_keys`, `null_keys`, `heartbeats`, `data_rows`, `late`, `quarantined`, `gaps` (inputs
+    whose window is empty), `missing_inputs` (inputs whose window is not sealed), `attempts`, `affected` (1: computed
+    from a state that lacks lost windows, R14), and the suite's measures.
 
     Raises:
         GateError: rows lie outside the range, or a measure cannot be computed.

@@ -1,0 +1,129 @@
+"""The gate of 1,000 windows beside the bare aggregate that it rests on, in one process.
+
+    python bench/gate.py [ROWS]
+
+The bare aggregate is the SQL that a careful person would write instead: counts and measures per window, and the search
+for repeated keys. The gate adds facts, seals, Great Expectations, the page, the results and the findings. The import of
+Great Expectations runs beside the aggregate; it is shown apart, since a process pays it once.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from rewindow.config import Config
+from rewindow.quality import judge
+from rewindow.quality.evaluation import preload
+from rewindow.quality.suites import canonical, suite_for
+from rewindow.quality.window_table import aggregate_sql, repeated_keys_sql
+from rewindow.recovery import Plan
+from rewindow.tables import Table, query
+from rewindow.tables.staging import FACTS_SCHEMA
+
+WINDOWS = 1_000
+KEY = ["sensor", "sequence"]
+ROOT = Path(__file__).parents[1]
+
+
+def main(rows: int) -> None:
+    """Prints seconds and their ratio."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = Config(state=Path(folder) / "state", expectations=_expectations(Path(folder)))
+        plan = _stage(config, rows)
+        staged = Table.open(config.replay_root(plan.replay_id) / "readings")
+        measures = suite_for(config.expectations, "readings").measures
+
+        def bare() -> None:
+            query(aggregate_sql(staged.schema, KEY, list(measures)), t=staged)
+            query(repeated_keys_sql(KEY), t=staged)
+
+        bare_cold = _seconds(bare)
+        imported = _seconds(lambda: preload().join())
+        gate_seconds = min(_seconds(lambda: judge(config, plan)) for _ in range(3))
+        bare_seconds = min(_seconds(bare) for _ in range(3))
+    print(f"rows {rows:,}, windows {WINDOWS:,}, one output, {len(measures)} measures")
+    print(f"bare aggregate            {bare_seconds:6.2f} s (first run {bare_cold:.2f} s)")
+    print(f"gate                      {gate_seconds:6.2f} s  ratio {gate_seconds / bare_seconds:.2f}")
+    print(f"import, once a process    {imported:6.2f} s")
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def _expectations(folder: Path) -> Path:
+    """Returns a copy of the project's expectations with a suite for the bench."""
+    import shutil
+
+    made = folder / "expectations"
+    shutil.copytree(ROOT / "expectations", made)
+    check = {
+        "type": "expect_column_values_to_be_between",
+        "kwargs": {"column": "highest", "max_value": 1000},
+        "meta": {"check": "not-too-high"},
+        "description": "No reading is above 1000.",
+        "severity": "critical",
+    }
+    measures = {"lowest": "min(reading)", "highest": "max(reading)", "total": "sum(reading)"}
+    suite = {"name": "readings", "expectations": [check], "meta": {"measures": measures}}
+    (made / "suites" / "readings.json").write_text(canonical(suite))
+    return made
+
+
+def _stage(config: Config, rows: int) -> Plan:
+    """Writes a replay of one input and one output, every window sealed by one attempt."""
+    random = np.random.default_rng(1)
+    windows = np.repeat(np.arange(WINDOWS), rows // WINDOWS)
+    count = len(windows) // WINDOWS
+    table = pa.table(
+        {
+            "window_id": windows,
+            "attempt": np.ones(len(windows), dtype=np.int64),
+            "sensor": pa.array(random.integers(0, 500, len(windows))).cast(pa.string()),
+            "sequence": np.arange(len(windows)),
+            "reading": random.integers(0, 1000, len(windows)),
+        }
+    )
+    root = config.replay_root("bench")
+    write_deltalake(str(root / "readings"), table)
+    facts = [
+        {"window_id": w, "direction": way, "port": port, "tuples": count, "attempt": 1, "lost": False}
+        for w in range(WINDOWS)
+        for way, port in (("in", "sensors"), ("out", "readings"))
+    ]
+    write_deltalake(str(root / "facts"), pa.Table.from_pylist(facts, schema=FACTS_SCHEMA))
+    write_deltalake(
+        str(config.windows_table("sensors")), pa.table({"window_id": range(WINDOWS), "tuples": [count] * WINDOWS})
+    )
+    columns = [(field.name, str(field.type)) for field in table.schema][2:]
+    stream = {"stream": "sensors", "path": str(config.stream_table("sensors")), "version": 0, "windows_version": 0}
+    output = {
+        "name": "readings",
+        "operator": "made",
+        "port": "out",
+        "key": KEY,
+        "suite": "readings",
+        "columns": columns,
+    }
+    return Plan.model_validate(
+        {
+            "replay_id": "bench", "application": "bench", "code_version": "1", "configuration_digest": "1", "first": 0,
+            "last": WINDOWS - 1, "width_ms": 1000, "origin_ms": 0, "mode": "exactly_once", "checkpoint_windows": 60,
+            "inputs": [{**stream, "tuples": 0, "bytes": 0}], "start": {"source": "none"},
+            "outputs": [{**output, "stateful": False, "guarantee": ""}],
+        }
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000)

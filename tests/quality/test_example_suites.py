@@ -1,0 +1,209 @@
+"""The suites of the example application: faultless outputs pass, and every check finds the fault that it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rewindow.quality import GateResult, judge
+from rewindow.quality.suites import read_suite
+from tests.quality.staging import PROJECT, STATIONS, StagedReplay
+
+Rows = list[dict[str, Any]]
+Fault = Callable[[StagedReplay], None]
+
+SCHEMAS = {
+    "hourly_weather": pa.schema(
+        [
+            ("window_id", pa.int64()), ("attempt", pa.int64()), ("origin", pa.string()),
+            ("hour", pa.timestamp("us", tz="UTC")), ("is_timer", pa.bool_()), ("age_hours", pa.int64()),
+            ("temp", pa.decimal128(5, 2)), ("wind_speed", pa.decimal128(9, 5)),
+        ]
+    ),
+    "delays": pa.schema(
+        [
+            ("window_id", pa.int64()), ("attempt", pa.int64()), ("origin", pa.string()), ("flights", pa.int64()),
+            ("cancelled", pa.int64()), ("departed", pa.int64()), ("delay_minutes", pa.int64()),
+            ("delay_p90_minutes", pa.int32()), ("late", pa.int64()), ("late_share", pa.decimal128(5, 4)),
+            ("weather_is_real", pa.bool_()),
+        ]
+    ),
+    "ranks": pa.schema(
+        [
+            ("window_id", pa.int64()), ("attempt", pa.int64()), ("carrier", pa.string()), ("flights", pa.int64()),
+            ("departed", pa.int64()), ("mean_delay", pa.decimal128(9, 4)), ("rank", pa.int32()),
+        ]
+    ),
+    "heartbeat": pa.schema(
+        [("window_id", pa.int64()), ("attempt", pa.int64()), ("origin", pa.string()), ("is_timer", pa.bool_())]
+    ),
+}  # fmt: skip
+
+
+def weather_row(window: int, place: int) -> dict[str, Any]:
+    """A report of a station, in its hour."""
+    hour = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(hours=window)
+    return {
+        "origin": STATIONS[place], "hour": hour, "is_timer": False, "age_hours": 0,
+        "temp": Decimal("41.02"), "wind_speed": Decimal("9.20624"),
+    }  # fmt: skip
+
+
+def delays_row(window: int, place: int) -> dict[str, Any]:
+    """Two flights of an airport: one cancelled, one late."""
+    return {
+        "origin": STATIONS[place], "flights": 2, "cancelled": 1, "departed": 1, "delay_minutes": 20,
+        "delay_p90_minutes": 20, "late": 1, "late_share": Decimal("1.0000"), "weather_is_real": True,
+    }  # fmt: skip
+
+
+def ranks_row(window: int, place: int) -> dict[str, Any]:
+    """A carrier's season: each of three gains two flights a window."""
+    flights = 2 * (window - 99)
+    mean = Decimal(place)
+    return {
+        "carrier": ("AA", "B6", "UA")[place],
+        "flights": flights,
+        "departed": flights,
+        "mean_delay": mean,
+        "rank": place + 1,
+    }
+
+
+def heartbeat_row(window: int, place: int) -> dict[str, Any]:
+    """A tuple of the stream."""
+    return {"origin": STATIONS[place], "is_timer": False}
+
+
+MAKERS = {"hourly_weather": weather_row, "delays": delays_row, "ranks": ranks_row, "heartbeat": heartbeat_row}
+
+
+def faultless(folder: Path, suite: str) -> StagedReplay:
+    """Returns a replay of one output of the example, with inputs that fit."""
+    staged = StagedReplay(folder, suite=suite, output=suite, schema=SCHEMAS[suite], stateful=True)
+    staged.key = ["carrier"] if suite == "ranks" else ["origin"]
+    staged.inputs = ["weather"] if suite in ("hourly_weather", "heartbeat") else ["flights"]
+    tuples = 3 if staged.inputs == ["weather"] else 6
+    staged.rows = [
+        {"window_id": w, "attempt": 1, **MAKERS[suite](w, place)} for w in staged.windows for place in range(3)
+    ]
+    staged.seals = [{"window_id": w, "tuples": tuples, "stream": staged.inputs[0]} for w in staged.windows]
+    staged.facts = [staged.fact(w, "out", suite, 3) for w in staged.windows]
+    staged.facts += [staged.fact(w, "in", staged.inputs[0], tuples) for w in staged.windows]
+    return staged
+
+
+def rows_of(staged: StagedReplay, window: int) -> Rows:
+    """Returns a window's rows, to be changed."""
+    return [row for row in staged.rows if row["window_id"] == window]
+
+
+def change(window: int, place: int = 1, **values: Any) -> Fault:
+    """Returns a fault: other values in one row."""
+    return lambda staged: rows_of(staged, window)[place].update(values)
+
+
+def remove(window: int, place: int = 1) -> Fault:
+    """Returns a fault: a row that is not there, though its seal counts it."""
+    return lambda staged: staged.rows.remove(rows_of(staged, window)[place])
+
+
+def shift_from(window: int, **deltas: int) -> Fault:
+    """Returns a fault: a carrier's totals that fall from a window on, as after a wrong recovery."""
+
+    def fault(staged: StagedReplay) -> None:
+        for row in staged.rows:
+            if row["window_id"] >= window and row["carrier"] == "B6":
+                row.update({name: row[name] + delta for name, delta in deltas.items()})
+
+    return fault
+
+
+def swap_ranks(staged: StagedReplay) -> None:
+    """A worse carrier before a better one."""
+    first, second = rows_of(staged, 106)[:2]
+    first["rank"], second["rank"] = 2, 1
+
+
+def every_rank_one_later(staged: StagedReplay) -> None:
+    """Ranks 2, 3, 4."""
+    for row in rows_of(staged, 106):
+        row["rank"] += 1
+
+
+def fewer_in(staged: StagedReplay) -> None:
+    """Fewer reports came in than rows carry one."""
+    for entry in (*staged.facts, *staged.seals):
+        if entry["window_id"] == 106 and entry.get("direction", "in") == "in":
+            entry["tuples"] = 2
+
+
+TIMER = {"is_timer": True, "age_hours": 1}
+FAULTS: dict[tuple[str, str], tuple[Fault, list[int]]] = {
+    ("hourly_weather", "three-stations"): (remove(106), [106]),
+    ("hourly_weather", "stations-known"): (change(106, origin="BOS"), [106]),
+    ("hourly_weather", "hour-is-the-windows"): (change(106, hour=datetime(1970, 1, 1, tzinfo=UTC)), [106]),
+    ("hourly_weather", "timers-carry-an-age"): (change(106, is_timer=True, age_hours=None), [106]),
+    ("hourly_weather", "reports-have-no-age"): (change(106, age_hours=2), [106]),
+    ("hourly_weather", "no-report-made-up"): (fewer_in, [106]),
+    ("hourly_weather", "no-station-silent"): (change(106, **TIMER), [106]),
+    ("hourly_weather", "report-not-older-than-a-day"): (change(106, is_timer=True, age_hours=25), [106]),
+    ("hourly_weather", "wind-plausible"): (change(106, wind_speed=Decimal("1048.36")), [106]),
+    ("hourly_weather", "cold-plausible"): (change(106, temp=Decimal("-41")), [106]),
+    ("hourly_weather", "heat-plausible"): (change(106, temp=Decimal("121")), [106]),
+    ("delays", "every-flight-counted"): (change(106, flights=3, departed=2), [106]),
+    ("delays", "flights-add-up"): (change(106, cancelled=0), [106]),
+    ("delays", "late-among-departed"): (change(106, late=2), [106]),
+    ("delays", "late-share-is-a-quotient"): (change(106, late_share=Decimal("0.5")), [106]),
+    ("delays", "no-delay-without-departure"): (change(106, departed=0, cancelled=2, late=0, late_share=None), [106]),
+    ("delays", "three-airports"): (remove(106), [106]),
+    ("delays", "weather-known"): (change(106, weather_is_real=None), [106]),
+    ("delays", "delay-plausible"): (change(106, delay_p90_minutes=721), [106]),
+    ("ranks", "season-adds-up"): (shift_from(106, flights=-1, departed=-1), [106]),
+    ("ranks", "flights-never-fewer"): (shift_from(106, flights=-3, departed=-3), [106]),
+    ("ranks", "carriers-stay"): (remove(106), [105]),
+    ("ranks", "ranks-differ"): (change(106, rank=1), [106]),
+    ("ranks", "ranks-begin-at-one"): (every_rank_one_later, [106]),
+    ("ranks", "ranks-without-gap"): (change(106, place=2, rank=4), [106]),
+    ("ranks", "ranks-by-mean-delay"): (swap_ranks, [106]),
+    ("ranks", "departed-among-flights"): (change(106, departed=99), [106]),
+    ("ranks", "mean-where-departed"): (change(106, mean_delay=None), [106]),
+    ("heartbeat", "data-kept"): (change(106, is_timer=True), [106]),
+}
+
+
+def failing(result: GateResult, slug: str) -> list[int]:
+    """Returns the windows in which a check fails."""
+    found = next(check for check in result.outputs[0].checks if check.check == slug)
+    assert found.status == "failed", f"{slug} is {found.status}"
+    return [window for part in found.failing for window in part]
+
+
+@pytest.mark.parametrize("suite", SCHEMAS)
+def test_faultless_output_passes_every_check(tmp_path: Path, suite: str) -> None:
+    """Nothing fails, and nothing passes for want of values."""
+    staged = faultless(tmp_path, suite).write()
+    checks = judge(staged.config, staged.plan).outputs[0].checks
+    assert {check.status for check in checks} == {"passed"}
+
+
+@pytest.mark.parametrize(("suite", "slug"), FAULTS)
+def test_check_finds_its_fault(tmp_path: Path, suite: str, slug: str) -> None:
+    """Each check fails in the window of its fault and in no other."""
+    fault, windows = FAULTS[suite, slug]
+    staged = faultless(tmp_path, suite)
+    fault(staged)
+    assert failing(judge(staged.config, staged.write().plan), slug) == windows
+
+
+@pytest.mark.parametrize("suite", SCHEMAS)
+def test_every_check_has_a_fault(suite: str) -> None:
+    """A check without a fault that it is seen to find is not worth having."""
+    slugs = {entry["meta"]["check"] for entry in read_suite(PROJECT, suite).expectations}
+    assert slugs == {slug for name, slug in FAULTS if name == suite}

@@ -1,0 +1,282 @@
+"""The gate's verdict: each check fails on the fault that it is for, names its windows, and blocks or warns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rewindow.errors import GateError, InputError
+from rewindow.ledger import AttemptEnd, Ledger, State
+from rewindow.quality import GateResult, check, failures, judge, window_report
+from rewindow.windows import WindowRange
+from tests.quality.staging import StagedReplay, expectation, read_json
+
+Fault = Callable[[StagedReplay], None]
+
+
+def outcome(result: GateResult, slug: str) -> tuple[str, str, list[int]]:
+    """Returns status, severity and failing windows of a check."""
+    found = next(entry for entry in result.outputs[0].checks if entry.check == slug)
+    return found.status, found.severity, [window for part in found.failing for window in part]
+
+
+def lose(staged: StagedReplay, *windows: int, declared: bool) -> None:
+    """Takes rows and seals of windows away; a declared loss leaves its facts."""
+    staged.rows = [row for row in staged.rows if row["window_id"] not in windows]
+    kept = []
+    for fact in staged.facts:
+        if fact["window_id"] not in windows:
+            kept.append(fact)
+        elif declared:
+            kept.append({**fact, "lost": True, "tuples": 6 if fact["direction"] == "in" else 0})
+    staged.facts = kept
+
+
+def repeat(staged: StagedReplay, *windows: int) -> None:
+    """Writes windows again by another attempt, with seals."""
+    staged.rows += [{**row, "attempt": 2} for row in staged.rows if row["window_id"] in windows]
+    staged.facts += [
+        {**fact, "attempt": 2} for fact in staged.facts if fact["window_id"] in windows and fact["direction"] == "out"
+    ]
+
+
+def break_seal(staged: StagedReplay) -> None:
+    """Takes a row away that the seal counts."""
+    staged.rows.remove(next(row for row in staged.rows if row["window_id"] == 104))
+
+
+def double_key(staged: StagedReplay) -> None:
+    """Gives two rows of a window the same key; as many rows as before."""
+    row = next(row for row in staged.rows if row["window_id"] == 105 and row["origin"] == "JFK")
+    row["origin"] = "EWR"
+
+
+def null_key(staged: StagedReplay) -> None:
+    """Takes a part of a key away."""
+    next(row for row in staged.rows if row["window_id"] == 106)["origin"] = None
+
+
+def forget_tuples(staged: StagedReplay) -> None:
+    """Lets fewer tuples in than were recorded."""
+    next(fact for fact in staged.facts if fact["window_id"] == 107 and fact["direction"] == "in")["tuples"] = 5
+
+
+def quarantine(reason: str) -> Fault:
+    """Returns a fault: a tuple in quarantine."""
+    return lambda staged: staged.quarantine.append({"window_id": 109, "source": "flights", "reason": reason})
+
+
+FAULTS: dict[str, tuple[Fault, str, list[int]]] = {
+    "no-undeclared-loss": (lambda staged: lose(staged, 103, 104, declared=False), "critical", [103, 104]),
+    "no-declared-loss": (lambda staged: lose(staged, 103, 104, declared=True), "warning", [103, 104]),
+    "rows-as-sealed": (break_seal, "critical", [104]),
+    "no-repeated-keys": (double_key, "critical", [105]),
+    "no-null-keys": (null_key, "critical", [106]),
+    "inputs-accounted-for": (forget_tuples, "critical", [107]),
+    "no-undeclared-repeats": (lambda staged: repeat(staged, 108), "critical", [108]),
+    "no-repeats": (lambda staged: repeat(staged, 108), "warning", [108]),
+    "inputs-sealed": (lambda staged: staged.seals.pop(9), "warning", [109]),
+    "nothing-late": (quarantine("late"), "info", [109]),
+    "nothing-quarantined": (quarantine("malformed"), "info", [109]),
+}
+NOT_BY_FAULT = {"every-window-reported"}
+"""Shown by test_false_passes: a report without all windows is refused before it is evaluated."""
+
+
+def test_faultless_replay_passes_and_everything_was_evaluated(staged: StagedReplay) -> None:
+    """All checks of the suite come back, on all windows."""
+    lines: list[str] = []
+    result = judge(staged.config, staged.write().plan, on_line=lines.append)
+    verdict = result.outputs[0]
+    assert (result.verdict, verdict.windows, verdict.failed, verdict.warnings) == ("passed", 20, (), ())
+    assert {entry.status for entry in verdict.checks} == {"passed"}
+    assert lines == [f"made: passed, {verdict.evaluated} checks on 20 windows, 0 failed, 0 warnings"]
+
+
+@pytest.mark.parametrize("slug", FAULTS)
+def test_check_fails_on_its_fault_and_names_the_windows(staged: StagedReplay, slug: str) -> None:
+    """The windows of the fault, no others, with the severity of the check; only critical ones block."""
+    fault, severity, windows = FAULTS[slug]
+    fault(staged)
+    result = judge(staged.config, staged.write().plan)
+    assert outcome(result, slug) == ("failed", severity, windows)
+    if severity == "critical":
+        assert result.verdict == "failed"
+
+
+def test_every_check_of_every_output_has_a_fault() -> None:
+    """A check without a fault that it is seen to find is not worth having."""
+    from rewindow.quality.suites import read_suite
+    from tests.quality.staging import PROJECT
+
+    slugs = {entry["meta"]["check"] for entry in read_suite(PROJECT, "every_output").expectations}
+    assert slugs == set(FAULTS) | NOT_BY_FAULT
+
+
+@pytest.mark.parametrize(("mode", "verdict"), [("at_most_once", "passed"), ("exactly_once", "failed")])
+def test_declared_loss_passes_only_under_at_most_once(staged: StagedReplay, mode: str, verdict: str) -> None:
+    """A loss that the mode allows is a warning; the same facts under another mode stop the publication."""
+    staged.mode = mode
+    lose(staged, 110, 111, declared=True)
+    result = judge(staged.config, staged.write().plan)
+    assert result.verdict == verdict
+    assert outcome(result, "no-declared-loss")[0] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("mode", "verdict"), [("at_least_once", "passed"), ("exactly_once", "failed"), ("at_most_once", "failed")]
+)
+def test_repeats_pass_only_under_at_least_once(staged: StagedReplay, mode: str, verdict: str) -> None:
+    """Readers take one attempt, so repeats are a warning where the mode allows them, and else a broken promise."""
+    staged.mode = mode
+    repeat(staged, 110, 111)
+    result = judge(staged.config, staged.write().plan)
+    assert result.verdict == verdict
+    assert outcome(result, "no-repeats") == ("failed", "warning", [110, 111])
+
+
+def test_rows_of_an_attempt_that_died_before_its_seal_are_repeats(staged: StagedReplay) -> None:
+    """At least once: readers take the newest *sealed* attempt, whatever an unsealed one left."""
+    staged.mode = "at_least_once"
+    staged.rows += [{**row, "attempt": 2, "flights": 9} for row in staged.rows if row["window_id"] == 112]
+    result = judge(staged.config, staged.write().plan)
+    assert result.verdict == "passed"
+    assert outcome(result, "no-repeats")[2] == [112]
+
+
+def test_failure_after_a_loss_is_a_warning_where_the_check_says_so(staged: StagedReplay) -> None:
+    """At most once, stateful: windows that a later attempt computed are affected; earlier ones are not excused."""
+    staged.mode, staged.stateful = "at_most_once", True
+    lose(staged, 110, declared=True)
+    for row in (*staged.rows, *staged.facts):
+        if row["window_id"] >= 110:
+            row["attempt"] = 2
+    staged.add_suite(
+        "mine",
+        expectation(
+            "two-each", "expect_column_values_to_be_in_set", column="f", value_set=[6], meta={"after_loss": "warning"}
+        ),
+        measures={"f": "sum(flights)"},
+    )
+    next(row for row in staged.rows if row["window_id"] == 115)["flights"] = 7
+    result = judge(staged.config, staged.write().plan)
+    assert (result.verdict, outcome(result, "two-each")) == ("passed", ("failed", "warning", [115]))
+
+    before = StagedReplay(staged.folder, replay_id="before", mode="at_most_once", stateful=True, suite="mine")
+    next(row for row in before.rows if row["window_id"] == 105)["flights"] = 7
+    result = judge(before.config, before.write().plan)
+    assert (result.verdict, outcome(result, "two-each")) == ("failed", ("failed", "critical", [105]))
+
+
+def test_warning_that_cannot_run_blocks(staged: StagedReplay) -> None:
+    """What was not checked has not passed, whatever its severity."""
+    staged.add_suite(
+        "mine", expectation("of-nothing", "expect_column_values_to_be_in_set", "warning", column="no", value_set=[0])
+    )
+    result = judge(staged.config, staged.write().plan)
+    assert (result.verdict, outcome(result, "of-nothing")[0]) == ("failed", "not_run")
+    assert "no" in result.outputs[0].failed[0].note
+
+
+def test_check_of_nothing_but_nulls_says_so(staged: StagedReplay) -> None:
+    """Nulls satisfy nearly every expectation; the verdict tells "passed" from "nothing to check"."""
+    staged.add_suite(
+        "mine",
+        expectation("never", "expect_column_values_to_be_in_set", column="m", value_set=[0]),
+        measures={"m": "max(flights) filter (where origin = 'nowhere')"},
+    )
+    result = judge(staged.config, staged.write().plan)
+    assert (result.verdict, outcome(result, "never")[0]) == ("passed", "nothing_to_check")
+
+
+def test_unknown_expectation_and_bad_arguments_are_refused(staged: StagedReplay) -> None:
+    """A misspelt type or argument is an error that names the check."""
+    staged.add_suite("mine", expectation("odd", "expect_column_values_to_be_od"))
+    with pytest.raises(GateError, match='check "odd" of suite "mine" is of the unknown type'):
+        judge(staged.config, staged.write().plan)
+    staged.add_suite("mine", expectation("odd", "expect_column_values_to_be_in_set", colum="lost", value_set=[0]))
+    with pytest.raises(GateError, match='suite "mine" has an expectation that is badly formed'):
+        judge(staged.config, staged.plan)
+
+
+def test_check_records_the_verdict_in_the_ledger(staged: StagedReplay) -> None:
+    """An ended replay that passed is checked; one that cannot be judged afterwards is ended again."""
+    ledger = ended(staged)
+    assert check(staged.config, staged.replay_id).verdict == "passed"
+    assert ledger.replay(staged.replay_id).state is State.CHECKED
+    assert ledger.checks(staged.replay_id)[0].summary["outputs"][0]["windows"] == 20
+    assert (staged.config.results / "quality" / "index.html").is_file()
+
+    (staged.expectations / "suites" / "every_output.json").unlink()
+    with pytest.raises(GateError, match='suite "every_output" has no file'):
+        check(staged.config, staged.replay_id)
+    assert ledger.replay(staged.replay_id).state is State.ENDED
+    assert ledger.checks(staged.replay_id)[0].verdict == "failed"
+
+
+def test_replay_that_has_not_ended_is_not_checked(staged: StagedReplay) -> None:
+    """Its windows would all be lost."""
+    Ledger.open(staged.config.ledger_url).create_replay(**ledger_row(staged))
+    with pytest.raises(InputError, match="is planned, only a replay that has ended can be checked"):
+        check(staged.config, staged.replay_id)
+
+
+def test_window_report_is_found_by_replay_and_output(staged: StagedReplay) -> None:
+    """The report alone, and a word about outputs that are not there."""
+    ended(staged)
+    assert window_report(staged.config, staged.replay_id, "made").num_rows == 20
+    with pytest.raises(InputError, match='has no output "mad"'):
+        window_report(staged.config, staged.replay_id, "mad")
+
+
+def test_failures_are_those_of_the_newest_run_and_of_a_window(staged: StagedReplay) -> None:
+    """`why` asks for one window; a replay that was judged anew has only the newest findings."""
+    assert failures(staged.config, staged.replay_id) == []
+    lose(staged, 103, 104, declared=False)
+    null_key(staged)
+    judge(staged.config, staged.write().plan)
+    found = failures(staged.config, staged.replay_id)
+    assert [(entry.check, entry.windows) for entry in found] == [
+        ("no-null-keys", (WindowRange(106, 106),)),
+        ("no-undeclared-loss", (WindowRange(103, 104),)),
+    ]
+    assert [entry.check for entry in failures(staged.config, staged.replay_id, 104)] == ["no-undeclared-loss"]
+    assert failures(staged.config, staged.replay_id, 110) == []
+    assert failures(staged.config, "another") == []
+
+
+def test_results_are_kept_as_json(staged: StagedReplay) -> None:
+    """The file has our verdict beside what the library said."""
+    null_key(staged)
+    verdict = judge(staged.config, staged.write().plan).outputs[0]
+    kept = read_json(verdict.results)
+    assert (kept["verdict"], kept["failed"]) == ("failed", ["no-null-keys"])
+    assert kept["great_expectations"]["statistics"]["evaluated_expectations"] == len(kept["checks"])
+
+
+def ended(staged: StagedReplay) -> Ledger:
+    """Writes a replay and enters it in a ledger as ended."""
+    staged.write()
+    ledger = Ledger.open(staged.config.ledger_url)
+    ledger.create_replay(**ledger_row(staged))
+    epoch = ledger.next_epoch(staged.replay_id)
+    ledger.begin_attempt(staged.replay_id, epoch, host="here", pid=1, process_group=1, process_started_at=0.0)
+    ledger.end_attempt(staged.replay_id, epoch, AttemptEnd.DONE)
+    return ledger
+
+
+def ledger_row(staged: StagedReplay) -> dict[str, object]:
+    """Returns what the ledger is told of a new replay."""
+    plan = staged.plan
+    return {
+        "replay_id": plan.replay_id,
+        "application": plan.application,
+        "first": plan.first,
+        "last": plan.last,
+        "mode": plan.mode.value,
+        "plan": plan.model_dump(mode="json"),
+        "code_version": plan.code_version,
+        "root": str(Path(staged.config.replay_root(plan.replay_id))),
+    }

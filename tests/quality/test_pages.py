@@ -1,0 +1,174 @@
+"""What people read: pages without a network, an index over time, results outside the repository, old ones deleted."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from rewindow.quality import judge, prune_results, runs
+from rewindow.quality.page import output_page
+from rewindow.quality.places import findings_table, replay_folder
+from rewindow.reports.expectation_index import write_index
+from rewindow.tables import query
+from rewindow.windows import WindowRange
+from tests.quality.staging import StagedReplay
+
+
+class Links(HTMLParser):
+    """Collects what a page refers to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sources: list[str] = []
+        self.links: list[str] = []
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            if name == "src" or (tag == "link" and name == "href"):
+                self.sources.append(value or "")
+            elif name == "href":
+                self.links.append(value or "")
+
+
+def faulty(folder: Path, replay_id: str = "faulty") -> StagedReplay:
+    """Returns a replay in which two checks fail and one warns."""
+    staged = StagedReplay(folder, replay_id=replay_id, mode="at_least_once")
+    staged.rows[7]["origin"] = None
+    staged.rows += [{**row, "attempt": 0} for row in staged.rows if row["window_id"] in (110, 111)]
+    return staged.write()
+
+
+def test_page_needs_no_network(tmp_path: Path) -> None:
+    """No style, script, font or image from anywhere; nothing that would run."""
+    staged = faulty(tmp_path)
+    html = judge(staged.config, staged.plan).outputs[0].docs.read_text()
+    found = Links()
+    found.feed(html)
+    assert found.sources == []
+    assert not found.tags & {"script", "link", "img", "iframe"}
+    assert not re.search(r"@import|url\(", html)
+    assert "https://" not in html
+
+
+def test_page_names_what_failed_and_where(tmp_path: Path) -> None:
+    """A reader sees the sentence, the windows, the severity, and the library's own table."""
+    staged = faulty(tmp_path)
+    html = judge(staged.config, staged.plan).outputs[0].docs.read_text()
+    assert "No row lacks a part of its key." in html
+    assert "1 window (102)" in html
+    assert "2 windows (110–111)" in html
+    assert "Data Docs" in html
+    assert 'class="ge-section' in html
+
+
+def test_page_links_to_files_that_are_there(tmp_path: Path) -> None:
+    """The report as CSV and the index."""
+    staged = faulty(tmp_path)
+    page = judge(staged.config, staged.plan).outputs[0].docs
+    write_index(staged.config)
+    found = Links()
+    found.feed(page.read_text())
+    local = [link for link in found.links if not link.startswith("#")]
+    assert len(local) == 2
+    assert all((page.parent / link).resolve().is_file() for link in local)
+
+
+def test_page_escapes_what_users_write(tmp_path: Path) -> None:
+    """A replay's name is text, not HTML."""
+    staged = StagedReplay(tmp_path, replay_id="<b>bold</b>").write()
+    assert "<b>bold</b>" not in judge(staged.config, staged.plan).outputs[0].docs.read_text()
+
+
+def test_page_of_a_million_windows_stays_small(staged: StagedReplay) -> None:
+    """Strip and tables are bounded; the rest is in the CSV."""
+    from dataclasses import replace
+
+    from rewindow.quality.window_table import Sources, build_report
+
+    plan = staged.write().plan
+    result = judge(staged.config, plan)
+    wide = plan.model_copy(update={"last": plan.first + 999_999})
+    sources = Sources.open(staged.config.replay_root(plan.replay_id), "made", staged.config.quarantine_table)
+    report = build_report(wide, plan.outputs[0], sources, ())
+    assert report.num_rows == 1_000_000
+    verdict = replace(result.outputs[0], windows=1_000_000)
+    assert len(output_page(wide, verdict, report, (), datetime.now(UTC))) < 200_000
+
+
+def test_index_shows_each_run_and_links_only_to_pages_that_are_there(tmp_path: Path) -> None:
+    """Verdicts over time; a page deleted by age leaves its row."""
+    bad, good = faulty(tmp_path), StagedReplay(tmp_path, replay_id="good").write()
+    judge(bad.config, bad.plan)
+    judge(good.config, good.plan)
+    html = write_index(good.config).read_text()
+    assert html.index("<code>good</code>") < html.index("<code>faulty</code>")
+    assert "no-null-keys" in html
+    found = Links()
+    found.feed(html)
+    assert set(found.links) == {"replays/faulty/made.html", "replays/good/made.html"}
+
+    old = (datetime.now(UTC) - timedelta(days=91)).timestamp()
+    os.utime(replay_folder(bad.config, "faulty"), (old, old))
+    assert prune_results(bad.config, keep_days=90) == ["faulty"]
+    html = write_index(good.config).read_text()
+    assert "faulty" in html
+    assert "replays/faulty" not in html
+
+
+def test_index_before_the_first_check_says_so(staged: StagedReplay) -> None:
+    """No findings, no error."""
+    assert "Nothing has been checked yet." in write_index(staged.config).read_text()
+
+
+def test_runs_are_newest_first_with_their_failing_windows(tmp_path: Path) -> None:
+    """A run's failing windows are those of the checks that blocked."""
+    staged = faulty(tmp_path)
+    judge(staged.config, staged.plan)
+    judge(staged.config, staged.plan)
+    found = runs(staged.config)
+    assert len(found) == 2
+    assert found[0].checked_at > found[1].checked_at
+    assert (found[0].verdict, found[0].failed, found[0].warned) == ("failed", ("no-null-keys",), ("no-repeats",))
+    assert found[0].failing == (WindowRange(102, 102),)
+
+
+def test_findings_keep_every_check_of_every_run(tmp_path: Path) -> None:
+    """Also those that passed: the record over time."""
+    staged = faulty(tmp_path)
+    checks = len(judge(staged.config, staged.plan).outputs[0].checks)
+    judge(staged.config, staged.plan)
+    rows = query(
+        "select count(*) as n, count(distinct run_id) as runs from f", f=findings_table(staged.config)
+    ).to_pylist()
+    assert rows == [{"n": 2 * checks, "runs": 2}]
+
+
+def test_replay_ids_of_airflow_make_safe_folders(staged: StagedReplay) -> None:
+    """Slashes and leading dots do not leave the folder."""
+    folder = replay_folder(staged.config, "../scheduled__2026-01-01T00:00:00+00:00/x")
+    assert folder.parent == staged.config.results / "quality" / "replays"
+
+
+@pytest.mark.timeout(120)
+def test_check_leaves_the_expectations_folder_as_it_was(staged: StagedReplay) -> None:
+    """Results lie elsewhere, so git has nothing to say after a run."""
+    git = ["git", "-C", str(staged.expectations)]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "add", "-A"], check=True)
+    judge(staged.config, staged.write().plan)
+    changed = subprocess.run([*git, "status", "--porcelain"], check=True, capture_output=True, text=True).stdout
+    assert [line for line in changed.splitlines() if not line.startswith("A ")] == []
+
+
+def test_dark_and_light_come_from_the_system(staged: StagedReplay) -> None:
+    """One page for both."""
+    html = judge(staged.config, staged.write().plan).outputs[0].docs.read_text()
+    assert "prefers-color-scheme:dark" in html

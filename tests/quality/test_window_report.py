@@ -1,0 +1,166 @@
+"""The window report, against what a reader would count by hand."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rewindow.errors import GateError
+from rewindow.quality.suites import Measure
+from rewindow.quality.window_table import Sources, build_report
+from rewindow.windows import WindowRange
+from tests.quality.staging import StagedReplay
+
+
+def report_of(staged: StagedReplay, *measures: Measure) -> pa.Table:
+    """Returns the report of a written replay."""
+    sources = Sources.open(staged.config.replay_root(staged.replay_id), staged.output, staged.config.quarantine_table)
+    return build_report(staged.plan, staged.plan.outputs[0], sources, measures)
+
+
+def column(report: pa.Table, name: str) -> dict[int, Any]:
+    """Returns window to value."""
+    return dict(zip(report["window_id"].to_pylist(), report[name].to_pylist(), strict=True))
+
+
+def test_report_has_a_row_for_every_window_also_without_output(staged: StagedReplay) -> None:
+    """A window that is in no table is a row all the same, and is lost without being declared."""
+    staged.rows = [row for row in staged.rows if row["window_id"] != 107]
+    staged.facts = [fact for fact in staged.facts if fact["window_id"] != 107]
+    report = report_of(staged.write())
+    assert report["window_id"].to_pylist() == list(range(100, 120))
+    assert [w for w, lost in column(report, "undeclared_lost").items() if lost] == [107]
+    assert column(report, "output_rows")[107] == 0
+    assert report["starts_at"][0].as_py().isoformat() == "1970-01-05T04:00:00+00:00"
+
+
+def test_sealed_empty_window_is_neither_lost_nor_a_gap_of_the_output(staged: StagedReplay) -> None:
+    """Empty and missing are two things: an empty input window is a gap, an unsealed one is missing."""
+    staged.rows = [row for row in staged.rows if row["window_id"] != 107]
+    for fact in staged.facts:
+        if fact["window_id"] == 107:
+            fact["tuples"] = 0
+    staged.seals = [{**seal, "tuples": 0 if seal["window_id"] == 107 else 6} for seal in staged.seals]
+    staged.seals = [seal for seal in staged.seals if seal["window_id"] != 108]
+    report = report_of(staged.write())
+    assert sum(column(report, "undeclared_lost").values()) == 0
+    assert [w for w, gap in column(report, "gaps").items() if gap] == [107]
+    assert [w for w, missing in column(report, "missing_inputs").items() if missing] == [108]
+
+
+def test_rows_outside_the_range_are_refused(staged: StagedReplay) -> None:
+    """Rows that no line of the report could show are an error, not a silence."""
+    staged.rows.append({**staged.rows[0], "window_id": 120})
+    with pytest.raises(GateError, match="1 rows of window 120, which is outside its range"):
+        report_of(staged.write())
+
+
+def test_timers_are_counted_apart(staged: StagedReplay) -> None:
+    """Heartbeats are the timer rows, data rows the others."""
+    staged.rows[4]["is_timer"] = True
+    report = report_of(staged.write())
+    assert column(report, "heartbeats")[101] == 1
+    assert column(report, "data_rows")[101] == 2
+
+
+def test_quarantine_is_told_apart_by_reason_and_source(staged: StagedReplay) -> None:
+    """Late tuples, other quarantined ones, and those of streams that the replay does not read."""
+    staged.quarantine = [
+        {"window_id": 103, "source": "flights", "reason": "late"},
+        {"window_id": 103, "source": "flights", "reason": "arrived_at is null"},
+        {"window_id": 103, "source": "weather", "reason": "late"},
+        {"window_id": None, "source": "flights", "reason": "malformed"},
+    ]
+    report = report_of(staged.write())
+    assert (column(report, "late")[103], column(report, "quarantined")[103]) == (1, 1)
+    assert sum(column(report, "late").values()) == 1
+
+
+def test_measures_are_null_where_a_window_is_lost_and_empty_where_it_has_no_rows(staged: StagedReplay) -> None:
+    """What is not known is null; what is known to be nothing is what the suite says."""
+    staged.rows = [row for row in staged.rows if row["window_id"] not in (107, 108)]
+    for fact in staged.facts:
+        if fact["window_id"] == 107 and fact["direction"] == "out":
+            fact["tuples"] = 0
+        if fact["window_id"] == 108:
+            fact["lost"] = True
+    staged.mode = "at_most_once"
+    query = "select window_id, count(*) as value from output where origin = 'EWR' group by window_id"
+    report = report_of(
+        staged.write(),
+        Measure("flights", "sum(flights)", empty=0),
+        Measure("best", "max(flights)"),
+        Measure("newark", query, empty=0, over_rows=True),
+    )
+    assert [column(report, "flights")[w] for w in (106, 107, 108)] == [6, 0, None]
+    assert [column(report, "best")[w] for w in (106, 107, 108)] == [2, None, None]
+    assert [column(report, "newark")[w] for w in (106, 107, 108)] == [1, 0, None]
+
+
+def test_row_measures_see_only_the_attempt_that_readers_take(staged: StagedReplay) -> None:
+    """A repeated window is measured once."""
+    staged.mode = "at_least_once"
+    staged.rows += [{**row, "attempt": 2, "flights": 5} for row in staged.rows if row["window_id"] == 105]
+    staged.facts.append(staged.fact(105, "out", "made", 3, attempt=2))
+    query = "select window_id, sum(flights) as value from output group by window_id"
+    report = report_of(staged.write(), Measure("flights", query, over_rows=True))
+    assert [column(report, "flights")[w] for w in (104, 105, 106)] == [6, 15, 6]
+    assert (column(report, "output_rows")[105], column(report, "repeated")[105]) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("measure", "message"),
+    [
+        (Measure("broken", "sum(nowhere)"), 'measures "broken" of output "made" cannot be computed'),
+        (Measure("broken", "select window_id from output", over_rows=True), "cannot be computed"),
+        (Measure("lost", "count(*)"), "has the name of a column of the window report"),
+    ],
+)
+def test_measure_that_cannot_be_computed_is_named(staged: StagedReplay, measure: Measure, message: str) -> None:
+    """A suite with a wrong measure is refused with the measure's name."""
+    with pytest.raises(GateError, match=message):
+        report_of(staged.write(), measure)
+
+
+ROWS = st.lists(
+    st.tuples(st.integers(0, 4), st.integers(1, 3), st.sampled_from(["EWR", "JFK", None])), min_size=0, max_size=40
+)
+SEALS = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 3), st.booleans()), max_size=12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(rows=ROWS, seals=SEALS, mode=st.sampled_from(["exactly_once", "at_least_once", "at_most_once"]))
+def test_report_counts_as_a_naive_reader_would(
+    rows: list[tuple[int, int, str | None]], seals: list[tuple[int, int, bool]], mode: str
+) -> None:
+    """Rows, repeats, keys and losses per window equal a count in plain Python."""
+    with tempfile.TemporaryDirectory() as folder:
+        staged = StagedReplay(Path(folder), mode=mode, windows=WindowRange(0, 4))
+        staged.rows = [
+            {"window_id": w, "attempt": a, "origin": origin, "flights": 1, "is_timer": False} for w, a, origin in rows
+        ]
+        staged.facts = [staged.fact(w, "out", "made", 3, attempt=a, lost=lost) for w, a, lost in seals]
+        staged.facts += [staged.fact(w, "in", "flights", 6) for w in range(5)]
+        report = report_of(staged.write())
+    for window in range(5):
+        kept = [a for w, a, lost in seals if w == window and not lost]
+        taken = max(kept, default=None)
+        mine = [origin for w, a, origin in rows if w == window and a == taken]
+        all_rows = sum(w == window for w, _, _ in rows)
+        declared = taken is None and any(w == window and lost for w, _, lost in seals)
+        assert column(report, "output_rows")[window] == len(mine)
+        assert column(report, "repeated")[window] == (0 if taken is None else all_rows - len(mine))
+        assert column(report, "null_keys")[window] == mine.count(None)
+        assert column(report, "repeated_keys")[window] == sum(count - 1 for count in Counter(mine).values())
+        assert column(report, "lost")[window] == int(declared)
+        assert column(report, "undeclared_lost")[window] == int(
+            taken is None and not (declared and mode == "at_most_once")
+        )
+        assert column(report, "attempts")[window] == len({a for w, a, _ in seals if w == window})
