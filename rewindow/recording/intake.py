@@ -64,8 +64,8 @@ def look_at(
     Raises:
         InputError: the source is not there, cannot be read, or lacks a declared column.
     """
-    kind = source_format(name, stream)
     source = stream.source if stream.source.startswith("package:") else str(root / stream.source)
+    kind = source_format(name, source, stream.format)
     if kind == "delta":
         found = find_delta_parts(name, Path(source), position)
         return _intake(kind, found.parts, found.schema, declared, found.version, found.removed)

@@ -85,7 +85,7 @@ def json_rows(part: Part) -> Iterator[pa.Table]:
     with part.open() as stream:
         numbered = enumerate(io.BufferedReader(cast("io.RawIOBase", stream)), start=1)
         while lines := list(islice(numbered, _LINES)):
-            kept = [(number, line) for number, line in lines if line.strip()]
+            kept = [(number, line.rstrip(b"\r\n")) for number, line in lines if line.strip()]
             raw, bad = _texts([line for _, line in kept])
             numbers = pa.array([number for number, _ in kept], pa.int64())
             yield pa.table({ROW: numbers, BAD: bad, RAW: raw})

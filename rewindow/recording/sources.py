@@ -16,7 +16,6 @@ from typing import IO, cast
 
 import pyarrow as pa
 
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 
 FORMATS = ("csv", "json", "parquet", "delta")
@@ -49,30 +48,38 @@ class Part:
     seen: bool = False
 
 
-def source_format(name: str, stream: StreamConfig) -> str:
+def source_format(name: str, source: str, given: str | None) -> str:
     """Returns the format of a stream's source, as set or told from its name.
 
     Raises:
         InputError: the format is unknown, or the name does not tell it.
     """
-    if stream.format:
-        if stream.format.lower() not in FORMATS:
+    if given:
+        if given.lower() not in FORMATS:
             known = ", ".join(FORMATS)
-            raise InputError(f'format "{stream.format}" of stream "{name}" is unknown, known are {known}')
-        return stream.format.lower()
-    path = Path(stream.source)
+            raise InputError(f'format "{given}" of stream "{name}" is unknown, known are {known}')
+        return given.lower()
+    path = Path(source)
     if (path / "_delta_log").is_dir():
         return "delta"
-    stems = [suffix.lower() for suffix in path.suffixes]
-    found = [_SUFFIXES[suffix] for suffix in reversed(stems) if suffix in _SUFFIXES]
+    found = _told(path.name)
     if not found and path.is_dir():
-        found = [_SUFFIXES[child.suffix] for child in sorted(path.iterdir()) if child.suffix in _SUFFIXES]
+        found = [kind for child in sorted(path.iterdir()) for kind in _told(child.name)]
+    if not found and zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            found = [kind for member in sorted(archive.namelist()) for kind in _told(member)]
     if not found:
         raise InputError(
-            f'source "{stream.source}" of stream "{name}" does not tell its format by its name',
+            f'source "{source}" of stream "{name}" does not tell its format by its name',
             hint=f"Set format to one of {', '.join(FORMATS)}.",
         )
     return found[0]
+
+
+def _told(name: str) -> list[str]:
+    """Returns the formats that the suffixes of a file's name tell, the last one first."""
+    suffixes = [suffix.lower() for suffix in Path(name).suffixes]
+    return [_SUFFIXES[suffix] for suffix in reversed(suffixes) if suffix in _SUFFIXES]
 
 
 def find_parts(name: str, source: str, kind: str) -> list[Part]:

@@ -13,10 +13,10 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from rewindow.config import StreamConfig
 from rewindow.engine.digests import check_digestible
-from rewindow.engine.frames import spark_schema
 from rewindow.errors import InputError
 from rewindow.recording.intake import Intake
 from rewindow.recording.readers import BAD, FILE, RAW, ROW
@@ -134,7 +134,7 @@ def _known(events: dict[str, T.DataType]) -> str:
 def _scratch_schema(intake: Intake) -> T.StructType:
     head = T.StructType([T.StructField(FILE, T.IntegerType()), T.StructField(ROW, T.LongType())])
     head = head.add(BAD, T.StringType()).add(RAW, T.StringType())
-    return T.StructType(head.fields + spark_schema(intake.schema).fields)
+    return T.StructType(head.fields + from_arrow_schema(intake.schema, prefer_timestamp_ntz=True).fields)
 
 
 def _typed(raw: DataFrame, intake: Intake, declared: T.StructType | None) -> DataFrame:

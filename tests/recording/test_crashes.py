@@ -1,0 +1,135 @@
+"""A recording that dies at any point leaves a stream that the next run completes: nothing lost, nothing doubled."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from deltalake import write_deltalake
+
+from rewindow.errors import OverlapError
+from rewindow.recording import record as record_module
+from rewindow.recording import sealing
+from rewindow.tables import Table
+from tests.recording.conftest import Bench
+from tests.recording.test_record import ROWS
+from tests.recording.test_sources import frame_of
+
+POINTS = ["record_after_data", "record_after_windows", "record_after_malformed"]
+BAD = "a,1970-01-01T02:46:41Z,many\n"
+
+
+class Died(Exception):  # noqa: N818
+    """Stands for the end of the process."""
+
+
+def die_at(monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    """Makes the recording stop at a point."""
+
+    def crash(step: str, number: int = 1, attempt: int | None = None) -> None:
+        if step == point:
+            raise Died
+
+    monkeypatch.setattr(sealing, "crash_point", crash)
+    monkeypatch.setattr(record_module, "crash_point", crash)
+
+
+def check_complete(bench: Bench) -> None:
+    """Asserts that the stream is what an undisturbed recording gives."""
+    assert [row[3] for row in bench.tuples()] == [2, 1, 3, 4, 5]
+    sealed = bench.rows("select window_id, tuples from w order by window_id")
+    assert [tuple(row.values()) for row in sealed] == [(1000, 3), (1001, 1), (1002, 0), (1003, 0), (1004, 1)]
+    assert bench.aside() == [(None, "malformed: column n is not int", "s.csv:7")]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_the_next_run_completes_a_file_recording(bench: Bench, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    """Whatever was committed stays, whatever was not is done again, and a third run changes nothing."""
+    bench.write(ROWS + BAD)
+    with monkeypatch.context() as patch:
+        die_at(patch, point)
+        with pytest.raises(Died):
+            bench.record()
+    bench.record()
+    check_complete(bench)
+    third = bench.record()
+    assert (third.windows_sealed, third.late, third.malformed, third.already_there) == (0, 0, 0, 5)
+
+
+@pytest.mark.parametrize("point", [*POINTS, "move_on"])
+def test_the_next_run_completes_a_delta_recording(bench: Bench, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    """Files that a dead run has read are read again, and their tuples are neither doubled nor taken for late."""
+    source = bench.root / "d"
+    write_deltalake(str(source), frame_of([("a", 41, 1)]))
+    settings = {"source": str(source), "columns": None}
+    bench.record(**settings)
+    write_deltalake(str(source), frame_of([("b", 51, 2), ("late", 42, 3)]), mode="append")
+    with monkeypatch.context() as patch:
+        if point == "move_on":
+            patch.setattr(record_module._Run, "_move_on", lambda *_: (_ for _ in ()).throw(Died()))
+        else:
+            die_at(patch, point)
+        with pytest.raises(Died):
+            bench.record(**settings)
+    bench.record(**settings)
+    assert [row[2] for row in bench.tuples()] == ["a", "b"]
+    assert [row[:2] for row in bench.aside()] == [(1000, "late")]
+
+
+def test_a_killed_process_leaves_a_stream_that_the_next_run_completes(bench: Bench, tmp_path: Path) -> None:
+    """The same with a real process and a real SIGKILL between the tuples and their seal."""
+    bench.write(ROWS + BAD)
+    script = f"""
+from pathlib import Path
+from tests.recording.conftest import Bench
+from rewindow.config import Config, SparkConfig
+from rewindow.engine.session import spark_session
+config = Config(state=Path({str(tmp_path)!r}) / "spark", spark=SparkConfig(jars={str(Path.cwd() / ".rewindow/jars")!r}))
+Bench(spark_session(config, "dies", quick=True), Path({str(tmp_path)!r})).record()
+"""
+    environment = {**os.environ, "REWINDOW_CRASH": "record_after_data"}
+    ended = subprocess.run([sys.executable, "-c", script], env=environment, start_new_session=True, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert len(bench.tuples()) == 5
+    assert bench.rows("select count(*) as n from w") == [{"n": 0}]
+    result = bench.record()
+    assert "had died" in result.warnings[0]
+    check_complete(bench)
+
+
+def test_of_two_recorders_without_a_common_lock_one_conflicts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On two machines the lock does not help: the commits then decide, and the loser has changed nothing."""
+    bench.write(ROWS + BAD)
+    seal = sealing.seal
+
+    def overtaken(*arguments: object) -> object:
+        with monkeypatch.context() as patch:
+            patch.setattr(sealing, "seal", seal)
+            from contextlib import nullcontext
+
+            patch.setattr(record_module, "recording_lock", lambda *_: nullcontext())
+            patch.setattr(record_module, "_scratch", _other_scratch(bench))
+            bench.record()
+        return seal(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(sealing, "seal", overtaken)
+    with pytest.raises(OverlapError, match="somebody else"):
+        bench.record()
+    check_complete(bench)
+    assert Table.open(bench.config().stream_table("s")).version == 1
+
+
+def _other_scratch(bench: Bench) -> object:
+    from contextlib import contextmanager
+
+    @contextmanager
+    def scratch(*_: object):  # noqa: ANN202
+        folder = bench.root / "other"
+        folder.mkdir()
+        yield folder
+
+    return scratch

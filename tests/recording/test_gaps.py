@@ -1,0 +1,147 @@
+"""Gaps: empty and missing windows, silent stretches; from tables that are written here without Spark."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rewindow.config import Config, StreamConfig
+from rewindow.errors import InputError
+from rewindow.recording.gaps import _missing, _ranges, gaps
+from rewindow.tables import create_table
+from rewindow.tables.streams import WINDOWS_SCHEMA, stream_properties
+from rewindow.windows import Grid, WindowRange, to_ranges
+
+SECOND = 1_000_000
+TIME = pa.timestamp("us", "UTC")
+
+
+def recorded(
+    root: Path, sealed: dict[int, int], tuples: list[tuple[str, float]] | None = None, interval: str | None = None
+) -> Config:
+    """Returns settings for a stream "s" with windows of ten seconds and a key `k`; `tuples` are key and second."""
+    config = Config(
+        state=root,
+        streams={"s": StreamConfig(source="s.csv", arrived_at="at", keys=["k"], interval=interval, width="10 s")},
+    )
+    windows = create_table(
+        config.windows_table("s"), WINDOWS_SCHEMA, stream_properties({"width_ms": 10_000, "origin_ms": 0, "keys": "k"})
+    )
+    ids = pa.array(sealed, pa.int64())
+    rows = {name: pa.nulls(len(ids), WINDOWS_SCHEMA.field(name).type) for name in WINDOWS_SCHEMA.names}
+    rows |= {"window_id": ids, "tuples": pa.array(sealed.values(), pa.int64())}
+    if sealed:
+        windows.commit_arrow(pa.table(rows, schema=WINDOWS_SCHEMA), app_id="test", version=1)
+    schema = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", TIME), ("k", pa.string())])
+    stream = create_table(config.stream_table("s"), schema)
+    found = [(int(second // 10), n, int(second * SECOND), key) for n, (key, second) in enumerate(tuples or [])]
+    if found:
+        columns = [pa.array(column).cast(field.type) for column, field in zip(zip(*found, strict=True), schema, strict=True)]
+        write_deltalake(stream.delta, pa.table(columns, schema=schema), mode="append")
+    return config
+
+
+def test_empty_and_missing_windows_are_ranges(tmp_path: Path) -> None:
+    """Sealed windows without a tuple are empty, windows without a row are missing; neighbours make one row."""
+    report = gaps(recorded(tmp_path, {3: 1, 4: 0, 5: 0, 8: 2, 9: 0}), "s")
+    assert [(gap.kind, str(gap.windows), gap.count) for gap in report.gaps] == [
+        ("empty", "[4, 5]", 2), ("empty", "[9, 9]", 1), ("missing", "[6, 7]", 2),
+    ]  # fmt: skip
+    assert report.sealed == 5
+
+
+def test_a_range_beyond_the_sealed_windows_is_missing(tmp_path: Path) -> None:
+    """What is asked for and not sealed is missing, before, behind and between."""
+    report = gaps(recorded(tmp_path, {3: 1, 5: 1}), "s", 1, 8)
+    assert [str(gap.windows) for gap in report.gaps] == ["[1, 2]", "[4, 4]", "[6, 8]"]
+    assert report.counts["windows_missing"] == 6
+    outside = gaps(recorded(tmp_path, {3: 1, 5: 1}, interval="1 s"), "s", 100, 101)
+    assert [(gap.kind, str(gap.windows)) for gap in outside.gaps] == [("missing", "[100, 101]")]
+
+
+def test_a_silence_of_exactly_the_interval_is_no_gap(tmp_path: Path) -> None:
+    """The comparison is strict, on arrival, for each key alone."""
+    tuples = [("a", 0.0), ("a", 10.0), ("a", 20.000001), ("b", 5.0), ("b", 19.0), ("b", 19.999999)]
+    report = gaps(recorded(tmp_path, {0: 3, 1: 2, 2: 1}, tuples, "10 s"), "s")
+    silent = [(dict(gap.key), gap.from_us, gap.to_us, gap.count, gap.closed_by) for gap in report.gaps]
+    assert silent == [
+        ({"k": "a"}, 10 * SECOND, 20_000_001, 1, "tuple 2:2"),
+        ({"k": "b"}, 5 * SECOND, 19 * SECOND, 1, "tuple 1:4"),
+        ({"k": "b"}, 19_999_999, 30 * SECOND, 1, "open"),
+    ]
+
+
+def test_the_count_is_of_intervals_without_a_tuple(tmp_path: Path) -> None:
+    """Reports at 0 and 40 seconds lack three at an interval of ten; the open end counts up to the last sealed window."""
+    report = gaps(recorded(tmp_path, {w: 0 for w in range(8)}, [("a", 0.0), ("a", 40.0)], "10 s"), "s")
+    assert [(gap.count, gap.closed_by) for gap in report.gaps if gap.kind == "silent"] == [(3, "tuple 4:1"), (3, "open")]
+    assert (report.counts["intervals_missing"], report.counts["intervals_open"]) == (3, 3)
+
+
+def test_a_range_shows_the_silences_that_reach_into_it(tmp_path: Path) -> None:
+    """A silence that began before the range is shown with its true beginning; one that is over before it is not."""
+    config = recorded(tmp_path, {w: 1 for w in range(10)}, [("a", 0.0), ("a", 25.0), ("a", 70.0)], "10 s")
+    report = gaps(config, "s", 4, 5)
+    assert [(gap.from_us, gap.to_us, gap.closed_by) for gap in report.gaps] == [(25 * SECOND, 60 * SECOND, "open")]
+
+
+def test_reports_are_written_as_csv_and_json(tmp_path: Path) -> None:
+    """Window ids are text in JSON (W14); both forms hold the same rows."""
+    report = gaps(recorded(tmp_path, {3: 1, 4: 0, 7: 1}, [("a", 31.0), ("a", 71.0)], "10 s"), "s")
+    rows = list(csv.DictReader(io.StringIO(report.to_csv())))
+    found = json.loads(report.to_json())
+    assert [row["kind"] for row in rows] == [row["kind"] for row in found["gaps"]] == ["empty", "missing", "silent"]
+    assert (found["first"], found["gaps"][1]["first"], found["windows_missing"]) == ("3", "5", 2)
+    assert rows[2]["key"] == "k=a"
+    assert rows[0]["from"] == "1970-01-01T00:00:40Z"
+
+
+def test_a_stream_that_was_never_recorded_is_an_error_and_an_empty_one_is_not(tmp_path: Path) -> None:
+    """An unknown stream and one without a recording are told apart; a recording without a window has no gaps."""
+    config = recorded(tmp_path, {})
+    assert gaps(config, "s").gaps == []
+    with pytest.raises(InputError, match='stream "t" is unknown'):
+        gaps(config, "t")
+    other = Config(state=tmp_path / "elsewhere", streams=config.streams)
+    with pytest.raises(InputError, match="not recorded yet"):
+        gaps(other, "s")
+
+
+@given(st.sets(st.integers(0, 40), min_size=1), st.integers(0, 10), st.integers(30, 50))
+@settings(max_examples=200, deadline=None)
+def test_ranges_are_what_counting_one_by_one_gives(sealed: set[int], first: int, last: int) -> None:
+    """Runs of missing windows are the maximal runs of the range's windows that are not sealed."""
+    inside = np.array(sorted(window for window in sealed if first <= window <= last), dtype=np.int64)
+    found = _ranges("missing", _missing(inside, WindowRange(first, last)), Grid(1000))
+    assert [gap.windows for gap in found] == to_ranges(set(range(first, last + 1)) - sealed)
+    runs = _ranges("empty", inside, Grid(1000))
+    assert [gap.windows for gap in runs] == to_ranges(inside.tolist())
+
+
+def test_a_million_windows_are_looked_at_without_a_scan(tmp_path: Path) -> None:
+    """Empty and missing windows of a year of half-minute windows come from the seals alone, and fast."""
+    config = recorded(tmp_path, {window: int(window % 1000 > 0) for window in range(1_000_000) if window % 5000 != 9})
+    gaps(config, "s")
+    began = time.perf_counter()
+    report = gaps(config, "s")
+    assert time.perf_counter() - began < 2
+    assert report.counts["windows_empty"] == 1000
+    assert report.counts["windows_missing"] == 199 + (report.windows != WindowRange(0, 999_999)) + 1
+
+
+def test_gaps_start_no_jvm() -> None:
+    """The module does not even import Spark."""
+    code = "import sys, rewindow.recording.gaps; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

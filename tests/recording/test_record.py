@@ -1,0 +1,227 @@
+"""Recording: windows, order, idempotence, late and malformed tuples, settings that may not change."""
+
+from __future__ import annotations
+
+import pytest
+
+from rewindow.errors import InputError, OverlapError
+from rewindow.recording.stream import recording_lock
+from tests.recording.conftest import Bench
+
+FIRST = 1000
+"""Window of 1970-01-01T02:46:40, ten seconds wide."""
+
+ROWS = """a,1970-01-01T02:46:41Z,1
+b,1970-01-01T02:46:40Z,2
+a,1970-01-01T02:46:49.999999Z,3
+a,1970-01-01T02:46:50Z,4
+c,1970-01-01T02:47:25Z,5
+"""
+
+
+def test_record_writes_windows_in_arrival_order_with_offsets(bench: Bench) -> None:
+    """A window begins at its start and ends before the next; offsets count from 0 in order of arrival."""
+    bench.write(ROWS)
+    result = bench.record()
+    assert bench.tuples() == [(1000, 0, "b", 2), (1000, 1, "a", 1), (1000, 2, "a", 3), (1001, 0, "a", 4), (1004, 0, "c", 5)]
+    assert (result.first, result.last, result.recorded) == (1000, 1004, 5)
+
+
+def test_record_seals_empty_windows_too(bench: Bench) -> None:
+    """Every window between the first tuple's and the last one's has a row; without a tuple its count is 0."""
+    bench.write(ROWS)
+    result = bench.record()
+    sealed = bench.rows("select window_id, tuples from w order by window_id")
+    assert [tuple(row.values()) for row in sealed] == [(1000, 3), (1001, 1), (1002, 0), (1003, 0), (1004, 1)]
+    assert (result.windows_sealed, result.windows_empty) == (5, 2)
+
+
+def test_ties_are_decided_by_the_number_of_the_row(bench: Bench) -> None:
+    """Tuples that arrived at the same time keep the order of their rows, as numbers: row 9 before row 10."""
+    bench.write("".join(f"k{n},1970-01-01T02:46:41Z,{n}\n" for n in range(25)))
+    bench.record()
+    assert [row[3] for row in bench.tuples()] == list(range(25))
+
+
+def test_a_second_run_changes_nothing(bench: Bench) -> None:
+    """The same source again: no commit to any table, no tuple, no quarantine."""
+    bench.write(ROWS + "a,1970-01-01T02:46:41Z,x\n")
+    bench.record()
+    before = bench.tuples(), bench.aside(), bench.rows("select * from w order by window_id")
+    again = bench.record()
+    assert (bench.tuples(), bench.aside(), bench.rows("select * from w order by window_id")) == before
+    assert (again.windows_sealed, again.recorded, again.late, again.malformed) == (0, 0, 0, 0)
+    assert (again.already_there, again.known) == (5, 1)
+
+
+def test_late_tuples_are_put_aside_once(bench: Bench) -> None:
+    """What a sealed window did not have is late, also one copy more of a tuple that is there; put aside only once."""
+    bench.write(ROWS)
+    bench.record()
+    copy, new = "a,1970-01-01T02:46:50Z,4\n", "z,1970-01-01T02:47:01Z,9\n"
+    bench.write(ROWS + copy + new + "early,1970-01-01T02:46:01Z,7\n")
+    late = bench.record()
+    assert (late.late, late.already_there, late.recorded) == (3, 5, 0)
+    expected = [(1001, "late", "s.csv:7"), (1002, "late", "s.csv:8"), (996, "late", "s.csv:9")]
+    assert bench.aside() == expected
+    assert len(bench.tuples()) == 5
+    bench.write(ROWS + copy + copy + new + "early,1970-01-01T02:46:01Z,7\n")
+    more = bench.record()
+    assert (more.late, more.known) == (1, 3)
+    assert len(bench.aside()) == 4
+
+
+def test_late_tuples_keep_their_content(bench: Bench) -> None:
+    """The payload of a late tuple is its arrival and its event columns, nulls included."""
+    bench.write(ROWS)
+    bench.record()
+    bench.write(ROWS + "late,1970-01-01T02:46:50.5Z,\n")
+    bench.record()
+    payload = bench.rows("select payload, source from q")
+    assert payload == [
+        {"payload": '{"arrived_at":"1970-01-01T02:46:50.500Z","k":"late","at":"1970-01-01T02:46:50.500Z","n":null}',
+         "source": "s"}
+    ]  # fmt: skip
+
+
+def test_malformed_rows_are_put_aside_with_their_reason(bench: Bench) -> None:
+    """A wrong width, a text that has no such value, no arrival, and an arrival before the origin are malformed (W5)."""
+    bench.write(ROWS + "a,1970-01-01T02:46:41Z\na,1970-01-01T02:46:41Z,many\na,,1\na,yesterday,1\na,1969-12-31T23:59:59Z,1\n")
+    result = bench.record()
+    assert bench.aside() == [
+        (None, "malformed: arrival before the origin of the grid", "s.csv:11"),
+        (None, "malformed: column at is not timestamp", "s.csv:10"),
+        (None, "malformed: column n is not int", "s.csv:8"),
+        (None, "malformed: no arrival timestamp", "s.csv:9"),
+        (None, "malformed: row has 2 columns, 3 expected", "s.csv:7"),
+    ]
+    assert (result.recorded, result.malformed) == (5, 5)
+
+
+def test_tuples_behind_the_bound_wait(bench: Bench) -> None:
+    """A bound that cuts a window leaves it unsealed; its tuples come with the run that seals it."""
+    bench.write(ROWS)
+    early = bench.record(sealed_to="1970-01-01T02:46:55Z")
+    assert (early.last, early.recorded, early.waiting) == (1000, 3, 2)
+    later = bench.record(sealed_to="1970-01-01T02:48:00Z")
+    assert (later.first, later.last, later.recorded, later.waiting) == (1001, 1007, 2, 0)
+    assert [row[0] for row in bench.tuples()] == [1000, 1000, 1000, 1001, 1004]
+    assert bench.rows("select count(*) as n from w where tuples = 0") == [{"n": 5}]
+
+
+def test_a_tuple_of_the_future_waits(bench: Bench) -> None:
+    """One wrong clock does not seal ten thousand years of windows."""
+    bench.write(ROWS + "x,9000-01-01T00:00:00Z,1\n")
+    result = bench.record()
+    assert (result.last, result.waiting) == (1004, 1)
+    assert "have not ended" in result.warnings[0]
+
+
+def test_a_bound_in_the_future_is_refused(bench: Bench) -> None:
+    """A window that has not ended is not sealed on request."""
+    bench.write(ROWS)
+    with pytest.raises(InputError, match="future"):
+        bench.record(sealed_to="9000-01-01")
+
+
+def test_what_the_source_has_lost_stays_recorded(bench: Bench) -> None:
+    """A tuple that is gone from the source is a warning, not a change."""
+    bench.write(ROWS)
+    bench.record()
+    bench.write("".join(ROWS.splitlines(keepends=True)[1:]))
+    result = bench.record()
+    assert (result.short_windows, result.short_tuples, result.late) == (1, 1, 0)
+    assert len(bench.tuples()) == 5
+    assert "fewer than recorded" in result.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"width": "20 s"}, "width"),
+        ({"origin": "1970-01-01T00:00:01Z"}, "origin"),
+        ({"arrived_at": "at + interval 1 second"}, "arrived_at"),
+        ({"columns": "k STRING, at TIMESTAMP, n BIGINT"}, "columns"),
+        ({"keep": ["k", "at"]}, "columns"),
+    ],
+)
+def test_other_settings_than_recorded_are_refused(bench: Bench, change: dict[str, object], named: str) -> None:
+    """A stream keeps its grid, its arrival and its columns (W4, W15); nothing is written."""
+    bench.write(ROWS)
+    bench.record()
+    with pytest.raises(InputError, match=f'^{named} of stream "s" is'):
+        bench.record(**change)
+    assert len(bench.tuples()) == 5
+
+
+def test_keys_and_event_timestamp_may_change(bench: Bench) -> None:
+    """They say how the tuples are read, not what they are."""
+    bench.write(ROWS)
+    bench.record()
+    bench.record(keys=["k", "n"], event_at="at")
+    from rewindow.tables import Table
+    from rewindow.tables.streams import stored_settings
+
+    stored = stored_settings(Table.open(bench.config().windows_table("s")))
+    assert (stored["keys"], stored["event_at"], stored["width_ms"]) == ("k,n", "at", "10000")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"source": "nowhere.csv"}, 'source ".*nowhere.csv" of stream "s" is not there'),
+        ({"source": "package:no_such_package/x.csv"}, 'package "no_such_package"'),
+        ({"source": "package:pyarrow/no.csv"}, 'file "no.csv" is not in package "pyarrow"'),
+        ({"columns": "k STRING, nope INT"}, 'column "nope" is not in source file "s.csv"'),
+        ({"columns": "k WHATEVER"}, "are not DDL"),
+        ({"arrived_at": "nope + 1"}, 'stream "s" cannot be computed'),
+        ({"arrived_at": "at +"}, 'stream "s" cannot be computed'),
+        ({"keys": ["nope"]}, 'key "nope"'),
+        ({"event_at": "n"}, 'event timestamp "n" of stream "s" is not a TIMESTAMP'),
+        ({"keep": ["nope"]}, 'column "nope" that stream "s" keeps'),
+        ({"select": {"offset": "1"}}, 'event column "offset"'),
+        ({"select": {"v": "1 / (n - n)"}}, "an expression of stream"),
+        ({"format": "xml"}, 'format "xml"'),
+    ],
+)
+def test_bad_settings_are_named(bench: Bench, change: dict[str, object], message: str) -> None:
+    """What is wrong in rewindow.toml is said before anything is written."""
+    bench.write(ROWS)
+    with pytest.raises(InputError, match=message):
+        bench.record(**change)
+    assert not bench.config().stream_table("s").exists()
+
+
+def test_select_adds_columns_and_zone_reads_texts(bench: Bench) -> None:
+    """Texts without a zone are read in the stream's zone; select adds columns, keep chooses among the source's."""
+    bench.write("a,1970-06-01T12:00:00,3\n")
+    bench.record(zone="America/New_York", keep=["k"], select={"twice": "n * 2", "hour": "hour(at)"})
+    assert bench.rows("select k, twice, hour, cast(arrived_at as string) as arrived from s") == [
+        {"k": "a", "twice": 6, "hour": 12, "arrived": "1970-06-01T16:00:00Z"}
+    ]
+
+
+def test_the_session_is_left_as_it_was(bench: Bench) -> None:
+    """A recording in another zone does not change the caller's session."""
+    bench.write(ROWS)
+    before = bench.spark.conf.get("spark.sql.session.timeZone")
+    bench.record(zone="Asia/Tokyo")
+    assert bench.spark.conf.get("spark.sql.session.timeZone") == before
+
+
+def test_a_second_recorder_is_refused(bench: Bench) -> None:
+    """While one recording is at work another says so and changes nothing."""
+    bench.write(ROWS)
+    with recording_lock(bench.config(), "s"), pytest.raises(OverlapError, match="is being recorded by process"):
+        bench.record()
+    assert bench.record().recorded == 5
+
+
+def test_an_empty_source_seals_nothing_at_first_and_empty_windows_later(bench: Bench) -> None:
+    """Without a first tuple there is no first window; after it, a bound seals empty windows."""
+    bench.write("")
+    assert bench.record().windows_sealed == 0
+    bench.write(ROWS)
+    bench.record()
+    later = bench.record(sealed_to="1970-01-01T02:48:00Z")
+    assert (later.windows_sealed, later.windows_empty, later.recorded) == (3, 3, 0)

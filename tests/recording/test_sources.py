@@ -1,0 +1,228 @@
+"""Sources: each format gives the same tuples; a Delta table is read by what it has gained."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zipfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from rewindow.errors import InputError
+from tests.recording.conftest import HEADER, Bench
+
+TUPLES = [("b", 40, 2), ("a", 41, 1), ("c", 50, None)]
+EXPECTED = [(1000, 0, "b", 2), (1000, 1, "a", 1), (1001, 0, "c", None)]
+
+
+def time_of(second: int) -> datetime:
+    """Returns a time in the minute in which window 1000 begins."""
+    return datetime(1970, 1, 1, 2, 46, second, tzinfo=UTC)
+
+
+def text_of(rows: list[tuple[str, int, int | None]]) -> str:
+    """Returns tuples as CSV without a header."""
+    return "".join(f"{k},{time_of(second).isoformat()},{'' if n is None else n}\n" for k, second, n in rows)
+
+
+def frame_of(rows: list[tuple[str, int, int | None]]) -> pa.Table:
+    """Returns tuples as an Arrow table."""
+    ks, seconds, ns = zip(*rows, strict=True)
+    return pa.table(
+        {
+            "k": pa.array(ks),
+            "at": pa.array([time_of(s) for s in seconds], pa.timestamp("us", "UTC")),
+            "n": pa.array(ns, pa.int32()),
+        }
+    )
+
+
+def write_csv_zip(root: Path) -> Path:
+    """Writes a zip file that holds two CSV files and something else."""
+    with zipfile.ZipFile(root / "s.zip", "w") as archive:
+        archive.writestr("in/1.csv", HEADER + text_of(TUPLES[:1]))
+        archive.writestr("in/2.csv", HEADER + text_of(TUPLES[1:]))
+        archive.writestr("readme.md", "not a stream")
+    return root / "s.zip"
+
+
+def write_csv_gz(root: Path) -> Path:
+    """Writes a compressed CSV file with a byte order mark and another order of columns."""
+    swapped = "n,k,at\n" + "".join(",".join([p[2], p[0], p[1]]) + "\n" for p in (r.split(",") for r in text_of(TUPLES).split()))
+    (root / "s.csv.gz").write_bytes(gzip.compress(b"\xef\xbb\xbf" + swapped.encode()))
+    return root / "s.csv.gz"
+
+
+def write_json(root: Path) -> Path:
+    """Writes JSON lines, an empty one among them."""
+    lines = [json.dumps({"k": k, "at": time_of(s).isoformat(), "n": n, "more": [1]}) for k, s, n in TUPLES]
+    (root / "s.jsonl").write_text("\n\n".join(lines))
+    return root / "s.jsonl"
+
+
+def write_pandas_parquet(root: Path) -> Path:
+    """Writes Parquet as pandas does: nanoseconds, an index column."""
+    frame = pd.DataFrame({"k": [r[0] for r in TUPLES], "at": pd.to_datetime([time_of(r[1]) for r in TUPLES])})
+    frame["n"] = pd.array([r[2] for r in TUPLES], dtype="Int32")
+    frame.set_index(pd.Index([7, 8, 9])).astype({"at": "datetime64[ns, UTC]"}).to_parquet(root / "s.parquet", version="2.6")
+    return root / "s.parquet"
+
+
+def write_folder(root: Path) -> Path:
+    """Writes a folder of CSV files."""
+    (root / "in").mkdir()
+    for number, row in enumerate(TUPLES):
+        (root / "in" / f"{number}.csv").write_text(HEADER + text_of([row]))
+    return root / "in"
+
+
+def write_pattern(root: Path) -> Path:
+    """Writes a folder of CSV files and returns a pattern for them."""
+    return write_folder(root) / "*.csv"
+
+
+@pytest.mark.parametrize("write", [write_csv_zip, write_csv_gz, write_json, write_pandas_parquet, write_folder, write_pattern])
+def test_every_format_gives_the_same_tuples(bench: Bench, write: Any) -> None:
+    """CSV in a zip or compressed, JSON lines, pandas' Parquet, a folder, a pattern."""
+    bench.record(source=str(write(bench.root)))
+    assert bench.tuples() == EXPECTED
+
+
+def test_csv_values_may_hold_separators_and_line_ends(bench: Bench) -> None:
+    """A quoted value may hold the delimiter and a line end; numbers count rows, not lines."""
+    at = time_of(41).isoformat()
+    (bench.root / "s.csv").write_text(f'k;at;n\n"a;\nb";{at};1\n\n"x";{at};many\n')
+    bench.record(delimiter=";")
+    assert bench.tuples() == [(1000, 0, "a;\nb", 1)]
+    assert bench.aside() == [(None, "malformed: column n is not int", "s.csv:3")]
+
+
+def test_unreadable_rows_keep_the_numbers_of_the_others(bench: Bench) -> None:
+    """Rows of the wrong width, however many and wherever, do not shift the positions behind them."""
+    at = time_of(41).isoformat()
+    rows = [f"r{n},{at},{'x' if n % 7 == 0 else n}" if n % 3 else f"r{n},{at}" for n in range(2, 200)]
+    bench.write("\n".join(rows) + "\n")
+    bench.record()
+    positions = {position: reason for _, reason, position in bench.aside()}
+    wide = "malformed: row has 2 columns, 3 expected"
+    expected = {f"s.csv:{n}": wide if n % 3 == 0 else "malformed: column n is not int" for n in range(2, 200)}
+    assert positions == {key: value for key, value in expected.items() if int(key[6:]) % 3 == 0 or int(key[6:]) % 7 == 0}
+
+
+def test_null_values_are_nulls_and_not_malformed(bench: Bench) -> None:
+    """What the settings call null is null in every column."""
+    bench.write(f"a,{time_of(41).isoformat()},NA\n")
+    result = bench.record(null_values=["", "NA"])
+    assert bench.tuples() == [(1000, 0, "a", None)]
+    assert result.malformed == 0
+
+
+def test_bad_json_is_put_aside_as_it_was(bench: Bench) -> None:
+    """A line that is not JSON, or holds another type, goes to quarantine with its text."""
+    good = json.dumps({"k": "a", "at": time_of(41).isoformat(), "n": 1})
+    bad = ['{"k": "a", ', '{"k": "a", "at": "%s", "n": "many"}' % time_of(41).isoformat(), "[1]"]
+    (bench.root / "s.json").write_text("\n".join([bad[0], good, *bad[1:]]))
+    bench.record(source=str(bench.root / "s.json"))
+    reason = "malformed: line is not JSON with the declared columns"
+    assert bench.aside() == [(None, reason, f"s.json:{n}") for n in (1, 3, 4)]
+    assert {row["payload"] for row in bench.rows("select payload from q")} == set(bad)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("s.csv", b"", 'source file "s.csv" is empty'),
+        ("s.csv", b"k,k,at,n\n", 'names column "k" twice'),
+        ("s.csv", b"k,at,n\n\xff\xfe,1,1\n", "is not UTF-8|cannot be read as CSV"),
+        ("s.parquet", b"not parquet", "cannot be read as Parquet"),
+        ("s.zip", b"not a zip", "is not a zip file"),
+    ],
+)
+def test_broken_sources_are_named(bench: Bench, name: str, content: bytes, message: str) -> None:
+    """A source that is not what it says is refused with its name."""
+    (bench.root / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        bench.record(source=str(bench.root / name), format="csv" if name == "s.zip" else None)
+
+
+def test_json_without_columns_is_refused(bench: Bench) -> None:
+    """JSON lines do not say their types."""
+    with pytest.raises(InputError, match="no columns"):
+        bench.record(source=str(write_json(bench.root)), columns=None)
+
+
+def test_a_zoneless_timestamp_becomes_an_instant(bench: Bench) -> None:
+    """A Parquet timestamp without zone is read in the stream's zone."""
+    frame = pd.DataFrame({"k": ["a"], "at": [pd.Timestamp("1970-06-01T12:00:00")], "n": [1]})
+    frame.to_parquet(bench.root / "s.parquet")
+    bench.record(source=str(bench.root / "s.parquet"), columns=None, zone="Europe/Berlin")
+    assert bench.rows("select cast(at as string) as at from s") == [{"at": "1970-06-01T11:00:00Z"}]
+
+
+class TestDelta:
+    """A Delta table as source."""
+
+    def test_only_what_was_added_is_read(self, bench: Bench) -> None:
+        """The second run reads the new file only; what it holds for sealed windows is late, the rest is new."""
+        source = bench.root / "d"
+        write_deltalake(str(source), frame_of(TUPLES))
+        first = bench.record(source=str(source), columns=None)
+        assert (first.recorded, first.source_version) == (3, 0)
+        write_deltalake(str(source), frame_of([("new", 59, 9), ("late", 45, 8), ("a", 41, 1)]), mode="append")
+        second = bench.record(source=str(source), columns=None, sealed_to="1970-01-01T02:47:10Z")
+        assert (second.recorded, second.late, second.windows_sealed, second.source_version) == (0, 3, 1, 1)
+        assert second.bytes_read < first.bytes_read * 2
+        assert bench.tuples() == EXPECTED
+        third = bench.record(source=str(source), columns=None)
+        assert (third.bytes_read, third.late, third.known) == (0, 0, 0)
+
+    def test_waiting_tuples_are_taken_when_their_window_is_sealed(self, bench: Bench) -> None:
+        """Tuples behind the bound are not forgotten although their file counts as read; a late one is put aside once."""
+        source = bench.root / "d"
+        write_deltalake(str(source), frame_of([*TUPLES, ("w", 59, 7)]), partition_by=["k"])
+        bench.record(source=str(source), columns=None, sealed_to="1970-01-01T02:46:50Z")
+        write_deltalake(str(source), frame_of([("late", 41, 0), ("x", 55, 5)]), mode="append")
+        again = bench.record(source=str(source), columns=None, sealed_to="1970-01-01T02:46:50Z")
+        assert (again.late, again.recorded, again.waiting) == (1, 0, 3)
+        last = bench.record(source=str(source), columns=None)
+        assert (last.recorded, last.late, last.waiting) == (3, 0, 0)
+        assert [row[2] for row in bench.tuples()] == ["b", "a", "c", "x", "w"]
+        assert len(bench.aside()) == 1
+
+    def test_compaction_brings_nothing_new(self, bench: Bench) -> None:
+        """A commit that moved rows without changing them is passed over."""
+        source = bench.root / "d"
+        for row in TUPLES:
+            write_deltalake(str(source), frame_of([row]), mode="append")
+        bench.record(source=str(source), columns=None)
+        DeltaTable(str(source)).optimize.compact()
+        result = bench.record(source=str(source), columns=None)
+        assert (result.bytes_read, result.late, result.warnings) == (0, 0, [])
+
+    def test_deletions_in_the_source_are_said(self, bench: Bench) -> None:
+        """Rows that the source deletes stay recorded; there is a warning."""
+        source = bench.root / "d"
+        write_deltalake(str(source), frame_of(TUPLES))
+        bench.record(source=str(source), columns=None)
+        write_deltalake(str(source), frame_of([("n", 59, 1)]), mode="overwrite")
+        result = bench.record(source=str(source), columns=None, sealed_to="1970-01-01T02:46:50Z")
+        assert "lost 1 files" in result.warnings[0]
+        assert len(bench.tuples()) == 3
+
+    def test_a_log_that_does_not_reach_back_is_refused(self, bench: Bench) -> None:
+        """When the commits in between are cleaned up, nobody can say what was added."""
+        source = bench.root / "d"
+        write_deltalake(str(source), frame_of(TUPLES))
+        bench.record(source=str(source), columns=None)
+        for row in TUPLES:
+            write_deltalake(str(source), frame_of([row]), mode="append")
+        DeltaTable(str(source)).create_checkpoint()
+        (source / "_delta_log" / f"{1:020}.json").unlink()
+        with pytest.raises(InputError, match="version 1 of the Delta source"):
+            bench.record(source=str(source), columns=None)
