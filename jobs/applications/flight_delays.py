@@ -70,15 +70,16 @@ class HourlyWeather(FrameOperator):
         assert state is not None, "HourlyWeather is stateful"
         beats = self._beat(inputs["weather"], state, windows).tuples
         report_first = F.struct(~F.col("is_timer"), "emission")
-        one = beats.groupBy("window_id", *self.key_by).agg(F.max_by(F.struct("time_hour", "is_timer", *MEASURES), report_first).alias("one"))
-        rows = one.select("window_id", *self.key_by, "one.*").withColumnRenamed("time_hour", "hour")
+        one = F.max_by(F.struct(F.col("time_hour").alias("hour"), "is_timer", *MEASURES), report_first).alias("one")
+        rows = beats.groupBy("window_id", *self.key_by).agg(one).select("window_id", *self.key_by, "one.*")
 
         report = F.struct(F.col("hour").alias("reported_at"), *(to_decimal(name) for name in MEASURES))
         so_far = Window.partitionBy(*self.key_by).orderBy("window_id")
         newest = F.last(F.when(~F.col("is_timer"), report), ignorenulls=True).over(so_far)
         carried = state.select(*self.key_by, F.struct(*(name for name, _ in REPORT)).alias("carried"))
         rows = rows.withColumn("newest", newest).join(carried, self.key_by, "left")
-        rows = rows.select("window_id", *self.key_by, "hour", "is_timer", F.coalesce("newest", "carried").alias("report"))
+        shown = F.coalesce("newest", "carried").alias("report")
+        rows = rows.select("window_id", *self.key_by, "hour", "is_timer", shown)
         age_seconds = F.unix_seconds("hour") - F.unix_seconds("report.reported_at")
         return rows.withColumn("age_hours", F.call_function("div", age_seconds, F.lit(3600))).select("*", "report.*")
 
@@ -92,7 +93,8 @@ class HourlyWeather(FrameOperator):
         clocks = self._beat(inputs["weather"], state, windows).state
         shown = outputs["out"].select("window_id", *self.key_by, *names)
         before = state.select(F.lit(windows.first - 1).alias("window_id"), *self.key_by, *names)
-        last = shown.unionByName(before).groupBy(*self.key_by).agg(F.max_by(F.struct(*names), "window_id").alias("report"))
+        newest = F.max_by(F.struct(*names), "window_id").alias("report")
+        last = shown.unionByName(before).groupBy(*self.key_by).agg(newest)
         return clocks.join(last, self.key_by, "left").select(*clocks.columns, "report.*")
 
     def skipped(self, state: DataFrame, skipped: WindowRange) -> DataFrame:
@@ -169,8 +171,8 @@ class DelaysByAirport(FrameOperator):
 class CarrierRanks(FrameOperator):
     """The season so far: each carrier's flights, delay and rank by mean delay after every window.
 
-    Rank 1 has the smallest mean; equal means rank by carrier code, carriers without a departure come last. A carrier has
-    a row in every window from its first flight on.
+    Rank 1 has the smallest mean; equal means rank by carrier code, carriers without a departure come last. A carrier
+    has a row in every window from its first flight on.
     """
 
     inputs = {"flights": InputPort(pa.schema([("carrier", pa.string()), ("dep_delay", pa.int32())]))}
@@ -202,7 +204,8 @@ class CarrierRanks(FrameOperator):
 
         by_mean = Window.partitionBy("window_id").orderBy(F.asc_nulls_last("mean"), "carrier")
         rows = rows.withColumn("mean", quotient("delay_minutes", "departed"))
-        return rows.withColumns({"rank": F.row_number().over(by_mean), "mean_delay": F.col("mean").cast("decimal(9,4)")})
+        rank, mean = F.row_number().over(by_mean), F.col("mean").cast("decimal(9,4)")
+        return rows.withColumns({"rank": rank, "mean_delay": mean})
 
     def next_state(
         self, inputs: Mapping[str, DataFrame], outputs: Mapping[str, DataFrame], state: DataFrame, windows: GroupWindows
@@ -240,7 +243,9 @@ app = Application("flight_delays", window="1 hour")
 flights = app.input("flights")
 weather = app.input("weather")
 
-hourly = app.add("hourly_weather", HourlyWeather(key_by=["origin"], interval="1 hour", slack="10 minutes"), weather=weather)
+hourly = app.add(
+    "hourly_weather", HourlyWeather(key_by=["origin"], interval="1 hour", slack="10 minutes"), weather=weather
+)
 delays = app.add("delays", DelaysByAirport(late_after="15 minutes"), flights=flights, weather=hourly)
 ranks = app.add("ranks", CarrierRanks(), flights=flights)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -71,8 +70,6 @@ def heartbeat(
         InputError: a column is missing or the grid is.
     """
     _check(frame, settings, grid)
-    for text in settings.warnings():
-        warnings.warn(text, stacklevel=2)
     accepted, errors = split_jumps(frame, settings, state)
     last_us = end_us if end_us is None or end_included else end_us - 1
     rows = clock.to_clock_rows(accepted, settings)
@@ -99,7 +96,7 @@ def _check(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -
 
 
 def _expand(indexed: DataFrame, settings: HeartbeatProperties) -> DataFrame:
-    """Returns a row per timer: a column `_index`, and `_is_crossing`, `_count`, `_emitted_us`, `_is_early` beside it."""
+    """Returns a row per timer: `_index`, `_is_crossing`, `_count`, `_emitted_us`, `_is_early`, and its clock tuple's."""
     from pyspark.sql import functions as F
 
     start, stop, count = _timer_range(settings)
@@ -152,7 +149,7 @@ def _timer_range(settings: HeartbeatProperties) -> tuple[Column, Column, Column]
         return start, stop, count.cast("bigint")
     found = F.greatest(crossed - seen if settings.crossing == "all" else F.lit(0), last - base)
     message = F.format_string(
-        f"heartbeat: interval of {settings.interval_us} us brings %d timers from %d us to %d us, allowed are {most} (H62)",
+        f"heartbeat: interval of {settings.interval_us} us brings %d timers from %d us to %d us, allowed are {most}",
         found, (seen + 1) * settings.interval_us, last * settings.interval_us,
     )  # fmt: skip
     too_many = F.coalesce(beyond_crossing | beyond_silence, F.lit(False))
@@ -161,7 +158,7 @@ def _timer_range(settings: HeartbeatProperties) -> tuple[Column, Column, Column]
 
 
 def _timers(frame: DataFrame, timers: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -> DataFrame:
-    """Returns timers with the frame's columns: null but for the timestamp, the keys and what tells when and where (H2)."""
+    """Returns timers with the frame's columns: null but for timestamp, keys, and what tells when and where (H2)."""
     from pyspark.sql import functions as F
 
     emitted, stamp = F.col("_emitted_us"), F.col("_index") * settings.interval_us

@@ -1,4 +1,6 @@
-"""The clock of the Heartbeat in its set-based form (rules/heartbeat.md section 4): which tuples move it, which timers each brings.
+"""The clock of the Heartbeat in its set-based form: which tuples move it, which timers each of them brings.
+
+The formulas are those of rules/heartbeat.md section 4.
 
 With keys, each clock is sorted in one partition. One clock for all would make that one partition of the whole stream;
 instead each window is sorted by itself. It begins with a carry row (the largest timestamp and arrival of all windows
@@ -26,7 +28,7 @@ END, IS_LAST = "_end_us", "_is_last"
 NEXT, PREV_AT, PREV_TS = "_next_us", "_prev_arrived_us", "_prev_event_us"
 """Arrival of the next clock tuple; arrival and timestamp of the one before."""
 SEEN, CROSSED, LAST, BASE = "_seen_index", "_crossed_index", "_last_index", "_silence_index"
-"""Timer index before a clock tuple, m(j); of its own timestamp, c(j); after its silence, m(j+1); when its silence began."""
+"""Timer index before a clock tuple, m(j); of its own timestamp, c(j); after its silence, m(j+1); as its silence began."""
 STATE = {"clock_arrived_us": AT, "clock_event_us": TS, "timer_index": SEEN, "silence_index": BASE}
 """Columns of the carried state beside the key columns (H55), and what they are called here."""
 
@@ -125,9 +127,7 @@ def _add_carry(rows: DataFrame, settings: HeartbeatProperties, carried: DataFram
     return rows.unionByName(carry, allowMissingColumns=True)
 
 
-def _select_clock(
-    rows: DataFrame, settings: HeartbeatProperties, order: WindowSpec, last_us: int | None
-) -> DataFrame:
+def _select_clock(rows: DataFrame, settings: HeartbeatProperties, order: WindowSpec, last_us: int | None) -> DataFrame:
     """Returns the tuples that move the clock (H3, H47), and carry rows.
 
     It fails, naming the tuple, where the machine clock steps back (H45) or runs past the end (H13).

@@ -46,7 +46,8 @@ def _refused(rows: DataFrame, settings: HeartbeatProperties, state: DataFrame | 
     names = list(dict.fromkeys([*clock.blocks(rows), *settings.order_by]))
     tuples = F.struct(*names, TS)
     doubtful = rows.filter(F.col(TS) > F.col("_believed")).groupBy(*settings.key_by)
-    doubtful = doubtful.agg(F.min("_believed").alias("_believed"), F.sort_array(F.collect_list(tuples)).alias("_tuples"))
+    in_order = F.sort_array(F.collect_list(tuples)).alias("_tuples")
+    doubtful = doubtful.agg(F.min("_believed").alias("_believed"), in_order)
     return doubtful.select(*settings.key_by, F.inline(_fold(jump_us, names))).drop(TS)
 
 

@@ -1,10 +1,11 @@
-"""Settings of the Heartbeat: their validation (rules/heartbeat.md section 2) and the readings one can choose (section 3)."""
+"""Settings of the Heartbeat: validation and readings (rules/heartbeat.md sections 2 and 3)."""
 
 from __future__ import annotations
 
 import ast
 import operator
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from decimal import Decimal, DecimalException
 from fractions import Fraction
@@ -98,7 +99,9 @@ class HeartbeatProperties(BaseModel):
         speed = to_seconds(value, {})
         parts = Fraction(speed).as_integer_ratio() if speed is not None else (0, 1)
         if speed is None or speed <= 0 or max(parts) > SPEED_PARTS_MAX:
-            raise ValueError(f"speed is {value!r}, it must be above 0 and a ratio of whole numbers up to {SPEED_PARTS_MAX}")
+            raise ValueError(
+                f"speed is {value!r}, it must be above 0, a ratio of whole numbers up to {SPEED_PARTS_MAX}"
+            )
         return speed
 
     @property
@@ -130,7 +133,7 @@ class HeartbeatProperties(BaseModel):
 
 
 class HeartbeatSettings(HeartbeatProperties):
-    """The settings of `heartbeat`, refused at once when they are wrong.
+    """The settings of `heartbeat`, refused at once when they are wrong; what is odd is a Python warning (H21, H24).
 
     Raises:
         InputError: a setting is wrong; all of them are named.
@@ -143,10 +146,12 @@ class HeartbeatSettings(HeartbeatProperties):
             found = [item["msg"].removeprefix("Value error, ") for item in error.errors()]
             places = ", ".join(".".join(str(part) for part in item["loc"]) for item in error.errors())
             raise InputError("; ".join(found), detail=f"Wrong settings of the Heartbeat: {places}.") from error
+        for text in self.warnings():
+            warnings.warn(text, stacklevel=2)
 
 
 def to_seconds(value: object, parameters: Mapping[str, str]) -> Decimal | None:
-    """Returns a number, duration text or expression as seconds, read as written; None when it is no finite number (H25).
+    """Returns a number, duration text or expression as seconds, read as written; None when it is no number (H25).
 
     >>> to_seconds("${minutes} * 60 + .5", {"minutes": "2"})
     Decimal('120.5')
@@ -187,5 +192,5 @@ def _evaluate(node: ast.AST, text: str) -> Decimal | None:
 
 def _whole_us(name: str, seconds: Decimal) -> Decimal:
     if seconds * 1_000_000 != (seconds * 1_000_000).to_integral_value():
-        raise ValueError(f"{name} of {seconds} s is not a whole number of microseconds: timers could not be exact (H26)")
+        raise ValueError(f"{name} of {seconds} s is not a whole number of us: timers could not be exact (H26)")
     return seconds

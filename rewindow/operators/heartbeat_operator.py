@@ -1,0 +1,98 @@
+"""The Heartbeat as an operator: the function `heartbeat` between an input port, an output port and a carried state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+from pydantic import field_serializer, model_validator
+
+from rewindow.application import FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.operators.heartbeat import STATE_FIELDS, HeartbeatResult, heartbeat, without_clock
+from rewindow.operators.heartbeat_settings import HeartbeatProperties
+from rewindow.windows import WindowRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+BOOKKEEPING = ("window_id", "offset", "attempt")
+PROVENANCE = [("is_timer", pa.bool_()), ("cause", pa.string()), ("timer_count", pa.int64()), ("emission", pa.int64())]
+"""What tells timers from data (H19); `emission` is the place within the window, from 0, in emission order (H52)."""
+
+
+class Heartbeat(HeartbeatProperties, FrameOperator):
+    """Passes a stream on with timer tuples where it is silent (rules/heartbeat.md part 1).
+
+    `columns` are the stream's; they pass unchanged, with `PROVENANCE` behind them. In a timer they are null but for the
+    event timestamp, the keys, and the arrival, which is the instant of emission. Quarantined tuples (`max_jump`) leave
+    by the port `errors`.
+
+    Example:
+        beat = app.add("beat", Heartbeat(interval=60, slack=10, event_at="at", columns=schema), stream=clicks)
+    """
+
+    columns: pa.Schema
+
+    @field_serializer("columns")
+    def _columns_as_text(self, columns: pa.Schema) -> dict[str, str]:
+        return {field.name: str(field.type) for field in columns}
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> Self:
+        named = [self.event_at, self.arrived_at, *self.key_by]
+        absent = [name for name in named if name not in self.columns.names]
+        if absent:
+            known = ", ".join(self.columns.names)
+            raise ValueError(f"column {', '.join(absent)} is not in the stream's columns: {known}")
+        return self
+
+    def warnings(self) -> list[str]:
+        """Returns what is odd about the properties but does not stop a run (O61)."""
+        return [] if self.wrong_properties() else super().warnings()
+
+    def input_ports(self) -> Mapping[str, InputPort]:
+        """Returns one port, `stream`, with the columns that the clock needs (H16)."""
+        named = dict.fromkeys([self.event_at, self.arrived_at, *self.key_by])
+        return {"stream": InputPort(pa.schema([field for field in self.columns if field.name in named]))}
+
+    def output_ports(self) -> Mapping[str, OutputPort]:
+        """Returns the port `out`, and behind it `errors` where tuples can be quarantined (H16)."""
+        payload = self._payload()
+        ports = {"out": OutputPort(pa.schema([*payload, *PROVENANCE]))}
+        return ports if self.max_jump is None else ports | {"errors": OutputPort(pa.schema(payload), error=True)}
+
+    def state_columns(self) -> pa.Schema:
+        """Returns key columns and clock, a row per clock (H55)."""
+        keys = [field for field in self.columns if field.name in self.key_by]
+        return pa.schema([*keys, *STATE_FIELDS])
+
+    def transform(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows
+    ) -> Mapping[str, DataFrame]:
+        """Returns data and timers, and what is quarantined."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        made = self._beat(inputs, state, windows)
+        place = F.row_number().over(Window.partitionBy("window_id").orderBy("emission", *self.key_by)) - 1
+        out = made.tuples.withColumn("emission", place.cast("bigint"))
+        return {name: {"out": out, "errors": made.errors}[name] for name in self.output_ports()}
+
+    def next_state(
+        self, inputs: Mapping[str, DataFrame], outputs: Mapping[str, DataFrame], state: DataFrame, windows: GroupWindows
+    ) -> DataFrame:
+        """Returns the clocks after the group; what they depend on is recorded, so it is the same in every run."""
+        return self._beat(inputs, state, windows).state
+
+    def skipped(self, state: DataFrame, skipped: WindowRange) -> DataFrame:
+        """Returns the state with empty clocks and the last timer index of each (H58, H10)."""
+        return without_clock(state)
+
+    def _beat(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> HeartbeatResult:
+        return heartbeat(
+            inputs["stream"], self, state=state, end_us=windows.end_us, end_included=False, grid=windows.grid
+        )
+
+    def _payload(self) -> list[Any]:
+        return [field for field in self.columns if field.name not in BOOKKEEPING]
