@@ -14,7 +14,7 @@ from typing import Any, Self
 from sqlalchemy import BigInteger, ColumnElement, Connection, Engine, create_engine, event, literal_column, select
 from sqlalchemy import exc as failures
 
-from rewindow.errors import LedgerError
+from rewindow.errors import InputError, LedgerError
 from rewindow.ledger.models import counters
 from rewindow.ledger.place import Place
 
@@ -69,6 +69,7 @@ class Connected:
         engine = create_ledger_engine(place)
         with answering(place):
             place.create()
+            _try_settings(place, engine)
             make_current(place, engine)
         return cls(place, engine)
 
@@ -108,6 +109,14 @@ def create_ledger_engine(place: Place) -> Engine:
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _try_settings(place: Place, engine: Engine) -> None:
+    try:
+        engine.connect().close()
+    except failures.ProgrammingError as error:
+        detail = place.without_password(" ".join(str(error.orig).split()))
+        raise InputError(f'ledger "{place.name}" is set up wrongly', detail=f"{detail.rstrip('.')}.") from None
 
 
 def _set_up_sqlite(connection: Any, record: object) -> None:

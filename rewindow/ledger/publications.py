@@ -127,17 +127,17 @@ class Publications(Replays):
     """The part of the ledger that numbers and keeps publications; the protocol is in this module's docstring."""
 
     @contextmanager
-    def publishing(self, tables: Iterable[str]) -> Iterator[list[Publication]]:
+    def publishing(self, tables: Iterable[str], wait_s: float = 5.0) -> Iterator[list[Publication]]:
         """Makes this process the one publisher of tables; gives the publications to be rolled forward first.
 
-        Tables of those publications are locked too.
+        Tables of those publications are locked too. Another publisher's lock is waited for a moment.
 
         Raises:
             OverlapError: another process publishes one of the tables.
         """
         wanted = set(tables)
         while True:
-            with publisher_locks(self.place, self.engine, wanted) as refused:
+            with publisher_locks(self.place, self.engine, wanted, wait_s) as refused:
                 unfinished = self.open_publications(wanted)
                 if refused is not None:
                     raise _being_published(refused, unfinished)

@@ -5,6 +5,7 @@ A lock keeps publishers from meeting; that a late one does no harm is the transa
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from urllib.parse import quote
@@ -13,16 +14,26 @@ from sqlalchemy import Connection, Engine, text
 
 from rewindow.ledger.place import Place, file_lock
 
+_POLL_SECONDS = 0.05
 _TRY = text("SELECT pg_try_advisory_lock(hashtextextended(current_schema() || '/' || :name, 0))")
 
 
 @contextmanager
-def publisher_locks(place: Place, engine: Engine, tables: Iterable[str]) -> Iterator[str | None]:
-    """Holds the locks of all tables; gives the first table that somebody else publishes, None when all are held."""
+def publisher_locks(place: Place, engine: Engine, tables: Iterable[str], wait_s: float) -> Iterator[str | None]:
+    """Holds the locks of all tables; gives the first table that somebody else publishes, None when all are held.
+
+    The wait is for all tables together: a server notices the end of a killed publisher a moment later.
+    """
+    give_up_at = time.monotonic() + wait_s
     with ExitStack() as held:
         session = None if place.file else held.enter_context(_own_session(engine))
-        taken = (name for name in sorted(set(tables)) if not _try(place, session, name, held))
-        yield next(taken, None)
+        for name in sorted(set(tables)):
+            while not _try(place, session, name, held):
+                if time.monotonic() >= give_up_at:
+                    yield name
+                    return
+                time.sleep(_POLL_SECONDS)
+        yield None
 
 
 def _try(place: Place, session: Connection | None, name: str, held: ExitStack) -> bool:

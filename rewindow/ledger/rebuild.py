@@ -1,14 +1,14 @@
 """Rebuild: a lost ledger made again from the tables (`rewindow ledger rebuild`), and the index from the facts.
 
-| what                        | from where                                                                           |
-|-----------------------------|--------------------------------------------------------------------------------------|
-| replays                     | property `rewindow.plan` of each replay's checkpoints table                           |
-| epochs, marks               | transaction ids `<replay>/<table>` of its tables                                      |
-| attempts, index of facts    | the facts; how an attempt ended is not in them                                       |
-| publications                | transaction ids `publish/<table>` and the user metadata of commits to published tables |
-| stale ranges                | `details["stale"]` of each application's newest publication: all its [table, first, last] |
-| gate results, approvals, started marks, leases, that a replay was abandoned | nowhere; they are lost               |
+| what                      | from where                                                                             |
+|---------------------------|----------------------------------------------------------------------------------------|
+| replays                   | property `rewindow.plan` of each replay's checkpoints table                             |
+| epochs, marks             | transaction ids `<replay>/<table>` of its tables                                        |
+| attempts, index of facts  | the facts; how an attempt ended is not in them                                         |
+| publications              | transaction ids `publish/<table>`, and user metadata of the commits to published tables |
+| stale ranges              | `details["stale"]` of each application's newest publication: [table, first, last] of all |
 
+Nowhere, so lost: approvals, gate results, started marks, timings, leases, and that a replay was abandoned.
 A replay that at most once has not brought to its end cannot resume then (`Replays.started` says so).
 """
 
@@ -136,9 +136,7 @@ def _restore_replay(ledger: Ledger, connection: Connection, root: Path) -> bool:
     return True
 
 
-def _restore_attempts(
-    connection: Connection, replay_id: str, first: int, facts: Path, done_epoch: int | None
-) -> None:
+def _restore_attempts(connection: Connection, replay_id: str, first: int, facts: Path, done_epoch: int | None) -> None:
     rows = [
         {
             "replay_id": replay_id, "epoch": row["attempt"], "mark": row["window_id"] - first + 1, "message": REBUILT,

@@ -217,9 +217,7 @@ class Replays(Connected):
                 detail="Nothing was written." if now.state != State.ABANDONED else "The replay was abandoned.",
             )
 
-    def _move(
-        self, connection: Connection, replay_id: str, state: State, message: str = "", **values: Any
-    ) -> None:
+    def _move(self, connection: Connection, replay_id: str, state: State, message: str = "", **values: Any) -> None:
         """Moves a replay to a state; one that ends work also ends its leases.
 
         Raises:
@@ -274,9 +272,7 @@ def _refuse_other_plan(there: Replay, values: Mapping[str, Any]) -> None:
     differences = [_difference(name, getattr(there, name), values[name]) for name in _PLANNED[:-1]]
     keys = dict.fromkeys([*there.plan, *values["plan"]])
     differences += [
-        _difference(f"plan.{key}", there.plan.get(key), values["plan"].get(key))
-        for key in keys
-        if key not in _PLANNED
+        _difference(f"plan.{key}", there.plan.get(key), values["plan"].get(key)) for key in keys if key not in _PLANNED
     ]
     found = [text for text in differences if text]
     if found:

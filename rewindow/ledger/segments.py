@@ -99,9 +99,7 @@ class Segments(Connected):
         query = select(c.direction, c.port, *sums).where(c.replay_id == replay_id)
         query = query.group_by(c.direction, c.port).order_by(c.direction, c.port)
         with self.reading() as connection:
-            return [
-                PortTotal(row[0], row[1], *(int(value) for value in row[2:])) for row in connection.execute(query)
-            ]
+            return [PortTotal(row[0], row[1], *(int(value) for value in row[2:])) for row in connection.execute(query)]
 
     def index_is_whole(self, replay_id: str) -> bool:
         """Returns whether each port's windows up to the replay's mark are indexed.
@@ -133,9 +131,7 @@ class Segments(Connected):
                 row = {**vars(count), "replay_id": replay_id, "epoch": epoch, "after_checkpoint": not at_checkpoint}
                 connection.execute(insert(segments).values(**row, began_at=began_at, ended_at=self.now))
 
-    def _extend(
-        self, connection: Connection, its: Any, epoch: int, count: PortCount, at_checkpoint: bool
-    ) -> bool:
+    def _extend(self, connection: Connection, its: Any, epoch: int, count: PortCount, at_checkpoint: bool) -> bool:
         """Returns whether the stretch that ends just before the group took it up.
 
         A stretch that ends at the newest checkpoint takes only a group that reaches the next one.

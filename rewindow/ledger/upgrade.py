@@ -51,10 +51,13 @@ def _alone(place: Place, engine: Engine) -> Iterator[Connection]:
         with file_lock(place.lock_file("open")), immediate.begin() as connection:
             yield connection
         return
-    with engine.begin() as connection:
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_KEY})
-        _create_schema(connection)
-        yield connection
+    with engine.connect() as connection:
+        connection.detach()  # The lock is the session's and ends with it.
+        connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _ADVISORY_KEY})
+        connection.commit()  # Only a new transaction sees the schema that another process has just created.
+        with connection.begin():
+            _create_schema(connection)
+            yield connection
 
 
 def _create_schema(connection: Connection) -> None:

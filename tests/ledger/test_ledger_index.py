@@ -1,0 +1,112 @@
+"""Index of window facts: few rows, and the same sums as a row a window would give."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from conftest import begin, plan
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rewindow.ledger import Ledger, PortCount, PortTotal, Replay, segments
+from rewindow.tables.delta import Table
+from rewindow.tables.staging import FACTS, FACTS_SCHEMA, create_staging
+
+START = 100
+
+
+def report(ledger: Ledger, replay_id: str, epoch: int, first: int, mark: int, checkpoint: bool, tuples: int) -> None:
+    """Reports the group of marks first to mark on one input and one output."""
+    windows = (START + first - 1, START + mark - 1)
+    counts = [PortCount("in", "s", *windows, tuples), PortCount("out", "o", *windows, tuples * 2)]
+    ledger.report_progress(replay_id, epoch, mark, mark if checkpoint else None, {}, counts)
+
+
+def test_totals_add_up_and_keep_losses_apart(ledger: Ledger, replay: Replay) -> None:
+    """Lost windows are no windows processed; their tuples are those that were not processed (R15)."""
+    epoch = begin(ledger, "r")
+    report(ledger, "r", epoch, 1, 10, True, 5)
+    lost = [PortCount("in", "s", 110, 119, 7, lost=True), PortCount("out", "o", 110, 119, 0, lost=True)]
+    ledger.report_progress("r", epoch, 20, None, {}, lost)
+    report(ledger, "r", epoch, 21, 30, True, 6)
+    assert ledger.totals("r") == [PortTotal("in", "s", 20, 11, 10, 7), PortTotal("out", "o", 20, 22, 10, 0)]
+    assert [(p.first, p.last, p.lost) for p in ledger.index("r", "s")] == [
+        (100, 109, False), (110, 119, True), (120, 129, False),
+    ]  # fmt: skip
+
+
+def test_index_is_short_however_small_the_groups(
+    ledger: Ledger, replay: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Groups of one window make a row per stretch and port, not one per window."""
+    monkeypatch.setattr(segments, "SEGMENT_WINDOWS", 25)
+    epoch = begin(ledger, "r")
+    for mark in range(1, 61):
+        report(ledger, "r", epoch, mark, mark, True, 1)
+    assert [(p.first, p.last, p.tuples) for p in ledger.index("r", "s")] == [
+        (100, 124, 25), (125, 149, 25), (150, 159, 10),
+    ]  # fmt: skip
+    assert all(part.began_at < part.ended_at for part in ledger.index("r"))
+
+
+_GROUPS = st.lists(st.tuples(st.integers(1, 5), st.booleans(), st.booleans()), min_size=1, max_size=10)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(groups=_GROUPS)
+def test_index_equals_a_row_a_window(sqlite_url: str, groups: list[tuple[int, bool, bool]]) -> None:
+    """Whatever is computed again from a checkpoint, the sums are those of the newest count of each window."""
+    ledger = Ledger.open(sqlite_url)
+    replay_id = f"r{len(ledger.replays(limit=1000))}"
+    plan(ledger, replay_id)
+    epoch, mark, checkpoint = begin(ledger, replay_id), 0, 0
+    by_window: dict[int, int] = {}
+    for width, saved, dies in groups:
+        report(ledger, replay_id, epoch, mark + 1, mark + width, saved, width * epoch)
+        by_window = {window: tuples for window, tuples in by_window.items() if window <= mark}
+        by_window |= {window: epoch for window in range(mark + 1, mark + width + 1)}
+        mark += width
+        checkpoint = mark if saved else checkpoint
+        if dies:
+            epoch, mark = begin(ledger, replay_id), checkpoint
+    total = next(total for total in ledger.totals(replay_id) if total.port == "s")
+    assert (total.windows, total.tuples) == (len(by_window), sum(by_window.values()))
+    parts = ledger.index(replay_id, "s")
+    assert [w for part in parts for w in range(part.first, part.last + 1)] == [START + w - 1 for w in sorted(by_window)]
+    ledger.close()
+
+
+def test_hole_is_seen_and_closed_from_the_facts(ledger: Ledger, tmp_path: Path) -> None:
+    """After a crash between commit and report the index has a hole; the facts table fills it."""
+    ledger.create_replay("r", "app", 100, 129, "at_least_once", {}, "v1", str(tmp_path))
+    create_staging(tmp_path, {}, "{}")
+    facts = Table.open(tmp_path / FACTS)
+    write_facts(facts, 1, 100, 119, 2)
+    write_facts(facts, 2, 110, 129, 2)
+    epoch = begin(ledger, "r")
+    report(ledger, "r", epoch, 1, 10, True, 20)
+    assert ledger.index_is_whole("r")
+    report(ledger, "r", epoch, 21, 30, True, 20)
+    assert not ledger.index_is_whole("r")
+    ledger.reindex("r")
+    assert ledger.index_is_whole("r")
+    assert ledger.totals("r") == [PortTotal("in", "s", 30, 60, 0, 0), PortTotal("out", "o", 30, 60, 0, 0)]
+    assert {part.epoch for part in ledger.index("r")} == {2}
+
+
+def write_facts(facts: Table, attempt: int, first: int, last: int, tuples: int, replay_id: str = "r") -> None:
+    """Writes the facts of a group on one input and one output."""
+    now = datetime.now(UTC)
+    rows = [
+        {
+            "window_id": window, "direction": direction, "port": port, "tuples": tuples, "attempt": attempt,
+            "lost": False, "group_first": first, "group_last": last, "began_at": now, "ended_at": now,
+        }
+        for window in range(first, last + 1)
+        for direction, port in (("in", "s"), ("out", "o"))
+    ]  # fmt: skip
+    version = (attempt << 40) | (last - START + 1)
+    facts.commit_arrow(pa.Table.from_pylist(rows, FACTS_SCHEMA), app_id=f"{replay_id}/facts", version=version)

@@ -1,0 +1,149 @@
+"""Opening a ledger: made once, upgraded once, quick afterwards; failures in words without secrets."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import sys
+import time
+import traceback
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+from conftest import WORKERS, new_schema, results
+from ledger_workers import open_at_once
+from sqlalchemy import text
+
+from rewindow.errors import InputError, LedgerError
+from rewindow.ledger import Ledger
+from rewindow.ledger.models import VERSION, metadata
+
+
+def test_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    """A new SQLite ledger, and what lies beside it, is closed to other users; its folder is made."""
+    file = tmp_path / "deep" / "er" / "ledger.sqlite"
+    Ledger.open(f"sqlite:///{file}").replays()
+    for made in (file, *file.parent.glob("ledger.sqlite-*"), *file.parent.glob("*.locks/*")):
+        assert stat.S_IMODE(made.stat().st_mode) == 0o600, made
+
+
+def test_migrations_make_what_the_models_say(new_url: str) -> None:
+    """The upgraded database and the models do not differ, and the newest migration is the version asked for."""
+    ledger = Ledger.open(new_url)
+    from alembic.autogenerate import compare_metadata
+    from alembic.runtime.migration import MigrationContext
+
+    with ledger.reading() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, metadata) == []
+        assert context.get_current_revision() == VERSION
+
+
+def test_opening_again_is_quick(new_url: str) -> None:
+    """Opening a ledger that is up to date takes less than 100 ms."""
+    Ledger.open(new_url).close()
+    seconds = []
+    for _ in range(5):
+        began = time.perf_counter()
+        Ledger.open(new_url).close()
+        seconds.append(time.perf_counter() - began)
+    assert min(seconds) < 0.1
+
+
+def test_opening_again_does_not_import_alembic_or_tables(new_url: str) -> None:
+    """Opening a ledger that is up to date imports neither Alembic nor Delta nor Arrow."""
+    Ledger.open(new_url).close()
+    heavy = ("alembic", "deltalake", "pyarrow", "pyspark")
+    code = f"""
+import sys
+from rewindow.ledger import Ledger
+Ledger.open({new_url!r}).replays()
+print([name for name in {heavy!r} if name in sys.modules])"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert found.stdout.strip() == "[]", found.stderr
+
+
+def test_processes_that_open_a_new_ledger_at_once_all_get_it(
+    request: pytest.FixtureRequest, workers: ProcessPoolExecutor, tmp_path: Path
+) -> None:
+    """Four processes make and upgrade the same ledger at the same moment; none fails, on either database."""
+    server = request.getfixturevalue("postgresql")
+    urls = [f"sqlite:///{tmp_path / str(number) / 'ledger.sqlite'}" for number in range(6)]
+    urls += [new_schema(server) for _ in range(4)]
+    jobs = [workers.submit(open_at_once, urls) for _ in range(WORKERS)]
+    assert results(jobs) == [[True] * len(urls)] * WORKERS
+
+
+def test_newer_ledger_is_refused(new_url: str) -> None:
+    """A ledger that a newer Rewindow has upgraded is left alone."""
+    ledger = Ledger.open(new_url)
+    with ledger.writing() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(InputError, match='is at version 9999, this Rewindow knows up to "?0001'):
+        Ledger.open(new_url)
+
+
+def test_tables_stand_in_a_schema_of_their_own(postgresql: str) -> None:
+    """On a shared server nothing of ours lies among another product's tables."""
+    ledger = Ledger.open(postgresql)
+    with ledger.reading() as connection:
+        query = "SELECT DISTINCT table_schema FROM information_schema.tables WHERE table_name = 'replays'"
+        assert "rewindow" in connection.execute(text(query)).scalars().all()
+        in_public = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'public'"
+        assert connection.execute(text(in_public)).scalar_one() == 0
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql://me:s3cret@127.0.0.1:1/rewindow", "postgresql://me@127.0.0.1:1/rewindow?password=s3cret"],
+)
+def test_server_that_does_not_answer_is_named_without_its_password(url: str) -> None:
+    """The error names the server and what to do; neither it nor what it was caused by shows the password."""
+    with pytest.raises(LedgerError) as caught:
+        Ledger.open(url)
+    assert 'ledger "postgresql://127.0.0.1:1/rewindow" does not answer' in str(caught.value)
+    assert "Hint:" in str(caught.value) and caught.value.retryable
+    assert "s3cret" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_setting_that_the_driver_does_not_know_is_the_users_error() -> None:
+    """A wrong setting in the URL is not worth a retry; the message names it."""
+    url = "postgresql://me:s3cret@127.0.0.1:1/rewindow?no_such_option=1"
+    with pytest.raises(InputError, match="no_such_option") as caught:
+        Ledger.open(url)
+    assert "s3cret" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    "url", ["not a url s3cret", "mysql://me:s3cret@host/x", "sqlite://", "postgres://a:s3cret@b/c"]
+)
+def test_url_of_another_kind_is_refused_without_showing_it(url: str) -> None:
+    """Only databases that processes can share are taken; the message does not repeat the URL."""
+    with pytest.raises(InputError) as caught:
+        Ledger.open(url)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_damaged_file_names_the_way_back(tmp_path: Path) -> None:
+    """A file that is no database is a LedgerError that names `rewindow ledger rebuild`."""
+    (tmp_path / "ledger.sqlite").write_bytes(b"this is not a database" * 500)
+    with pytest.raises(LedgerError, match="rewindow ledger rebuild"):
+        Ledger.open(f"sqlite:///{tmp_path / 'ledger.sqlite'}").replays()
+
+
+def test_folder_that_cannot_be_made_is_an_error_in_words(tmp_path: Path) -> None:
+    """A state folder that is a file is a LedgerError, not a traceback."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LedgerError, match="does not answer"):
+        Ledger.open(f"sqlite:///{tmp_path / 'file' / 'ledger.sqlite'}")
+
+
+def test_server_that_stops_is_an_error_in_words(new_url: str) -> None:
+    """A failure of the database in the middle of the work is a LedgerError too; wrong SQL stays a bug."""
+    ledger = Ledger.open(new_url)
+    with ledger.writing() as connection:
+        connection.execute(text("DROP TABLE stale_ranges"))
+    with pytest.raises(Exception, match="stale_ranges") as caught:
+        ledger.stale()
+    assert isinstance(caught.value, LedgerError) == bool(ledger.place.file)

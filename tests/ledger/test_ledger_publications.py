@@ -1,0 +1,238 @@
+"""Publications: numbers that rise, one publisher a table, and the same end wherever a publisher was killed."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+from conftest import WORKERS, plan, results, run_to_end
+from ledger_workers import (
+    ACTS,
+    TABLES,
+    FakeTables,
+    act_until_killed,
+    finish,
+    hold_publishing,
+    open_publications_at_once,
+    publish,
+    publish_often,
+    undo,
+)
+
+from rewindow.errors import InputError, OverlapError
+from rewindow.ledger import Ledger, State
+
+STEPS = ["locked", "leased", "opened", "committed 0", "marked 0", "committed 1", "marked 1", "stale", "closed"]
+STEPS += ["unlocked"]
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> FakeTables:
+    """Published tables without content."""
+    return FakeTables(tmp_path)
+
+
+def checked(ledger: Ledger, *replay_ids: str, first: int = 100, last: int = 199) -> None:
+    """Enters replays that may be published."""
+    for replay_id in replay_ids:
+        plan(ledger, replay_id, first, last)
+        run_to_end(ledger, replay_id)
+
+
+def nothing(step: str) -> None:
+    """No crash."""
+
+
+def test_publication_goes_its_way(ledger: Ledger, tables: FakeTables) -> None:
+    """A publication leaves new content with its number in each table, a published replay and no lease."""
+    checked(ledger, "r")
+    publish(ledger, tables, "r", nothing)
+    (publication,) = ledger.publications("r")
+    assert [(t.name, t.version_before, t.version_after, t.done) for t in publication.tables] == [
+        ("app.out", 0, 1, True), ("app.checkpoints", 0, 1, True),
+    ]  # fmt: skip
+    assert publication.closed_at is not None and publication.kind == "publish"
+    assert tables.versions("app.out")[-1]["metadata"] == {
+        "publication": 1, "replay": "r", "kind": "publish", "first": 100, "last": 199, "undoes": None,
+        "details": {"from": "r"}, "versions_before": {"app.out": 0, "app.checkpoints": 0},
+    }  # fmt: skip
+    assert ledger.replay("r").state is State.PUBLISHED and ledger.leases() == []
+
+
+def test_undo_puts_back_what_was_there(ledger: Ledger, tables: FakeTables) -> None:
+    """An undo has a number of its own, brings back the versions before, and the replay can be published again."""
+    checked(ledger, "a", "b")
+    publish(ledger, tables, "a", nothing)
+    publish(ledger, tables, "b", nothing)
+    undo(ledger, tables, "b", nothing)
+    assert [v["content"] for v in tables.versions("app.out")] == ["nothing", "a", "b", "a"]
+    newest = ledger.newest_over("app.out", 150, 150)
+    assert newest is not None and newest.replay_id == "a"
+    assert [(p.number, p.kind, p.undoes) for p in ledger.publications(application="app")] == [
+        (3, "undo", 2), (2, "publish", None), (1, "publish", None),
+    ]  # fmt: skip
+    assert ledger.replay("b").state is State.UNDONE
+    publish(ledger, tables, "b", nothing)
+    assert ledger.replay("b").state is State.PUBLISHED
+
+
+def test_undo_of_one_of_two_publications_leaves_the_replay_published(ledger: Ledger, tables: FakeTables) -> None:
+    """A replay that was published twice is undone only when neither publication stands."""
+    checked(ledger, "r")
+    publish(ledger, tables, "r", nothing)
+    publish(ledger, tables, "r", nothing)
+    undo(ledger, tables, "r", nothing)
+    assert ledger.replay("r").state is State.PUBLISHED
+    undo(ledger, tables, "r", nothing)
+    assert ledger.replay("r").state is State.UNDONE and ledger.newest_over("app.out", 100, 199) is None
+
+
+def test_undo_is_refused_under_a_later_publication_and_names_it(ledger: Ledger, tables: FakeTables) -> None:
+    """Only the newest publication over a window can be taken back; one beside it is not in the way."""
+    checked(ledger, "old")
+    checked(ledger, "beside", first=200, last=210)
+    checked(ledger, "over", first=190, last=195)
+    for name in ("old", "beside", "over"):
+        publish(ledger, tables, name, nothing)
+    assert [p.replay_id for p in ledger.later_overlapping(1)] == ["over"]
+    with pytest.raises(InputError, match=r'3 \(replay "over", windows \[190, 195\]\)'):
+        ledger.open_undo(1, {name: 3 for name in TABLES})
+    undo(ledger, tables, "over", nothing)
+    assert ledger.later_overlapping(1) == []
+    undo(ledger, tables, "old", nothing)
+    with pytest.raises(InputError, match="publication 1 is undone already"):
+        ledger.open_undo(1, {name: 3 for name in TABLES})
+    with pytest.raises(InputError, match="nothing to undo"):
+        ledger.open_undo(4, {name: 3 for name in TABLES})
+
+
+def test_opening_again_returns_what_was_entered(ledger: Ledger) -> None:
+    """A publisher that comes back gets the number and the versions before of its first opening."""
+    checked(ledger, "r")
+    first = ledger.open_publication("r", {"app.out": 7}, 100, 199, {"x": 1})
+    assert ledger.open_publication("r", {"app.out": 8}, 100, 199, {"x": 2}) == first
+    assert ledger.open_publications() == [first]
+
+
+def test_no_number_is_given_while_one_is_open_for_a_table(ledger: Ledger) -> None:
+    """Another publication of a shared table waits until the open one is rolled forward; other tables do not."""
+    checked(ledger, "a", "b")
+    ledger.open_publication("a", {"app.out": 0, "app.x": 0}, 100, 199)
+    with pytest.raises(OverlapError, match='publication 1 of replay "a" is open') as caught:
+        ledger.open_publication("b", {"app.out": 0}, 100, 199)
+    assert caught.value.holder == "a" and "rewindow publish a" in caught.value.hint
+    assert ledger.open_publication("b", {"app.y": 0}, 100, 199).number == 2
+    assert [p.number for p in ledger.open_publications(["app.x"])] == [1]
+
+
+def test_publication_outside_the_replay_is_refused(ledger: Ledger) -> None:
+    """A replay publishes only windows that it has."""
+    checked(ledger, "r")
+    with pytest.raises(InputError, match=r"windows \[100, 200\] are not all of replay"):
+        ledger.open_publication("r", {"app.out": 0}, 100, 200)
+
+
+def test_publication_that_cannot_go_on_is_withdrawn_unless_committed(ledger: Ledger) -> None:
+    """Without a commit it can be given up and its number is spent; with one it must be rolled forward."""
+    checked(ledger, "r")
+    ledger.open_publication("r", {"app.out": 0, "app.x": 0}, 100, 199)
+    ledger.withdraw_publication(1, "app.x was dropped")
+    assert ledger.publication(1).withdrawn == "app.x was dropped"
+    assert ledger.newest_over("app.out", 100, 199) is None and ledger.replay("r").state is State.CHECKED
+    second = ledger.open_publication("r", {"app.out": 0, "app.x": 0}, 100, 199)
+    ledger.mark_table_done(second.number, "app.out", 1)
+    with pytest.raises(InputError, match='publication 2 has been committed to table "app.out"'):
+        ledger.withdraw_publication(2, "no")
+    with pytest.raises(AssertionError, match=r"not done for \['app.x'\]"):
+        ledger.close_publication(2)
+
+
+@pytest.mark.parametrize(("act", "step"), list(itertools.product(("publish", "undo"), STEPS)))
+def test_publisher_killed_at_any_step_is_rolled_forward(
+    ledger: Ledger, url: str, tables: FakeTables, act: str, step: str
+) -> None:
+    """After SIGKILL at any step, whoever publishes next first finishes what was begun, once, in every table."""
+    checked(ledger, "old", "r")
+    publish(ledger, tables, "old", nothing)
+    if act == "undo":
+        publish(ledger, tables, "r", nothing)
+    context = multiprocessing.get_context("forkserver")
+    killed = context.Process(target=act_until_killed, args=(act, url, str(tables.folder), "r", step))
+    killed.start()
+    killed.join(60)
+    assert killed.exitcode == -9
+    with ledger.publishing(TABLES) as unfinished:
+        assert len(unfinished) == (STEPS.index("opened") <= STEPS.index(step) < STEPS.index("closed"))
+        for publication in unfinished:
+            finish(ledger, tables, publication, nothing)
+    begun = STEPS.index(step) >= STEPS.index("opened")
+    expected = {"publish": ["nothing", "old", "r"], "undo": ["nothing", "old", "r", "old"]}[act]
+    for name in TABLES:
+        versions = tables.versions(name)
+        assert [v["content"] for v in versions] == (expected if begun else expected[:-1]), name
+        assert [v["txn"] for v in versions] == list(range(len(versions))), name
+    state = {"publish": State.PUBLISHED, "undo": State.UNDONE}[act]
+    assert ledger.open_publications() == [] and (ledger.replay("r").state is state) == begun
+    assert all(lease.replay_id == "r" and step == "leased" for lease in ledger.leases())
+    ACTS[act](ledger, tables, "r", nothing)
+    assert tables.versions("app.out")[-1]["content"] == expected[-1] and ledger.leases() == []
+
+
+def test_of_publications_opened_at_once_exactly_one_is_entered(
+    ledger: Ledger, url: str, workers: ProcessPoolExecutor
+) -> None:
+    """Four processes open a publication of one table at once, many times: one number a table, none twice."""
+    rounds = 20
+    checked(ledger, *(f"w{worker}" for worker in range(WORKERS)))
+    jobs = [workers.submit(open_publications_at_once, url, f"w{worker}", rounds) for worker in range(WORKERS)]
+    numbers = []
+    for of_round in zip(*results(jobs), strict=True):
+        given = [number for number in of_round if number is not None]
+        assert len(given) == 1, of_round
+        numbers += given
+    assert sorted(numbers) == list(range(1, rounds + 1))
+
+
+def test_publishers_at_once_take_turns(
+    ledger: Ledger, url: str, tables: FakeTables, workers: ProcessPoolExecutor
+) -> None:
+    """Four publishers of the same tables: each commit in each table has a higher number than the one before it."""
+    checked(ledger, *(f"w{worker}" for worker in range(WORKERS)))
+    jobs = [workers.submit(publish_often, url, f"w{worker}", str(tables.folder), 3) for worker in range(WORKERS)]
+    assert results(jobs) == [3] * WORKERS
+    for name in TABLES:
+        assert [v["txn"] for v in tables.versions(name)] == list(range(3 * WORKERS + 1)), name
+
+
+def test_publishers_lock_ends_with_its_process(ledger: Ledger, url: str) -> None:
+    """While a process publishes a table nobody else does; once it is killed, the table is free at once."""
+    context = multiprocessing.get_context("forkserver")
+    ready = context.Event()
+    holder = context.Process(target=hold_publishing, args=(url, "app.out", ready))
+    holder.start()
+    assert ready.wait(60)
+    with pytest.raises(OverlapError, match='table "app.out" is being published by another process') as caught:
+        with ledger.publishing(["app.a", "app.out"], wait_s=0):
+            pass
+    assert caught.value.retryable
+    with ledger.publishing(["app.a"]):
+        pass
+    holder.kill()
+    holder.join(60)
+    with ledger.publishing(["app.a", "app.out"]):
+        pass
+
+
+def test_tables_of_an_open_publication_are_locked_with_it(ledger: Ledger, url: str) -> None:
+    """Whoever must roll a publication forward is the one publisher of all its tables, not only of its own."""
+    checked(ledger, "r")
+    ledger.open_publication("r", {"app.out": 0, "app.checkpoints": 0}, 100, 199)
+    with Ledger.open(url).publishing(["app.checkpoints"]) as unfinished:
+        assert [p.number for p in unfinished] == [1]
+        with pytest.raises(OverlapError, match='"app.out" is being published') as caught:
+            with ledger.publishing(["app.out"], wait_s=0):
+                pass
+        assert 'It is publication 1, publish of replay "r".' in caught.value.detail

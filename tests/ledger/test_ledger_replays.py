@@ -1,0 +1,194 @@
+"""Replays: one plan per id, states, and what may follow on what."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+from conftest import WORKERS, begin, plan, results, run_to_end
+from ledger_workers import create_at_once
+
+from rewindow.errors import CheckpointError, FencedError, InputError, OverlapError, RangeError
+from rewindow.ledger import Ledger, Replay, State
+
+
+def test_create_returns_the_same_replay_for_an_equal_plan(ledger: Ledger, replay: Replay) -> None:
+    """Planning again under the same id changes nothing, whatever has happened since."""
+    epoch = begin(ledger, "r")
+    again = plan(ledger, "r")
+    assert (again.state, again.epoch, again.created_at) == (State.RUNNING, epoch, replay.created_at)
+
+
+def test_create_refuses_another_plan_and_names_the_difference(ledger: Ledger, replay: Replay) -> None:
+    """Another range or another value inside the plan is named with both values."""
+    with pytest.raises(InputError, match="last is 199 there and 198 now"):
+        plan(ledger, "r", last=198)
+    differences = 'plan.replay_id is "r" there and "s" now; plan.groups is null there and 7 now'
+    with pytest.raises(InputError, match=differences) as caught:
+        ledger.create_replay("r", "app", 100, 199, "exactly_once", {"groups": 7, "replay_id": "s"}, "v1", "/root")
+    assert caught.value.exit_code == 2
+
+
+def test_create_refuses_an_empty_range(ledger: Ledger) -> None:
+    """A range that ends before it begins is no replay."""
+    with pytest.raises(RangeError, match="window range is empty"):
+        plan(ledger, "r", 10, 9)
+
+
+def test_create_by_processes_at_once_keeps_one_plan(ledger: Ledger, url: str, workers: ProcessPoolExecutor) -> None:
+    """Of different plans under one id that come at once exactly one is kept; equal ones are all taken."""
+    rounds = 12
+    jobs = [
+        workers.submit(create_at_once, url, [{"from": worker % (1 + number % 2)} for number in range(rounds)])
+        for worker in range(WORKERS)
+    ]
+    taken = [sum(outcome) for outcome in zip(*results(jobs), strict=True)]
+    assert taken == [WORKERS, WORKERS // 2] * (rounds // 2)
+
+
+def test_replays_are_listed_newest_first_by_application_and_state(ledger: Ledger) -> None:
+    """A list can be narrowed to an application and to states, and has a limit."""
+    for name in ("a", "b", "c"):
+        plan(ledger, name)
+    ledger.create_replay("other", "other_app", 1, 2, "at_least_once", {}, "v1", "/root")
+    begin(ledger, "b")
+    assert [row.replay_id for row in ledger.replays("app")] == ["c", "b", "a"]
+    assert [row.replay_id for row in ledger.replays(state="running")] == ["b"]
+    assert [row.replay_id for row in ledger.replays(state=[State.PLANNED, State.RUNNING], limit=2)] == ["other", "c"]
+    assert ledger.find("nobody") is None
+    with pytest.raises(InputError, match='replay "nobody" is unknown'):
+        ledger.replay("nobody")
+
+
+def _published(ledger: Ledger) -> None:
+    run_to_end(ledger, "r")
+    publication = ledger.open_publication("r", {"app.out": 0}, 100, 199)
+    ledger.mark_table_done(publication.number, "app.out", 1)
+    ledger.close_publication(publication.number)
+
+
+def _undone(ledger: Ledger) -> None:
+    _published(ledger)
+    publication = ledger.open_undo(1, {"app.out": 1})
+    ledger.mark_table_done(publication.number, "app.out", 2)
+    ledger.close_publication(publication.number)
+
+
+def _failed(ledger: Ledger) -> None:
+    ledger.end_attempt("r", begin(ledger, "r"), "failed")
+
+
+REACH: dict[State, Callable[[Ledger], object]] = {
+    State.PLANNED: lambda ledger: None,
+    State.RUNNING: lambda ledger: begin(ledger, "r"),
+    State.FAILED: _failed,
+    State.ENDED: lambda ledger: run_to_end(ledger, "r", passed=False),
+    State.CHECKED: lambda ledger: run_to_end(ledger, "r"),
+    State.PUBLISHED: _published,
+    State.UNDONE: _undone,
+    State.ABANDONED: lambda ledger: ledger.abandon("r"),
+}
+ACTS: dict[str, Callable[[Ledger], object]] = {
+    "next_epoch": lambda ledger: ledger.next_epoch("r"),
+    "check": lambda ledger: ledger.record_check("r", "passed"),
+    "accept": lambda ledger: ledger.accept("r", "it is known", "me"),
+    "publish": lambda ledger: ledger.open_publication("r", {"app.out": 0}, 100, 199),
+    "abandon": lambda ledger: ledger.abandon("r"),
+}
+ALLOWED = {
+    State.PLANNED: {"next_epoch", "abandon"},
+    State.RUNNING: {"next_epoch", "abandon"},
+    State.FAILED: {"next_epoch", "abandon"},
+    State.ENDED: {"check", "accept", "abandon"},
+    State.CHECKED: {"check", "accept", "publish", "abandon"},
+    State.PUBLISHED: {"check", "accept", "publish"},
+    State.UNDONE: {"check", "accept", "publish", "abandon"},
+    State.ABANDONED: {"abandon"},
+}
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_state_allows_these_acts_and_no_others(sqlite_url: str, state: State) -> None:
+    """Nothing begins after the end, nothing is published unchecked, nothing published is abandoned."""
+    allowed = set()
+    plain = Ledger.open(sqlite_url)
+    plan(plain, "r")
+    REACH[state](plain)
+    plain.close()
+    for name, act in ACTS.items():
+        shutil.copyfile(sqlite_url.removeprefix("sqlite:///"), f"{sqlite_url}.{name}".removeprefix("sqlite:///"))
+        ledger = Ledger.open(f"{sqlite_url}.{name}")
+        assert ledger.replay("r").state is state
+        try:
+            act(ledger)
+            allowed.add(name)
+        except InputError as error:
+            assert ledger.replay("r").state is state and error.hint
+    assert allowed == ALLOWED[state]
+
+
+def test_failed_gate_takes_the_right_to_publish_away(ledger: Ledger, replay: Replay) -> None:
+    """A later gate that fails makes a checked replay ended again; an acceptance gives the right back, for ever kept."""
+    run_to_end(ledger, "r")
+    ledger.record_check("r", "failed", "/results/2", {"failed": 3}, epoch=1)
+    assert ledger.replay("r").state is State.ENDED
+    ledger.accept("r", "late flights are known", "me")
+    assert ledger.replay("r").state is State.CHECKED
+    newest, oldest = ledger.checks("r")
+    assert (newest.verdict, newest.results, newest.summary, newest.epoch) == ("failed", "/results/2", {"failed": 3}, 1)
+    assert oldest.verdict == "passed"
+    assert [(row.reason, row.who) for row in ledger.acceptances("r")] == [("late flights are known", "me")]
+    with pytest.raises(InputError, match="needs a reason"):
+        ledger.accept("r", "  ", "me")
+
+
+def test_abandon_fences_the_attempt_and_ends_the_leases(ledger: Ledger, replay: Replay) -> None:
+    """An attempt of an abandoned replay writes nothing any more, and its windows are free."""
+    ledger.acquire("r", ["app.out"], 100, 199)
+    epoch = begin(ledger, "r")
+    ledger.abandon("r", "wrong code")
+    assert ledger.leases() == [] and ledger.replay("r").message == "wrong code"
+    with pytest.raises(FencedError, match="The replay was abandoned"):
+        ledger.report_progress("r", epoch, 5)
+    with pytest.raises(InputError, match="abandoned"):
+        ledger.acquire("r", ["app.out"], 100, 199)
+
+
+def test_abandon_waits_for_an_open_publication(ledger: Ledger, replay: Replay) -> None:
+    """A half published replay is rolled forward before it can be given up."""
+    run_to_end(ledger, "r")
+    ledger.open_publication("r", {"app.out": 0}, 100, 199)
+    with pytest.raises(OverlapError, match="publication 1 is open"):
+        ledger.abandon("r")
+
+
+def test_started_marks_rise_and_outlive_the_process(ledger: Ledger, url: str) -> None:
+    """A started mark is there for whoever opens the ledger next (R13); an older attempt cannot set one."""
+    plan(ledger, "r", mode="at_most_once")
+    assert ledger.started("r") == 0
+    old = begin(ledger, "r")
+    ledger.start_group("r", old, 10)
+    new = begin(ledger, "r")
+    with pytest.raises(FencedError):
+        ledger.start_group("r", old, 20)
+    ledger.start_group("r", new, 15)
+    assert Ledger.open(url).started("r") == 15
+    with pytest.raises(AssertionError, match="was started before"):
+        ledger.start_group("r", new, 15)
+
+
+def test_started_marks_that_were_lost_are_an_error(ledger: Ledger) -> None:
+    """Without its started marks an at-most-once replay cannot resume, and says so."""
+    from sqlalchemy import update
+
+    from rewindow.ledger.models import replays
+
+    plan(ledger, "r", mode="at_most_once")
+    with ledger.writing() as connection:
+        connection.execute(update(replays).values(started=None))
+    for act in (lambda: ledger.started("r"), lambda: ledger.start_group("r", 0, 5)):
+        with pytest.raises(CheckpointError, match="at most once cannot resume") as caught:
+            act()
+        assert not caught.value.retryable and "rewindow abandon r" in caught.value.hint
