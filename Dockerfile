@@ -22,7 +22,7 @@ RUN python3 -m venv .rewindow/venv \
     && python -m compileall -q -j 0 .rewindow/venv/lib \
     && rm -rf /tmp/uv
 
-COPY pyproject.toml README.md rewindow.toml ./
+COPY pyproject.toml setup.py README.md rewindow.toml ./
 COPY rewindow rewindow
 RUN pip install --quiet --no-cache-dir --no-deps --require-hashes --target /tmp/build -r /tmp/locks/build.txt \
     && PYTHONPATH=/tmp/build pip install --quiet --no-cache-dir --no-deps --no-build-isolation --editable . \

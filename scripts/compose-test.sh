@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Starts docker-compose.yaml for real and proves it: records the example, replays two weeks of it on the Spark cluster
+# Starts docker-compose.yaml for real and proves it: records the example, replays a week of it on the Spark cluster
 # through Airflow's API, kills a worker in the middle, and certifies the result equal to an undisturbed local replay.
 # Needs an engine with the images debian:bookworm-slim and postgres at hand; leaves nothing behind.
 #
@@ -11,7 +11,7 @@ if docker compose version >/dev/null 2>&1; then compose=(docker compose); else c
 export COMPOSE_PROJECT_NAME=rewindow-test AIRFLOW_PORT=${AIRFLOW_PORT:-18080} SPARK_PORT=${SPARK_PORT:-18081}
 secrets=$(mktemp -d)
 export REWINDOW_SECRETS=$secrets
-first=376954 last=377289
+first=376954 last=377121
 
 say() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
 stop() {
@@ -89,7 +89,7 @@ rewindow record flights weather
 
 say "an undisturbed replay of windows $first to $last, in one process"
 dc exec -T -e 'REWINDOW_SPARK__MASTER=local[2]' scheduler \
-    rewindow replay flight_delays --first "$first" --last "$last" --id undisturbed --group-windows 168
+    rewindow replay flight_delays --first "$first" --last "$last" --id undisturbed --group-windows 56
 
 say "the same through Airflow, on the cluster, ledger in PostgreSQL"
 until_ok 120 "the DAG is known" api GET /api/v2/dags/replay_windows >/dev/null 2>&1

@@ -13,6 +13,7 @@ mkdir -p "$home/stamps"
 say() { printf '\033[1m== %s\033[0m\n' "$*" >&2; }
 stop() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
+command -v sha256sum >/dev/null || sha256sum() { shasum -a 256; }
 # key NAME INPUT...: a digest of the step's inputs (files by content, else words), the place included.
 key() { { printf '%s\n' "$PWD" "$@"; for input in "$@"; do [ ! -f "$input" ] || cat "$input"; done; } | sha256sum | cut -c1-32; }
 done_for() { [ "$(cat "$home/stamps/$1" 2>/dev/null)" = "$2" ]; }
@@ -73,7 +74,7 @@ install_java() {
     "$python" -m rewindow.java || exit 1
 }
 
-stamp=$(key python requirements.lock scripts/uv.txt scripts/build.txt pyproject.toml)
+stamp=$(key python requirements.lock scripts/uv.txt scripts/build.txt pyproject.toml setup.py)
 if ! done_for python "$stamp" || ! "$python" -c pass 2>/dev/null || [ ! -x "$venv/bin/rewindow" ]; then
     make_environment
     mark_done python "$stamp"
