@@ -102,7 +102,7 @@ def rebuild(ledger: Ledger, config: Config) -> Rebuilt:
             _restore_publication(ledger, connection, number, found[number], last_numbers)
         highest = max([0, *last_numbers.values(), *found])
         connection.execute(update(counters).values(value=highest))
-        _settle_states(connection, found)
+        _settle_states(connection)
         _restore_stale(ledger, connection, found)
         count = len(connection.execute(select(replays.c.replay_id)).all())
     return Rebuilt(count, len(found), tuple(passed_over))
@@ -213,11 +213,12 @@ def _insert_purged(ledger: Ledger, connection: Connection, told: Mapping[str, An
     ledger.insert_replay(connection, told["replay"], values, state=State.ENDED, message=REBUILT)
 
 
-def _settle_states(connection: Connection, found: Mapping[int, _Found]) -> None:
-    """Sets replays with publications to published, or to undone when none of theirs stands."""
-    undone = {one.told.get("undoes") for one in found.values() if one.told["kind"] != PUBLISH}
-    standing = {one.told["replay"] for n, one in found.items() if one.told["kind"] == PUBLISH and n not in undone}
-    for replay_id in {one.told["replay"] for one in found.values()}:
+def _settle_states(connection: Connection) -> None:
+    """Sets replays with closed publications to published, or to undone when none of theirs stands."""
+    closed = connection.execute(select(publications).where(publications.c.closed_at.is_not(None))).all()
+    undone = {row.undoes for row in closed if row.kind != PUBLISH}
+    standing = {row.replay_id for row in closed if row.kind == PUBLISH and row.number not in undone}
+    for replay_id in {row.replay_id for row in closed}:
         state = State.PUBLISHED if replay_id in standing else State.UNDONE
         connection.execute(update(replays).where(replays.c.replay_id == replay_id).values(state=state))
 

@@ -1,0 +1,192 @@
+"""Rebuild: a ledger that was lost comes back from the tables, but for what only it held."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from conftest import begin
+from test_ledger_index import write_facts
+
+from rewindow.config import Config
+from rewindow.errors import CheckpointError, InputError
+from rewindow.ledger import Ledger, Publication, State, publish_app_id
+from rewindow.tables.delta import Table, create_table
+from rewindow.tables.fence import fence
+from rewindow.tables.staging import CHECKPOINTS, FACTS, app_id, create_staging
+
+ROW = pa.schema([("window_id", pa.int64()), ("x", pa.int64())])
+OUT, SAVED = "app.out", "app.checkpoints"
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state folder with a life: replays in every state that tables know, one undone, one half published."""
+    config = Config(state=tmp_path_factory.mktemp("lived"))
+    ledger = Ledger.open(config.ledger_url)
+    for name in (OUT, SAVED):
+        create_table(config.state / "streams" / name, ROW)
+    for replay_id, mode in (
+        ("a", "exactly_once"),
+        ("b", "exactly_once"),
+        ("open", "exactly_once"),
+        ("c", "at_most_once"),
+    ):
+        make(ledger, config, replay_id, mode)
+    for replay_id in ("a", "b", "open"):
+        run(ledger, config, replay_id, 100)
+        ledger.record_check(replay_id, "passed")
+    run(ledger, config, "c", 40)
+    make(ledger, config, "planned", "at_least_once")
+    publish(ledger, config, "a", {"stale": [[OUT, 200, 299]]})
+    publish(ledger, config, "b", {"stale": [[OUT, 200, 250]]})
+    undone = ledger.open_undo(2, versions(config), {"stale": [[OUT, 200, 299]]})
+    commit(ledger, config, undone, (OUT, SAVED))
+    ledger.close_publication(undone.number)
+    half = ledger.open_publication("open", versions(config), 100, 199, {"stale": [[OUT, 210, 220]]})
+    commit(ledger, config, half, (OUT,))
+    ledger.close()
+    return config.state
+
+
+@pytest.fixture
+def config(lived: Path, tmp_path: Path) -> Config:
+    """Settings with a copy of that state folder."""
+    shutil.copytree(lived, tmp_path / "state")
+    return Config(state=tmp_path / "state")
+
+
+def make(ledger: Ledger, config: Config, replay_id: str, mode: str) -> None:
+    """Plans a replay with its tables."""
+    plan = {
+        "replay_id": replay_id, "application": "app", "first": 100, "last": 199, "mode": mode, "code_version": "v1",
+    }  # fmt: skip
+    root = config.replay_root(replay_id)
+    create_staging(root, {"out": pa.schema([("x", pa.int64())])}, json.dumps(plan))
+    ledger.create_replay(replay_id, "app", 100, 199, mode, plan, "v1", str(root))
+
+
+def run(ledger: Ledger, config: Config, replay_id: str, to: int) -> None:
+    """Runs a replay to a mark: an attempt that dies after mark 20, and one that gets there."""
+    root = config.replay_root(replay_id)
+    for first, mark in ((100, 20), (120, to)):
+        epoch = begin(ledger, replay_id)
+        for name in (CHECKPOINTS, "out", FACTS):
+            fence(root / name, app_id(replay_id, name), epoch)
+        write_facts(Table.open(root / FACTS), epoch, first, 99 + mark, 3, replay_id)
+        for name in ("out", CHECKPOINTS):
+            Table.open(root / name).commit_files([], app_id=app_id(replay_id, name), version=(epoch << 40) | mark)
+    if to == 100:
+        ledger.end_attempt(replay_id, epoch, "done")
+
+
+def versions(config: Config) -> dict[str, int | None]:
+    """Returns the versions of the published tables."""
+    return {name: Table.open(config.state / "streams" / name).version for name in (OUT, SAVED)}
+
+
+def publish(ledger: Ledger, config: Config, replay_id: str, details: dict[str, object]) -> None:
+    """Publishes a replay."""
+    publication = ledger.open_publication(replay_id, versions(config), 100, 199, details)
+    commit(ledger, config, publication, (OUT, SAVED))
+    ledger.close_publication(publication.number)
+
+
+def commit(ledger: Ledger, config: Config, publication: Publication, names: tuple[str, ...]) -> None:
+    """Commits a publication to some of its tables."""
+    for name in names:
+        table = Table.open(config.state / "streams" / name)
+        frame = pa.table({"window_id": [publication.first], "x": [publication.number]}, ROW)
+        table.commit_arrow(
+            frame, app_id=publish_app_id(name), version=publication.number, metadata=publication.commit_metadata()
+        )
+        ledger.mark_table_done(publication.number, name, table.version)
+
+
+@pytest.fixture
+def after(config: Config) -> Ledger:
+    """The ledger that a rebuild makes after the first one was lost."""
+    config.state.joinpath("ledger.sqlite").rename(config.state / "lost")
+    (config.replay_root("broken") / "out").mkdir(parents=True)
+    found = Ledger.rebuild(config)
+    assert (found.replays, found.publications, found.passed_over) == (5, 4, ("broken",))
+    return Ledger.open(config.ledger_url)
+
+
+def lost(config: Config) -> Ledger:
+    """The ledger as it was."""
+    return Ledger.open(f"sqlite:///{config.state / 'lost'}")
+
+
+def test_replays_come_back_with_their_plans_marks_and_epochs(after: Ledger, config: Config) -> None:
+    """Plans, marks and epochs are those of the lost ledger; states are, as far as the tables know them."""
+    now = {row.replay_id: row for row in after.replays()}
+    for was in lost(config).replays():
+        row = now[was.replay_id]
+        assert (row.plan, row.first, row.last, row.mode) == (was.plan, was.first, was.last, was.mode)
+        assert row.epoch == was.epoch and row.root == str(config.replay_root(was.replay_id))
+    states = {name: row.state for name, row in now.items()}
+    assert states == {
+        "a": State.PUBLISHED, "b": State.UNDONE, "open": State.ENDED, "c": State.FAILED, "planned": State.PLANNED,
+    }  # fmt: skip
+    assert {name: row.mark for name, row in now.items()} == {"a": 100, "b": 100, "open": 100, "c": 40, "planned": 0}
+
+
+def test_next_epoch_is_above_every_epoch_in_the_tables(after: Ledger, config: Config) -> None:
+    """The next attempt can fence the tables, and failures before the rebuild are not held against it."""
+    epoch = after.next_epoch("c")
+    assert epoch == 3 and after.attempts_since_checkpoint("c") == 0
+    fence(config.replay_root("c") / "out", app_id("c", "out"), epoch)
+
+
+def test_index_and_attempts_come_back_from_the_facts(after: Ledger, config: Config) -> None:
+    """Totals are those of the facts; each attempt that wrote some is listed."""
+    totals = [(total.port, total.windows, total.tuples) for total in after.totals("a")]
+    assert totals == [("s", 100, 300), ("o", 100, 300)] and after.index_is_whole("a")
+    assert [(a.epoch, a.mark, a.outcome) for a in after.attempts("a")] == [(1, 20, "lost"), (2, 100, "done")]
+
+
+def test_publications_come_back_with_their_numbers(after: Ledger, config: Config) -> None:
+    """Numbers, tables, versions and what undoes what are those of the lost ledger; so is the one that is open."""
+
+    def told(ledger: Ledger) -> list[object]:
+        return [
+            (p.number, p.replay_id, p.kind, p.first, p.last, p.undoes, p.details, p.tables, p.closed_at is None)
+            for p in ledger.publications()
+        ]
+
+    assert told(after) == told(lost(config))
+    assert [p.number for p in after.open_publications()] == [4]
+    newest = after.newest_over(OUT, 100, 199)
+    assert newest is not None and newest.number == 1
+    commit(after, config, after.publication(4), (SAVED,))
+    after.close_publication(4)
+    after.record_check("a", "passed")
+    assert after.open_publication("a", versions(config), 100, 199).number == 5
+
+
+def test_stale_ranges_come_back_from_the_newest_publication(after: Ledger) -> None:
+    """What is stale is what the newest publication of the application said in its details."""
+    assert [(s.table_name, s.first, s.last, s.since) for s in after.stale("app")] == [(OUT, 210, 220, 4)]
+
+
+def test_at_most_once_cannot_resume_after_a_rebuild(after: Ledger) -> None:
+    """Its started marks are lost, and it says so; a replay that had not begun is not concerned."""
+    with pytest.raises(CheckpointError, match='started marks of replay "c" are lost'):
+        after.started("c")
+    assert after.started("a") == 0 and after.started("planned") == 0
+
+
+def test_ledger_with_replays_is_not_rebuilt(config: Config) -> None:
+    """A rebuild never mixes what it finds with what is there."""
+    with pytest.raises(InputError, match="has replays already"):
+        Ledger.rebuild(config)
+
+
+def test_state_folder_without_tables_makes_an_empty_ledger(tmp_path: Path) -> None:
+    """Where nothing was ever replayed there is nothing to restore."""
+    found = Ledger.rebuild(Config(state=tmp_path))
+    assert (found.replays, found.publications) == (0, 0)
