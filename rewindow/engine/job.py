@@ -46,7 +46,7 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
     return int(outcome["exit_code"])
 
 
-def tell(kind: str, **facts: Any) -> None:
+def tell(kind: str, /, **facts: Any) -> None:
     """Prints a progress line in JSON for whoever launched the job."""
     print(json.dumps({"rewindow": kind, **facts}), flush=True)
 

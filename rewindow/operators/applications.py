@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pydantic import field_serializer
 
 from rewindow.application import Application, FrameOperator, GroupWindows, InputPort, OutputPort
 from rewindow.config import StreamConfig
@@ -23,6 +24,10 @@ class SilentTimers(FrameOperator):
     columns: pa.Schema
     event_at: str
     key_by: list[str] = []
+
+    @field_serializer("columns")
+    def _columns_as_text(self, columns: pa.Schema) -> dict[str, str]:
+        return {field.name: str(field.type) for field in columns}
 
     def input_ports(self) -> Mapping[str, InputPort]:
         """Returns one port, `stream`."""
