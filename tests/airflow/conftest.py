@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 HOME = Path(tempfile.mkdtemp(prefix="rewindow-airflow-"))
+atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 
 os.environ |= {
     "AIRFLOW_CONN_REWINDOW_SPARK": '{"conn_type": "spark", "host": "local[2]"}',

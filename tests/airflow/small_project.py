@@ -1,0 +1,88 @@
+"""A project small enough to replay in a test: one stream of clicks in a CSV file, one stateful application."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+FIRST_DAY = datetime(2026, 3, 1, tzinfo=UTC)
+DAYS = 3
+PAGES = ("home", "shop")
+SILENT_HOURS = range(30, 34)
+"""Hours since the first day in which the shop has no click."""
+
+SETTINGS = """
+state = "state"
+applications = ["applications"]
+expectations = "{root}/expectations"
+
+[spark]
+driver_memory = "1g"
+jars = "{root}/.rewindow/jars"
+conf = {{ "spark.sql.shuffle.partitions" = "2", "spark.databricks.delta.snapshotPartitions" = "1" }}
+
+[streams.clicks]
+source = "clicks.csv"
+columns = "page STRING, clicked_at TIMESTAMP, amount INT"
+arrived_at = "clicked_at"
+event_at = "clicked_at"
+keys = ["page"]
+interval = "1 hour"
+width = "1 hour"
+sealed_to = "{sealed_to}"
+"""
+
+APPLICATION = '''
+"""Amounts per page so far."""
+
+import pyarrow as pa
+
+from rewindow.application import Application, FrameOperator, InputPort, OutputPort
+
+
+class Totals(FrameOperator):
+    """Total amount of each page, carried from window to window."""
+
+    inputs = {"clicks": InputPort(pa.schema([("page", pa.string()), ("amount", pa.int32())]))}
+    outputs = {"out": OutputPort(pa.schema([("page", pa.string()), ("total", pa.int64())]))}
+    state_schema = pa.schema([("page", pa.string()), ("total", pa.int64())])
+
+    def transform(self, inputs, state, windows):
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        sums = inputs["clicks"].groupBy("window_id", "page").agg(F.sum("amount").alias("amount"))
+        running = F.sum("amount").over(Window.partitionBy("page").orderBy("window_id"))
+        before = state.select("page", F.col("total").alias("before"))
+        rows = sums.withColumn("running", running).join(before, "page", "left")
+        total = (F.col("running") + F.coalesce("before", F.lit(0))).cast("long")
+        return rows.select("window_id", "page", total.alias("total"))
+
+    def next_state(self, inputs, outputs, state, windows):
+        from pyspark.sql import functions as F
+
+        last = outputs["out"].groupBy("page").agg(F.max("total").alias("total"))
+        return last.unionByName(state).groupBy("page").agg(F.max("total").alias("total"))
+
+
+app = Application("clicks_by_page", window="1 hour", checkpoint_windows=12)
+clicks = app.input("clicks")
+app.output("totals", app.add("totals", Totals(), clicks=clicks), key=["page"])
+'''
+
+
+def make_project(folder: Path, root: Path) -> Path:
+    """Writes settings, source and application into a folder, and returns the settings file."""
+    end = FIRST_DAY + timedelta(days=DAYS)
+    (folder / "applications").mkdir(parents=True)
+    (folder / "applications" / "clicks_by_page.py").write_text(APPLICATION)
+    lines = ["page,clicked_at,amount"]
+    for hour in range(24 * DAYS):
+        for number, page in enumerate(PAGES):
+            if page == "home" or hour not in SILENT_HOURS:
+                moment = FIRST_DAY + timedelta(hours=hour, minutes=10 * number)
+                lines.append(f"{page},{moment:%Y-%m-%dT%H:%M:%SZ},{hour % 7 + number}")
+    (folder / "clicks.csv").write_text("\n".join(lines) + "\n")
+    settings = folder / "rewindow.toml"
+    settings.write_text(SETTINGS.format(root=root, sealed_to=f"{end:%Y-%m-%dT%H:%M:%SZ}"))
+    return settings

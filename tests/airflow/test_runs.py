@@ -1,0 +1,122 @@
+"""Every DAG run for real on a small range: dag.test() with real Spark, from recording to the report page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rewindow.config import Config
+from rewindow.tables import Table, query
+from rewindow_airflow.identity import replay_id_of
+from tests.airflow.small_project import DAYS, FIRST_DAY, make_project
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Config]:
+    """A small project in force."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("REWINDOW_STATE", "REWINDOW_LEDGER"):
+            patch.delenv(name, raising=False)
+        patch.setenv("REWINDOW_CONFIG", str(make_project(tmp_path_factory.mktemp("project"), ROOT)))
+        yield Config.load()
+
+
+@pytest.fixture(scope="module")
+def dags(airflow_database: None, config: Config) -> Mapping[str, Any]:
+    """The DAGs as they are parsed for this project."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(dag_folder=str(ROOT / "dags"), collect_dags=True)
+    assert not bag.import_errors
+    for task in (task for dag in bag.dags.values() for task in dag.tasks):
+        task.retries = 0  # A failure is to be seen at once.
+    return bag.dags
+
+
+@pytest.fixture(scope="module")
+def recorded(dags: Mapping[str, Any], config: Config) -> Config:
+    """The project with its stream recorded by the DAG."""
+    assert_success(dags["record_streams"].test(logical_date=FIRST_DAY))
+    return config
+
+
+def test_record_streams_seals_every_window(recorded: Config) -> None:
+    """All windows up to the bound are sealed."""
+    assert count(recorded.windows_table("clicks")) == 24 * DAYS
+
+
+@pytest.fixture(scope="module")
+def first_day(dags: Mapping[str, Any], recorded: Config) -> Any:
+    """The run of replay_windows that has replayed and published the first day."""
+    form = {
+        "application": "clicks_by_page",
+        "reason": "first day, by hand",
+        "range_as": "times",
+        "from_time": f"{FIRST_DAY:%Y-%m-%dT%H:%M:%SZ}",
+        "to_time": f"{FIRST_DAY + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}",
+        "publish": "at_once",
+        "group_windows": 10,
+    }
+    run = dags["replay_windows"].test(run_conf=form)
+    assert_success(run)
+    return run
+
+
+def test_replay_windows_publishes_what_the_form_asks_for(first_day: Any, recorded: Config) -> None:
+    """A day replayed from the initial state is published at once; the totals are those of the source."""
+    rows = query(
+        "select page, max(total) as total from t group by page order by page",
+        t=recorded.stream_table("clicks_by_page.totals"),
+    ).to_pylist()
+    day = sum(hour % 7 for hour in range(24))
+    assert rows == [{"page": "home", "total": day}, {"page": "shop", "total": day + 24}]
+    report = recorded.results / "quality" / "replays" / replay_id_of("replay_windows", first_day.run_id)
+    assert (report / "totals.html").is_file()
+    assert (report / "totals.windows.csv").is_file()
+
+
+def test_replay_daily_goes_on_where_the_day_before_ended(
+    dags: Mapping[str, Any], first_day: Any, recorded: Config
+) -> None:
+    """The second day starts from the state that the first day published."""
+    second = FIRST_DAY + timedelta(days=1)
+    assert_success(dags["replay_daily"].test(logical_date=second))
+    home = query(
+        "select max(total) as total from t where page = 'home'", t=recorded.stream_table("clicks_by_page.totals")
+    )
+    assert home.to_pylist() == [{"total": sum(hour % 7 for hour in range(48))}]
+
+
+def test_replay_daily_skips_a_day_before_the_recording(dags: Mapping[str, Any], recorded: Config) -> None:
+    """A day that will never have a window is skipped with all its tasks, not failed."""
+    run = dags["replay_daily"].test(logical_date=FIRST_DAY - timedelta(days=5))
+    assert {instance.state for instance in run.get_task_instances()} == {"skipped"}
+
+
+def test_fill_heartbeat_gaps_publishes_the_filled_stream(dags: Mapping[str, Any], recorded: Config) -> None:
+    """The silent hours of the shop come out as timers."""
+    assert_success(dags["fill_heartbeat_gaps"].test(logical_date=FIRST_DAY))
+    assert count(recorded.stream_table("heartbeat.clicks_filled")) >= count(recorded.stream_table("clicks"))
+
+
+def test_expectation_reports_builds_the_page(dags: Mapping[str, Any], recorded: Config) -> None:
+    """The page over time is there, also when nothing was checked."""
+    assert_success(dags["expectation_reports"].test(logical_date=FIRST_DAY))
+    assert (recorded.results / "quality" / "index.html").is_file()
+
+
+def assert_success(run: Any) -> None:
+    """A run succeeded, with all its tasks."""
+    states = {instance.task_id: str(instance.state) for instance in run.get_task_instances()}
+    assert run.state == "success", states
+
+
+def count(path: Path) -> int:
+    """Returns the number of rows of a table."""
+    return int(query("select count(*) as n from t", t=Table.open(path)).to_pylist()[0]["n"])
