@@ -35,7 +35,8 @@ class HeartbeatResult:
             A timer's arrival is the instant of its emission, its window the one that holds this instant (H56); a
             crossing timer has the order columns of the tuple that it precedes.
         errors: tuples quarantined because of `max_jump` (H61), with the frame's columns.
-        state: key columns, `clock_arrived_us`, `clock_event_us`, `timer_index`, `silence_index`, all BIGINT (H55).
+        state: key columns and `STATE_FIELDS` (H55): arrival and timestamp of the last clock tuple, index of the last
+            timer, index as the silence began (for H62) and the slack of the silence.
     """
 
     tuples: DataFrame
@@ -96,7 +97,7 @@ def _check(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -
 
 
 def _expand(indexed: DataFrame, settings: HeartbeatProperties) -> DataFrame:
-    """Returns a row per timer: `_index`, `_is_crossing`, `_count`, `_emitted_us`, `_is_early`, and its clock tuple's."""
+    """Returns a row per timer: `_index`, `_is_crossing`, `_count`, `_emitted_us`, `_is_early`; its tuple's columns."""
     from pyspark.sql import functions as F
 
     start, stop, count = _timer_range(settings)

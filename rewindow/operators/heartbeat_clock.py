@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rewindow.operators.heartbeat_fold import fold_indices
 from rewindow.operators.heartbeat_settings import HeartbeatProperties
 
 if TYPE_CHECKING:
@@ -28,8 +29,16 @@ END, IS_LAST = "_end_us", "_is_last"
 NEXT, PREV_AT, PREV_TS = "_next_us", "_prev_arrived_us", "_prev_event_us"
 """Arrival of the next clock tuple; arrival and timestamp of the one before."""
 SEEN, CROSSED, LAST, BASE = "_seen_index", "_crossed_index", "_last_index", "_silence_index"
-"""Timer index before a clock tuple, m(j); of its own timestamp, c(j); after its silence, m(j+1); as its silence began."""
-STATE = {"clock_arrived_us": AT, "clock_event_us": TS, "timer_index": SEEN, "silence_index": BASE}
+"""Timer index before a clock tuple, m(j); of its timestamp, c(j); after its silence, m(j+1); as its silence began."""
+SLACK = "_slack_us"
+"""Slack of the silence after a clock tuple."""
+STATE = {
+    "clock_arrived_us": AT,
+    "clock_event_us": TS,
+    "timer_index": SEEN,
+    "silence_index": BASE,
+    "silence_slack_us": SLACK,
+}
 """Columns of the carried state beside the key columns (H55), and what they are called here."""
 
 
@@ -48,7 +57,7 @@ def clock_tuples(
 
     end = F.lit(last_us)
     carried = None if state is None else _state_rows(state, settings)
-    if settings.key_by or not blocks(rows):
+    if settings.key_by or not blocks(rows) or settings.slack_varies:
         clock = _select_clock(_append(rows, carried), settings, ordered(rows, settings), last_us)
     else:
         whole = _add_carry(rows, settings, carried)
@@ -168,30 +177,31 @@ def _thin(clock: DataFrame, settings: HeartbeatProperties) -> DataFrame:
 
 
 def _index(clock: DataFrame, settings: HeartbeatProperties, end: Column) -> DataFrame:
-    """Adds the indices of H48 in the order of each clock; m is a running maximum."""
+    """Adds the indices of H48 in the order of each clock; m is a running maximum where the slack does not vary."""
     from pyspark.sql import functions as F
 
-    def known(name: str) -> Column:
-        return F.col(name) if name in clock.columns else F.lit(None).cast("bigint")
-
+    known = {name: F.col(name) for name in clock.columns}
+    unknown = F.lit(None).cast("bigint")
     order = ordered(clock, settings)
     after, carried = F.lead(AT).over(order), F.col(IS_TUPLE) == 0
-    next_us = F.coalesce(_bound(F.coalesce(known(NEXT), after), settings), end)
-    crossed = F.when(carried, known(SEEN)).otherwise(_own_index(settings))
+    own = _own_index(settings)
     columns = {
-        PREV_AT: F.coalesce(known(PREV_AT), F.lag(AT).over(order)),
+        NEXT: F.coalesce(_bound(F.coalesce(known.get(NEXT, unknown), after), settings), end),
         IS_LAST: after.isNull(),
-        CROSSED: crossed,
-        LAST: F.greatest(crossed, _reached(settings, next_us)),
-        SEEN: known(SEEN),
-        BASE: known(BASE),
+        CROSSED: F.when(carried, known.get(SEEN, unknown)).otherwise(own),
+        "_first_index": own if settings.first_on_multiple == "none" else floor_div(F.col(TS) - 1, settings.interval_us),
+        SEEN: known.get(SEEN, unknown),
+        BASE: known.get(BASE, unknown),
+        SLACK: F.lit(settings.slack_us).cast("bigint") if not settings.slack_varies else known.get(SLACK, unknown),
     }
-    if settings.early_crossing == "timer_first":
-        del columns[PREV_AT]
+    if settings.early_crossing == "data_first" or settings.slack_varies:
+        columns[PREV_AT] = F.coalesce(known.get(PREV_AT, unknown), F.lag(AT).over(order))
     clock = clock.withColumns(columns)
+    if settings.slack_varies:
+        return fold_indices(clock, settings, [*blocks(clock), IS_TUPLE, *settings.order_by])
+    clock = clock.withColumn(LAST, F.greatest(F.col(CROSSED), _reached(settings, F.col(NEXT))))
     before = F.max(LAST).over(order.rowsBetween(FIRST, -1))
-    first = F.col(CROSSED) if settings.first_on_multiple == "none" else floor_div(F.col(TS) - 1, settings.interval_us)
-    seen = F.when(F.col(PREV_TS).isNull(), F.greatest(before, first)).otherwise(before)
+    seen = F.when(F.col(PREV_TS).isNull(), F.greatest(before, "_first_index")).otherwise(before)
     clock = clock.withColumn(SEEN, F.when(carried, F.col(SEEN)).otherwise(seen))
     base = F.when(carried, F.col(BASE)).otherwise(F.greatest(SEEN, CROSSED))
     return clock.withColumns({BASE: base, LAST: F.greatest(SEEN, LAST)})
@@ -223,5 +233,5 @@ def emitted_us(settings: HeartbeatProperties, index: Column) -> Column:
     from pyspark.sql import functions as F
 
     speed, per = settings.speed_ratio
-    wait = (index * settings.interval_us - F.col(TS) + settings.slack_us) * per
+    wait = (index * settings.interval_us - F.col(TS) + F.col(SLACK)) * per
     return F.col(AT) + wait if speed == 1 else F.col(AT) - floor_div(-wait, speed)

@@ -43,6 +43,8 @@ class HeartbeatProperties(BaseModel):
         order_by: columns that order tuples within a window, or in a frame without windows (H53).
         key_by: columns with one clock for each of their values; without any there is one clock (H46).
         crossing: all timers that a tuple jumps over, or only the last one (H27).
+        slack_restart: from when the slack counts after a tuple that arrived within it (H31).
+        slack_after_timeout: whether the slack is paid again after a tuple that follows timeouts (H37).
         first_on_multiple: whether a first tuple exactly on a multiple brings its timer (H29).
         early_crossing: what goes first when a tuple at or past the next timer arrives before its scheduled time (H30).
         tie: what goes first when a tuple arrives at the instant at which a timer is due (H38).
@@ -113,6 +115,11 @@ class HeartbeatProperties(BaseModel):
     def slack_us(self) -> int:
         """The slack L."""
         return int(self.slack * 1_000_000)
+
+    @property
+    def slack_varies(self) -> bool:
+        """Whether the slack of a silence depends on what came before (H31, H37)."""
+        return self.slack_restart == "arrival" or self.slack_after_timeout == "not"
 
     @property
     def max_jump_us(self) -> int | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from rewindow.operators.heartbeat import HeartbeatResult, HeartbeatSettings
+from rewindow.operators.heartbeat import HeartbeatSettings
 from tests.operators.heartbeat_reference import Arrival, Emitted, Rules
 
 if TYPE_CHECKING:
@@ -22,22 +24,31 @@ WINDOWS = 40
 
 Case = list[Arrival]
 
-_steps = st.tuples(st.integers(0, 24), st.integers(-40, 60), st.sampled_from([0, 0, 0, 0, -1, 1, 7]))
-_tuples = st.tuples(_steps, st.booleans(), st.integers(0, 9))
 
-
-def _to_case(drawn: list[Any]) -> Case:
+def _make_case(random: Random, length_max: int) -> Case:
+    """Returns a recording with equal, null, negative and out-of-order timestamps, ties of arrivals, silences, jumps."""
     case: Case = []
-    at_us, ahead_us = 0, 0
-    for offset, ((gap, step, jitter), follows, luck) in enumerate(drawn):
-        at_us = min(at_us + gap * UNIT_US + (jitter if gap else 0), WINDOW_US * WINDOWS - 1)
-        ahead_us = ahead_us + abs(step) * UNIT_US // 3 + jitter if follows else step * UNIT_US + jitter
-        case.append(Arrival(at_us, None if luck == 0 else ahead_us, offset))
+    at_us, ts_us = 0, random.randint(-40, 20) * UNIT_US
+    for offset in range(random.randint(1, length_max)):
+        jitter = random.choice([0, 0, 0, 0, -1, 1, 7])
+        gap = random.choice([0, 1, 2, 3, random.randint(0, 24)])
+        at_us = min(at_us + (gap * UNIT_US + jitter if gap else 0), WINDOW_US * WINDOWS - 1)
+        follows = random.random() < 0.6
+        ts_us = ts_us + random.randint(0, 8) * UNIT_US + jitter if follows else random.randint(-40, 60) * UNIT_US
+        case.append(Arrival(at_us, None if random.random() < 0.1 else ts_us, offset))
     return case
 
 
-cases = st.lists(st.lists(_tuples, max_size=14).map(_to_case), min_size=20, max_size=30)
-"""Lists of recordings: out of order, equal, null and negative timestamps; ties of arrivals; silences and jumps."""
+def _make_cases(seed: int) -> list[Case]:
+    random = Random(seed)
+    return [_make_case(random, 14) for _ in range(40)]
+
+
+_seeds = st.integers(0, 2**32)
+cases = _seeds.map(_make_cases)
+"""Lists of recordings."""
+long_case = _seeds.map(lambda seed: _make_case(Random(seed), 80))
+"""One recording, with several tuples in a window."""
 
 rules = st.builds(
     Rules,
@@ -46,14 +57,37 @@ rules = st.builds(
 )
 
 
+readings = st.builds(
+    Rules,
+    interval_us=st.sampled_from([4, 4, 5, 10]).map(lambda units: units * UNIT_US),
+    slack_us=st.sampled_from([1, 2, 5, 11]).map(lambda units: units * UNIT_US),
+    crossing=st.sampled_from(["all", "last"]),
+    first_on_multiple=st.sampled_from(["none", "timer"]),
+    early_crossing=st.sampled_from(["timer_first", "data_first"]),
+    tie=st.sampled_from(["timer_first", "tuple_first"]),
+    max_timers=st.sampled_from([1, 2, 5, 1_000_000]),
+    on_too_many=st.just("summary"),
+    speed=st.sampled_from([Fraction(1), Fraction(2), Fraction(5, 2), Fraction(1, 4), Fraction(100)]),
+)
+"""Every reading of section 3 that leaves the slack alone, with playback speeds and a limit on timers."""
+
+varying_slack = st.builds(
+    replace,
+    readings,
+    slack_restart=st.sampled_from(["arrival", "arrival", "scheduled"]),
+    slack_after_timeout=st.sampled_from(["not", "not", "again"]),
+)
+"""Readings in which the slack depends on what came before (H31, H37)."""
+
+
 def settings_of(rules: Rules, **more: Any) -> HeartbeatSettings:
     """Returns the library's settings for a reference's rules."""
     seconds = Decimal(1_000_000)
+    more = {"key_by": ("case",)} | more
     return HeartbeatSettings(
         interval=rules.interval_us / seconds,
         slack=rules.slack_us / seconds,
         event_at="ts",
-        key_by=("case",),
         crossing=rules.crossing,
         first_on_multiple=rules.first_on_multiple,
         early_crossing=rules.early_crossing,
@@ -66,6 +100,16 @@ def settings_of(rules: Rules, **more: Any) -> HeartbeatSettings:
         speed=Decimal(rules.speed.numerator) / rules.speed.denominator,
         **more,
     )
+
+
+def assert_same(found: list[list[Emitted]], wanted: list[list[Emitted]], cases: list[Case]) -> None:
+    """Shows the shortest recording whose tuples differ."""
+    differing = [key for key in range(len(cases)) if found[key] != wanted[key]]
+    if differing:
+        key = min(differing, key=lambda key: len(cases[key]))
+        rows = [f"{len(differing)} of {len(cases)} recordings differ; the shortest:", *map(str, cases[key])]
+        rows += ["wanted:", *map(str, wanted[key]), "found:", *map(str, found[key])]
+        raise AssertionError("\n".join(rows))
 
 
 def to_frame(spark: SparkSession, cases: list[Case], *, windows: bool = False) -> DataFrame:
@@ -81,21 +125,17 @@ def to_frame(spark: SparkSession, cases: list[Case], *, windows: bool = False) -
     return frame if windows else frame.drop("window_id")
 
 
-def emitted_by_case(result: HeartbeatResult, count: int) -> list[list[Emitted]]:
-    """Returns what the library emitted for each case, in emission order; quarantined tuples come with the others."""
+def emitted_by_case(tuples: DataFrame, count: int) -> list[list[Emitted]]:
+    """Returns what the library emitted for each case, in emission order."""
     found: dict[int, list[Emitted]] = defaultdict(list)
-    for row in result.tuples.orderBy("case", "emission").collect():
+    for row in tuples.orderBy("case", "emission").collect():
         if row["is_timer"]:
             assert row["payload"] is None, "a timer has no field but its timestamp (H2)"
-            found[row["case"]].append(Emitted(row["cause"], row["arrived_at"], row["ts"], row["offset"], row["timer_count"]))
+            timer = Emitted(row["cause"], row["arrived_at"], row["ts"], row["offset"], row["timer_count"])
+            found[row["case"]].append(timer)
         else:
             assert row["payload"] == f"{row['case']}/{row['offset']}", "data pass unchanged (H1)"
             found[row["case"]].append(Emitted("data", row["arrived_at"], row["ts"], row["offset"], None))
-        if "window_id" in result.tuples.columns:
+        if "window_id" in tuples.columns:
             assert row["window_id"] == row["arrived_at"] // WINDOW_US, "a tuple's window holds its emission (H56)"
     return [found[key] for key in range(count)]
-
-
-def speeds() -> st.SearchStrategy[Fraction]:
-    """Returns playback speeds, exact as decimals."""
-    return st.sampled_from([Fraction(1), Fraction(2), Fraction(5, 2), Fraction(1, 4), Fraction(100)])

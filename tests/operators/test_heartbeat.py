@@ -1,40 +1,69 @@
-"""The Heartbeat against an event-by-event reference, and against what its rules print (rules/heartbeat.md part 1)."""
+"""The Heartbeat against an event-by-event reference (rules/heartbeat.md part 1)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import reduce
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from rewindow.errors import InputError
-from rewindow.operators.heartbeat import HeartbeatSettings, heartbeat
+from rewindow.operators.heartbeat import heartbeat
 from rewindow.windows import Grid
 from tests.operators.heartbeat_cases import (
+    UNIT_US,
     WINDOW_US,
     WINDOWS,
     Case,
+    assert_same,
     cases,
     emitted_by_case,
+    long_case,
+    readings,
     rules,
     settings_of,
-    speeds,
     to_frame,
+    varying_slack,
 )
-from tests.operators.heartbeat_reference import Arrival, Emitted, Rules, emit
+from tests.operators.heartbeat_reference import Emitted, Rules, emit
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.filterwarnings("ignore:The Tuple Output Interval:UserWarning", "ignore:slack of:UserWarning")
 END_US = WINDOW_US * WINDOWS
+anywhere = st.sets(st.integers(1, WINDOWS - 1), min_size=1, max_size=2)
+
+
+@pytest.fixture(autouse=True)
+def small_plans(spark: SparkSession) -> Iterator[None]:
+    """Settings for frames of a few hundred rows: these tests would else spend their time on compiling plans."""
+    wanted = {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.shuffle.partitions": "1",
+    }
+    before = {name: spark.conf.get(name) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
 
 
 def batches(count: int) -> settings:
-    """Returns Hypothesis settings for examples that each hold some twenty recordings."""
-    return settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))
+    """Returns Hypothesis settings for examples that each hold forty recordings; a seed cannot be shrunk."""
+    return settings(
+        max_examples=count,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.explicit, Phase.generate],
+    )
 
 
 def expected(cases: list[Case], rules: Rules, *, included: bool = True) -> list[list[Emitted]]:
@@ -42,31 +71,77 @@ def expected(cases: list[Case], rules: Rules, *, included: bool = True) -> list[
     return [[one for one in emit(case, rules, END_US, included=included) if one.kind != "refused"] for case in cases]
 
 
-@batches(4)
+def in_groups(frame: DataFrame, rules: Rules, cuts: set[int], **more: object) -> DataFrame:
+    """Returns the tuples of a recording that is taken in groups of windows, each from the state of the one before."""
+    made, state = [], None
+    for first, end in pairwise([0, *sorted(cuts), WINDOWS]):
+        part = frame.where(f"window_id >= {first} AND window_id < {end}")
+        result = heartbeat(
+            part, settings_of(rules, **more), state=state, end_us=end * WINDOW_US, end_included=False, grid=Grid(1)
+        )
+        made.append(result.tuples)
+        state = result.state
+    return reduce(lambda one, other: one.unionByName(other), made)
+
+
+@batches(2)
 @given(cases=cases, rules=rules, end_included=st.booleans())
 def test_heartbeat_emits_what_a_machine_would_emit(
     spark: SparkSession, cases: list[Case], rules: Rules, end_included: bool
 ) -> None:
     """The set-based form gives the tuples of the event-by-event form, in its order (H1 to H13, H47 to H54)."""
-    end_us = END_US
-    result = heartbeat(to_frame(spark, cases), settings_of(rules), end_us=end_us, end_included=end_included)
-    assert emitted_by_case(result, len(cases)) == expected(cases, rules, included=end_included)
+    result = heartbeat(to_frame(spark, cases), settings_of(rules), end_us=END_US, end_included=end_included)
+    assert_same(emitted_by_case(result.tuples, len(cases)), expected(cases, rules, included=end_included), cases)
 
 
-@batches(3)
-@given(cases=cases, rules=rules, cuts=st.sets(st.integers(1, WINDOWS - 1), min_size=1, max_size=2))
+@batches(4)
+@given(cases=cases, rules=readings)
+def test_heartbeat_follows_every_reading(spark: SparkSession, cases: list[Case], rules: Rules) -> None:
+    """So do the other readings of the documentation, playback speeds and summaries (H14, H27 to H38, H62)."""
+    result = heartbeat(to_frame(spark, cases), settings_of(rules), end_us=END_US)
+    assert_same(emitted_by_case(result.tuples, len(cases)), expected(cases, rules), cases)
+
+
+@batches(2)
+@given(cases=cases, rules=st.one_of(rules, readings), cuts=anywhere)
 def test_heartbeat_is_the_same_in_any_grouping_of_windows(
     spark: SparkSession, cases: list[Case], rules: Rules, cuts: set[int]
 ) -> None:
-    """Groups of windows with carried state give the tuples of one pass (H55 to H57)."""
-    borders = [0, *sorted(cuts), WINDOWS]
-    frame, found, state = to_frame(spark, cases, windows=True), [[] for _ in cases], None
-    for first, last in zip(borders, borders[1:], strict=False):
-        part = frame.where(f"window_id >= {first} AND window_id < {last}")
-        made = heartbeat(
-            part, settings_of(rules), state=state, end_us=last * WINDOW_US, end_included=False, grid=Grid(1)
-        )
-        for whole, piece in zip(found, emitted_by_case(made, len(cases)), strict=True):
-            whole += piece
-        state = spark.createDataFrame(made.state.collect(), made.state.schema)
-    assert found == expected(cases, rules, included=False)
+    """Groups of windows with carried state give the tuples of one pass, each in its emission's window (H55-H57)."""
+    tuples = in_groups(to_frame(spark, cases, windows=True), rules, cuts)
+    assert_same(emitted_by_case(tuples, len(cases)), expected(cases, rules, included=False), cases)
+
+
+@batches(3)
+@given(case=long_case, rules=st.one_of(rules, readings), cuts=st.sets(st.integers(1, WINDOWS - 1), max_size=1))
+def test_heartbeat_of_one_clock_is_the_same_window_beside_window(
+    spark: SparkSession, case: Case, rules: Rules, cuts: set[int]
+) -> None:
+    """A stream without keys, whose windows are sorted apart, gives the tuples of one pass as well (H46, H57)."""
+    tuples = in_groups(to_frame(spark, [case], windows=True), rules, cuts, key_by=())
+    found = emitted_by_case(tuples.fillna({"case": 0}), 1)
+    assert_same(found, expected([case], rules, included=False), [case])
+
+
+@batches(2)
+@given(cases=cases, rules=varying_slack, cuts=anywhere)
+def test_heartbeat_folds_a_slack_that_depends_on_the_past(
+    spark: SparkSession, cases: list[Case], rules: Rules, cuts: set[int]
+) -> None:
+    """Slack counted from the arrival, or not paid again after timeouts, in groups of windows (H31, H37)."""
+    tuples = in_groups(to_frame(spark, cases, windows=True), rules, cuts)
+    assert_same(emitted_by_case(tuples, len(cases)), expected(cases, rules, included=False), cases)
+
+
+@batches(1)
+@given(cases=cases, rules=rules, jump=st.integers(1, 30))
+def test_heartbeat_quarantines_what_runs_too_far_ahead(
+    spark: SparkSession, cases: list[Case], rules: Rules, jump: int
+) -> None:
+    """A tuple beyond `max_jump` leaves by the error frame and moves no clock (H61)."""
+    rules = replace(rules, max_jump_us=jump * UNIT_US)
+    result = heartbeat(to_frame(spark, cases), settings_of(rules), end_us=END_US)
+    assert_same(emitted_by_case(result.tuples, len(cases)), expected(cases, rules), cases)
+    refused = {(row["case"], row["offset"]) for row in result.errors.collect()}
+    walked = enumerate(emit(case, rules, END_US) for case in cases)
+    assert refused == {(key, one.offset) for key, found in walked for one in found if one.kind == "refused"}
