@@ -92,7 +92,8 @@ dc exec -T -e 'REWINDOW_SPARK__MASTER=local[2]' scheduler \
     rewindow replay flight_delays --first "$first" --last "$last" --id undisturbed --group-windows 56
 
 say "the same through Airflow, on the cluster, ledger in PostgreSQL"
-until_ok 120 "the DAG is known" api GET /api/v2/dags/replay_windows >/dev/null 2>&1
+known() { api GET /api/v2/dags/replay_windows >/dev/null 2>&1; }
+until_ok 120 "the DAG is known" known
 run=$(api POST /api/v2/dags/replay_windows/dagRuns "{\"logical_date\": null, \"conf\": {
     \"application\": \"flight_delays\", \"reason\": \"compose test\", \"range_as\": \"windows\", \"first_window\": $first,
     \"last_window\": $last, \"group_windows\": 28, \"mode\": \"exactly_once\", \"publish\": \"at_once\"}}" | field dag_run_id)
