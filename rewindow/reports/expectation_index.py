@@ -72,7 +72,8 @@ def _row(run: Run, folder: Path) -> str:
     link = _link(run, folder)
     replay = f"<code>{escape(run.replay_id)}</code>"
     replay = f'<a href="{escape(link)}">{replay}</a>' if link else replay
-    wrong = [tag(name, "failed") for name in run.failed] + [tag(name, "warning") for name in run.warned]
+    kinds = ((run.failed, "failed"), (run.warned, "warning"), (run.noted, "nothing"))
+    wrong = [tag(name, kind) for names, kind in kinds for name in names]
     parts = [str(part.first) if len(part) == 1 else f"{part.first}–{part.last}" for part in run.failing[:3]]
     where = ", ".join(parts) + (" ..." if len(run.failing) > 3 else "")
     what = " ".join(wrong) or f'<span class="soft">{run.checks} checks passed</span>'

@@ -1,0 +1,104 @@
+"""Speaks with Airflow's API as any client would: log in, trigger `replay_windows`, look at its tasks, approve."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from rewindow.errors import ResourceError, RewindowError
+from rewindow.supervisor import Running
+from rewindow.supervisor.api import call, login
+
+DAG = "replay_windows"
+USER = "admin"
+ENDED = ("success", "failed")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task of a run: its state (empty before it is scheduled) and the number of the try."""
+
+    state: str
+    tries: int
+
+
+class Airflow:
+    """Airflow's API behind its login. The token is taken again when it has run out."""
+
+    def __init__(self, running: Running) -> None:
+        self.address = running.address
+        self._passwords = running.password_file
+        self._token = ""
+
+    def trigger(self, run_id: str, form: Mapping[str, Any], note: str) -> str:
+        """Triggers a run of `replay_windows` with a filled-in form and returns its id."""
+        body = {"dag_run_id": run_id, "logical_date": None, "conf": dict(form), "note": note}
+        return str(self._ask("POST", f"/dags/{DAG}/dagRuns", body)["dag_run_id"])
+
+    def state(self, run_id: str) -> str:
+        """Returns the state of a run."""
+        return str(self._ask("GET", self._run(run_id))["state"])
+
+    def tasks(self, run_id: str) -> dict[str, Task]:
+        """Returns the tasks of a run by their id."""
+        found = self._ask("GET", f"{self._run(run_id)}/taskInstances")["task_instances"]
+        return {one["task_id"]: Task(one["state"] or "", one["try_number"]) for one in found}
+
+    def replay_id(self, run_id: str) -> str:
+        """Returns the replay that a run's plan made; empty while it has not."""
+        path = f"{self._run(run_id)}/taskInstances/plan_replay/xcomEntries/return_value"
+        answer = self._ask("GET", path, missing={})
+        value = answer.get("value") or {}
+        return str((json.loads(value) if isinstance(value, str) else value).get("replay_id", ""))
+
+    def approve(self, run_id: str) -> None:
+        """Answers the request for approval of a run, as a person would on its page."""
+        path = f"{self._run(run_id)}/taskInstances/approve_publication/-1/hitlDetails"
+        self._ask("PATCH", path, {"chosen_options": ["Approve"], "params_input": {}})
+
+    def stop(self, run_id: str) -> None:
+        """Ends a run; Airflow ends its tasks, and their jobs with them."""
+        self._ask("PATCH", f"{self._run(run_id)}?update_mask=state", {"state": "failed"}, missing={})
+
+    def last_words(self, run_id: str, task: str, tries: int) -> str:
+        """Returns the last lines of a task's log, for an error."""
+        path = f"{self._run(run_id)}/taskInstances/{task}/logs/{max(tries, 1)}?full_content=true"
+        answer = self._ask("GET", path, missing={})
+        content = answer.get("content") or []
+        lines = [str(line.get("event", "")) if isinstance(line, dict) else str(line) for line in content]
+        return " / ".join(line.strip() for line in lines[-4:] if line.strip())
+
+    def page(self, run_id: str) -> str:
+        """Returns the address of a run's page."""
+        return f"{self.address}/dags/{DAG}/runs/{quote(run_id, safe='')}"
+
+    def _run(self, run_id: str) -> str:
+        return f"/dags/{DAG}/dagRuns/{quote(run_id, safe='')}"
+
+    def _ask(self, method: str, path: str, body: object = None, *, missing: Any = None) -> Any:
+        """Returns an answer; `missing` in place of one that is not there (404, 409) where it is given.
+
+        Raises:
+            ResourceError: Airflow does not answer.
+            RewindowError: it refuses.
+        """
+        for fresh in (False, True):
+            if fresh or not self._token:
+                password = json.loads(self._passwords.read_text())[USER]
+                self._token = login(self.address, USER, password)
+            status, answer = call(
+                self.address, f"/api/v2{path}", body=body, token=self._token, method=method, seconds_max=30
+            )
+            if status not in (0, 401):
+                break
+        if 200 <= status < 300:
+            return answer
+        if missing is not None and status in (404, 409):
+            return missing
+        if status == 0:
+            raise ResourceError(f"Airflow at {self.address} does not answer", hint="Start it again: rewindow up")
+        said = answer.get("detail", answer) if isinstance(answer, dict) else answer
+        raise RewindowError(f"Airflow refused {method} {path} with status {status}", detail=str(said))

@@ -1,0 +1,102 @@
+"""Where each mode is hit: a step of the commit protocol that it is sensitive to, drawn from a seed; and the groups."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from rewindow.application import Mode
+from rewindow.engine.crash import Step
+from rewindow.errors import RangeError
+from rewindow.recovery import Marks
+from rewindow.windows import WindowRange
+
+GROUPS = 6
+SENSITIVE: dict[Mode, dict[Step, str]] = {
+    Mode.EXACTLY_ONCE: {
+        Step.AFTER_FIRST_OUTPUT: "one output has the group, the others have not: none may get it twice",
+        Step.AFTER_OUTPUTS: "outputs are ahead of facts and checkpoint: nothing may be written again",
+        Step.AFTER_FACTS: "only the checkpoint is missing: the state must be computed again, the rows must not",
+    },
+    Mode.AT_LEAST_ONCE: {
+        Step.AFTER_FIRST_OUTPUT: "one output will hold the group twice, and readers must see it once",
+        Step.AFTER_OUTPUTS: "all outputs will hold the group twice, and readers must see it once",
+        Step.AFTER_FACTS: "rows and seals of the group will be there twice, and readers must see it once",
+    },
+    Mode.AT_MOST_ONCE: {
+        Step.STARTED: "the group counts as begun and is given up: it must be listed, window by window",
+        Step.MATERIALISED: "files are written but not committed: they must not turn up, and the loss must be listed",
+        Step.AFTER_FIRST_OUTPUT: "one output keeps the group, the others lose it: each must list its own loss",
+    },
+}
+"""Mode to its steps, and what is at stake when the job dies there."""
+
+
+@dataclass(frozen=True)
+class Drill:
+    """One replay of the demo: a mode, and where its job is killed; no step: it is left alone."""
+
+    mode: Mode
+    step: Step | None = None
+    group: int = 0
+    stake: str = ""
+
+    @property
+    def title(self) -> str:
+        """What the replay is called."""
+        return self.mode.words if self.step else "undisturbed"
+
+    @property
+    def crash(self) -> str | None:
+        """The crash point as the job understands it: the first attempt dies there."""
+        return f"{self.step.value}:{self.group}@1" if self.step else None
+
+
+def draw_drills(seed: int) -> list[Drill]:
+    """Returns the undisturbed replay and one drill for each mode; the same seed gives the same ones.
+
+    The group is neither the first nor the last, so that there is something to keep and something to go on with.
+
+    >>> draw_drills(7) == draw_drills(7)
+    True
+    """
+    source = random.Random(seed)
+    drills = [Drill(Mode.EXACTLY_ONCE)]
+    for mode, steps in SENSITIVE.items():
+        step = source.choice(sorted(steps))
+        drills.append(Drill(mode, step, source.randint(2, GROUPS - 1), steps[step]))
+    return drills
+
+
+def group_distance(windows: WindowRange, groups: int = GROUPS) -> int:
+    """Returns D, windows between checkpoint marks, such that a range falls into so many groups that end on marks.
+
+    Marks are multiples of D on the global ordinal of a window, so the first group is what is left before its mark. If
+    possible the range's end is a mark too. The example's 8,756 windows: 1,281 and five times 1,495.
+
+    >>> group_distance(WindowRange(376_954, 385_709))
+    1495
+
+    Raises:
+        RangeError: the range has too few windows.
+    """
+    fitting = [distance for distance in range(1, len(windows) + 1) if len(group_ends(windows, distance)) == groups]
+    if not fitting:
+        raise RangeError(f"window range {windows} is too short for {groups} commit groups")
+    whole = [distance for distance in fitting if (windows.last + 1) % distance == 0]
+    return min(whole or fitting)
+
+
+def group_ends(windows: WindowRange, distance: int) -> list[int]:
+    """Returns the last windows of the groups that marks at a distance make of a range.
+
+    >>> group_ends(WindowRange(8, 24), 10)
+    [9, 19, 24]
+    """
+    ends: list[int] = []
+    marks = Marks(distance)
+    first = windows.first
+    while first <= windows.last:
+        ends.append(min(marks.next_due(first), windows.last))
+        first = ends[-1] + 1
+    return ends

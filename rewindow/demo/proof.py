@@ -1,0 +1,189 @@
+"""Holds what each mode promises against the tables; a promise that is broken ends the demo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from rewindow.application import Mode
+from rewindow.config import Config
+from rewindow.demo.drill import group_ends
+from rewindow.demo.watch import Run
+from rewindow.errors import RewindowError
+from rewindow.ledger import Ledger
+from rewindow.publication.certificate import Certificate, certify
+from rewindow.recovery import Plan
+from rewindow.reports.counts import ReplayCount, count_replay
+from rewindow.tables import Table, query
+from rewindow.windows import WindowRange, to_ranges
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was found of one replay.
+
+    Attributes:
+        certificate: against the undisturbed replay; None for that one itself.
+        sentences: what holds, in words.
+    """
+
+    run: Run
+    count: ReplayCount
+    certificate: Certificate | None
+    sentences: tuple[str, ...]
+
+
+def prove(config: Config, run: Run, reference: Run | None) -> Proof:
+    """Returns what was found of a replay, each promise of its mode checked.
+
+    Args:
+        reference: the undisturbed replay; None when this is it.
+
+    Raises:
+        RewindowError: a promise is broken; names the windows.
+    """
+    plan = Plan.model_validate(Ledger.open(config.ledger_url).replay(run.replay_id).plan)
+    count = count_replay(plan, config.replay_root(run.replay_id))
+    facts = _Facts(config, run, plan, count)
+    facts.claim("every window is accounted for", not facts.unaccounted(), facts.unaccounted())
+    if reference is None:
+        return Proof(run, count, None, facts.untouched())
+    certificate = certify(config, reference.replay_id, run.replay_id)
+    checks: dict[Mode, Callable[[Certificate], tuple[str, ...]]] = {
+        Mode.EXACTLY_ONCE: facts.exactly_once,
+        Mode.AT_LEAST_ONCE: facts.at_least_once,
+        Mode.AT_MOST_ONCE: lambda found: facts.at_most_once(found, config.replay_root(reference.replay_id)),
+    }
+    return Proof(run, count, certificate, checks[plan.mode](certificate))
+
+
+class _Facts:
+    """The tables of one replay, asked."""
+
+    def __init__(self, config: Config, run: Run, plan: Plan, count: ReplayCount) -> None:
+        self._config, self._run, self._plan, self._count = config, run, plan, count
+
+    def claim(self, words: str, holds: bool, windows: Sequence[WindowRange] = ()) -> str:
+        """Returns the words if they hold.
+
+        Raises:
+            RewindowError: they do not.
+        """
+        if holds:
+            return words
+        listed = ", ".join(map(str, windows[:5])) + (" ..." if len(windows) > 5 else "")
+        raise RewindowError(
+            f'broken promise of replay "{self._run.replay_id}" ({self._plan.mode.words}): {words}',
+            detail=f"Windows: {listed}." if listed else f"Killed at {self._run.drill.crash}.",
+            hint=f"Its tables stay in {self._config.replay_root(self._run.replay_id)}; see a window with rewindow why.",
+        )
+
+    def unaccounted(self) -> list[WindowRange]:
+        """Windows of an output that are neither sealed nor listed as lost."""
+        missing = [(count.taken == 0) & ~count.lost for count in self._count.outputs.values()]
+        return self._ranges(int(window) for mask in missing for window in mask.nonzero()[0])
+
+    def untouched(self) -> tuple[str, ...]:
+        """What holds of a replay that nobody disturbed."""
+        counts = self._count.summary()
+        found = (counts.redone, counts.lost, counts.repeated, counts.affected)
+        return (self.claim("nothing is redone, lost, repeated or affected", not any(found)),)
+
+    def exactly_once(self, certificate: Certificate) -> tuple[str, ...]:
+        """Every window once, equal to the undisturbed replay, at most the killed group computed again."""
+        counts, redone = self._count.summary(), self._where(self._count.redone)
+        once = not counts.lost and not counts.repeated and not counts.affected
+        return (
+            self.claim("every window is there once", once, self._repeated()),
+            self._equal(certificate),
+            self.claim(
+                f"only windows of the killed group were computed again: {_words(redone)}",
+                self._is_killed_group(redone),
+                redone,
+            ),
+        )
+
+    def at_least_once(self, certificate: Certificate) -> tuple[str, ...]:
+        """Nothing lost; repeats are confined to the windows after the checkpoint that was restored."""
+        counts, repeated = self._count.summary(), self._repeated()
+        checkpoint = self._count.resumed_after.get(2, self._plan.first - 1)
+        confined = bool(repeated) and repeated[0].first > checkpoint and self._is_killed_group(repeated)
+        return (
+            self.claim("nothing is lost", not counts.lost and not counts.affected),
+            self.claim(
+                f"repeats are confined to windows after the checkpoint at {checkpoint}: {_words(repeated)}",
+                confined,
+                repeated,
+            ),
+            self._equal(certificate),
+        )
+
+    def at_most_once(self, certificate: Certificate, reference: object) -> tuple[str, ...]:
+        """Nothing twice; what is missing in each output is exactly what is listed, and that is at most one group."""
+        counts = self._count.summary()
+        sentences = [self.claim("nothing is there twice", not counts.repeated and not counts.redone, self._repeated())]
+        for output in certificate.outputs:
+            listed = self._where(self._count.outputs[output.name].lost)
+            absent = self._absent(output.name, reference)
+            compared = [WindowRange(*pair) for pair in output.ranges.get("lost", [])]
+            exact = listed == absent == compared and (not listed or self._is_killed_group(listed))
+            words = f"{output.name}: lost is what is listed, {_words(listed)}"
+            sentences.append(self.claim(words, exact, absent or listed or compared))
+        lost_any = counts.lost > 0 and counts.affected > 0
+        sentences.append(self.claim(f"{counts.affected:,} later windows are marked as affected", lost_any))
+        return tuple(sentences)
+
+    def _equal(self, certificate: Certificate) -> str:
+        differing = [
+            WindowRange(*pair) for output in certificate.outputs for ranges in output.ranges.values() for pair in ranges
+        ]
+        words = "what readers see equals the undisturbed replay"
+        return self.claim(words, certificate.equal and certificate.digest != "", differing)
+
+    def _is_killed_group(self, ranges: list[WindowRange]) -> bool:
+        """Returns whether windows are those of the group in which the job was killed, and no others."""
+        return ranges == [self.killed_group()]
+
+    def killed_group(self) -> WindowRange:
+        """The windows of the group in which the job was killed: exactly once counts groups, others end on marks."""
+        plan, number = self._plan, self._run.drill.group
+        if plan.mode is Mode.EXACTLY_ONCE and plan.group_windows:
+            first = plan.first + (number - 1) * plan.group_windows
+            return WindowRange(first, min(first + plan.group_windows - 1, plan.last))
+        ends = [plan.first - 1, *group_ends(plan.range, plan.checkpoint_windows)]
+        return WindowRange(ends[number - 1] + 1, ends[number])
+
+    def _absent(self, output: str, reference: object) -> list[WindowRange]:
+        """Windows of which the undisturbed replay has rows of an output and this one has none."""
+        sql = "select distinct window_id from r where window_id not in (select distinct window_id from t)"
+        mine = self._config.replay_root(self._run.replay_id) / output
+        rows = query(sql, r=Table.open(f"{reference}/{output}"), t=Table.open(mine))
+        return to_ranges(rows["window_id"].to_pylist())
+
+    def _repeated(self) -> list[WindowRange]:
+        masks = [count.repeated for count in self._count.outputs.values()]
+        return self._ranges(int(window) for mask in masks for window in mask.nonzero()[0])
+
+    def _where(self, mask: object) -> list[WindowRange]:
+        return self._ranges(mask.nonzero()[0])  # type: ignore[attr-defined]
+
+    def _ranges(self, places: Iterable[int]) -> list[WindowRange]:
+        return to_ranges(self._plan.first + int(place) for place in places)
+
+
+def prove_published(config: Config, replay_id: str, words: str) -> str:
+    """Returns the words if what is published equals a replay.
+
+    Raises:
+        RewindowError: it does not.
+    """
+    certificate = certify(config, replay_id, "published", write=False)
+    if not certificate.equal:
+        raise RewindowError(f'what is published differs from replay "{replay_id}"', detail=f"Expected: {words}.")
+    return words
+
+
+def _words(ranges: Sequence[WindowRange]) -> str:
+    if not ranges:
+        return "none"
+    return f"{sum(map(len, ranges)):,} windows {', '.join(map(str, ranges))}"

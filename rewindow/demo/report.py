@@ -1,0 +1,93 @@
+"""The demo's page: four replays of one year beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rewindow.config import Config
+from rewindow.demo.proof import Proof
+from rewindow.reports.layers import Measure, read_layers
+from rewindow.reports.reading import comparison_of, read_acts, read_story, relative
+from rewindow.reports.replay_page import write_page
+from rewindow.reports.story import Chapter, Comparison, Page, Story
+from rewindow.supervisor.environment import password_file
+
+NAME = "demo.html"
+DELAY = Measure(
+    "delay", "Delay", "minutes", "delays", "cast(sum(delay_minutes) as double) / nullif(sum(departed), 0)",
+    hue="amber", note="mean departure delay over the three airports",
+)  # fmt: skip
+
+
+def build_demo_page(
+    config: Config, proofs: Sequence[Proof], seed: int, chapters: Sequence[tuple[str, float]], address: str
+) -> Path:
+    """Writes the page of a demo and returns where it lies."""
+    stories = tuple(_story(config, proof) for proof in proofs)
+    first = stories[0]
+    page = Page(
+        title="A year of flights, replayed four times and killed three times",
+        lead=(
+            "Every flight that left New York's three airports in 2013, and the weather there, hour by hour. One replay "
+            "was left alone. In the others the running Spark job got a SIGKILL in the middle of a commit group; Airflow "
+            "began the next attempt, and each mode kept its own promise."
+        ),
+        grid=first.grid,
+        windows=first.windows,
+        stories=stories,
+        layers=read_layers(config, proofs[0].count.plan, [DELAY]),
+        made_at=datetime.now(UTC),
+        facts=_facts(stories, proofs, seed),
+        acts=read_acts(config, first.application, first.windows),
+        chapters=tuple(Chapter(name, seconds) for name, seconds in chapters),
+        next_steps=_next_steps(stories),
+        places=(("Airflow", address), ("its login: user admin, password in", str(password_file(config)))),
+    )
+    return write_page(config, NAME, page)
+
+
+def _story(config: Config, proof: Proof) -> Story:
+    drill = proof.run.drill
+    title = drill.title[:1].upper() + drill.title[1:]
+    return read_story(
+        config, proof.run.replay_id, title=title, kills=proof.run.kills, comparison=_comparison(config, proof)
+    )
+
+
+def _comparison(config: Config, proof: Proof) -> Comparison | None:
+    if proof.certificate is None:
+        return None
+    page = relative(Path(proof.certificate.page), config)
+    return comparison_of(proof.certificate.model_dump(mode="json"), page)
+
+
+def _facts(stories: Sequence[Story], proofs: Sequence[Proof], seed: int) -> tuple[tuple[str, str], ...]:
+    plan = proofs[0].count.plan
+    recoveries = [story.recovery_seconds for story in stories if story.recovery_seconds is not None]
+    slowest = f"{max(recoveries):.1f} s" if recoveries else "–"
+    return (
+        *((f"{entry.tuples:,}", f"tuples of {entry.stream}") for entry in plan.inputs),
+        (f"{len(plan.range):,}", "windows of one hour"),
+        (str(sum(len(story.kills) for story in stories)), "SIGKILLs"),
+        (slowest, "slowest recovery"),
+        (str(seed), "seed"),
+    )
+
+
+def _next_steps(stories: Sequence[Story]) -> tuple[tuple[str, str], ...]:
+    by_mode = {story.mode: story for story in stories}
+    lossy = by_mode["at_most_once"]
+    lost = next((part.windows.first for parts in lossy.outputs.values() for part in parts if part.kind == "lost"), None)
+    steps = [("rewindow list", "all replays that there are")]
+    if lost is not None:
+        steps.append(
+            (f"rewindow why {lossy.replay_id} {lost}", "the life of the first window that at most once gave up")
+        )
+    steps += [
+        ("rewindow gaps weather", "when the weather stations were silent"),
+        (f"rewindow undo {by_mode['exactly_once'].replay_id}", "take the publication back"),
+        ("rewindow down", "stop Airflow"),
+    ]
+    return tuple(steps)

@@ -1,0 +1,201 @@
+"""The order of things: record, start Airflow, replay four times, prove, publish, undo, publish, page."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rewindow.application import Mode
+from rewindow.config import Config
+from rewindow.demo import report, summary
+from rewindow.demo.airflow import Airflow
+from rewindow.demo.drill import Drill, draw_drills, group_distance
+from rewindow.demo.proof import Proof, prove, prove_published
+from rewindow.demo.start import check_place, start_airflow
+from rewindow.demo.telling import Telling
+from rewindow.demo.watch import Run, follow, groups_word, wait_for_end, wait_for_plan, wait_for_task
+from rewindow.errors import Interrupted, OverlapError, RewindowError
+from rewindow.launcher import ReplayRequest, draft_plan
+from rewindow.ledger import Ledger
+from rewindow.ledger.replays import RUNNABLE
+from rewindow.recovery import Plan
+from rewindow.tables import Table, query
+from rewindow.windows import WindowRange
+
+APPLICATION = "flight_delays"
+STREAMS = ("flights", "weather")
+SEED_MAX = 9_999
+
+
+@dataclass
+class Show:
+    """One run of the demo.
+
+    Attributes:
+        distance: windows in a commit group, and between checkpoint marks.
+    """
+
+    config: Config
+    telling: Telling
+    seed: int
+    port: int | None = None
+    airflow: Airflow | None = None
+    windows: WindowRange | None = None
+    distance: int = 0
+    runs: list[Run] = field(default_factory=list)
+    proofs: list[Proof] = field(default_factory=list)
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger of the settings in force."""
+        return Ledger.open(self.config.ledger_url)
+
+
+def show(config: Config, telling: Telling, seed: int | None = None, port: int | None = None) -> Path:
+    """Runs the whole demo and returns the path of its page.
+
+    Raises:
+        RewindowError: a step failed, or a promise is broken.
+        Interrupted: ctrl-C; replays that ran are given up, Airflow stays up.
+    """
+    check_place(config, APPLICATION, STREAMS)
+    stage = Show(config, telling, secrets.randbelow(SEED_MAX) + 1 if seed is None else seed, port)
+    telling.say(f"seed {stage.seed}: rewindow demo --seed {stage.seed} kills at the same steps again")
+    try:
+        return _play(stage)
+    except KeyboardInterrupt:
+        telling.say("ctrl-C: giving up what runs", style="yellow")
+        _clean_up(stage)
+        raise Interrupted(
+            "demo stopped", detail="Its running replays are abandoned; what is recorded and published stays.",
+            hint="Begin again: rewindow demo. Airflow runs on until: rewindow down",
+        ) from None  # fmt: skip
+
+
+def _play(stage: Show) -> Path:
+    telling = stage.telling
+    with telling.chapter("record", "Record a year of flights and weather into Delta"):
+        telling.run("record", *STREAMS, "--json")
+        _plan(stage)
+    with telling.chapter("Airflow starts", "Start Airflow on this machine"):
+        stage.airflow = Airflow(start_airflow(stage.config, telling.say, stage.port))
+    stamp = datetime.now(UTC).strftime("%Y-%m-%d-%H%M%S")
+    for drill in draw_drills(stage.seed):
+        with telling.chapter(drill.title, f"Replay the year, {_heading(drill)}"):
+            telling.say(groups_word(drill))
+            _replay(stage, drill, stamp)
+    with telling.chapter("gate", "Great Expectations judges all four"):
+        for run in stage.runs:
+            _judge(stage, run)
+    with telling.chapter("publish", "Publish exactly once, undo it, publish it again"):
+        _publish(stage, next(run for run in stage.runs if run.drill.mode is Mode.EXACTLY_ONCE and run.drill.step))
+    with telling.chapter("page", "Draw the page"):
+        path = report.build_demo_page(stage.config, stage.proofs, stage.seed, telling.chapters, stage.airflow.address)
+    summary.print_summary(telling.console, stage.config, stage.proofs, path, stage.airflow.address, telling.seconds)
+    return path
+
+
+def _plan(stage: Show) -> None:
+    plan = draft_plan(stage.config, ReplayRequest(APPLICATION)).plan
+    stage.windows, stage.distance = plan.range, group_distance(plan.range)
+    for entry in plan.inputs:
+        stage.telling.say(f"{entry.stream}: {entry.tuples:,} tuples in {len(plan.range):,} windows {plan.range}")
+    stage.telling.say(f"commit groups of {stage.distance:,} windows, a checkpoint mark after each")
+
+
+def _heading(drill: Drill) -> str:
+    return drill.mode.words if drill.step else f"{drill.mode.words} and undisturbed: the reference"
+
+
+def _replay(stage: Show, drill: Drill, stamp: str) -> None:
+    assert stage.airflow is not None and stage.windows is not None, "Airflow runs and the range is known"
+    wanted = f"demo-{stamp}-{drill.title.replace(' ', '_')}"
+    run = Run(drill, wanted)
+    stage.runs.append(run)
+    stage.airflow.trigger(wanted, _form(stage, drill), f"rewindow demo, seed {stage.seed}")
+    stage.telling.say(f"triggered: {stage.airflow.page(wanted)}")
+    wait_for_plan(stage.airflow, run, stage.telling)
+    stage.telling.say(f"planned as replay {run.replay_id}")
+    follow(stage.ledger, stage.airflow, run, stage.telling)
+    proof = prove(stage.config, run, stage.runs[0] if drill.step else None)
+    stage.proofs.append(proof)
+    for sentence in proof.sentences:
+        stage.telling.say(f"holds: {sentence}", style="green")
+
+
+def _form(stage: Show, drill: Drill) -> dict[str, object]:
+    assert stage.windows is not None, "the range is known"
+    return {
+        "application": APPLICATION,
+        "reason": f"demo with seed {stage.seed}: {groups_word(drill)}"[:500],
+        "range_as": "windows",
+        "first_window": stage.windows.first,
+        "last_window": stage.windows.last,
+        "mode": drill.mode.value,
+        "publish": "approve" if drill.step and drill.mode is Mode.EXACTLY_ONCE else "staged",
+        "group_windows": stage.distance,
+        "checkpoint_windows": stage.distance,
+        "crash": drill.crash,
+    }
+
+
+def _judge(stage: Show, run: Run) -> None:
+    """Waits for the gate. Only where windows were given up may it say no."""
+    assert stage.airflow is not None, "Airflow runs"
+    may_fail = ("success", "failed") if run.drill.mode is Mode.AT_MOST_ONCE else ("success",)
+    wait_for_task(stage.airflow, run, "check_windows", may_fail, stage.telling)
+    check = stage.ledger.checks(run.replay_id, limit=1)[0]
+    outputs = check.summary.get("outputs", [])
+    evaluated = sum(output["evaluated"] for output in outputs)
+    wrong = [f"{output['output']}: {name}" for output in outputs for name in (*output["failed"], *output["warnings"])]
+    stage.telling.say(
+        f"{run.drill.title}: gate {check.verdict}, {evaluated} checks on {len(stage.windows or ()):,} windows"
+        + (f"; to know: {', '.join(wrong[:4])}" + (" ..." if len(wrong) > 4 else "") if wrong else "")
+    )
+
+
+def _publish(stage: Show, run: Run) -> None:
+    assert stage.airflow is not None, "Airflow runs"
+    telling, replay_id = stage.telling, run.replay_id
+    before = _published_windows(stage)
+    wait_for_task(stage.airflow, run, "approve_publication", ("awaiting_input", "deferred"), telling)
+    telling.say("its certificate says equal: approving the publication in Airflow")
+    stage.airflow.approve(run.run_id)
+    wait_for_task(stage.airflow, run, "publish_windows", ("success",), telling)
+    telling.say(prove_published(stage.config, replay_id, "published, and equal to the replay"), style="green")
+    telling.run("undo", replay_id, "--json")
+    after = _published_windows(stage)
+    if after != before:
+        raise RewindowError(f"undo left {after:,} published windows, before the publication there were {before:,}")
+    telling.say(f"undone: {after:,} windows are published, as before", style="green")
+    telling.run("publish", replay_id, "--json")
+    telling.say(prove_published(stage.config, replay_id, "published again, and equal to the replay"), style="green")
+    for one in stage.runs:
+        wait_for_end(stage.airflow, one, telling)
+
+
+def _published_windows(stage: Show) -> int:
+    """Returns how many windows of the range are published, counted in the published table."""
+    output = Plan.model_validate(stage.ledger.replay(stage.runs[0].replay_id).plan).outputs[0]
+    path = stage.config.windows_table(f"{APPLICATION}.{output.name}")
+    if not Table.exists(path) or stage.windows is None:
+        return 0
+    sql = f"select count(*) as n from w where window_id between {stage.windows.first} and {stage.windows.last}"
+    return int(query(sql, w=Table.open(path))["n"][0].as_py())
+
+
+def _clean_up(stage: Show) -> None:
+    """Ends runs that are open and gives up replays that have not ended."""
+    for run in stage.runs:
+        try:
+            if stage.airflow is not None:
+                stage.airflow.stop(run.run_id)
+            found = stage.ledger.find(run.replay_id) if run.replay_id else None
+            if found is not None and found.state in RUNNABLE:
+                stage.ledger.abandon(run.replay_id, "demo stopped")
+        except OverlapError as error:
+            stage.telling.say(f"{error.primary}; {error.hint}", style="yellow")
+        except RewindowError as error:
+            stage.telling.say(f"could not give up {run.run_id}: {error.primary}", style="yellow")

@@ -1,0 +1,94 @@
+"""What must be there before the demo begins, and how its Airflow starts."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from rewindow.config import Config
+from rewindow.errors import InputError, ResourceError
+from rewindow.supervisor import PORT_DEFAULT, Running, down, running, up
+
+PORTS_TRIED = 10
+DISK_BYTES_MIN = 2_000_000_000
+_OURS = ("airflow", "outcomes", "replays", "results", "streams", "tmp")
+
+
+def check_place(config: Config, application: str, streams: Iterable[str]) -> None:
+    """Refuses a folder that is not the project's, and a disk that is full.
+
+    Raises:
+        InputError: DAGs, application or streams of the example are not there.
+        ResourceError: there is too little room.
+    """
+    for stream in streams:
+        config.stream(stream)
+    wanted = [config.root / "dags" / "replay_windows.py", config.root / "plugins" / "rewindow_plugin.py"]
+    sources = [folder / f"{application}.py" for folder in config.applications]
+    missing = [path for path in wanted if not path.is_file()]
+    if missing or not any(path.is_file() for path in sources):
+        raise InputError(
+            f'the example is not in "{config.root}"',
+            detail=f"Missing: {missing[0] if missing else sources[0]}.",
+            hint="Run the demo in a clone of the project.",
+        )
+    config.state.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(config.state).free
+    if free < DISK_BYTES_MIN:
+        raise ResourceError(
+            f"{free / 1e9:.1f} GB are free for the state folder, the demo takes up to {DISK_BYTES_MIN / 1e9:.0f}",
+            hint=f"Make room in {config.state}.",
+        )
+
+
+def start_airflow(config: Config, say: Callable[[str], None], port: int | None) -> Running:
+    """Starts Airflow, unless it runs; on the next free port if the usual one is in use and none was asked for.
+
+    Raises:
+        ResourceError: it does not come up.
+    """
+    if running(config) is not None or port is not None:
+        return up(config, port=port, on_line=say)
+    for candidate in range(PORT_DEFAULT, PORT_DEFAULT + PORTS_TRIED):
+        if _is_free(candidate):
+            return up(config, port=candidate, on_line=say)
+        say(f"port {candidate} is in use")
+    return up(config, on_line=say)
+
+
+def begin_afresh(config: Config, streams: Iterable[str], application: str, say: Callable[[str], None]) -> None:
+    """Deletes what earlier demos left: streams, replays, results, ledger, Airflow's database.
+
+    Raises:
+        InputError: the state folder holds other streams or applications than the example's.
+    """
+    known = {*streams, "quarantine"}
+    found = sorted(path.name for path in (config.state / "streams").glob("*")) if config.state.is_dir() else []
+    foreign = [name for name in found if name.split(".")[0] not in known | {application}]
+    if foreign:
+        raise InputError(
+            f'stream "{foreign[0]}" in "{config.state}" is not the example\'s: --fresh would delete it',
+            hint="Run without --fresh, or with another state folder (REWINDOW_STATE).",
+        )
+    say(f"deleting what earlier demos left in {config.state}")
+    down(config)
+    for name in _OURS:
+        shutil.rmtree(config.state / name, ignore_errors=True)
+    for path in _ledger_files(config):
+        path.unlink(missing_ok=True)
+
+
+def _ledger_files(config: Config) -> list[Path]:
+    """Returns the files of an embedded ledger, which lie in the state folder."""
+    return [path for path in config.state.glob("ledger*") if path.is_file()]
+
+
+def _is_free(port: int) -> bool:
+    from rewindow.supervisor.control import refuse_port_in_use
+
+    try:
+        refuse_port_in_use(port)
+    except ResourceError:
+        return False
+    return True

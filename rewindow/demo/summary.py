@@ -1,0 +1,64 @@
+"""The table at the end, and where to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from rewindow.config import Config
+from rewindow.demo.proof import Proof
+from rewindow.ledger import Ledger
+from rewindow.reports.reading import read_story
+from rewindow.reports.story import Story
+from rewindow.supervisor.environment import password_file
+
+_ROWS = ("windows", "tuples", "redone", "lost", "repeated", "affected")
+
+
+def print_summary(
+    console: Console, config: Config, proofs: Sequence[Proof], page: Path, address: str, seconds: float
+) -> None:
+    """Prints, per replay, what the tables hold and what was found; then addresses."""
+    ledger = Ledger.open(config.ledger_url)
+    stories = [read_story(config, proof.run.replay_id, kills=proof.run.kills) for proof in proofs]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("", style="dim")
+    for proof in proofs:
+        table.add_column(proof.run.drill.title, justify="right")
+    for name in _ROWS:
+        table.add_row(name, *(f"{getattr(story.counts, name):,}" for story in stories))
+    table.add_row("killed at", *(proof.run.drill.crash or "–" for proof in proofs))
+    table.add_row("time to recover", *(_seconds(story) for story in stories))
+    table.add_row("gate", *(ledger.checks(proof.run.replay_id, limit=1)[0].verdict for proof in proofs))
+    table.add_row("certificate", *(proof.certificate.verdict if proof.certificate else "reference" for proof in proofs))
+    console.print()
+    console.print(table)
+    console.print()
+    for proof, story in zip(proofs, stories, strict=True):
+        if proof.run.drill.step:
+            console.print(f"  {proof.run.drill.title}: {'; '.join(_classes(proof))}", markup=False)
+            console.print(f"    guarantee: {next(iter(story.guarantees.values()))}", style="dim", markup=False)
+    _print_places(console, config, page, address, seconds)
+
+
+def _print_places(console: Console, config: Config, page: Path, address: str, seconds: float) -> None:
+    console.print(f"\nDone in {int(seconds) // 60} min {int(seconds) % 60:02d} s. Look around:", style="bold")
+    console.print(f"  the page     {page}", markup=False)
+    console.print(f"  Airflow      {address}, user admin, password in {password_file(config)}", markup=False)
+    console.print("  stop it      rewindow down", markup=False)
+
+
+def _seconds(story: Story) -> str:
+    return "–" if story.recovery_seconds is None else f"{story.recovery_seconds:.1f} s"
+
+
+def _classes(proof: Proof) -> list[str]:
+    """Returns, per output, how many windows of which class the certificate has."""
+    assert proof.certificate is not None, "only the reference has none"
+    return [
+        f"{output.name} " + ", ".join(f"{count:,} {kind}" for kind, count in output.classes.items() if count)
+        for output in proof.certificate.outputs
+    ]

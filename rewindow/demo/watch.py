@@ -1,0 +1,225 @@
+"""Follows a replay that Airflow runs: says what happens, sees its process die, and waits for its tasks."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import psutil
+
+from rewindow.demo.airflow import ENDED, Airflow, Task
+from rewindow.demo.drill import GROUPS, Drill
+from rewindow.demo.telling import Telling
+from rewindow.errors import ResourceError, RewindowError
+from rewindow.ledger import Attempt, GroupTiming, Ledger
+from rewindow.recovery import Plan
+from rewindow.reports.story import Kill
+
+LOOK_SECONDS = 0.1
+ASK_SECONDS = 1.0
+STILL_SECONDS_MAX = 420.0
+"""Time without any news after which the demo gives up."""
+_REPLAY = "replay_windows"
+
+
+@dataclass
+class Run:
+    """A DAG run and the replay in it.
+
+    Attributes:
+        kills: the kills that were seen.
+    """
+
+    drill: Drill
+    run_id: str
+    replay_id: str = ""
+    kills: list[Kill] = field(default_factory=list)
+
+
+def wait_for_plan(airflow: Airflow, run: Run, telling: Telling) -> str:
+    """Returns the id of the replay that the run planned."""
+    _until(airflow, run, lambda tasks: tasks.get("plan_replay", Task("", 0)).state == "success", telling, "plan_replay")
+    run.replay_id = airflow.replay_id(run.run_id)
+    return run.replay_id
+
+
+def follow(ledger: Ledger, airflow: Airflow, run: Run, telling: Telling) -> None:
+    """Returns when the replay's last window is committed.
+
+    Raises:
+        RewindowError: the replay failed, was not killed where it should have been, or stands still.
+    """
+    eyes = _Eyes(ledger, run, telling)
+    asked, tries, changed = 0.0, 1, time.monotonic()
+    while True:
+        if eyes.look():
+            changed = time.monotonic()
+        now = time.monotonic()
+        if now - asked >= ASK_SECONDS:
+            asked = now
+            task = _tasks(airflow, run).get(_REPLAY, Task("", 0))
+            if task.tries > tries and task.state == "running":
+                telling.say(f"Airflow has started try {task.tries} of task {_REPLAY}")
+                tries, changed = task.tries, now
+            if task.state == "success":
+                eyes.look()
+                break
+            _check_alive(airflow, run, _REPLAY, task)
+        if now - changed > STILL_SECONDS_MAX:
+            raise _stuck(airflow, run, _REPLAY)
+        time.sleep(LOOK_SECONDS)
+    if run.drill.step and not run.kills:
+        raise RewindowError(f'replay "{run.replay_id}" ended without having been killed at {run.drill.crash}')
+
+
+def wait_for_task(airflow: Airflow, run: Run, task: str, states: tuple[str, ...], telling: Telling) -> str:
+    """Returns the state of a task as soon as it is one of those waited for."""
+    seen: list[str] = []
+
+    def there(tasks: dict[str, Task]) -> bool:
+        state = tasks.get(task, Task("", 0)).state
+        seen.append(state)
+        return state in states
+
+    _until(airflow, run, there, telling, task)
+    return seen[-1]
+
+
+def wait_for_end(airflow: Airflow, run: Run, telling: Telling) -> str:
+    """Returns the state in which a run ended."""
+    telling.doing(f"waiting for the end of {run.run_id}")
+    began = time.monotonic()
+    while (state := airflow.state(run.run_id)) not in ENDED:
+        if time.monotonic() - began > STILL_SECONDS_MAX:
+            raise _stuck(airflow, run, "check_windows")
+        time.sleep(ASK_SECONDS / 2)
+    return state
+
+
+class _Eyes:
+    """Looks at one replay in the ledger and at its process."""
+
+    def __init__(self, ledger: Ledger, run: Run, telling: Telling) -> None:
+        self._ledger, self._run, self._telling = ledger, run, telling
+        self._plan = Plan.model_validate(ledger.replay(run.replay_id).plan)
+        self._told: set[tuple[int, int]] = set()
+        self._begun: set[int] = set()
+        self._process: psutil.Process | None = None
+        self._recovered = False
+
+    def look(self) -> bool:
+        """Says what is new and returns whether anything is."""
+        attempt = self._ledger.last_attempt(self._run.replay_id)
+        news = self._say_groups()
+        if attempt is None or attempt.pid is None:
+            return news
+        if attempt.epoch not in self._begun:
+            self._begun.add(attempt.epoch)
+            self._process = _process_of(attempt)
+            self._telling.say(f"attempt {attempt.epoch} runs as process {attempt.pid}")
+            self._telling.doing(f"{self._run.drill.title}: attempt {attempt.epoch}")
+            return True
+        return self._see_kill(attempt) or news
+
+    def _see_kill(self, attempt: Attempt) -> bool:
+        drill = self._run.drill
+        if (
+            drill.step is None
+            or attempt.epoch != 1
+            or self._run.kills
+            or self._process is None
+            or _lives(self._process)
+        ):
+            return False
+        self._run.kills.append(Kill(1, datetime.now(UTC), drill.step.value, drill.group))
+        self._telling.say(
+            f"SIGKILL: process {attempt.pid} and its JVM are gone, in group {drill.group} at step {drill.step.value}",
+            style="bold red",
+        )
+        return True
+
+    def _say_groups(self) -> bool:
+        news = False
+        for timing in sorted(self._ledger.timings(self._run.replay_id), key=lambda timing: timing.mark):
+            if (timing.epoch, timing.mark) not in self._told:
+                self._told.add((timing.epoch, timing.mark))
+                self._say_group(timing)
+                news = True
+        return news
+
+    def _say_group(self, timing: GroupTiming) -> None:
+        done = f"{timing.mark:,} of {len(self._plan.range):,} windows"
+        words = f"attempt {timing.epoch} has committed up to window {self._plan.window_of(timing.mark)}: {done}"
+        if self._run.kills and timing.epoch > 1 and not self._recovered:
+            self._recovered = True
+            seconds = (timing.reported_at - self._run.kills[0].at).total_seconds()
+            self._telling.say(f"{words}; recovered {seconds:.1f} s after the kill", style="green")
+        else:
+            self._telling.say(f"{words}; {sum(timing.timings.values()):.1f} s for its group")
+
+
+def _process_of(attempt: Attempt) -> psutil.Process | None:
+    """Returns an attempt's process if it is on this host."""
+    if attempt.host != socket.gethostname() or attempt.pid is None:
+        return None
+    try:
+        return psutil.Process(attempt.pid)
+    except psutil.Error:
+        return None
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _until(airflow: Airflow, run: Run, reached: Callable[[dict[str, Task]], bool], telling: Telling, task: str) -> None:
+    telling.doing(f"{run.drill.title}: waiting for task {task}")
+    began = time.monotonic()
+    while True:
+        tasks = _tasks(airflow, run)
+        if reached(tasks):
+            return
+        _check_alive(airflow, run, task, tasks.get(task, Task("", 0)))
+        if time.monotonic() - began > STILL_SECONDS_MAX:
+            raise _stuck(airflow, run, task)
+        time.sleep(ASK_SECONDS / 4)
+
+
+def _tasks(airflow: Airflow, run: Run) -> dict[str, Task]:
+    """Returns the run's tasks; while Airflow's API is being restarted, none."""
+    try:
+        return airflow.tasks(run.run_id)
+    except ResourceError:
+        time.sleep(ASK_SECONDS)
+        return {}
+
+
+def _check_alive(airflow: Airflow, run: Run, task: str, now: Task) -> None:
+    if now.state in ("failed", "upstream_failed", "removed"):
+        raise RewindowError(
+            f'task "{task}" of DAG run "{run.run_id}" is {now.state}',
+            detail=airflow.last_words(run.run_id, task, now.tries) or "Its log is empty.",
+            hint=f"Look at it in Airflow: {airflow.page(run.run_id)}",
+        )
+
+
+def _stuck(airflow: Airflow, run: Run, task: str) -> RewindowError:
+    return RewindowError(
+        f'task "{task}" of DAG run "{run.run_id}" has stood still for {STILL_SECONDS_MAX:.0f} s',
+        hint=f"Look at it in Airflow: {airflow.page(run.run_id)}",
+    )
+
+
+def groups_word(drill: Drill) -> str:
+    """Returns in words what the drill does to which group."""
+    return (
+        f"SIGKILL at {drill.step.value} of group {drill.group} of {GROUPS}: {drill.stake}"
+        if drill.step
+        else "nothing is killed"
+    )

@@ -1,0 +1,68 @@
+"""The page of any replay: what it did, window by window; written to `config.results/pages`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rewindow.config import Config
+from rewindow.ledger import Ledger
+from rewindow.recovery import Plan
+from rewindow.reports.calendar import describe_range
+from rewindow.reports.layers import Measure, read_layers
+from rewindow.reports.page import render_page
+from rewindow.reports.reading import pages_folder, read_acts, read_story
+from rewindow.reports.story import Page, Story
+
+
+def build_replay_page(config: Config, replay_id: str, measures: Sequence[Measure] = ()) -> Path:
+    """Writes the page of a replay and returns where it lies. Starts no JVM.
+
+    Args:
+        measures: quantities of its outputs to show on the calendar beside those that every replay has.
+
+    Raises:
+        InputError: no replay has this id.
+        TableError: its staged tables are gone, as after a purge.
+    """
+    story = read_story(config, replay_id)
+    plan = Plan.model_validate(Ledger.open(config.ledger_url).replay(replay_id).plan)
+    page = Page(
+        title=f"{story.application}, {story.title}",
+        lead=f"Replay {replay_id}: {describe_range(story.grid, story.windows)}."
+        + (f" {story.reason}." if story.reason else ""),
+        grid=story.grid,
+        windows=story.windows,
+        stories=(story,),
+        layers=read_layers(config, plan, measures),
+        made_at=datetime.now(UTC),
+        facts=replay_facts(story),
+        acts=read_acts(config, story.application, story.windows),
+        next_steps=((f"rewindow status {replay_id}", "where it stands, and the next command"),),
+    )
+    return write_page(config, f"{replay_id}.html", page)
+
+
+def write_page(config: Config, name: str, page: Page) -> Path:
+    """Writes a page and returns its path; an older one of the name is replaced in one step."""
+    folder = pages_folder(config)
+    folder.mkdir(parents=True, exist_ok=True)
+    path, draft = folder / name, folder / f"{name}.draft"
+    draft.write_text(render_page(page), encoding="utf-8")
+    draft.replace(path)
+    return path
+
+
+def replay_facts(story: Story) -> tuple[tuple[str, str], ...]:
+    """Returns the big numbers of a replay's page."""
+    counts = story.counts
+    gate = story.gate.verdict if story.gate else "not run"
+    return (
+        (f"{counts.windows:,} of {len(story.windows):,}", "windows accounted for"),
+        (f"{counts.tuples_in:,}", "tuples in"),
+        (f"{counts.tuples:,}", "tuples out"),
+        (f"{len(story.attempts)}", "attempts"),
+        (gate, "gate"),
+        (story.state, "state"),
+    )
