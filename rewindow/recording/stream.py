@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -58,6 +59,11 @@ class StreamTables:
         return self.data.txn(self.app_id) > self.run
 
     @property
+    def binding(self) -> bool:
+        """Whether anything has been recorded, so that its settings may not change any more."""
+        return self.first is not None or self.torn or bool(self.data.files())
+
+    @property
     def position(self) -> SourcePosition:
         """How far a Delta source has been recorded."""
         return SourcePosition.from_text(self.windows.properties.get(_SOURCE))
@@ -91,14 +97,16 @@ def open_stream(config: Config, name: str) -> StreamTables | None:
 
 
 def prepare_stream(config: Config, name: str, stream: StreamConfig, schema: StructType) -> StreamTables:
-    """Returns a stream's tables, created at the first recording.
+    """Returns a stream's tables, created anew as long as nothing has been recorded.
 
     Raises:
         InputError: width, origin, arrival, zone or columns differ from those stored with the recording (W4, W15).
     """
     properties = stream_properties(_settings(stream, schema))
     tables = open_stream(config, name)
-    if tables is None:
+    if tables is None or not tables.binding:
+        for path in (config.stream_table(name), config.windows_table(name)):
+            shutil.rmtree(path, ignore_errors=True)
         create_table(config.stream_table(name), to_arrow_schema(schema))
         create_table(config.windows_table(name), WINDOWS_SCHEMA, properties)
         tables = open_stream(config, name)

@@ -23,7 +23,7 @@ POINTS = ["record_after_data", "record_after_windows", "record_after_malformed"]
 BAD = "a,1970-01-01T02:46:41Z,many\n"
 
 
-class Died(Exception):  # noqa: N818
+class Died(Exception):
     """Stands for the end of the process."""
 
 

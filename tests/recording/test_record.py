@@ -23,7 +23,9 @@ def test_record_writes_windows_in_arrival_order_with_offsets(bench: Bench) -> No
     """A window begins at its start and ends before the next; offsets count from 0 in order of arrival."""
     bench.write(ROWS)
     result = bench.record()
-    assert bench.tuples() == [(1000, 0, "b", 2), (1000, 1, "a", 1), (1000, 2, "a", 3), (1001, 0, "a", 4), (1004, 0, "c", 5)]
+    found = bench.tuples()
+    assert found[:3] == [(1000, 0, "b", 2), (1000, 1, "a", 1), (1000, 2, "a", 3)]
+    assert found[3:] == [(1001, 0, "a", 4), (1004, 0, "c", 5)]
     assert (result.first, result.last, result.recorded) == (1000, 1004, 5)
 
 
@@ -86,7 +88,8 @@ def test_late_tuples_keep_their_content(bench: Bench) -> None:
 
 def test_malformed_rows_are_put_aside_with_their_reason(bench: Bench) -> None:
     """A wrong width, a text that has no such value, no arrival, and an arrival before the origin are malformed (W5)."""
-    bench.write(ROWS + "a,1970-01-01T02:46:41Z\na,1970-01-01T02:46:41Z,many\na,,1\na,yesterday,1\na,1969-12-31T23:59:59Z,1\n")
+    at = "1970-01-01T02:46:41Z"
+    bench.write(ROWS + f"a,{at}\na,{at},many\na,,1\na,yesterday,1\na,1969-12-31T23:59:59Z,1\n")
     result = bench.record()
     assert bench.aside() == [
         (None, "malformed: arrival before the origin of the grid", "s.csv:11"),
@@ -152,6 +155,14 @@ def test_other_settings_than_recorded_are_refused(bench: Bench, change: dict[str
     with pytest.raises(InputError, match=f'^{named} of stream "s" is'):
         bench.record(**change)
     assert len(bench.tuples()) == 5
+
+
+def test_settings_do_not_bind_before_the_first_window(bench: Bench) -> None:
+    """A first run that found nothing leaves nothing that a better setting would contradict."""
+    bench.write("")
+    bench.record()
+    bench.write(ROWS)
+    assert bench.record(width="20 s", keep=["k"]).recorded == 5
 
 
 def test_keys_and_event_timestamp_may_change(bench: Bench) -> None:

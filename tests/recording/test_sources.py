@@ -54,7 +54,8 @@ def write_csv_zip(root: Path) -> Path:
 
 def write_csv_gz(root: Path) -> Path:
     """Writes a compressed CSV file with a byte order mark and another order of columns."""
-    swapped = "n,k,at\n" + "".join(",".join([p[2], p[0], p[1]]) + "\n" for p in (r.split(",") for r in text_of(TUPLES).split()))
+    rows = [row.split(",") for row in text_of(TUPLES).split()]
+    swapped = "n,k,at\n" + "".join(f"{n},{k},{at}\n" for k, at, n in rows)
     (root / "s.csv.gz").write_bytes(gzip.compress(b"\xef\xbb\xbf" + swapped.encode()))
     return root / "s.csv.gz"
 
@@ -70,7 +71,8 @@ def write_pandas_parquet(root: Path) -> Path:
     """Writes Parquet as pandas does: nanoseconds, an index column."""
     frame = pd.DataFrame({"k": [r[0] for r in TUPLES], "at": pd.to_datetime([time_of(r[1]) for r in TUPLES])})
     frame["n"] = pd.array([r[2] for r in TUPLES], dtype="Int32")
-    frame.set_index(pd.Index([7, 8, 9])).astype({"at": "datetime64[ns, UTC]"}).to_parquet(root / "s.parquet", version="2.6")
+    frame = frame.set_index(pd.Index([7, 8, 9])).astype({"at": "datetime64[ns, UTC]"})
+    frame.to_parquet(root / "s.parquet", version="2.6")
     return root / "s.parquet"
 
 
@@ -87,7 +89,10 @@ def write_pattern(root: Path) -> Path:
     return write_folder(root) / "*.csv"
 
 
-@pytest.mark.parametrize("write", [write_csv_zip, write_csv_gz, write_json, write_pandas_parquet, write_folder, write_pattern])
+WRITERS = [write_csv_zip, write_csv_gz, write_json, write_pandas_parquet, write_folder, write_pattern]
+
+
+@pytest.mark.parametrize("write", WRITERS)
 def test_every_format_gives_the_same_tuples(bench: Bench, write: Any) -> None:
     """CSV in a zip or compressed, JSON lines, pandas' Parquet, a folder, a pattern."""
     bench.record(source=str(write(bench.root)))
@@ -112,7 +117,7 @@ def test_unreadable_rows_keep_the_numbers_of_the_others(bench: Bench) -> None:
     positions = {position: reason for _, reason, position in bench.aside()}
     wide = "malformed: row has 2 columns, 3 expected"
     expected = {f"s.csv:{n}": wide if n % 3 == 0 else "malformed: column n is not int" for n in range(2, 200)}
-    assert positions == {key: value for key, value in expected.items() if int(key[6:]) % 3 == 0 or int(key[6:]) % 7 == 0}
+    assert positions == {f"s.csv:{n}": expected[f"s.csv:{n}"] for n in range(2, 200) if n % 3 == 0 or n % 7 == 0}
 
 
 def test_null_values_are_nulls_and_not_malformed(bench: Bench) -> None:
@@ -126,7 +131,7 @@ def test_null_values_are_nulls_and_not_malformed(bench: Bench) -> None:
 def test_bad_json_is_put_aside_as_it_was(bench: Bench) -> None:
     """A line that is not JSON, or holds another type, goes to quarantine with its text."""
     good = json.dumps({"k": "a", "at": time_of(41).isoformat(), "n": 1})
-    bad = ['{"k": "a", ', '{"k": "a", "at": "%s", "n": "many"}' % time_of(41).isoformat(), "[1]"]
+    bad = ['{"k": "a", ', json.dumps({"k": "a", "at": time_of(41).isoformat(), "n": "many"}), "[1]"]
     (bench.root / "s.json").write_text("\n".join([bad[0], good, *bad[1:]]))
     bench.record(source=str(bench.root / "s.json"))
     reason = "malformed: line is not JSON with the declared columns"
@@ -183,7 +188,7 @@ class TestDelta:
         assert (third.bytes_read, third.late, third.known) == (0, 0, 0)
 
     def test_waiting_tuples_are_taken_when_their_window_is_sealed(self, bench: Bench) -> None:
-        """Tuples behind the bound are not forgotten although their file counts as read; a late one is put aside once."""
+        """Tuples behind the bound are not forgotten although their file is read; late ones are put aside once."""
         source = bench.root / "d"
         write_deltalake(str(source), frame_of([*TUPLES, ("w", 59, 7)]), partition_by=["k"])
         bench.record(source=str(source), columns=None, sealed_to="1970-01-01T02:46:50Z")
