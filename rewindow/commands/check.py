@@ -16,13 +16,15 @@ def check(replay_id: ReplayId, as_json: AsJson = False) -> None:
     """
     from rewindow.quality import check as run_gate
 
-    try:
-        result = run_gate(Config.load(), replay_id, on_line=lambda line: err.print(line, style="dim", markup=False))
-    except GateError as error:
-        if as_json:
-            print_json({"replay": replay_id, "verdict": "failed", "message": str(error)})
-        raise
+    result = run_gate(Config.load(), replay_id, on_line=lambda line: err.print(line, style="dim", markup=False))
     if as_json:
-        print_json(result.as_dict())
-        return
-    out.print(f"gate [green]passed[/green]. Next: rewindow publish {replay_id}")
+        print_json(result.to_dict())
+    if result.verdict != "passed":
+        raise GateError(
+            f'gate of replay "{replay_id}" did not pass',
+            detail="The range stays staged and unpublished.",
+            hint=f"See {result.outputs[0].docs.parent}; publish it all the same with: "
+            f'rewindow publish {replay_id} --accept "REASON"',
+        )
+    if not as_json:
+        out.print(f"gate [green]passed[/green]. Next: rewindow publish {replay_id}")

@@ -91,7 +91,7 @@ def _input(config: Config, stream: str, version: int, window: int) -> dict[str, 
 def _checks(config: Config, replay_id: str, window: int) -> list[Any]:
     from rewindow.quality import failures
 
-    return [vars(found) for found in failures(config, replay_id) if window in found.windows]
+    return [vars(found) for found in failures(config, replay_id) if any(window in part for part in found.windows)]
 
 
 def _quarantined(config: Config, window: int) -> int:
@@ -106,11 +106,11 @@ def _show(life: dict[str, Any]) -> None:
     rows = [(i["stream"], i["state"], i.get("tuples", ""), i.get("sealed_at", "")) for i in life["inputs"]]
     print_rows("", ("input", "state", "tuples", "sealed at"), rows)
     facts = [
-        (f["direction"], f["port"], f["tuples"], f["attempt"], "lost" if f["lost"] else "", (f["digest"] or "")[:18],
-         f"{f['began_at']:%H:%M:%S} to {f['ended_at']:%H:%M:%S}", f"[{f['group_first']}, {f['group_last']}]")
+        (f["direction"], f["port"], f["tuples"], f["attempt"], "lost" if f["lost"] else (f["digest"] or "")[9:17],
+         f"{f['began_at']:%H:%M:%S}", f["group_first"], f["group_last"])
         for f in life["facts"]
     ]  # fmt: skip
-    print_rows("", ("", "port", "tuples", "attempt", "", "digest", "computed", "group"), facts)
+    print_rows("", ("", "port", "tuples", "attempt", "digest", "begun", "group from", "to"), facts)
     if life["checkpoint"]:
         newest = life["checkpoint"][0]
         names = ", ".join(f"{c['operator'] or 'no state'} ({c['rows']} rows)" for c in life["checkpoint"])

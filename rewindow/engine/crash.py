@@ -1,7 +1,8 @@
 """The steps of the commit protocol, and a way to die exactly there.
 
 `REWINDOW_CRASH=after_outputs:3@1` makes attempt 1 kill its own process group with SIGKILL at the third group's step;
-`@1` may be left out, then every attempt dies there. Tests and drills use it; nothing sleeps.
+`@1` may be left out, then every attempt dies there. Several places are separated by commas. Tests and drills use it;
+nothing sleeps.
 """
 
 from __future__ import annotations
@@ -35,12 +36,10 @@ def crash_point(step: str, number: int = 1, attempt: int | None = None) -> None:
         number: which time the step is reached, from 1.
         attempt: the attempt's epoch; a crash that names another one does not happen.
     """
-    wanted = os.environ.get(VARIABLE, "")
-    if not wanted:
-        return
-    place, _, named = wanted.partition("@")
-    name, _, count = place.partition(":")
-    here = name == str(step) and int(count or 1) == number
-    if here and (not named or attempt is None or int(named) == attempt):
-        print(f"crash asked for at {wanted}: killing the process group", file=sys.stderr, flush=True)
-        os.killpg(os.getpgid(0), signal.SIGKILL)
+    for wanted in filter(None, os.environ.get(VARIABLE, "").split(",")):
+        place, _, named = wanted.partition("@")
+        name, _, count = place.partition(":")
+        here = name == str(step) and int(count or 1) == number
+        if here and (not named or attempt is None or int(named) == attempt):
+            print(f"crash asked for at {wanted}: killing the process group", file=sys.stderr, flush=True)
+            os.killpg(os.getpgid(0), signal.SIGKILL)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.recovery.simulation import run
 
 from rewindow.application import Mode
+from tests.recovery.simulation import run
 
 RUNS = 2000
 RULES = [

@@ -1,0 +1,42 @@
+"""`rewindow ledger`: look after the ledger."""
+
+from __future__ import annotations
+
+import typer
+
+from rewindow.commands.screen import AsJson, out, print_facts, print_json
+from rewindow.config import Config
+from rewindow.ledger import Ledger
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Look after the ledger.")
+
+
+@app.command()
+def rebuild(as_json: AsJson = False) -> None:
+    """Restore a lost ledger from the tables: all but approvals and started marks.
+
+    An at-most-once replay that had not ended cannot be resumed afterwards, and says so.
+
+    Examples:
+
+        rewindow ledger rebuild
+    """
+    config = Config.load()
+    result = Ledger.rebuild(config)
+    if as_json:
+        print_json(vars(result))
+        return
+    print_facts(vars(result))
+    out.print("the ledger is rebuilt")
+
+
+@app.command()
+def upgrade() -> None:
+    """Bring the ledger's schema up to date; every command does so by itself.
+
+    Examples:
+
+        rewindow ledger upgrade
+    """
+    Ledger.open(Config.load().ledger_url)
+    out.print("the ledger is up to date")

@@ -1,0 +1,87 @@
+"""Purge: deletes staged tables and checkpoints of ended replays (rules/windows_and_checkpoints.md W83 to W86).
+
+Kept are: whatever an open replay still writes or starts from, what has not been published unless it is old, and the
+facts of every replay, which `certify` and `why` read. The recordings, the ledger and quarantined tuples are never touched.
+Undo puts back older versions of the published tables and needs nothing that is deleted here.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from rewindow.config import Config
+from rewindow.ledger import Ledger
+from rewindow.ledger.replays import Replay, State
+from rewindow.recovery import Plan
+from rewindow.tables.staging import CHECKPOINTS, FACTS
+
+DELETED = frozenset({State.ABANDONED, State.PUBLISHED})
+AGED = frozenset({State.ENDED, State.CHECKED, State.UNDONE})
+LIMIT = 100_000
+
+
+@dataclass(frozen=True)
+class Purgeable:
+    """A folder that may go, with its size and the reason."""
+
+    replay_id: str
+    folder: Path
+    bytes: int
+    reason: str
+
+
+def purgeable(config: Config, older_than: timedelta) -> list[Purgeable]:
+    """Returns the folders that nobody needs any more.
+
+    Args:
+        older_than: age beyond which a replay that ended but was not published counts as not needed.
+    """
+    ledger = Ledger.open(config.ledger_url)
+    rows = ledger.replays(limit=LIMIT)
+    locked = _locked(rows)
+    found = []
+    for row in rows:
+        reason = _reason(row, older_than)
+        if reason and not _is_open(ledger, row):
+            found += [
+                Purgeable(row.replay_id, folder, _size(folder), reason)
+                for folder in sorted(Path(row.root).glob("*/"))
+                if folder.name != FACTS and folder not in locked
+            ]
+    return found
+
+
+def purge(found: list[Purgeable]) -> int:
+    """Deletes folders and returns the bytes freed; a folder that is gone already is no error (W86)."""
+    for entry in found:
+        draft = entry.folder.with_name(f".{entry.folder.name}.purged")
+        if entry.folder.exists():
+            entry.folder.rename(draft)
+        shutil.rmtree(draft, ignore_errors=True)
+    return sum(entry.bytes for entry in found)
+
+
+def _reason(row: Replay, older_than: timedelta) -> str:
+    if row.state in DELETED:
+        return f"the replay is {row.state.value}"
+    age = datetime.now(UTC) - row.changed_at
+    if row.state in AGED and age > older_than:
+        return f"not published, unchanged for {age.days} days"
+    return ""
+
+
+def _locked(rows: list[Replay]) -> set[Path]:
+    """Returns the checkpoint tables that planned or running replays start from (W85)."""
+    plans = [Plan.model_validate(row.plan) for row in rows if row.state in (State.PLANNED, State.RUNNING, State.FAILED)]
+    return {Path(plan.start.taken_from) for plan in plans if plan.start.taken_from.endswith(CHECKPOINTS)}
+
+
+def _is_open(ledger: Ledger, row: Replay) -> bool:
+    return any(entry.replay_id == row.replay_id for entry in ledger.open_publications())
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -1,0 +1,92 @@
+"""A project in a temporary folder: a recorded stream, the totals application, and real attempts of its replays."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+
+from rewindow.config import Config
+from rewindow.launcher import Outcome, ReplayRequest, begin_attempt, create_replay, run
+from rewindow.recovery import Plan
+from rewindow.tables import create_table
+
+ROOT = Path(__file__).parents[2]
+FIRST, WINDOWS, GROUP = 1000, 24, 3
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME = pa.timestamp("us", tz="UTC")
+STREAM = pa.schema([
+    ("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", _TIME), ("key", pa.string()), ("x", pa.int64()),
+])  # fmt: skip
+SEALS = pa.schema([
+    ("window_id", pa.int64()), ("tuples", pa.int64()), ("digest", pa.string()), ("float_digest", pa.string()),
+    ("sealed_at", _TIME), ("data_version", pa.int64()),
+])  # fmt: skip
+
+
+@dataclass
+class Project:
+    """Settings, the attempts that were run, and what they printed."""
+
+    config: Config
+    lines: list[str] = field(default_factory=list)
+
+    def plan(self, replay_id: str, mode: str, **wishes: object) -> Plan:
+        """Plans a replay of the whole stream in fixed groups."""
+        wishes = {"group_windows": GROUP, **wishes}
+        return create_replay(self.config, ReplayRequest("totals", mode=mode, replay_id=replay_id, **wishes))  # type: ignore[arg-type]
+
+    def attempt(self, replay_id: str, crash: str = "", on_line: Callable[[str], None] | None = None) -> Outcome:
+        """Runs one real attempt through spark-submit."""
+        submission = begin_attempt(self.config, replay_id, crash or None, again=True)
+        assert submission is not None, f"{replay_id} has ended"
+
+        def keep(line: str) -> None:
+            self.lines.append(line)
+            if on_line:
+                on_line(line)
+
+        return run(submission, keep)
+
+    def attempts(self, replay_id: str, crashes: list[str]) -> list[Outcome]:
+        """Runs attempts: each dies at its crash point ("step:group"), the last one ends."""
+        places = ",".join(f"{crash}@{number}" for number, crash in enumerate(crashes, 1))
+        outcomes = [self.attempt(replay_id, places) for _ in range(len(crashes) + 1)]
+        last = "\n".join(self.lines[-15:])
+        assert [outcome.exit_code for outcome in outcomes[:-1]] == [-9] * len(crashes), f"an attempt survived:\n{last}"
+        assert outcomes[-1].exit_code == 0, f"{outcomes[-1].message}\n{last}"
+        return outcomes
+
+
+def make_project(folder: Path) -> Project:
+    """Returns a project with a recorded stream of random tuples, three keys, and windows without any."""
+    settings = f'state = "state"\napplications = ["{Path(__file__).parent / "applications"}"]\n'
+    settings += f'[spark]\njars = "{ROOT / ".rewindow" / "jars"}"\ndriver_memory = "1g"\n'
+    settings += '[spark.conf]\n"spark.sql.shuffle.partitions" = "2"\n'
+    (folder / "rewindow.toml").write_text(settings)
+    config = Config.load(folder / "rewindow.toml")
+    _record(config, random.Random(7))
+    return Project(config)
+
+
+def _record(config: Config, rng: random.Random) -> None:
+    rows, seals = [], []
+    for window in range(FIRST, FIRST + WINDOWS):
+        count = 0 if window % 5 == 0 else rng.randint(1, 9)
+        begin = EPOCH + timedelta(hours=window)
+        for offset in range(count):
+            rows.append((window, offset, begin + timedelta(seconds=offset), rng.choice("abc"), rng.randint(-5, 9)))
+        seals.append((window, count, "", None, begin, 1))
+    table = create_table(config.stream_table("events"), STREAM)
+    table.commit_arrow(_arrow(rows, STREAM), app_id="record", version=1)
+    grid = {"rewindow.width_ms": "3600000", "rewindow.origin_ms": "0"}
+    table = create_table(config.windows_table("events"), SEALS, grid)
+    table.commit_arrow(_arrow(seals, SEALS), app_id="record", version=1)
+
+
+def _arrow(rows: list[tuple], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)

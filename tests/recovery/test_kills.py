@@ -1,0 +1,238 @@
+"""Real processes, real SIGKILL: each mode keeps its promise wherever an attempt dies.
+
+Every scenario is a chain: each attempt dies at its own step, the last one ends. One chain per mode runs in `make test`,
+so that every step and every mode is met; `make test-recovery` runs the whole matrix and the stranger accidents.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rewindow.engine.crash import Step
+from rewindow.errors import CheckpointError
+from rewindow.launcher import attempts as launching
+from rewindow.ledger import Ledger
+from rewindow.recovery import Plan
+from rewindow.tables import Table
+from rewindow.tables.staging import CHECKPOINTS
+from tests.recovery.project import FIRST, Project
+from tests.recovery.promises import check_promise, lost_windows, raw, repeated_windows
+
+MODES = ("exactly_once", "at_least_once", "at_most_once")
+CHAINS = {
+    "exactly_once": [Step.AFTER_FIRST_OUTPUT, Step.AFTER_OUTPUTS, Step.AFTER_FACTS],
+    "at_least_once": [Step.AFTER_OUTPUTS, Step.AFTER_CHECKPOINT, Step.RESUMED],
+    "at_most_once": [Step.AFTER_FIRST_OUTPUT, Step.MATERIALISED, Step.FENCED],
+}
+"""What `make test` kills: together every step but `started`, which is at most once's own and in the matrix."""
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_mode_keeps_its_promise_through_three_kills(mode: str, project: Project, baseline: Plan) -> None:
+    """Three attempts in a row are killed at the steps that this mode is sensitive to; the fourth ends."""
+    name = f"chain_{mode}"
+    plan = project.plan(name, mode)
+    once = (Step.FENCED, Step.RESUMED)
+    project.attempts(name, [f"{step}:{1 if step in once else 2}" for step in CHAINS[mode]])
+    check_promise(project.config, plan, baseline)
+
+
+@pytest.mark.recovery_matrix
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("step", list(Step))
+def test_promise_holds_after_a_kill_at_every_step(step: Step, mode: str, project: Project, baseline: Plan) -> None:
+    """One kill at one step, in the second group where groups matter."""
+    name = f"{step}_{mode}"
+    plan = project.plan(name, mode)
+    group = 1 if step in (Step.FENCED, Step.RESUMED) else 2
+    project.attempts(name, [f"{step}:{group}"])
+    check_promise(project.config, plan, baseline)
+
+
+@pytest.mark.recovery_matrix
+@pytest.mark.parametrize("mode", MODES)
+def test_promise_holds_after_two_kills_in_the_same_group(mode: str, project: Project, baseline: Plan) -> None:
+    """The recovery itself is killed, at the step after the first kill."""
+    name = f"twice_{mode}"
+    plan = project.plan(name, mode)
+    project.attempts(name, [f"{Step.AFTER_FIRST_OUTPUT}:3", f"{Step.AFTER_OUTPUTS}:1"])
+    check_promise(project.config, plan, baseline)
+
+
+@pytest.mark.recovery_matrix
+def test_exactly_once_redoes_at_most_one_group(project: Project, baseline: Plan) -> None:
+    """After a kill between outputs and facts only that group is computed again."""
+    plan = project.plan("redo", "exactly_once")
+    project.attempts("redo", [f"{Step.AFTER_OUTPUTS}:4"])
+    marks = [timing.mark for timing in Ledger.open(project.config.ledger_url).timings("redo")]
+    assert sorted(marks) == list(range(3, 25, 3))
+    check_promise(project.config, plan, baseline)
+
+
+@pytest.mark.recovery_matrix
+def test_at_least_once_repeats_only_windows_after_its_checkpoint(project: Project, baseline: Plan) -> None:
+    """R51: the kill comes two groups after mark 1007 (ordinal 1008 = 168 * 6); what is repeated lies after it."""
+    plan = project.plan("repeats", "at_least_once")
+    project.attempts("repeats", [f"{Step.AFTER_FACTS}:5"])
+    repeated = repeated_windows(project.config, plan, "sums")
+    assert repeated and min(repeated) > 1007
+    check_promise(project.config, plan, baseline)
+
+
+@pytest.mark.recovery_matrix
+def test_at_most_once_loses_the_group_in_progress_and_lists_it(project: Project, baseline: Plan) -> None:
+    """R13, R15: killed with one output committed, only the other output lacks the group."""
+    plan = project.plan("losses", "at_most_once")
+    project.attempts("losses", [f"{Step.AFTER_FIRST_OUTPUT}:2"])
+    assert lost_windows(project.config, plan, "sums") == set()
+    assert lost_windows(project.config, plan, "totals") == {1002, 1003, 1004}
+    check_promise(project.config, plan, baseline)
+
+
+@pytest.mark.recovery_matrix
+@pytest.mark.parametrize("mode", MODES)
+def test_promise_holds_when_only_the_jvm_is_killed(mode: str, project: Project, baseline: Plan) -> None:
+    """The Python driver loses its JVM in the middle of a group and ends too."""
+    name = f"jvm_{mode}"
+    plan = project.plan(name, mode)
+    outcome = project.attempt(name, on_line=after_first_group(lambda group: kill(group, "java")))
+    assert outcome.exit_code != 0 and outcome.retryable
+    project.attempts(name, [])
+    check_promise(project.config, plan, baseline)
+
+
+@pytest.mark.recovery_matrix
+@pytest.mark.parametrize("mode", MODES)
+def test_a_zombie_that_wakes_changes_nothing(
+    mode: str, project: Project, baseline: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt is stopped, the next one runs to its end elsewhere, then the first wakes and goes on."""
+    name = f"zombie_{mode}"
+    plan = project.plan(name, mode)
+    stopped = threading.Event()
+    found: dict[str, object] = {}
+
+    def stop(group: int) -> None:
+        os.killpg(group, signal.SIGSTOP)
+        found["group"] = group
+        stopped.set()
+
+    first = threading.Thread(
+        target=lambda: found.update(outcome=project.attempt(name, on_line=after_first_group(stop)))
+    )
+    first.start()
+    assert stopped.wait(180)
+    monkeypatch.setattr(launching.socket, "gethostname", lambda: "another-host")
+    project.attempts(name, [])
+    before = {output: raw(project.config, plan, output) for output in ("sums", "totals")}
+    os.killpg(int(str(found["group"])), signal.SIGCONT)
+    first.join(180)
+    assert found["outcome"].exit_code == 65, "the zombie must end as superseded"  # type: ignore[attr-defined]
+    assert {output: raw(project.config, plan, output) for output in ("sums", "totals")} == before
+    check_promise(project.config, plan, baseline)
+
+
+@pytest.mark.recovery_matrix
+@pytest.mark.parametrize("damage", ["garbled", "deleted"])
+@pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
+def test_a_damaged_checkpoint_is_passed_over_for_an_older_one(
+    damage: str, mode: str, project: Project, baseline: Plan
+) -> None:
+    """R25: the newest checkpoint cannot be read; the one before it serves, and the promise holds."""
+    name = f"{damage}_{mode}"
+    plan = project.plan(name, mode)
+    outcome = project.attempt(name, f"{Step.MATERIALISED}:5@1")
+    assert outcome.exit_code == -9
+    newest = checkpoint_files(project, name)[-1]
+    if damage == "deleted":
+        newest.unlink()
+    else:
+        content = bytearray(newest.read_bytes())
+        content[: len(content) // 2] = os.urandom(len(content) // 2)
+        newest.write_bytes(bytes(content))
+    project.attempts(name, [])
+    check_promise(project.config, plan, baseline)
+
+
+@pytest.mark.recovery_matrix
+def test_no_checkpoint_at_all_is_a_named_error_and_nothing_is_lost(project: Project, baseline: Plan) -> None:
+    """Every checkpoint is gone: the attempt fails for good, what was staged stays."""
+    plan = project.plan("bare", "exactly_once")
+    project.attempt("bare", f"{Step.AFTER_CHECKPOINT}:2@1")
+    before = raw(project.config, plan, "sums")
+    for path in checkpoint_files(project, "bare"):
+        path.unlink()
+    outcome = project.attempt("bare")
+    assert outcome.exit_code == 65 and "no checkpoint" in outcome.message and not outcome.retryable
+    assert raw(project.config, plan, "sums") == before and before
+
+
+@pytest.mark.recovery_matrix
+@pytest.mark.parametrize("mode", MODES)
+def test_a_lost_ledger_is_rebuilt_and_the_replay_goes_on(
+    mode: str, baseline: Plan, project: Project, tmp_path: Path
+) -> None:
+    """Exactly once and at least once go on after `rewindow ledger rebuild`; at most once cannot, and says so."""
+    config = project.config.model_copy(update={"state": tmp_path / "state"})
+    config._root, config._file = project.config.root, None
+    shutil.copytree(project.config.state / "streams", config.state / "streams")
+    own = Project(config)
+    os.environ["REWINDOW_CONFIG"] = str(project.config.file)
+    plan = own.plan(f"rebuilt_{mode}", mode)
+    assert own.attempt(plan.replay_id, f"{Step.AFTER_FIRST_OUTPUT}:3@1").exit_code == -9
+    for path in config.state.glob("ledger.sqlite*"):
+        path.unlink()
+    Ledger.rebuild(config)
+    if mode == "at_most_once":
+        outcome = own.attempt(plan.replay_id)
+        assert outcome.exit_code == CheckpointError.exit_code and "started" in outcome.message
+        return
+    own.attempts(plan.replay_id, [])
+    check_promise(config, plan, project_baseline(config, project, baseline))
+
+
+def project_baseline(config: object, project: Project, baseline: Plan) -> Plan:
+    """Copies the undisturbed replay's tables beside another state folder's."""
+    source, target = project.config.replay_root("baseline"), config.replay_root("baseline")  # type: ignore[attr-defined]
+    shutil.copytree(source, target, dirs_exist_ok=True)
+    return baseline
+
+
+def after_first_group(act: Callable[[int], None]) -> Callable[[str], None]:
+    """Returns a listener that acts on the job's process group once, when its first group is committed."""
+    acted = threading.Event()
+
+    def listen(line: str) -> None:
+        if line.startswith('{"rewindow": "progress"') and not acted.is_set():
+            acted.set()
+            act(group_of_job())
+
+    return listen
+
+
+def group_of_job() -> int:
+    """Returns the process group of the one replay job that runs as a child of this process."""
+    children = psutil.Process().children(recursive=True)
+    groups = {os.getpgid(child.pid) for child in children if child.is_running() and "java" in child.name()}
+    return max(groups)
+
+
+def kill(group: int, name: str) -> None:
+    """Kills the members of a process group that have a name."""
+    for process in psutil.process_iter(["pid", "name"]):
+        if os.getpgid(process.pid) == group and name in process.info["name"]:
+            process.kill()
+
+
+def checkpoint_files(project: Project, replay_id: str) -> list[Path]:
+    """Returns the files of a replay's checkpoints, oldest first."""
+    table = Table.open(project.config.replay_root(replay_id) / CHECKPOINTS)
+    return [Path(file.path) for file in sorted(table.files(), key=lambda file: file.first or FIRST)]
