@@ -22,15 +22,20 @@ RUN python3 -m venv .rewindow/venv \
     && python -m compileall -q -j 0 .rewindow/venv/lib \
     && rm -rf /tmp/uv
 
+# Only what the next step needs, so that a change of other code does not repeat it.
+COPY rewindow/__init__.py rewindow/config.py rewindow/errors.py rewindow/windows.py rewindow/java.py rewindow/jars.py \
+     rewindow/jars.sha256 rewindow/log4j2.properties rewindow/spark_settings.py rewindow/
+COPY rewindow/engine/__init__.py rewindow/engine/session.py rewindow/engine/archive.py rewindow/engine/
+RUN python -m rewindow.jars .rewindow/jars \
+    && (python -m rewindow.engine.archive || echo "no class archive: Spark starts without it") \
+    && rm -rf .rewindow/state
+
 COPY pyproject.toml setup.py README.md rewindow.toml ./
 COPY rewindow rewindow
 RUN pip install --quiet --no-cache-dir --no-deps --require-hashes --target /tmp/build -r /tmp/locks/build.txt \
     && PYTHONPATH=/tmp/build pip install --quiet --no-cache-dir --no-deps --no-build-isolation --editable . \
     && rm -rf /tmp/build \
-    && python -m compileall -q rewindow \
-    && python -m rewindow.jars .rewindow/jars \
-    && python -m rewindow.engine.archive \
-    && rm -rf .rewindow/state
+    && python -m compileall -q rewindow
 
 COPY jobs jobs
 COPY dags dags

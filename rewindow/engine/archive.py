@@ -7,6 +7,7 @@ JVM to which the archive does not fit (another Java, other jars) goes without it
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -20,7 +21,7 @@ from rewindow.spark_settings import DRIVER_OPTIONS, class_archive, spark_setting
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_EXIT_SECONDS_MAX = 180
+_EXIT_SECONDS_MAX = 600
 
 
 def build_archive(config: Config) -> Path:
@@ -80,7 +81,10 @@ def _end(spark: SparkSession) -> None:
     spark.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait(_EXIT_SECONDS_MAX)
+    try:
+        gateway.proc.wait(_EXIT_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
 
 
 if __name__ == "__main__":
