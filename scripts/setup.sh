@@ -68,8 +68,9 @@ install_java() {
         say "Java 17 from Debian's packages"
         # /usr/share/man may have been slimmed away, and the package's links need it.
         $root mkdir -p /usr/share/man/man1
-        $root env DEBIAN_FRONTEND=noninteractive apt-get -qq update >&2 || true
-        $root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends openjdk-17-jre-headless >&2 || true
+        $root env DEBIAN_FRONTEND=noninteractive apt-get -qq update >"$home/java.log" 2>&1 || true
+        $root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends openjdk-17-jre-headless \
+            >>"$home/java.log" 2>&1 || true
     fi
     "$python" -m rewindow.java || exit 1
 }
