@@ -71,7 +71,7 @@ class Run:
     """One output of one gate run, as the page over time shows it.
 
     Attributes:
-        failed, warned: slugs of the checks that blocked, and of those that only warned.
+        failed, warned, noted: slugs of the checks that blocked, that warned, and that only inform.
         failing: windows in which one of those that blocked fails, or if none did, one of those that warned.
         docs: path of the page, which may have been deleted by age.
     """
@@ -88,6 +88,7 @@ class Run:
     checks: int
     failed: tuple[str, ...]
     warned: tuple[str, ...]
+    noted: tuple[str, ...]
     failing: tuple[WindowRange, ...]
     docs: str
 
@@ -163,13 +164,15 @@ def _run(rows: list[dict[str, Any]]) -> Run:
     head = rows[0]
     wrong = [row for row in rows if row["status"] in ("failed", "not_run")]
     blocking = [row for row in wrong if row["blocks"]]
+    warning = [row for row in wrong if not row["blocks"] and row["severity"] == "warning"]
     same = ("run_id", "checked_at", "replay_id", "application", "mode", "first", "last", "output", "suite", "docs")
     return Run(
         **{key: head[key] for key in same},
         checks=len(rows),
         failed=tuple(row["check"] for row in blocking),
-        warned=tuple(row["check"] for row in wrong if not row["blocks"]),
-        failing=_merged(part for row in blocking or wrong for part in _ranges(row["failing"])),
+        warned=tuple(row["check"] for row in warning),
+        noted=tuple(row["check"] for row in wrong if row not in blocking and row not in warning),
+        failing=_merged(part for row in blocking or warning for part in _ranges(row["failing"])),
     )
 
 

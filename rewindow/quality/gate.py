@@ -125,7 +125,7 @@ def _say(on_line: Tell, verdict: OutputVerdict) -> None:
     on_line(
         f"{verdict.output}: {verdict.verdict}, {counts}, {len(verdict.failed)} failed, {len(verdict.warnings)} warnings"
     )
-    for entry in (*verdict.failed, *verdict.warnings):
+    for entry in (*verdict.failed, *verdict.warnings, *verdict.noted):
         word = "not run" if entry.status == "not_run" else "failed" if entry.blocks else entry.severity
         windows = f": {name_windows(entry)}" if entry.failing_windows else f": {entry.note or entry.observed}"
         on_line(f"  {word}: {entry.check}{windows}")

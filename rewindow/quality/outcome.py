@@ -88,14 +88,20 @@ class OutputVerdict:
     @property
     def warnings(self) -> tuple[CheckOutcome, ...]:
         """Checks that failed and do not stop it."""
-        return tuple(check for check in self.checks if check.status == "failed" and not check.blocks)
+        return tuple(check for check in self.checks if check.status == "failed" and check.severity == "warning")
+
+    @property
+    def noted(self) -> tuple[CheckOutcome, ...]:
+        """Checks that failed and only inform."""
+        return tuple(check for check in self.checks if check.status == "failed" and check.severity == "info")
 
     def to_dict(self) -> dict[str, Any]:
         """Returns it for JSON."""
         return {
             "output": self.output, "suite": self.suite, "verdict": self.verdict, "windows": self.windows,
             "evaluated": self.evaluated, "failed": [check.check for check in self.failed],
-            "warnings": [check.check for check in self.warnings], "checks": [check.to_dict() for check in self.checks],
+            "warnings": [check.check for check in self.warnings], "noted": [check.check for check in self.noted],
+            "checks": [check.to_dict() for check in self.checks],
             "docs": str(self.docs), "results": str(self.results), "report": str(self.report),
         }  # fmt: skip
 
@@ -126,7 +132,7 @@ class GateResult:
 
     def summary(self) -> dict[str, Any]:
         """Returns what the ledger keeps: per output what was evaluated, failed and warned of, without the windows."""
-        keys = ("output", "suite", "verdict", "windows", "evaluated", "failed", "warnings", "docs")
+        keys = ("output", "suite", "verdict", "windows", "evaluated", "failed", "warnings", "noted", "docs")
         return {"outputs": [{key: output.to_dict()[key] for key in keys} for output in self.outputs]}
 
 

@@ -150,7 +150,7 @@ def _check_row(plan: Plan, check: CheckOutcome) -> str:
     if check.status == "not_run":
         outcome = tag("not run", "failed")
     elif check.status == "failed":
-        outcome = tag("failed", "failed") if check.blocks else tag(check.severity, "warning")
+        outcome = _failed(check)
     else:
         outcome = tag("passed", "passed") if check.status == "passed" else tag("nothing to check", "nothing")
     windows = ""
@@ -161,6 +161,12 @@ def _check_row(plan: Plan, check: CheckOutcome) -> str:
     note = f'<br><span class="soft">{escape(check.note)}</span>' if check.note else ""
     what = f'{escape(check.description)}<br><span class="soft mono">{escape(check.check)}</span>{note}'
     return f'<tr><td>{outcome}</td><td>{what}</td><td class="mono">{windows}</td><td class="mono">{seen}</td></tr>'
+
+
+def _failed(check: CheckOutcome) -> str:
+    if check.blocks:
+        return tag("failed", "failed")
+    return tag(check.severity, "warning" if check.severity == "warning" else "nothing")
 
 
 def _windows(plan: Plan, report: pa.Table, marks: npt.NDArray[np.int64]) -> str:

@@ -41,7 +41,10 @@ SCHEMAS = {
         ]
     ),
     "heartbeat": pa.schema(
-        [("window_id", pa.int64()), ("attempt", pa.int64()), ("origin", pa.string()), ("is_timer", pa.bool_())]
+        [
+            ("window_id", pa.int64()), ("attempt", pa.int64()), ("origin", pa.string()), ("is_timer", pa.bool_()),
+            ("cause", pa.string()),
+        ]
     ),
 }  # fmt: skip
 
@@ -78,7 +81,7 @@ def ranks_row(window: int, place: int) -> dict[str, Any]:
 
 def heartbeat_row(window: int, place: int) -> dict[str, Any]:
     """A tuple of the stream."""
-    return {"origin": STATIONS[place], "is_timer": False}
+    return {"origin": STATIONS[place], "is_timer": False, "cause": None}
 
 
 MAKERS = {"hourly_weather": weather_row, "delays": delays_row, "ranks": ranks_row, "heartbeat": heartbeat_row}
@@ -174,7 +177,9 @@ FAULTS: dict[tuple[str, str], tuple[Fault, list[int]]] = {
     ("ranks", "ranks-by-mean-delay"): (swap_ranks, [106]),
     ("ranks", "departed-among-flights"): (change(106, departed=99), [106]),
     ("ranks", "mean-where-departed"): (change(106, mean_delay=None), [106]),
-    ("heartbeat", "data-kept"): (change(106, is_timer=True), [106]),
+    ("heartbeat", "data-kept"): (change(106, is_timer=True, cause="timeout"), [106]),
+    ("heartbeat", "timers-say-why"): (change(106, is_timer=True), [106]),
+    ("heartbeat", "data-have-no-cause"): (change(106, cause="crossing"), [106]),
 }
 
 
