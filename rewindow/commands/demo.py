@@ -14,6 +14,7 @@ def demo(
         int | None, typer.Option(help="Draws where the jobs are killed; made up, and printed, by default.", min=1)
     ] = None,
     fresh: Annotated[bool, typer.Option(help="Delete what earlier demos left, and record anew.")] = False,
+    last: Annotated[int | None, typer.Option(help="Last window, for a shorter demo.", hidden=True)] = None,
     port: Annotated[int | None, typer.Option(help="Port of Airflow's web page, on loopback.", min=1, max=65535)] = None,
 ) -> None:
     """Show all of it on a year of real flights: recorded, replayed by Airflow and Spark, killed, recovered, judged by
@@ -33,4 +34,4 @@ def demo(
     with Telling() as telling:
         if fresh:
             begin_afresh(config, STREAMS, APPLICATION, telling.say)
-        show(config, telling, seed, port)
+        show(config, telling, seed, port, last)

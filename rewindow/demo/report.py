@@ -31,7 +31,7 @@ def build_demo_page(
         title="A year of flights, replayed four times and killed three times",
         lead=(
             "Every flight that left New York's three airports in 2013, and the weather there, hour by hour. One replay "
-            "was left alone. In the others the running Spark job got a SIGKILL in the middle of a commit group; Airflow "
+            "was left alone. In the others the running Spark job got a SIGKILL in the midst of a commit group; Airflow "
             "began the next attempt, and each mode kept its own promise."
         ),
         grid=first.grid,

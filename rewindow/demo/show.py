@@ -41,6 +41,7 @@ class Show:
     telling: Telling
     seed: int
     port: int | None = None
+    last: int | None = None
     airflow: Airflow | None = None
     windows: WindowRange | None = None
     distance: int = 0
@@ -53,15 +54,22 @@ class Show:
         return Ledger.open(self.config.ledger_url)
 
 
-def show(config: Config, telling: Telling, seed: int | None = None, port: int | None = None) -> Path:
+def show(
+    config: Config, telling: Telling, seed: int | None = None, port: int | None = None, last: int | None = None
+) -> Path:
     """Runs the whole demo and returns the path of its page.
+
+    Args:
+        seed: draws where the jobs are killed; made up by default.
+        port: port of Airflow; by default the usual one, or the next that is free.
+        last: last window to replay; by default the last one that both streams have sealed.
 
     Raises:
         RewindowError: a step failed, or a promise is broken.
         Interrupted: ctrl-C; replays that ran are given up, Airflow stays up.
     """
     check_place(config, APPLICATION, STREAMS)
-    stage = Show(config, telling, secrets.randbelow(SEED_MAX) + 1 if seed is None else seed, port)
+    stage = Show(config, telling, secrets.randbelow(SEED_MAX) + 1 if seed is None else seed, port, last)
     telling.say(f"seed {stage.seed}: rewindow demo --seed {stage.seed} kills at the same steps again")
     try:
         return _play(stage)
@@ -98,7 +106,7 @@ def _play(stage: Show) -> Path:
 
 
 def _plan(stage: Show) -> None:
-    plan = draft_plan(stage.config, ReplayRequest(APPLICATION)).plan
+    plan = draft_plan(stage.config, ReplayRequest(APPLICATION, last=stage.last)).plan
     stage.windows, stage.distance = plan.range, group_distance(plan.range)
     for entry in plan.inputs:
         stage.telling.say(f"{entry.stream}: {entry.tuples:,} tuples in {len(plan.range):,} windows {plan.range}")

@@ -18,6 +18,7 @@ from rewindow.windows import Grid, WindowRange, format_time, to_datetime
 
 COLUMNS_MAX = 400
 LEVELS = 6
+_LETTER = 8
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
 _STEPS = (
     (_SECOND, 10), (10 * _SECOND, 10), (_MINUTE, 12), (10 * _MINUTE, 10), (_HOUR, 12), (6 * _HOUR, 12), (_DAY, 24),
@@ -207,7 +208,8 @@ def _column_labels(cells: Cells) -> tuple[tuple[int, str], ...]:
     for column in range(cells.columns):
         text = to_datetime(cells.begin_us + column * cells.column_us).strftime(unit)
         x = column * cells.width
-        if text != before and (not found or x - found[-1][0] >= 8 * len(text)):
+        room = not found or x - found[-1][0] >= _LETTER * len(text)
+        if text != before and room and x + _LETTER * len(text) <= max(cells.columns * cells.width, 40):
             found.append((x, text))
         before = text
     return tuple(found)
@@ -239,7 +241,8 @@ def _script(cells: Cells, layers: Sequence[Layer], values: Sequence[Floats]) -> 
         "column": cells.column_us / 1000, "row": cells.row_us / 1000,
         "layers": kept,
     }  # fmt: skip
-    return json.dumps(facts, separators=(",", ":"))
+    # A "<" could end the script element that holds it.
+    return json.dumps(facts, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _height(rows: int) -> int:

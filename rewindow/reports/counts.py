@@ -43,8 +43,8 @@ class OutputCount:
 
     @property
     def repeated(self) -> npt.NDArray[np.bool_]:
-        """Windows that hold rows of more than the attempt that readers take."""
-        return self.rows > self.taken_rows
+        """Sealed windows that hold rows of more than the attempt that readers take."""
+        return (self.taken > 0) & (self.rows > self.taken_rows)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class ReplayCount:
             tuples_in=self.processed,
             redone=int(self.redone.sum()),
             repeated=anywhere([count.repeated for count in outputs]),
-            repeated_tuples=sum(int((count.rows - count.taken_rows).sum()) for count in outputs),
+            repeated_tuples=sum(int((count.rows - count.taken_rows)[count.repeated].sum()) for count in outputs),
             lost=anywhere([count.lost for count in outputs]),
             lost_tuples=self.unprocessed,
             affected=anywhere([self.affected(name) for name in self.outputs]),

@@ -100,7 +100,7 @@ def draw_strips(story: Story) -> Strips:
 def phases(story: Story) -> list[tuple[str, str, float]]:
     """Returns where a replay's time went: class, words, seconds."""
     found = {"start": 0.0, "compute": 0.0, "commit": 0.0, "killed": 0.0, "wait": 0.0}
-    for attempt, following in zip(story.attempts, [*story.attempts[1:], None], strict=True):
+    for attempt, following in zip(story.attempts, [*story.attempts[1:], None], strict=False):
         kill = _kill_of(story, attempt)
         first = attempt.groups[0] if attempt.groups else None
         if first is not None:
