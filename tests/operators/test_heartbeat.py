@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
@@ -34,26 +33,12 @@ from tests.operators.heartbeat_reference import Emitted, Rules, emit
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.filterwarnings("ignore:The Tuple Output Interval:UserWarning", "ignore:slack of:UserWarning")
+pytestmark = [
+    pytest.mark.usefixtures("small_plans"),
+    pytest.mark.filterwarnings("ignore:The Tuple Output Interval:UserWarning", "ignore:slack of:UserWarning"),
+]
 END_US = WINDOW_US * WINDOWS
 anywhere = st.sets(st.integers(1, WINDOWS - 1), min_size=1, max_size=2)
-
-
-@pytest.fixture(autouse=True)
-def small_plans(spark: SparkSession) -> Iterator[None]:
-    """Settings for frames of a few hundred rows: these tests would else spend their time on compiling plans."""
-    wanted = {
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.shuffle.partitions": "1",
-    }
-    before = {name: spark.conf.get(name) for name in wanted}
-    for name, value in wanted.items():
-        spark.conf.set(name, value)
-    yield
-    for name, value in before.items():
-        spark.conf.set(name, value)
 
 
 def batches(count: int) -> settings:

@@ -1,0 +1,177 @@
+"""The example application: its operators on small streams, whole and in groups of windows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rewindow.application import FrameOperator, GroupWindows
+from rewindow.config import Config
+from rewindow.engine.frames import conform, spark_schema
+from rewindow.operators.catalog import load_application
+from rewindow.windows import WindowRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+pytestmark = pytest.mark.usefixtures("small_plans")
+
+APP = load_application(Config(applications=[Path(__file__).parents[2] / "jobs" / "applications"]), "flight_delays").app
+HOURS = 12
+CARRIERS = ("AA", "B6", "UA")
+
+
+def operator(name: str) -> FrameOperator:
+    """Returns an operator of the application."""
+    return APP.nodes[name].operator
+
+
+def run(name: str, inputs: dict[str, DataFrame], spark: SparkSession, *ends: int) -> list[Row]:
+    """Returns an operator's output over all hours, in groups of windows that end at `ends` and at the last hour."""
+    one, made, first = operator(name), [], 0
+    state = spark.createDataFrame([], spark_schema(one.state_columns())) if one.is_stateful else None
+    for last in (*ends, HOURS - 1):
+        windows = GroupWindows(APP.grid, WindowRange(first, last))
+        part = {port: frame.where(f"window_id BETWEEN {first} AND {last}") for port, frame in inputs.items()}
+        rows = conform(one.transform(part, state, windows), one.output_ports()["out"].schema, name).collect()
+        made += rows
+        if state is not None:
+            out = spark.createDataFrame(rows, "window_id BIGINT, " + ddl(one))
+            after = one.next_state(part, {"out": out}, state, windows)
+            state = spark.createDataFrame(after.collect(), spark_schema(one.state_columns()))
+        first = last + 1
+    return sorted(made, key=lambda row: (row["window_id"], row[1]))
+
+
+def ddl(one: FrameOperator) -> str:
+    """Returns an operator's output columns as DDL."""
+    fields = spark_schema(one.output_ports()["out"].schema).fields
+    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in fields)
+
+
+def hour(count: float) -> datetime:
+    """Returns an instant so many hours after the epoch."""
+    return datetime.fromtimestamp(0, UTC) + timedelta(hours=count)
+
+
+def weather_of(spark: SparkSession, reports: list[tuple[str, int, float, float]]) -> DataFrame:
+    """Returns reports (station, hour, hour of arrival, temperature) as a recorded stream."""
+    rows, offsets = [], defaultdict(int)
+    for origin, about, arrival, temp in sorted(reports, key=lambda report: report[2]):
+        window = int(arrival)
+        rows.append((window, offsets[window], hour(arrival), origin, hour(about), temp, 5.5, 0.0, 10.0))
+        offsets[window] += 1
+    return spark.createDataFrame(
+        rows,
+        "window_id BIGINT, offset BIGINT, arrived_at TIMESTAMP, origin STRING, time_hour TIMESTAMP, "
+        "temp DOUBLE, wind_speed DOUBLE, precip DOUBLE, visib DOUBLE",
+    )
+
+
+def flights_of(spark: SparkSession, flights: list[tuple[int, str, str, int | None]]) -> DataFrame:
+    """Returns flights (window, airport, carrier, delay) as a recorded stream, as far as the operators read it."""
+    return spark.createDataFrame(flights, "window_id BIGINT, origin STRING, carrier STRING, dep_delay INT")
+
+
+def some_flights() -> list[tuple[int, str, str, int | None]]:
+    """Returns flights of all hours but one; UA begins late."""
+    random = Random(20130101)
+    return [
+        (window, random.choice(["EWR", "JFK"]), random.choice(CARRIERS[: 2 if window < 5 else 3]), _delay(random))
+        for window in range(HOURS)
+        for _ in range(0 if window == 3 else 12)
+    ]
+
+
+def _delay(random: Random) -> int | None:
+    return None if random.random() < 0.2 else random.randint(-10, 60)
+
+
+def test_hourly_weather_has_a_row_for_silent_hours_too(spark: SparkSession) -> None:
+    """Reports pass, a silent hour has a flagged row with the last report and its age; groups do not show."""
+    on_time = [("EWR", about, about, 30.0 + about) for about in (0, 1, 4, 5)]
+    late = [("JFK", 0, 0, 20.0), ("JFK", 1, 1.5, 21.0), ("JFK", 2, 2, 22.0)]
+    inputs = {"weather": weather_of(spark, [*on_time, *late])}
+    rows = run("hourly_weather", inputs, spark)
+    shown = {(row["origin"], row["window_id"]): (row["is_timer"], row["age_hours"], row["temp"]) for row in rows}
+    assert len(rows) == len(shown) == 2 * HOURS, "one row per station and window"
+    assert shown["EWR", 1] == (False, 0, Decimal("31.00"))
+    assert shown["EWR", 2] == (True, 1, Decimal("31.00"))
+    assert shown["EWR", 3] == (True, 2, Decimal("31.00"))
+    assert shown["EWR", 4] == (False, 0, Decimal("34.00"))
+    assert shown["JFK", 1] == (False, 0, Decimal("21.00")), "a report after its timer, in the same hour, replaces it"
+    assert shown["JFK", HOURS - 1] == (True, HOURS - 3, Decimal("22.00"))
+    assert run("hourly_weather", inputs, spark, 2) == rows
+
+
+def test_hourly_weather_makes_nothing_up_for_skipped_hours(spark: SparkSession) -> None:
+    """After an at-most-once skip the clocks start anew; the last report stays known (H58)."""
+    one = operator("hourly_weather")
+    columns = one.state_columns().names
+    values: dict[str, Any] = dict.fromkeys(columns) | {"origin": "EWR", "timer_index": 3, "clock_event_us": 1}
+    values |= {"temp": Decimal("31.00"), "reported_at": hour(1)}
+    state = spark.createDataFrame([tuple(values[name] for name in columns)], spark_schema(one.state_columns()))
+    after = one.skipped(state, WindowRange(4, 6)).collect()[0].asDict()
+    assert (after["clock_event_us"], after["timer_index"], after["temp"]) == (None, 3, Decimal("31.00"))
+
+
+def test_delays_count_what_left_and_what_did_not(spark: SparkSession) -> None:
+    """Counts, nearest-rank percentile, share late and the weather of each airport and window, in whole numbers."""
+    flights = some_flights()
+    weather = [(window, "EWR", hour(window), window == 3, 1 if window == 3 else 0) for window in range(HOURS)]
+    measures = [
+        (*row, hour(row[0]), Decimal("30.00"), Decimal("5.5"), Decimal("0.00"), Decimal("10.00")) for row in weather
+    ]
+    frame = spark.createDataFrame(measures, "window_id BIGINT, " + ddl(operator("hourly_weather")))
+    rows = run("delays", {"flights": flights_of(spark, flights), "weather": frame}, spark)
+    found = {(row["window_id"], row["origin"]): row for row in rows}
+    groups = defaultdict(list)
+    for window, origin, _, delay in flights:
+        groups[window, origin].append(delay)
+    assert set(found) == set(groups) | {(window, "EWR") for window in range(HOURS)}
+    for key, delays in groups.items():
+        left = sorted(delay for delay in delays if delay is not None)
+        row, late = found[key], sum(delay > 15 for delay in left)
+        assert (row["flights"], row["cancelled"]) == (len(delays), len(delays) - len(left))
+        assert (row["departed"], row["delay_minutes"], row["late"]) == (len(left), sum(left), late)
+        if left:
+            enough = next(value for value in left if 10 * sum(one <= value for one in left) >= 9 * len(left))
+            assert row["delay_p90_minutes"] == enough
+            assert abs(row["late_share"] - Decimal(late) / len(left)) <= Decimal("0.00005")
+        assert row["weather_is_real"] == (None if key[1] == "JFK" else key[0] != 3)
+    assert found[3, "EWR"]["flights"] == 0 and found[3, "EWR"]["late_share"] is None
+
+
+def test_ranks_are_the_season_so_far(spark: SparkSession) -> None:
+    """Every carrier seen so far has its totals and its rank by mean delay in every window; groups do not show."""
+    flights = some_flights()
+    inputs = {"flights": flights_of(spark, flights)}
+    rows = run("ranks", inputs, spark)
+    wanted, totals = [], {}
+    for window in range(HOURS):
+        for _, _, carrier, delay in (flight for flight in flights if flight[0] == window):
+            count, departed, minutes = totals.get(carrier, (0, 0, 0))
+            totals[carrier] = (count + 1, departed + (delay is not None), minutes + (delay or 0))
+        order = sorted(totals, key=lambda carrier: (Decimal(totals[carrier][2]) / totals[carrier][1], carrier))
+        wanted += [(window, carrier, *totals[carrier], order.index(carrier) + 1) for carrier in sorted(totals)]
+    shown = ("window_id", "carrier", "flights", "departed", "delay_minutes", "rank")
+    assert [tuple(row[name] for name in shown) for row in rows] == wanted
+    assert run("ranks", inputs, spark, 2, 7) == rows
+
+
+def test_ranks_of_equal_means_go_by_carrier_and_the_grounded_come_last(spark: SparkSession) -> None:
+    """Ties rank by code; a carrier without a departure has no mean and ranks last."""
+    flights = [(0, "EWR", "UA", 4), (0, "EWR", "AA", 4), (0, "EWR", "9E", None), (0, "EWR", "B6", -2)]
+    rows = run("ranks", {"flights": flights_of(spark, flights)}, spark)
+    assert [(row["carrier"], row["rank"]) for row in rows if row["window_id"] == 0] == [
+        ("9E", 4),
+        ("AA", 2),
+        ("B6", 1),
+        ("UA", 3),
+    ]

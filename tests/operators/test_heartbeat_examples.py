@@ -1,0 +1,193 @@
+"""The Heartbeat on the figures that its rules print, and its guards (rules/heartbeat.md sections 1, 6 and 13)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from rewindow.application import GroupWindows
+from rewindow.config import StreamConfig
+from rewindow.errors import InputError
+from rewindow.operators.applications import heartbeat_application
+from rewindow.operators.heartbeat import HeartbeatSettings, heartbeat, without_clock
+from rewindow.windows import Grid, WindowRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.usefixtures("small_plans")
+
+MINUTE = HeartbeatSettings(interval=60, slack=10, event_at="at", key_by=("case",))
+
+# Seconds: (arrival, timestamp) of each tuple, then what must come out up to 200 s: (emission, timestamp, is timer).
+EXAMPLES: dict[str, tuple[list[tuple[int, int | None]], list[tuple[int, int | None, bool]]]] = {
+    "second 59, then second 0: the timer directly before the second tuple (H5, H28)": (
+        [(59, 59), (60, 60)],
+        [(59, 59, False), (60, 60, True), (60, 60, False), (130, 120, True), (190, 180, True)],
+    ),
+    "slack 10 s, nothing after second 59: the timer 11 s after it (H6, H7)": (
+        [(59, 59)],
+        [(59, 59, False), (70, 60, True), (130, 120, True), (190, 180, True)],
+    ),
+    "before S, before M: data out, clock resynchronised, no timer (H1, H8)": (
+        [(30, 30), (50, 40)],
+        [(30, 30, False), (50, 40, False), (80, 60, True), (140, 120, True), (200, 180, True)],
+    ),
+    "after S, within the slack, before M: the slack starts again (H8)": (
+        [(30, 30), (65, 55)],
+        [(30, 30, False), (65, 55, False), (80, 60, True), (140, 120, True), (200, 180, True)],
+    ),
+    "after S, within the slack, M or later: timer, then data (H5)": (
+        [(30, 30), (65, 61)],
+        [(30, 30, False), (65, 60, True), (65, 61, False), (134, 120, True), (194, 180, True)],
+    ),
+    "after the timeout timer M, before M: M is not repeated (H9)": (
+        [(30, 30), (75, 50)],
+        [(30, 30, False), (70, 60, True), (75, 50, False), (155, 120, True)],
+    ),
+    "first tuple exactly on a multiple: no timer because of it (H4, H29)": (
+        [(60, 60)],
+        [(60, 60, False), (130, 120, True), (190, 180, True)],
+    ),
+    "null and out of order: no effect at all (H3, H35)": (
+        [(30, 30), (60, None), (65, 10)],
+        [(30, 30, False), (60, None, False), (65, 10, False), (70, 60, True), (130, 120, True), (190, 180, True)],
+    ),
+    "several multiples crossed: one timer each, ascending (H5, H27)": (
+        [(30, 30), (40, 185)],
+        [
+            (30, 30, False),
+            *[(40, m, True) for m in (60, 120, 180)],
+            (40, 185, False),
+            (105, 240, True),
+            (165, 300, True),
+        ],
+    ),
+    "before the epoch (H54)": (
+        [(30, -90), (50, -60), (150, 30)],
+        [(30, -90, False), (50, -60, True), (50, -60, False), (120, 0, True), (150, 30, False), (190, 60, True)],
+    ),
+    "only nulls: no clock, no timer (H4)": ([(30, None)], [(30, None, False)]),
+}
+
+
+def frame_of(spark: SparkSession, recordings: dict[str, list[tuple[int, int | None]]]) -> DataFrame:
+    """Returns recordings as one frame with TIMESTAMP columns, a key each and a payload."""
+    rows = [
+        (case, _time(arrived), None if at is None else _time(at), offset, 1.5)
+        for case, tuples in recordings.items()
+        for offset, (arrived, at) in enumerate(tuples)
+    ]
+    return spark.createDataFrame(rows, "case STRING, arrived_at TIMESTAMP, at TIMESTAMP, offset BIGINT, value DOUBLE")
+
+
+def seconds(tuples: DataFrame) -> dict[str, list[tuple[int, int | None, bool]]]:
+    """Returns (emission, timestamp, is timer) of each case in emission order; timers carry nothing else (H2)."""
+    found = defaultdict(list)
+    columns = tuples.selectExpr("case", "unix_seconds(arrived_at)", "unix_seconds(at)", "is_timer", "value", "emission")
+    for case, arrived, at, is_timer, value, _ in columns.orderBy("case", "emission").collect():
+        assert (value is None) == is_timer
+        found[case].append((arrived, at, is_timer))
+    return dict(found)
+
+
+def _time(second: int) -> datetime:
+    return datetime.fromtimestamp(second, UTC)
+
+
+def test_heartbeat_gives_what_its_documentation_prints(spark: SparkSession) -> None:
+    """The printed examples and the table of cases, with an interval of 60 s and a slack of 10 s."""
+    frame = frame_of(spark, {case: given for case, (given, _) in EXAMPLES.items()})
+    found = seconds(heartbeat(frame, MINUTE, end_us=200_000_000).tuples)
+    assert found == {case: wanted for case, (_, wanted) in EXAMPLES.items()}
+
+
+def test_heartbeat_ends_with_the_last_arrival_unless_told(spark: SparkSession) -> None:
+    """Timers due up to the last arrival of the frame, inclusive, are emitted (H13)."""
+    frame = frame_of(spark, {"a": [(59, 59)], "b": [(10, None), (130, None)]})
+    assert seconds(heartbeat(frame, MINUTE).tuples)["a"] == [(59, 59, False), (70, 60, True), (130, 120, True)]
+
+
+def test_heartbeat_starts_anew_after_skipped_windows(spark: SparkSession) -> None:
+    """No timer of skipped windows comes later, and none at or below the last one (H58, H10)."""
+    before = heartbeat(frame_of(spark, {"a": [(59, 59)]}), MINUTE, end_us=135_000_000)
+    later = frame_of(spark, {"a": [(500, 100), (510, 130), (515, 185)]})
+    found = seconds(heartbeat(later, MINUTE, state=without_clock(before.state), end_us=520_000_000).tuples)
+    assert found["a"] == [(500, 100, False), (510, 130, False), (515, 180, True), (515, 185, False)]
+
+
+REFUSED: dict[str, tuple[list[tuple[int | None, int]], dict[str, Any], int, str]] = {
+    "steps back": ([(60, 60), (59, 61)], {}, 100, r'\{"case":"a","offset":1\} 59000000 us goes back from 60000000 us'),
+    "past the end": ([(60, 60)], {}, 59, "60000000 us is after the end, 59000000 us"),
+    "crossing": ([(0, 0), (1, 600)], {"max_timers": 9}, 10, "brings 10 timers from 60000000 us to 600000000 us"),
+    "silence": ([(0, 0)], {"max_timers": 2}, 200, "brings 3 timers from 60000000 us to 180000000 us, allowed are 2"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_heartbeat_stops_with_what_is_wrong_and_where(spark: SparkSession, case: str) -> None:
+    """A clock that steps back (H45), an arrival after the end (H13), too many timers (H62): the query fails."""
+    rows, more, end, message = REFUSED[case]
+    settings = MINUTE.model_copy(update=more)
+    result = heartbeat(frame_of(spark, {"a": rows}), settings, end_us=end * 1_000_000)
+    with pytest.raises(Exception, match=message):
+        result.tuples.collect()
+
+
+def test_heartbeat_clamps_a_clock_that_steps_back_when_asked(spark: SparkSession) -> None:
+    """The arrival counts as the latest so far; the tuple itself keeps what was recorded (H45, H1)."""
+    settings = MINUTE.model_copy(update={"arrival_regression": "clamp"})
+    tuples = heartbeat(frame_of(spark, {"a": [(60, 50), (50, 59)]}), settings, end_us=72_000_000).tuples
+    shown = tuples.selectExpr("unix_seconds(arrived_at) AS s", "emission.at_us / 1000000 AS e", "emission")
+    assert [(row.s, row.e) for row in shown.orderBy("emission").collect()] == [(60, 60), (50, 60), (71, 71)]
+
+
+def test_heartbeat_names_a_column_that_is_not_there(spark: SparkSession) -> None:
+    """Columns and grid are looked at before anything runs."""
+    with pytest.raises(InputError, match="frame has no column at, case"):
+        heartbeat(spark.range(1).selectExpr("id AS arrived_at", "id AS offset"), MINUTE)
+    windows = frame_of(spark, {"a": [(1, 1)]}).selectExpr("*", "0 AS window_id")
+    with pytest.raises(InputError, match="no grid is given"):
+        heartbeat(windows, MINUTE)
+
+
+def test_heartbeat_application_keeps_only_timers_that_no_tuple_answers(spark: SparkSession) -> None:
+    """A window's timer at whose timestamp the key has a tuple is left out; order and provenance are told (H19, H52)."""
+    time = pa.timestamp("us", tz="UTC")
+    columns = [("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", time), ("case", pa.string())]
+    schema = pa.schema([*columns, ("at", time), ("value", pa.float64())])
+    stream = StreamConfig(
+        source="x", arrived_at="at", event_at="at", keys=["case"], interval="60", slack="10", width="2 minutes"
+    )
+    app = heartbeat_application("clicks", stream, schema)
+    app.validate()
+    rows = {"answered": [(59, 59), (60, 60), (118, 118)], "silent": [(59, 59)]}
+    frame = frame_of(spark, rows).selectExpr("0L AS window_id", "*")
+    beat, silent = app.nodes["heartbeat"].operator, app.nodes["silent_timers"].operator
+    windows = GroupWindows(Grid(120_000), WindowRange(0, 1))
+    state = spark.createDataFrame([], "case STRING, " + ", ".join(f"{name} BIGINT" for name in STATE))
+    made = beat.transform({"stream": frame}, state, windows)
+    assert set(made) == {"out"}
+    out = silent.transform({"stream": made["out"]}, None, windows)
+    assert list(app.outputs) == ["clicks_filled"]
+    shown = out.selectExpr("window_id", "emission", "case", "unix_seconds(at)", "cause").orderBy(
+        "window_id", "emission"
+    )
+    assert [tuple(row) for row in shown.collect()] == [
+        (0, 0, "answered", 59, None),
+        (0, 1, "silent", 59, None),
+        (0, 3, "answered", 60, None),
+        (0, 4, "silent", 60, "timeout"),
+        (0, 5, "answered", 118, None),
+        (1, 0, "answered", 120, "timeout"),
+        (1, 1, "silent", 120, "timeout"),
+        (1, 2, "answered", 180, "timeout"),
+        (1, 3, "silent", 180, "timeout"),
+    ]
+
+
+STATE = ("clock_arrived_us", "clock_event_us", "timer_index", "silence_index", "silence_slack_us")

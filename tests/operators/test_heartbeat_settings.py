@@ -1,0 +1,105 @@
+"""What the Heartbeat accepts (rules/heartbeat.md section 2)."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rewindow.application import Application
+from rewindow.errors import InputError, ValidationFailed
+from rewindow.operators.heartbeat_operator import Heartbeat
+from rewindow.operators.heartbeat_settings import HeartbeatSettings
+
+NOT_POSITIVE = "The Tuple Output Interval must be a numeric value greater than zero."
+TOO_FINE = "The Tuple Output Interval you entered is too fine-grained to be guaranteed."
+
+
+@pytest.mark.parametrize(
+    "interval", [0, "0", "0.0", -1, None, "abc", "", "inf", "-inf", "nan", float("nan"), True, [1]]
+)
+def test_interval_is_refused_when_it_is_not_above_zero(interval: object) -> None:
+    """Everything but a finite number above zero is answered by the documented text (H20)."""
+    with pytest.raises(InputError) as caught:
+        HeartbeatSettings(interval=interval, event_at="at")
+    assert caught.value.primary == NOT_POSITIVE
+
+
+@pytest.mark.parametrize(
+    ("interval", "us"),
+    [
+        (".10", 100_000),
+        (0.1, 100_000),
+        ("0.01", 10_000),
+        (60, 60_000_000),
+        ("1 hour", 3_600_000_000),
+        ("1e1", 10_000_000),
+    ],
+)
+def test_interval_is_read_as_written(interval: object, us: int) -> None:
+    """Decimals are exact, durations may carry a unit, and 10 ms is the smallest without a warning (H22)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert HeartbeatSettings(interval=interval, event_at="at").interval_us == us
+
+
+@pytest.mark.parametrize(("given", "text"), [({"interval": ".009"}, TOO_FINE), ({"slack": "0.001"}, "10 ms")])
+def test_fine_times_are_accepted_with_a_warning(given: dict[str, Any], text: str) -> None:
+    """Interval and slack below 10 ms are exact all the same (H21, H24)."""
+    with pytest.warns(UserWarning, match=text):
+        HeartbeatSettings(**({"interval": 1, "event_at": "at"} | given))
+
+
+@pytest.mark.parametrize("slack", [-1, None, "x", "inf"])
+def test_slack_is_refused_with_name_and_value(slack: object) -> None:
+    """A slack that is not a number of zero or more is named with its value (H23)."""
+    with pytest.raises(InputError, match=f"slack is {slack!r}"):
+        HeartbeatSettings(interval=1, slack=slack, event_at="at")
+
+
+def test_times_may_be_expressions_of_parameters() -> None:
+    """`${parameter}` is replaced and the expression evaluated to seconds, once (H25)."""
+    settings = HeartbeatSettings(
+        interval="${minutes} * 60", slack="(${minutes} + 1) / 2", event_at="at", parameters={"minutes": "2"}
+    )
+    assert (settings.interval_us, settings.slack_us) == (120_000_000, 1_500_000)
+
+
+def test_an_unknown_parameter_is_an_error() -> None:
+    """It is named, with the known ones (H25)."""
+    with pytest.raises(InputError, match=r"parameter \$\{hours\} is unknown \(H25\); known: minutes"):
+        HeartbeatSettings(interval="${hours}", event_at="at", parameters={"minutes": "2"})
+
+
+@pytest.mark.parametrize("given", [{"interval": "0.0000001"}, {"interval": 1, "slack": "1/3"}])
+def test_times_must_be_whole_microseconds(given: dict[str, Any]) -> None:
+    """Otherwise timers could not be exact (H26)."""
+    with pytest.raises(InputError, match="H26"):
+        HeartbeatSettings(event_at="at", **given)
+
+
+@pytest.mark.parametrize("given", [{"speed": 0}, {"speed": -1}, {"max_timers": 0}, {"crossing": "some"}, {"end": "x"}])
+def test_other_settings_are_refused_when_wrong(given: dict[str, Any]) -> None:
+    """Speeds above zero (H14), at least one timer, known readings, known names."""
+    with pytest.raises(InputError):
+        HeartbeatSettings(interval=1, event_at="at", **given)
+
+
+def test_operator_reports_wrong_properties_at_launch() -> None:
+    """Building it raises nothing; launch validation names the operator, the property and the documented text (O53)."""
+    columns = pa.schema([("arrived_at", pa.int64()), ("at", pa.int64())])
+    app = Application("clicks", window="1 s")
+    beat = app.add("beat", Heartbeat(interval=0, event_at="at", columns=columns), stream=app.input("clicks"))
+    app.output("filled", beat, key=["emission"])
+    with pytest.raises(ValidationFailed) as caught:
+        app.validate()
+    assert "beat: " + NOT_POSITIVE in str(caught.value)
+
+
+def test_operator_refuses_columns_that_the_stream_lacks() -> None:
+    """Event timestamp, arrival and keys must be columns of the stream."""
+    operator = Heartbeat(interval=1, event_at="when", columns=pa.schema([("arrived_at", pa.int64())]))
+    assert "column when is not in the stream's columns" in operator.wrong_properties()[0]["msg"]
+    assert operator.warnings() == []
