@@ -86,7 +86,7 @@ class Segments(Connected):
         if port is not None:
             query = query.where(segments.c.port == port)
         with self.reading() as connection:
-            return [Segment(**row._mapping) for row in connection.execute(query)]
+            return [Segment(*row) for row in connection.execute(query)]
 
     def totals(self, replay_id: str) -> list[PortTotal]:
         """Returns windows and tuples of each port of a replay."""

@@ -27,8 +27,6 @@ def make_current(place: Place, engine: Engine) -> None:
             return
     with _alone(place, engine) as connection:
         found = _version(connection)
-        if found == VERSION:
-            return
         if found is not None and found > VERSION:
             raise InputError(
                 f'ledger "{place.name}" is at version {found}, this Rewindow knows up to {VERSION}',

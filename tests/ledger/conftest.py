@@ -7,20 +7,17 @@ import multiprocessing
 import os
 import shutil
 import tempfile
-import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
 
-import ledger_workers
 import pytest
 from sqlalchemy import text
 
 from rewindow.ledger import Ledger, Replay
 from rewindow.ledger.models import counters, metadata
-
-WORKERS = 4
+from tests.ledger.life import WORKERS, new_schema, plan
+from tests.ledger.workers import keep_barrier
 
 
 @pytest.fixture(scope="session")
@@ -98,15 +95,10 @@ def replay(ledger: Ledger) -> Replay:
 def workers() -> Iterator[ProcessPoolExecutor]:
     """Real processes that begin each round together."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["ledger_workers"])
+    context.set_forkserver_preload(["tests.ledger.workers"])
     barrier = context.Barrier(WORKERS)
-    with ProcessPoolExecutor(WORKERS, context, ledger_workers.keep_barrier, (barrier,)) as pool:
+    with ProcessPoolExecutor(WORKERS, context, keep_barrier, (barrier,)) as pool:
         yield pool
-
-
-def new_schema(server: str) -> str:
-    """Returns the URL of a schema that is not there yet."""
-    return f"{server}&options=-csearch_path%3Dtest_{uuid.uuid4().hex[:12]}"
 
 
 def empty_file(folder: Path, upgraded: Callable[[str], str]) -> str:
@@ -114,31 +106,3 @@ def empty_file(folder: Path, upgraded: Callable[[str], str]) -> str:
     file = folder / "ledger.sqlite"
     shutil.copyfile(upgraded("").removeprefix("sqlite:///"), file)
     return f"sqlite:///{file}"
-
-
-def plan(ledger: Ledger, replay_id: str, first: int = 100, last: int = 199, mode: str = "exactly_once") -> Replay:
-    """Enters a replay."""
-    return ledger.create_replay(replay_id, "app", first, last, mode, {"replay_id": replay_id}, "v1", "/root")
-
-
-def run_to_end(ledger: Ledger, replay_id: str, passed: bool = True) -> None:
-    """Takes a planned replay through its attempt and its gate."""
-    epoch = begin(ledger, replay_id)
-    ledger.end_attempt(replay_id, epoch, "done")
-    if passed:
-        ledger.record_check(replay_id, "passed")
-
-
-def begin(ledger: Ledger, replay_id: str) -> int:
-    """Begins an attempt and returns its epoch."""
-    epoch = ledger.next_epoch(replay_id)
-    ledger.begin_attempt(replay_id, epoch, "host", 1234, 1234, 1700000000.25)
-    return epoch
-
-
-def results(jobs: list[Future[Any]]) -> list[Any]:
-    """Returns what the workers returned; a worker's own failure comes before that of those who waited for it."""
-    failures = [error for error in (job.exception() for job in jobs) if error is not None]
-    for failure in sorted(failures, key=lambda error: "did not come" in str(error)):
-        raise failure
-    return [job.result() for job in jobs]

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
-from conftest import WORKERS, begin, plan, results
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ledger_workers import report_until_fenced, take_epochs
 
 from rewindow.errors import FencedError
 from rewindow.ledger import AttemptEnd, Ledger, PortCount, Replay, State
+from tests.ledger.life import WORKERS, begin, plan, results
+from tests.ledger.workers import report_until_fenced, take_epochs
 
 
 def test_epochs_of_processes_at_once_are_unique_and_rise(

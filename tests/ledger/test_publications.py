@@ -8,8 +8,11 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
-from conftest import WORKERS, plan, results, run_to_end
-from ledger_workers import (
+
+from rewindow.errors import InputError, OverlapError
+from rewindow.ledger import Ledger, State
+from tests.ledger.life import WORKERS, plan, results, run_to_end
+from tests.ledger.workers import (
     ACTS,
     TABLES,
     FakeTables,
@@ -21,9 +24,6 @@ from ledger_workers import (
     publish_often,
     undo,
 )
-
-from rewindow.errors import InputError, OverlapError
-from rewindow.ledger import Ledger, State
 
 STEPS = ["locked", "leased", "opened", "committed 0", "marked 0", "committed 1", "marked 1", "stale", "closed"]
 STEPS += ["unlocked"]
@@ -99,14 +99,14 @@ def test_undo_is_refused_under_a_later_publication_and_names_it(ledger: Ledger, 
         publish(ledger, tables, name, nothing)
     assert [p.replay_id for p in ledger.later_overlapping(1)] == ["over"]
     with pytest.raises(InputError, match=r'3 \(replay "over", windows \[190, 195\]\)'):
-        ledger.open_undo(1, {name: 3 for name in TABLES})
+        ledger.open_undo(1, dict.fromkeys(TABLES, 3))
     undo(ledger, tables, "over", nothing)
     assert ledger.later_overlapping(1) == []
     undo(ledger, tables, "old", nothing)
     with pytest.raises(InputError, match="publication 1 is undone already"):
-        ledger.open_undo(1, {name: 3 for name in TABLES})
+        ledger.open_undo(1, dict.fromkeys(TABLES, 3))
     with pytest.raises(InputError, match="nothing to undo"):
-        ledger.open_undo(4, {name: 3 for name in TABLES})
+        ledger.open_undo(4, dict.fromkeys(TABLES, 3))
 
 
 def test_opening_again_returns_what_was_entered(ledger: Ledger) -> None:
@@ -214,9 +214,11 @@ def test_publishers_lock_ends_with_its_process(ledger: Ledger, url: str) -> None
     holder = context.Process(target=hold_publishing, args=(url, "app.out", ready))
     holder.start()
     assert ready.wait(60)
-    with pytest.raises(OverlapError, match='table "app.out" is being published by another process') as caught:
-        with ledger.publishing(["app.a", "app.out"], wait_s=0):
-            pass
+    with (
+        pytest.raises(OverlapError, match='table "app.out" is being published by') as caught,
+        ledger.publishing(["app.a", "app.out"], wait_s=0),
+    ):
+        pass
     assert caught.value.retryable
     with ledger.publishing(["app.a"]):
         pass
@@ -232,7 +234,9 @@ def test_tables_of_an_open_publication_are_locked_with_it(ledger: Ledger, url: s
     ledger.open_publication("r", {"app.out": 0, "app.checkpoints": 0}, 100, 199)
     with Ledger.open(url).publishing(["app.checkpoints"]) as unfinished:
         assert [p.number for p in unfinished] == [1]
-        with pytest.raises(OverlapError, match='"app.out" is being published') as caught:
-            with ledger.publishing(["app.out"], wait_s=0):
-                pass
+        with (
+            pytest.raises(OverlapError, match='"app.out" is being published') as caught,
+            ledger.publishing(["app.out"], wait_s=0),
+        ):
+            pass
         assert 'It is publication 1, publish of replay "r".' in caught.value.detail

@@ -11,13 +11,14 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
-from conftest import WORKERS, new_schema, results
-from ledger_workers import open_at_once
 from sqlalchemy import text
 
 from rewindow.errors import InputError, LedgerError
 from rewindow.ledger import Ledger
 from rewindow.ledger.models import VERSION, metadata
+from rewindow.ledger.place import Place
+from tests.ledger.life import WORKERS, new_schema, results
+from tests.ledger.workers import open_at_once
 
 
 def test_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
@@ -147,3 +148,11 @@ def test_server_that_stops_is_an_error_in_words(new_url: str) -> None:
     with pytest.raises(Exception, match="stale_ranges") as caught:
         ledger.stale()
     assert isinstance(caught.value, LedgerError) == bool(ledger.place.file)
+
+
+def test_password_is_blotted_out_of_what_a_driver_says() -> None:
+    """Whatever a driver puts into its message, the password is not passed on, wherever the URL had it."""
+    for url in ("postgresql://me:s3cret@host/x", "postgresql://me@host/x?password=s3cret"):
+        place = Place.parse(url)
+        assert place.without_password("cannot log in as me:s3cret") == "cannot log in as me:***"
+        assert place.name == "postgresql://host/x"

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from conftest import begin
-from test_ledger_index import write_facts
 
 from rewindow.config import Config
 from rewindow.errors import CheckpointError, InputError
@@ -17,6 +15,8 @@ from rewindow.ledger import Ledger, Publication, State, publish_app_id
 from rewindow.tables.delta import Table, create_table
 from rewindow.tables.fence import fence
 from rewindow.tables.staging import CHECKPOINTS, FACTS, app_id, create_staging
+from tests.ledger.life import begin
+from tests.ledger.test_index import write_facts
 
 ROW = pa.schema([("window_id", pa.int64()), ("x", pa.int64())])
 OUT, SAVED = "app.out", "app.checkpoints"

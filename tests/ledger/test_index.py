@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from conftest import begin, plan
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rewindow.ledger import Ledger, PortCount, PortTotal, Replay, segments
 from rewindow.tables.delta import Table
 from rewindow.tables.staging import FACTS, FACTS_SCHEMA, create_staging
+from tests.ledger.life import begin, plan
 
 START = 100
 
@@ -67,7 +67,7 @@ def test_index_equals_a_row_a_window(sqlite_url: str, groups: list[tuple[int, bo
     for width, saved, dies in groups:
         report(ledger, replay_id, epoch, mark + 1, mark + width, saved, width * epoch)
         by_window = {window: tuples for window, tuples in by_window.items() if window <= mark}
-        by_window |= {window: epoch for window in range(mark + 1, mark + width + 1)}
+        by_window |= dict.fromkeys(range(mark + 1, mark + width + 1), epoch)
         mark += width
         checkpoint = mark if saved else checkpoint
         if dies:

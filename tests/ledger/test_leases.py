@@ -7,11 +7,11 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
-from conftest import WORKERS, begin, plan, results, run_to_end
-from ledger_workers import acquire_at_once
 
 from rewindow.errors import OverlapError
 from rewindow.ledger import Ledger
+from tests.ledger.life import WORKERS, begin, plan, results, run_to_end
+from tests.ledger.workers import acquire_at_once
 
 
 def test_overlap_names_the_holder_its_range_and_the_way_on(ledger: Ledger) -> None:

@@ -1,0 +1,117 @@
+"""Reads of a ledger that holds a million windows, as `plan`, `status` and the pages make them; no JVM.
+
+    python bench/ledger.py [LEDGER_URL]
+
+One replay of 1,000,000 windows with three ports, reported in commit groups of 60 windows with a checkpoint every 240
+(a stretch of the index cannot grow over a checkpoint in at least once), among 300 smaller ones with publications and
+stale ranges. The ledger is a new SQLite file unless a URL is given. Milliseconds, median and worst of 20.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rewindow.ledger import Ledger, PortCount, Segment
+
+WINDOWS, GROUP, CHECKPOINT, PORTS, OTHERS, REPORTED = 1_000_000, 60, 240, 3, 300, 600
+REACH_MS = 200
+
+
+def main(url: str) -> None:
+    """Fills the ledger and prints one line a read."""
+    ledger = Ledger.open(url)
+    report_ms = _fill(ledger)
+    tables = ["bench.out0", "bench.out1"]
+    reads: dict[str, Callable[[], object]] = {
+        "open": lambda: Ledger.open(url).close(),
+        "replay": lambda: ledger.replay("million"),
+        "totals per port": lambda: ledger.totals("million"),
+        "index of one port": lambda: ledger.index("million", "out0"),
+        "index is whole": lambda: ledger.index_is_whole("million"),
+        "newest timings": lambda: ledger.timings("million"),
+        "newest 100 replays": lambda: ledger.replays("bench"),
+        "running replays": lambda: ledger.replays(state=["running", "planned"], limit=1000),
+        "attempts": lambda: ledger.attempts("million"),
+        "publications of a table": lambda: ledger.publications(table_name=tables[0]),
+        "newest over a range": lambda: ledger.newest_over(tables[0], 0, WINDOWS),
+        "open publications": lambda: ledger.open_publications(tables),
+        "stale ranges": lambda: ledger.stale("bench"),
+        "lease on a range": lambda: ledger.acquire("million", tables, 0, WINDOWS - 1),
+        "next epoch": lambda: ledger.next_epoch("million"),
+    }
+    stretches = len(ledger.index("million"))
+    print(f"{WINDOWS:,} windows, {PORTS} ports, {stretches:,} stretches, {OTHERS} other replays, {ledger.place.name}")
+    print(
+        f"{'report of a commit group':28} median {statistics.median(report_ms):7.1f} ms  worst {max(report_ms):7.1f} ms"
+    )
+    for name, read in reads.items():
+        took = [_ms(read) for _ in range(20)]
+        verdict = "" if statistics.median(took) < REACH_MS else f"  over {REACH_MS} ms"
+        print(f"{name:28} median {statistics.median(took):7.1f} ms  worst {max(took):7.1f} ms{verdict}")
+
+
+def _fill(ledger: Ledger) -> list[float]:
+    """Fills the ledger; the last groups are reported one by one, the others stand in the index as they would then."""
+    for number in range(OTHERS):
+        _publish(ledger, number)
+    ledger.create_replay("million", "bench", 0, WINDOWS - 1, "at_least_once", {"replay_id": "million"}, "v1", "/root")
+    epoch = ledger.next_epoch("million")
+    ledger.begin_attempt("million", epoch, "host", 1, 1, 1.0)
+    reported_from = WINDOWS - REPORTED * GROUP
+    reported_from -= reported_from % CHECKPOINT
+    now = datetime.now(UTC)
+    parts = [
+        Segment(direction, port, first, min(first + CHECKPOINT, reported_from) - 1, 5000, False, epoch, now, now)
+        for direction, port in _ports()
+        for first in range(0, reported_from, CHECKPOINT)
+    ]
+    with ledger.serialised() as connection:
+        ledger.replace_index(connection, "million", parts)
+    return [_ms(lambda f=first: _report(ledger, epoch, f)) for first in range(reported_from, WINDOWS, GROUP)]  # type: ignore[misc]
+
+
+def _report(ledger: Ledger, epoch: int, first: int) -> None:
+    mark = min(first + GROUP, WINDOWS)
+    counts = [PortCount(direction, port, first, mark - 1, 1250) for direction, port in _ports()]
+    saved = mark if mark % CHECKPOINT == 0 or mark == WINDOWS else None
+    ledger.report_progress("million", epoch, mark, saved, {"compute": 1.0, "commit": 0.2}, counts)
+
+
+def _ports() -> list[tuple[str, str]]:
+    return [("in", "stream"), *(("out", f"out{number}") for number in range(PORTS - 1))]
+
+
+def _publish(ledger: Ledger, number: int) -> None:
+    name, first = f"r{number}", number * 1000
+    plan = {"replay_id": name, "inputs": [{"stream": "stream", "version": number}] * 3}
+    ledger.create_replay(name, "bench", first, first + 999, "exactly_once", plan, "v1", "/root")
+    epoch = ledger.next_epoch(name)
+    ledger.begin_attempt(name, epoch, "host", 1, 1, 1.0)
+    ledger.end_attempt(name, epoch, "done")
+    ledger.record_check(name, "passed")
+    publication = ledger.open_publication(name, {"bench.out0": 1, "bench.out1": 1}, first, first + 999)
+    for table in publication.tables:
+        ledger.mark_table_done(publication.number, table.name, number)
+    ledger.mark_stale("bench", "bench.out0", first, first + 499, publication.number)
+    ledger.close_publication(publication.number)
+
+
+def _often(read: Callable[[], object]) -> list[float]:
+    return [_ms(read) for _ in range(20)]
+
+
+def _ms(read: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    read()
+    return (time.perf_counter() - began) * 1000
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        main(sys.argv[1] if len(sys.argv) > 1 else f"sqlite:///{Path(folder) / 'ledger.sqlite'}")

@@ -1,0 +1,44 @@
+"""Steps in the life of a replay, as the ledger's tests take them."""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import Future
+from typing import Any
+
+from rewindow.ledger import Ledger, Replay
+
+WORKERS = 4
+
+
+def new_schema(server: str) -> str:
+    """Returns the URL of a schema that is not there yet."""
+    return f"{server}&options=-csearch_path%3Dtest_{uuid.uuid4().hex[:12]}"
+
+
+def plan(ledger: Ledger, replay_id: str, first: int = 100, last: int = 199, mode: str = "exactly_once") -> Replay:
+    """Enters a replay."""
+    return ledger.create_replay(replay_id, "app", first, last, mode, {"replay_id": replay_id}, "v1", "/root")
+
+
+def run_to_end(ledger: Ledger, replay_id: str, passed: bool = True) -> None:
+    """Takes a planned replay through its attempt and its gate."""
+    epoch = begin(ledger, replay_id)
+    ledger.end_attempt(replay_id, epoch, "done")
+    if passed:
+        ledger.record_check(replay_id, "passed")
+
+
+def begin(ledger: Ledger, replay_id: str) -> int:
+    """Begins an attempt and returns its epoch."""
+    epoch = ledger.next_epoch(replay_id)
+    ledger.begin_attempt(replay_id, epoch, "host", 1234, 1234, 1700000000.25)
+    return epoch
+
+
+def results(jobs: list[Future[Any]]) -> list[Any]:
+    """Returns what the workers returned; a worker's own failure comes before that of those who waited for it."""
+    failures = [error for error in (job.exception() for job in jobs) if error is not None]
+    for failure in sorted(failures, key=lambda error: "did not come" in str(error)):
+        raise failure
+    return [job.result() for job in jobs]
