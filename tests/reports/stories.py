@@ -54,8 +54,8 @@ def killed(mode: str = "exactly_once", **changes: Any) -> story.Story:
         "kills": (story.Kill(1, at(35), "after_outputs", 3),),
         "gate": story.Gate("passed", at(80), findings),
         "comparison": story.Comparison(
-            "calm", f"made-{mode}", "equal", "0123456789abcdef", (story.ComparedOutput("delays", {"equal": 8_756}, {}),),
-            False, 0.12,
+            "calm", f"made-{mode}", "equal", "0123456789abcdef",
+            (story.ComparedOutput("delays", {"equal": 8_756}, {}),), False, 0.12,
         ),
     }  # fmt: skip
     return story.Story(**{**values, **changes})

@@ -120,7 +120,7 @@ def test_phases_add_up_to_the_replay() -> None:
     story = killed()
     parts = phases(story)
     assert sum(seconds for _, _, seconds in parts) == pytest.approx(75, abs=0.5)
-    assert dict((kind, seconds) for kind, _, seconds in parts)["wait"] == 2.0
+    assert {kind: seconds for kind, _, seconds in parts}["wait"] == 2.0
 
 
 def test_recovery_is_counted_to_the_next_whole_group() -> None:
