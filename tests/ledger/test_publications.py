@@ -160,7 +160,7 @@ def test_publisher_killed_at_any_step_is_rolled_forward(
     if act == "undo":
         publish(ledger, tables, "r", nothing)
     context = multiprocessing.get_context("forkserver")
-    killed = context.Process(target=act_until_killed, args=(act, url, str(tables.folder), "r", step))
+    killed = context.Process(target=act_until_killed, args=(act, url, str(tables.folder), "r", step), daemon=True)
     killed.start()
     killed.join(60)
     assert killed.exitcode == -9
@@ -211,7 +211,7 @@ def test_publishers_lock_ends_with_its_process(ledger: Ledger, url: str) -> None
     """While a process publishes a table nobody else does; once it is killed, the table is free at once."""
     context = multiprocessing.get_context("forkserver")
     ready = context.Event()
-    holder = context.Process(target=hold_publishing, args=(url, "app.out", ready))
+    holder = context.Process(target=hold_publishing, args=(url, "app.out", ready), daemon=True)
     holder.start()
     assert ready.wait(60)
     with (
