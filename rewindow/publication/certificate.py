@@ -126,7 +126,8 @@ def certify(
         raise InputError(f"tolerance of {tolerance} is out of range, at least 0 is needed")
     left, right = both_sides(config, a, b, windows)
     outputs = {output.name: output for side in (left, right) for output in side.outputs}
-    shared = [output for name, output in outputs.items() if name in left.data and name in right.data]
+    names = [{output.name for output in side.outputs} for side in (left, right)]
+    shared = [output for name, output in outputs.items() if name in names[0] & names[1]]
     results = [compare_output(left, right, output, tolerance, raw) for output in shared]
     draft = _draft(config, left, right, results, tolerance, raw)
     missing = sorted(set(outputs) - {output.name for output in shared})
@@ -196,6 +197,8 @@ def _notes(left: Side, right: Side, raw: bool) -> list[str]:
     for side in (left, right):
         if side.description.get("ended") is False:
             notes.append(f'Replay "{side.name}" has not ended.')
+        if side.facts is not None and len(side.data) < len(side.outputs):
+            notes.append(f'Rows of replay "{side.name}" were purged; what differs is known by digests only.')
         lacking = ", ".join(map(str, side.losses.lacking))
         if lacking:
             notes.append(f'The state of replay "{side.name}" never saw the windows {lacking} (R14).')
@@ -264,7 +267,10 @@ def _first_difference(
     found, result = min(
         ((result.differing[0], result) for result in results if result.differing), key=lambda pair: pair[0].window
     )
-    rows_a, rows_b = RowComparison(left, right, result.output, tolerance, raw).sample(found.window)
+    rows_a: list[dict[str, Any]] = []
+    rows_b: list[dict[str, Any]] = []
+    if result.output.name in left.data and result.output.name in right.data:
+        rows_a, rows_b = RowComparison(left, right, result.output, tolerance, raw).sample(found.window)
     return {
         "window": found.window, "output": result.output.name, "operator": result.output.operator,
         "class": found.difference.value, "only_in": found.only_in,

@@ -39,8 +39,11 @@ class Losses:
         return first is not None and window >= first
 
 
-def losses_of(plan: Plan, facts: Table, checkpoints: Table, windows: WindowRange) -> Losses:
-    """Returns the losses of a replay, counted from its tables; none unless its mode is at most once."""
+def losses_of(plan: Plan, facts: Table, checkpoints: Table | None, windows: WindowRange) -> Losses:
+    """Returns the losses of a replay, counted from its tables; none unless its mode is at most once.
+
+    Once its checkpoints were purged, every window after its first attempt counts as affected.
+    """
     if plan.mode is not Mode.AT_MOST_ONCE:
         return Losses()
     lost = query("select distinct port, window_id from facts where direction = 'out' and lost", facts=facts)
@@ -49,8 +52,10 @@ def losses_of(plan: Plan, facts: Table, checkpoints: Table, windows: WindowRange
            where direction = 'out' and not lost group by attempt order by attempt""",
         facts=facts,
     )
-    saved = query("select distinct mark, attempt from c", c=checkpoints)
-    skipped = skipped_marks(_pairs(begun, "attempt", "first"), _pairs(saved, "mark", "attempt"), plan.first)
+    saved = (
+        _pairs(query("select distinct mark, attempt from c", c=checkpoints), "mark", "attempt") if checkpoints else []
+    )
+    skipped = skipped_marks(_pairs(begun, "attempt", "first"), saved, plan.first)
     mark = affected_from(plan.mode, skipped)
     first = plan.window_of(mark) if mark is not None else None
     found: dict[str, set[int]] = {}
@@ -60,7 +65,7 @@ def losses_of(plan: Plan, facts: Table, checkpoints: Table, windows: WindowRange
     return Losses(
         lost=found,
         affected_first={output.name: first for output in plan.outputs if output.stateful and first is not None},
-        lacking=[WindowRange(plan.window_of(low), plan.window_of(high)) for low, high in skipped],
+        lacking=[WindowRange(plan.window_of(low), plan.window_of(high)) for low, high in skipped if checkpoints],
     )
 
 

@@ -40,8 +40,8 @@ class RowComparison:
     def differing_rows(self, windows: list[int]) -> pa.Table:
         """Returns the rows of some windows that one side has more often than the other.
 
-        Shape: window_id, the common columns, side_ (0: more in a, 1: more in b), n_ (how often more), repeat_ (a surplus
-        row of b that a has too), rank_ (among rows of equal side, window and declared key).
+        Shape: window_id, the common columns, side_ (0: more in a, 1: more in b), n_ (how often more), repeat_ (a row
+        of b that a has too), rank_ (among rows of equal side, window and declared key).
 
         Raises:
             TableError: files that the pinned version needs are gone.
@@ -129,7 +129,8 @@ class RowComparison:
                 in_a > 0 or (any_a > 0 and (({near}) or ({near_high}))) as repeat_
             from bounded where in_a <> in_b),
         ranked as (
-            select *, row_number() over (partition by side_, {exact} order by {_names(self.floats)}) as at_ from unequal),
+            select *, row_number() over (partition by side_, {exact} order by {_names(self.floats)}) as at_
+            from unequal),
         paired as (
             select *, {pair},
                 max(case when side_ = 0 then n_ end) over (partition by {exact}, at_) as n_a,

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError, TableError
+from rewindow.ledger import Ledger
 from rewindow.publication.losses import Losses, losses_of
 from rewindow.publication.names import data_name, windows_name
 from rewindow.recovery import OutputPlan, Plan
@@ -38,7 +39,7 @@ class Side:
         name: a replay's id, or "published".
         range: the windows that it is asked about.
         seals: per window and output what readers see: tuples and digests; `seals` is how often the window was sealed.
-        data: the tables of the outputs, pinned.
+        data: the tables of the outputs, pinned; without those that were purged.
         facts: the table of window facts, pinned; None for what is published.
         description: what a certificate says of it: mode, code version, inputs, attempts, table versions.
         losses: what at most once gave up.
@@ -69,19 +70,21 @@ class Side:
 
 
 def staged_plan(config: Config, replay_id: str) -> Plan:
-    """Returns the plan that a replay's tables carry; the ledger is not needed.
+    """Returns a replay's plan: the one that its tables carry, or, once these were purged, the ledger's.
 
     Raises:
-        InputError: there is no such replay, or its tables were purged.
+        InputError: there is no such replay, or nothing of it is left.
     """
     path = config.replay_root(replay_id) / CHECKPOINTS
-    if not Table.exists(path):
-        raise InputError(
-            f'replay "{replay_id}" has no staged tables',
-            detail=f"Looked in {path.parent}.",
-            hint="See `rewindow list` for the replays that there are; those of purged ones are gone.",
-        )
-    return Plan.model_validate_json(Table.open(path).properties["rewindow.plan"])
+    if Table.exists(path):
+        return Plan.model_validate_json(Table.open(path).properties["rewindow.plan"])
+    if Table.exists(path.parent / FACTS):
+        return Plan.model_validate(Ledger.open(config.ledger_url).replay(replay_id).plan)
+    raise InputError(
+        f'replay "{replay_id}" has no staged tables',
+        detail=f"Looked in {path.parent}.",
+        hint="See `rewindow list` for the replays that there are.",
+    )
 
 
 def staged_side(config: Config, replay_id: str, windows: WindowRange | None = None) -> Side:
@@ -93,14 +96,15 @@ def staged_side(config: Config, replay_id: str, windows: WindowRange | None = No
     """
     plan = staged_plan(config, replay_id)
     root = config.replay_root(replay_id)
-    data = {output.name: Table.open(root / output.name) for output in plan.outputs}
-    facts, checkpoints = Table.open(root / FACTS), Table.open(root / CHECKPOINTS)
+    data = {output.name: Table.open(root / output.name) for output in plan.outputs if Table.exists(root / output.name)}
+    facts = Table.open(root / FACTS)
+    checkpoints = Table.open(root / CHECKPOINTS) if Table.exists(root / CHECKPOINTS) else None
     asked = plan.range if windows is None else windows.overlap(plan.range)
     if asked is None:
         raise RangeError(f'windows {windows} are not in replay "{replay_id}", which has {plan.range}')
     seals = query(_staged_seals(asked), facts=facts).cast(SEALS_SCHEMA)
     attempts = query("select distinct attempt from facts order by attempt", facts=facts)["attempt"].to_pylist()
-    mark = position(checkpoints, app_id(replay_id, CHECKPOINTS)).mark
+    mark = position(facts, app_id(replay_id, FACTS)).mark
     description = {
         "name": replay_id, "application": plan.application, "mode": plan.mode.value, "code_version": plan.code_version,
         "configuration_digest": plan.configuration_digest, "first": asked.first, "last": asked.last,

@@ -63,10 +63,11 @@ class StagedReplay:
     code_version: str = "code-1"
     input_version: int = 3
     digests: Digests = python_digests
+    outputs: tuple[str, ...] = tuple(OUTPUTS)
 
     def __post_init__(self) -> None:
         self.root = self.config.replay_root(self.replay_id)
-        create_staging(self.root, OUTPUTS, self.plan.model_dump_json())
+        create_staging(self.root, {name: OUTPUTS[name] for name in self.outputs}, self.plan.model_dump_json())
         self.facts: list[Row] = []
         self.save(self.first - 1, 0, self.start_state if self.start_state is not None else state_of(0))
 
@@ -80,6 +81,7 @@ class StagedReplay:
                 guarantee=guarantee(self.mode, stateful=STATEFUL[name]),
             )
             for name, schema in OUTPUTS.items()
+            if name in self.outputs
         ]  # fmt: skip
         inputs = [
             {"stream": "flights", "path": "flights", "version": self.input_version, "windows_version": 1,
@@ -96,7 +98,10 @@ class StagedReplay:
         seal: bool = True, state: pa.Table | None = None,
     ) -> StagedReplay:  # fmt: skip
         """Commits rows per output and window, seals them, and saves a checkpoint at the group's end if given."""
-        for output, by_window in rows.items():
+        for output in self.outputs:
+            by_window = rows.get(output)
+            if by_window is None:
+                continue
             self.write(output, first, last, by_window, epoch)
             if seal:
                 self.seal(output, {window: by_window.get(window, []) for window in range(first, last + 1)}, epoch)
@@ -120,6 +125,7 @@ class StagedReplay:
         for window, rows in by_window.items():
             digest, float_digest = self.digests(output, OUTPUTS[output], rows)
             self._fact(window, "out", output, len(rows), digest, float_digest, epoch, lost=False)
+            self.facts[-1]["rows"] = rows
 
     def lose(self, first: int, last: int, outputs: Iterable[str], epoch: int) -> None:
         """Lists windows as lost."""
@@ -136,20 +142,17 @@ class StagedReplay:
 
     def digest(self, spark: SparkSession) -> StagedReplay:
         """Gives the seals the digests that the engine would take."""
-        from rewindow.engine.digests import empty_digests, window_digests
-        from rewindow.engine.frames import spark_schema
-
-        for output in OUTPUTS:
-            table = Table.open(self.root / output)
-            frame = spark.read.schema(spark_schema(table.schema)).parquet(*[file.path for file in table.files()])
-            for epoch in {fact["attempt"] for fact in self.facts}:
-                rows = window_digests(frame.where(f"attempt = {epoch}")).toArrow().to_pylist()
-                found = {row["window_id"]: row for row in rows}
-                empty = dict(zip(("digest", "float_digest"), empty_digests(frame.schema), strict=True))
-                for fact in self.facts:
-                    if fact["port"] == output and fact["attempt"] == epoch and not fact["lost"]:
-                        here = found.get(fact["window_id"], empty)
-                        fact.update({name: here[name] for name in empty})
+        for output in self.outputs:
+            sealed = {
+                (fact["window_id"], fact["attempt"]): fact["rows"]
+                for fact in self.facts
+                if fact["port"] == output and not fact["lost"]
+            }
+            digests = spark_digests(spark, output, list(sealed.values()))
+            found = dict(zip(sealed, digests, strict=True))
+            for fact in self.facts:
+                if fact["port"] == output and not fact["lost"]:
+                    fact["digest"], fact["float_digest"] = found[fact["window_id"], fact["attempt"]]
         return self
 
     def end(self, *, epoch: int = 1, checked: bool = True, ledger: bool = True) -> StagedReplay:
@@ -185,6 +188,25 @@ class StagedReplay:
     def _commit(self, name: str, frame: pa.Table, epoch: int, window: int) -> None:
         version = Position(epoch, max(0, self.plan.mark_of(window))).version
         Table.open(self.root / name).commit_arrow(frame, app_id=app_id(self.replay_id, name), version=version)
+
+
+_KNOWN: dict[str, tuple[str, str | None]] = {}
+
+
+def spark_digests(spark: SparkSession, output: str, windows: list[list[Row]]) -> list[tuple[str, str | None]]:
+    """Returns the engine's digests of windows with these rows; what was digested once is not digested again."""
+    from rewindow.engine.digests import empty_digests, window_digests
+    from rewindow.engine.frames import spark_schema, to_frame
+
+    names = [f"{output} {rows!r}" for rows in windows]
+    new = {name: rows for name, rows in zip(names, windows, strict=True) if name not in _KNOWN}
+    if new:
+        schema = staged_schema(OUTPUTS[output])
+        flat = [{**row, "window_id": w, "attempt": 1} for w, rows in enumerate(new.values()) for row in rows]
+        _KNOWN.update(dict.fromkeys(new, empty_digests(spark_schema(schema))))
+        for row in window_digests(to_frame(spark, pa.Table.from_pylist(flat, schema=schema))).toArrow().to_pylist():
+            _KNOWN[list(new)[row["window_id"]]] = (row["digest"], row["float_digest"])
+    return [_KNOWN[name] for name in names]
 
 
 def state_of(total: int) -> pa.Table:

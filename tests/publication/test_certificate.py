@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -96,6 +97,20 @@ def test_windows_that_one_side_alone_has_are_differences(config: Config) -> None
     assert output(certify(config, "b", "a"), "ranks").only_in == {"b": [(116, 119)]}
     assert certify(config, "b", "a").verdict == DIFFERENT
     assert certify(config, "a", "b", windows=WindowRange(100, 115)).verdict == EQUAL
+
+
+def test_a_purged_replay_is_still_certified_by_its_digests(config: Config) -> None:
+    """Facts stay: equal is equal, a difference is known by window but no longer by row."""
+    simple(config, "a", 100, 119)
+    simple(config, "b", 100, 119)
+    simple(config, "c", 100, 119, plus=1)
+    for name in ("delays", "ranks", "checkpoints"):
+        shutil.rmtree(config.replay_root("b") / name)
+        shutil.rmtree(config.replay_root("c") / name)
+    assert certify(config, "a", "b").verdict == EQUAL
+    certificate = certify(config, "a", "c")
+    assert output(certificate, "ranks").classes["changed"] == 20 and not certificate.data_read
+    assert any("were purged" in note for note in certificate.notes)
 
 
 def test_an_empty_window_and_a_missing_one_differ(config: Config) -> None:

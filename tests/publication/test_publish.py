@@ -1,0 +1,266 @@
+"""Publish and undo: what readers, planners and later publications find afterwards."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from rewindow.application import Mode
+from rewindow.config import Config
+from rewindow.errors import GateError, InputError, OverlapError, TableError
+from rewindow.ledger import Ledger, State
+from rewindow.publication import certify, published_state, read_published, undo_horizon
+from rewindow.publication.prepare import prepare_tables
+from rewindow.publication.publish import check_publishable, publish, undo
+from rewindow.publication.read import published_arrow
+from rewindow.publication.sides import staged_plan
+from rewindow.recovery import StartState
+from rewindow.tables import Table, query
+from rewindow.tables import checkpoints as stored
+from rewindow.tables.streams import WINDOWS_SCHEMA, stored_grid
+from rewindow.windows import Grid, WindowRange
+from tests.publication.staging import HOUR_MS, StagedReplay, rows_of, simple, state_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def book(config: Config) -> Ledger:
+    """Returns the ledger."""
+    return Ledger.open(config.ledger_url)
+
+
+def table_rows(path: Path, columns: str = "*") -> list[dict[str, Any]]:
+    """Returns a table's rows, ordered."""
+    return query(f"select {columns} from t order by window_id", t=Table.open(path)).to_pylist()
+
+
+def minutes(config: Config) -> dict[int, int]:
+    """Returns window to minutes of carrier AA, as published now."""
+    rows = query(
+        "select window_id, minutes from t where carrier = 'AA'", t=Table.open(config.stream_table("app.ranks"))
+    )
+    return dict(sorted(zip(rows["window_id"].to_pylist(), rows["minutes"].to_pylist(), strict=True)))
+
+
+def after(config: Config, window: int) -> StartState:
+    """Returns the start state of a range that begins after a published window, as the planner would pin it."""
+    path = config.checkpoints_table("app")
+    digest = stored.state_digest(stored.rows_at(Table.open(path), window))
+    return StartState(
+        source="published", window=window, taken_from=str(path), version=Table.open(path).version, digest=digest
+    )
+
+
+def following(config: Config, spark: SparkSession, replay_id: str, first: int, last: int, plus: int = 0) -> None:
+    """Stages a replay that begins with the state published before it."""
+    rows = published_state(config, "app", first - 1).to_pylist()
+    start = after(config, first - 1)
+    ranks_only(config, replay_id, first, last, plus, spark=spark, start=start, start_state=stored.decode(rows[0]))
+
+
+def test_a_published_output_is_a_recorded_stream(spark: SparkSession, config: Config) -> None:
+    """Window, offset by key, arrival at the window's start, seals also of empty windows; idempotent, undone."""
+    simple(config, "r1", 100, 107, spark=spark)
+    result = publish(spark, config, "r1")
+    rows = published_arrow(config, "app", "ranks", WindowRange(100, 107))
+    assert rows.column_names == ["window_id", "offset", "arrived_at", "carrier", "minutes", "share"]
+    assert rows["window_id"].to_pylist() == [w for w in range(100, 108) for _ in range(2)]
+    assert rows["offset"].to_pylist() == [0, 1] * 8 and rows["carrier"].to_pylist() == ["AA", "UA"] * 8
+    starts = [moment.timestamp() for moment in rows["arrived_at"].to_pylist()]
+    assert starts == [w * HOUR_MS / 1000 for w in range(100, 108) for _ in range(2)]
+    seals = Table.open(config.windows_table("app.delays"))
+    assert seals.schema == WINDOWS_SCHEMA and stored_grid(seals) == Grid(HOUR_MS)
+    by_window = {row["window_id"]: row for row in table_rows(seals.path)}
+    assert [by_window[w]["tuples"] for w in range(100, 108)] == [0, 2, 2, 2, 0, 2, 2, 2]
+    assert {row["data_version"] for row in by_window.values()} == {result.versions["app.delays"]}
+    assert book(config).replay("r1").state is State.PUBLISHED and book(config).leases() == []
+    assert certify(config, "r1", "published").verdict == "equal"
+    again = publish(spark, config, "r1")
+    assert (again.already, again.number, again.versions) == (True, result.number, result.versions)
+    assert Table.open(config.stream_table("app.ranks")).version == result.versions["app.ranks"]
+    undo(spark, config, "r1")
+    assert all(table_rows(config.stream_table(name)) == [] for name in result.versions), (
+        "missing again, nothing is left"
+    )
+
+
+def test_a_range_is_replaced_as_a_whole_and_undone_as_a_whole(spark: SparkSession, config: Config) -> None:
+    """A fix over the middle replaces it, and is undone before what lies under it: rows, seals, states."""
+    ranks_only(config, "r1", 100, 119, spark=spark)
+    names = list(publish(spark, config, "r1").versions)
+    before = {name: sortable(table_rows(config.stream_table(name))) for name in names}
+    ranks_only(config, "fix", 105, 109, plus=1000, spark=spark)
+    publish(spark, config, "fix")
+    assert minutes(config) == {w: w * 10 + (1000 if 105 <= w <= 109 else 0) for w in range(100, 120)}
+    assert stored.decode(published_state(config, "app", 109).to_pylist()[0])["minutes"].to_pylist()[0] == 1109
+    assert certify(config, "fix", "published").verdict == "equal"
+    with pytest.raises(InputError, match="cannot be undone before later ones") as refused:
+        undo(spark, config, "r1")
+    assert 'replay "fix"' in str(refused.value)
+    undone = undo(spark, config, "fix")
+    assert {name: sortable(table_rows(config.stream_table(name))) for name in names} == before
+    assert published_state(config, "app", 109).num_rows == 0
+    assert certify(config, "r1", "published").verdict == "equal"
+    assert book(config).replay("fix").state is State.UNDONE
+    again = undo(spark, config, "fix")
+    assert (again.already, again.number) == (True, undone.number)
+    republished = publish(spark, config, "fix")
+    assert republished.number > undone.number and minutes(config)[105] == 2050
+
+
+def ranks_only(config: Config, replay_id: str, first: int, last: int, plus: int = 0, **fields: Any) -> None:
+    """Stages a replay of an application with one output, where a second one would only cost time."""
+    simple(config, replay_id, first, last, plus, outputs=("ranks",), **fields)
+
+
+def sortable(rows: list[dict[str, Any]]) -> list[str]:
+    """Returns rows as sorted text."""
+    return sorted(map(repr, rows))
+
+
+def test_a_changed_state_makes_later_windows_stale(spark: SparkSession, config: Config) -> None:
+    """Stateful outputs are listed with what to replay next; the undo of the cause ends it."""
+    ranks_only(config, "r1", 100, 109, spark=spark)
+    assert publish(spark, config, "r1").stale == []
+    following(config, spark, "r2", 110, 119)
+    assert publish(spark, config, "r2").stale == []
+    ranks_only(config, "fix", 100, 109, plus=5, spark=spark)
+    fixed = publish(spark, config, "fix")
+    assert fixed.stale == [("app.ranks", 110, 119)] and fixed.replay_next == (110, 119)
+    assert undo(spark, config, "fix").stale == []
+
+
+def test_a_replay_whose_gate_has_not_passed_is_refused_unless_accepted(spark: SparkSession, config: Config) -> None:
+    """Not checked, failed, then accepted: the reason is kept with the replay."""
+    ranks_only(config, "r1", 100, 103, checked=False)
+    with pytest.raises(GateError, match="its gate was not run"):
+        publish(spark, config, "r1")
+    ledger = book(config)
+    ledger.record_check("r1", "failed", "results/r1")
+    with pytest.raises(GateError, match="its gate failed"):
+        publish(spark, config, "r1")
+    assert not Table.exists(config.stream_table("app.ranks"))
+    plan = staged_plan(config, "r1")
+    check_publishable(config, ledger, ledger.replay("r1"), plan, "known outage of a station", "somebody")
+    assert ledger.acceptances("r1")[0].reason == "known outage of a station"
+    check_publishable(config, ledger, ledger.replay("r1"), plan)
+    ledger.record_check("r1", "failed", "results/r1")
+    with pytest.raises(GateError):
+        check_publishable(config, ledger, ledger.replay("r1"), plan)
+
+
+def test_a_replay_that_has_not_ended_is_refused(spark: SparkSession, config: Config) -> None:
+    """Its tables say so, whatever the ledger says."""
+    replay = StagedReplay(config, "half", 100, 119, outputs=("ranks",))
+    replay.group(100, 109, rows_of(range(100, 110)), state=state_of(1)).digest(spark).end()
+    with pytest.raises(InputError, match="has not ended: 10 of 20"):
+        publish(spark, config, "half", accept="whatever", who="me")
+    with pytest.raises(InputError, match="never published"):
+        undo(spark, config, "half")
+
+
+def test_repeated_windows_stay_staged_and_lost_ones_are_published_as_missing(
+    spark: SparkSession, config: Config
+) -> None:
+    """At least once: the newest sealed attempt. At most once: no row, no seal, also where something was before."""
+    replay = StagedReplay(config, "twice", 100, 109, mode=Mode.AT_LEAST_ONCE, outputs=("ranks",))
+    replay.group(100, 104, rows_of(range(100, 105)), 1, state=state_of(1))
+    replay.group(105, 107, rows_of(range(105, 108)), 1)
+    replay.write("ranks", 108, 108, rows_of([108])["ranks"], 1)
+    replay.group(105, 109, rows_of(range(105, 110)), 2, state=state_of(2))
+    replay.digest(spark).end(epoch=2)
+    publish(spark, config, "twice")
+    assert published_arrow(config, "app", "ranks", WindowRange(100, 109)).num_rows == 20
+    assert certify(config, "twice", "published").verdict == "equal"
+    replay = StagedReplay(config, "once", 100, 109, mode=Mode.AT_MOST_ONCE, outputs=("ranks",))
+    replay.group(100, 104, rows_of(range(100, 105)), 1, state=state_of(1))
+    replay.lose(105, 106, ["ranks"], 2)
+    replay.group(107, 109, rows_of(range(107, 110)), 2, state=state_of(2))
+    replay.digest(spark).end(epoch=2, checked=False)
+    result = publish(spark, config, "once", accept="known outage of a station", who="somebody")
+    assert result.lost == {"ranks": 2}
+    assert book(config).publication(result.number).details["accepted"] == "known outage of a station"
+    assert sorted(minutes(config)) == [100, 101, 102, 103, 104, 107, 108, 109]
+    sealed = [row["window_id"] for row in table_rows(config.windows_table("app.ranks"))]
+    assert sealed == [100, 101, 102, 103, 104, 107, 108, 109]
+
+
+def test_staged_files_that_were_altered_are_not_published(spark: SparkSession, config: Config) -> None:
+    """What is published is what was sealed, certified and judged."""
+    replay = StagedReplay(config, "r1", 100, 103, outputs=("ranks",)).group(
+        100, 103, rows_of(range(100, 104)), state=state_of(1)
+    )
+    replay.digest(spark)
+    replay.write("ranks", 103, 103, rows_of([103], plus=9)["ranks"], 1)
+    replay.end()
+    with pytest.raises(TableError, match='window 103 of staged output "ranks" is not what was sealed'):
+        publish(spark, config, "r1")
+    assert not Table.exists(config.stream_table("app.ranks"))
+    assert book(config).publications() == [] and book(config).leases() == []
+
+
+def test_readers_pin_a_publication_until_its_files_are_vacuumed(spark: SparkSession, config: Config) -> None:
+    """Its versions stay readable after the next one; once gone, reading and undo say so."""
+    ranks_only(config, "r1", 100, 103, spark=spark)
+    ranks_only(config, "fix", 102, 103, plus=50, spark=spark)
+    one, two = publish(spark, config, "r1"), publish(spark, config, "fix")
+    first, newest = read_published(config, "app", one.number), read_published(config, "app")
+    assert {name: version for name, (_, version) in first.items()} == {"ranks": one.versions["app.ranks"]}
+    assert newest == read_published(config, "app", two.number) and newest != first
+    windows = WindowRange(102, 102)
+    assert published_arrow(config, "app", "ranks", windows, one.number)["minutes"].to_pylist() == [1020, 1021]
+    assert published_arrow(config, "app", "ranks", windows)["minutes"].to_pylist() == [1070, 1071]
+    with pytest.raises(InputError, match="not there or not closed"):
+        read_published(config, "app", 99)
+    table = Table.open(config.stream_table("app.ranks"))
+    table.delta.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    with pytest.raises(TableError, match='of table "app.ranks" is no longer there'):
+        published_arrow(config, "app", "ranks", windows, one.number)
+    with pytest.raises(TableError, match='of table "app.ranks" is no longer there'):
+        undo(spark, config, "fix")
+    assert minutes(config)[102] == 1070 and book(config).replay("fix").state is State.PUBLISHED
+
+
+def test_tables_keep_what_an_undo_needs_and_say_when_they_do_not(config: Config) -> None:
+    """Created with retention for the horizon; a table that its owner set shorter is named."""
+    assert undo_horizon(config, "app").days == 30
+    ranks_only(config, "r1", 100, 103)
+    prepare_tables(config, staged_plan(config, "r1"))
+    assert str(undo_horizon(config, "app")) == "undo horizon 30 days"
+    delta = Table.open(config.stream_table("app.ranks")).delta
+    delta.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 2 days"})
+    horizon = undo_horizon(config, "app")
+    assert (horizon.days, horizon.short) == (2.0, {"app.ranks": 2.0})
+
+
+def test_a_table_that_does_not_fit_is_refused_and_new_columns_are_added(spark: SparkSession, config: Config) -> None:
+    """A foreign table under the name is left alone; a lost column is named; an added one is null in older windows."""
+    foreign = pa.schema([("something", pa.int64())])
+    path = config.stream_table("app.ranks")
+    from rewindow.tables import create_table
+
+    create_table(path, foreign)
+    ranks_only(config, "r1", 100, 103, spark=spark)
+    with pytest.raises(TableError, match="not a stream that Rewindow published"):
+        publish(spark, config, "r1")
+    assert Table.open(path).schema == foreign and book(config).leases() == []
+    shutil.rmtree(path)
+    create_table(path, pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("carrier", pa.string())]))
+    publish(spark, config, "r1")
+    assert minutes(config)[100] == 1000
+
+
+def test_a_range_on_which_another_replay_runs_is_not_published(spark: SparkSession, config: Config) -> None:
+    """The lease names the holder; nothing was opened."""
+    ranks_only(config, "r1", 100, 103, spark=spark)
+    ranks_only(config, "other", 102, 110, ledger=False)._enter(checked=False)
+    ledger = book(config)
+    ledger.acquire("other", ["app.ranks"], 102, 110)
+    with pytest.raises(OverlapError, match='replay "other" holds'):
+        publish(spark, config, "r1")
+    assert ledger.publications() == []
