@@ -35,8 +35,14 @@ def read_windows(spark: SparkSession, table: Table, windows: WindowRange) -> Dat
     paths = [file.path for file in table.files(windows.first, windows.last)]
     schema = spark_schema(table.schema)
     if not paths:
-        return spark.createDataFrame([], schema)
+        return empty_frame(spark, schema)
     return spark.read.schema(schema).parquet(*paths).where(inside)
+
+
+def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
+    """Returns a frame without rows. Made in the JVM: an empty Python list would start Python workers."""
+    columns = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
+    return spark.range(0).select(*columns)
 
 
 def count_windows(table: Table, windows: WindowRange) -> dict[int, int]:
@@ -82,7 +88,7 @@ def conform(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame:
 def to_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
     """Returns a small Arrow table as a DataFrame."""
     if not rows.num_rows:
-        return spark.createDataFrame([], spark_schema(rows.schema))
+        return empty_frame(spark, spark_schema(rows.schema))
     return spark.createDataFrame(rows)
 
 
