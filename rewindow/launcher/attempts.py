@@ -24,6 +24,8 @@ from rewindow.recovery import Plan
 from rewindow.spark_settings import spark_environment, spark_settings, spark_submit
 
 CLOSED_STATES = ("published", "undone", "abandoned")
+QUICK_TUPLES = 2_000_000
+"""Below this a replay is a short job: the JVM's first compiler alone starts sooner and loses no peak worth having."""
 ENDED_STATES = ("ended", "checked", *CLOSED_STATES)
 
 
@@ -85,6 +87,7 @@ def begin_attempt(
     command = submit_command(
         config, "replay.py", ["--replay", replay_id, "--epoch", str(epoch)],
         name=f"rewindow {replay_id}", at_most_once=plan.mode is Mode.AT_MOST_ONCE,
+        quick=sum(entry.tuples for entry in plan.inputs) < QUICK_TUPLES,
     )  # fmt: skip
     return Submission(replay_id, epoch, command, job_environment(config, outcome, crash), outcome)
 
