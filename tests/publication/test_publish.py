@@ -258,7 +258,7 @@ def test_a_table_that_does_not_fit_is_refused_and_new_columns_are_added(spark: S
 def test_a_range_on_which_another_replay_runs_is_not_published(spark: SparkSession, config: Config) -> None:
     """The lease names the holder; nothing was opened."""
     ranks_only(config, "r1", 100, 103, spark=spark)
-    ranks_only(config, "other", 102, 110, ledger=False)._enter(checked=False)
+    ranks_only(config, "other", 102, 110, checked=False)
     ledger = book(config)
     ledger.acquire("other", ["app.ranks"], 102, 110)
     with pytest.raises(OverlapError, match='replay "other" holds'):

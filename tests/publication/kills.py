@@ -1,0 +1,141 @@
+"""A state folder in which a fix is about to be published or undone, copied for every kill; and what must come of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rewindow.config import Config
+from rewindow.ledger import Ledger, Publication, publish_app_id
+from rewindow.publication import published_state
+from rewindow.publication.publish import PublicationResult, publish, undo
+from rewindow.recovery import StartState
+from rewindow.tables import Table, query
+from rewindow.tables import checkpoints as stored
+from tests.publication.staging import simple
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PROJECT = Path(__file__).parents[2]
+TABLES = ("app.ranks", "app.ranks.windows", "app.checkpoints")
+_CHANGING = ("data_version", "sealed_at")
+
+
+@dataclass
+class Scene:
+    """A state folder with replay "r0" of windows 100 to 107 published, "r1" after it, and "fix" over r0.
+
+    Attributes:
+        take_back: whether "fix" is published already and the act is its undo.
+    """
+
+    config: Config
+    take_back: bool
+
+    def copy(self, folder: Path) -> Scene:
+        """Returns the same scene in a folder of its own."""
+        shutil.copytree(self.config.state, folder / "state")
+        return Scene(settings(folder), self.take_back)
+
+    def act(self, spark: SparkSession) -> PublicationResult:
+        """Publishes or undoes, in this process."""
+        return undo(spark, self.config, "fix") if self.take_back else publish(spark, self.config, "fix")
+
+    def start(self, crash: str = "") -> subprocess.Popen[str]:
+        """Starts the job in a process of its own, to be killed at a step."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("REWINDOW_")}
+        environment |= {"REWINDOW_CONFIG": str(self.config.file), "PYTHONPATH": str(PROJECT)}
+        environment |= {"REWINDOW_CRASH": crash} if crash else {}
+        command = [sys.executable, str(PROJECT / "jobs" / "publish.py"), "--replay", "fix"]
+        command += ["--undo"] if self.take_back else []
+        return subprocess.Popen(
+            command, env=environment, start_new_session=True, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+    def kill_at(self, crash: str) -> None:
+        """Runs the job until it kills its own process group at a step."""
+        process = self.start(crash)
+        output, _ = process.communicate(timeout=280)
+        assert process.returncode == -signal.SIGKILL, output
+
+    def contents(self) -> dict[str, list[str]]:
+        """Returns what the published tables hold, but for times and version numbers."""
+        found = {}
+        for name in TABLES:
+            rows = query("select * from t", t=Table.open(self.config.stream_table(name)))
+            kept = rows.select([column for column in rows.column_names if column not in _CHANGING])
+            found[name] = sorted(map(repr, kept.to_pylist()))
+        return found
+
+    def numbers(self) -> dict[str, list[int]]:
+        """Returns the publication numbers that each table's log has taken, one for each commit."""
+        return {name: _numbers(self.config.stream_table(name), publish_app_id(name)) for name in TABLES}
+
+    def standing(self) -> dict[str, Any]:
+        """Returns what the ledger says in the end."""
+        ledger = Ledger.open(self.config.ledger_url)
+        return {
+            "open": ledger.open_publications(),
+            "state": ledger.replay("fix").state,
+            "leases": ledger.leases(),
+            "stale": [(row.table_name, row.first, row.last) for row in ledger.stale("app")],
+            "versions": [self._holds(one) for one in ledger.publications(application="app")],
+        }
+
+    def _holds(self, publication: Publication) -> bool:
+        """Returns whether the versions that the ledger gives for a publication are those that brought it."""
+        return all(
+            Table.open(self.config.stream_table(table.name), table.version_after).txn(publish_app_id(table.name))
+            == publication.number
+            for table in publication.tables
+        )
+
+
+def settings(folder: Path) -> Config:
+    """Returns settings with the state in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "rewindow.toml"
+    jars = PROJECT / ".rewindow" / "jars"
+    conf = '"spark.sql.shuffle.partitions" = "2"'
+    file.write_text(f'state = "{folder / "state"}"\n[spark]\njars = "{jars}"\n[spark.conf]\n{conf}\n')
+    return Config.load(file)
+
+
+def build(folder: Path, spark: SparkSession) -> tuple[Scene, Scene]:
+    """Returns the scene before the publication of the fix, and the one before its undo."""
+    config = settings(folder / "publish")
+    simple(config, "r0", 100, 107, spark=spark, outputs=("ranks",))
+    publish(spark, config, "r0")
+    rows = published_state(config, "app", 107)
+    path = config.checkpoints_table("app")
+    start = StartState(
+        source="published", window=107, taken_from=str(path), version=Table.open(path).version,
+        digest=stored.state_digest(rows),
+    )  # fmt: skip
+    state = stored.decode(rows.to_pylist()[0])
+    simple(config, "r1", 108, 109, spark=spark, outputs=("ranks",), start=start, start_state=state)
+    publish(spark, config, "r1")
+    simple(config, "fix", 100, 107, plus=7, spark=spark, outputs=("ranks",))
+    before = Scene(config, take_back=False)
+    published = before.copy(folder / "undo")
+    published.act(spark)
+    return before, Scene(published.config, take_back=True)
+
+
+def _numbers(path: Path, app_id: str) -> list[int]:
+    found = []
+    for file in sorted((path / "_delta_log").glob("*.json")):
+        for line in file.read_text().splitlines():
+            transaction = json.loads(line).get("txn")
+            if transaction and transaction["appId"] == app_id:
+                found.append(int(transaction["version"]))
+    return found

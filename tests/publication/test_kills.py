@@ -1,0 +1,153 @@
+"""Publish and undo killed by SIGKILL at every step: whoever comes next brings them to their one end (R96).
+
+Each kill is a real process of its own. After it the act is repeated, and everything is compared with an act that
+nobody disturbed: rows, seals, checkpoints, one commit a table, ledger, leases, stale ranges.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rewindow.errors import OverlapError
+from rewindow.ledger import Ledger, State
+from rewindow.publication import read_published
+from rewindow.publication.publish import publish
+from rewindow.publication.steps import PublishStep
+from tests.publication.kills import TABLES, Scene, build
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STEPS = [
+    PublishStep.PREPARED,
+    PublishStep.OPENED,
+    *(f"{step}:{n}" for n in (1, 2, 3) for step in (PublishStep.TABLE_COMMITTED, PublishStep.TABLE_MARKED)),
+    PublishStep.SETTLED,
+    PublishStep.CLOSED,
+]
+QUICK = [("publish", "table_committed:1"), ("undo", "table_marked:2")]
+MATRIX = [(act, str(step)) for act in ("publish", "undo") for step in STEPS if (act, str(step)) not in QUICK]
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> dict[str, Scene]:
+    """The scenes before a publication and before an undo, and each after an undisturbed act."""
+    folder = tmp_path_factory.mktemp("scenes")
+    before = dict(zip(("publish", "undo"), build(folder, spark), strict=True))
+    for act in ("publish", "undo"):
+        before[f"{act}, undisturbed"] = before[act].copy(folder / f"{act}-undisturbed")
+        before[f"{act}, undisturbed"].act(spark)
+    return before
+
+
+def check_as_if_undisturbed(scene: Scene, golden: Scene) -> None:
+    """Holds a recovered scene against an undisturbed one."""
+    assert scene.contents() == golden.contents()
+    assert scene.numbers() == golden.numbers(), "each table has one commit for each publication"
+    standing = scene.standing()
+    assert standing == golden.standing()
+    assert standing["open"] == [] and standing["leases"] == [] and all(standing["versions"])
+
+
+def recover(act: str, step: str, scenes: dict[str, Scene], folder: Path, spark: SparkSession) -> None:
+    """Kills an act at a step, repeats it, and checks the end; and once more, which changes nothing."""
+    scene = scenes[act].copy(folder)
+    scene.kill_at(step)
+    scene.act(spark)
+    check_as_if_undisturbed(scene, scenes[f"{act}, undisturbed"])
+    assert scene.act(spark).already
+    check_as_if_undisturbed(scene, scenes[f"{act}, undisturbed"])
+
+
+def test_the_undisturbed_acts_do_what_the_kills_are_held_against(scenes: dict[str, Scene]) -> None:
+    """The fix shows and makes r1 stale; its undo gives back what was there before."""
+    published, undone = scenes["publish, undisturbed"], scenes["undo, undisturbed"]
+    assert published.contents() != scenes["publish"].contents() == undone.contents()
+    assert published.standing()["stale"] == [("app.ranks", 108, 109)] and undone.standing()["stale"] == []
+    assert (published.standing()["state"], undone.standing()["state"]) == (State.PUBLISHED, State.UNDONE)
+    assert published.numbers() == {name: [1, 2, 3] for name in TABLES}
+    assert undone.numbers() == {name: [1, 2, 3, 4] for name in TABLES}
+
+
+@pytest.mark.parametrize(("act", "step"), QUICK)
+def test_a_killed_act_is_rolled_forward(
+    act: str, step: str, scenes: dict[str, Scene], tmp_path: Path, spark: SparkSession
+) -> None:
+    """A commit that the ledger does not know is found; a half-done act is completed."""
+    recover(act, step, scenes, tmp_path, spark)
+
+
+@pytest.mark.recovery_matrix
+@pytest.mark.parametrize(("act", "step"), MATRIX)
+def test_an_act_killed_at_any_step_is_rolled_forward(
+    act: str, step: str, scenes: dict[str, Scene], tmp_path: Path, spark: SparkSession
+) -> None:
+    """Every other step of both."""
+    recover(act, step, scenes, tmp_path, spark)
+
+
+@pytest.mark.recovery_matrix
+def test_two_kills_in_a_row_are_rolled_forward(scenes: dict[str, Scene], tmp_path: Path, spark: SparkSession) -> None:
+    """The second publisher is killed while it rolls the first one forward."""
+    scene = scenes["publish"].copy(tmp_path)
+    scene.kill_at("opened")
+    scene.kill_at("table_committed:2")
+    scene.act(spark)
+    check_as_if_undisturbed(scene, scenes["publish, undisturbed"])
+
+
+@pytest.mark.recovery_matrix
+def test_another_publisher_rolls_a_killed_one_forward_first(
+    scenes: dict[str, Scene], tmp_path: Path, spark: SparkSession
+) -> None:
+    """Whoever publishes next finishes what was begun; until then readers keep the last whole publication."""
+    scene = scenes["publish"].copy(tmp_path)
+    before = read_published(scene.config, "app")
+    scene.kill_at("table_committed:2")
+    assert read_published(scene.config, "app") == before
+    result = publish(spark, scene.config, "r1")
+    assert result.already and result.rolled_forward == [3]
+    check_as_if_undisturbed(scene, scenes["publish, undisturbed"])
+
+
+@pytest.mark.recovery_matrix
+def test_a_jvm_that_outlives_its_publisher_is_ended_before_anything_else(
+    scenes: dict[str, Scene], tmp_path: Path, spark: SparkSession
+) -> None:
+    """Python alone is killed while Spark writes files; the next publisher begins at once."""
+    scene = scenes["publish"].copy(tmp_path)
+    table = scene.config.stream_table("app.ranks")
+    before = set(table.glob("*.parquet"))
+    process = scene.start()
+    while set(table.glob("*.parquet")) == before and process.poll() is None:
+        time.sleep(0.002)  # Nothing announces the first file of a Spark job.
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    scene.act(spark)
+    process.stdout.close()
+    check_as_if_undisturbed(scene, scenes["publish, undisturbed"])
+
+
+@pytest.mark.recovery_matrix
+def test_a_stopped_publisher_keeps_the_others_out_until_it_ends(
+    scenes: dict[str, Scene], tmp_path: Path, spark: SparkSession
+) -> None:
+    """SIGSTOP: the lock is held, the next one is told who publishes; after SIGCONT it ends by itself."""
+    scene = scenes["publish"].copy(tmp_path)
+    process = scene.start()
+    ledger = Ledger.open(scene.config.ledger_url)
+    while not ledger.open_publications() and process.poll() is None:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGSTOP)
+    with pytest.raises(OverlapError, match="is being published by another process"):
+        scene.act(spark)
+    os.killpg(process.pid, signal.SIGCONT)
+    output, _ = process.communicate(timeout=280)
+    assert process.returncode == 0, output
+    check_as_if_undisturbed(scene, scenes["publish, undisturbed"])
