@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
@@ -144,7 +144,7 @@ class BuildReportSiteOperator(BaseOperator):
             return str(write_index(Config.load()))
 
 
-def chain_of(*steps: Sequence[BaseOperator] | BaseOperator) -> None:
+def chain_of(*steps: BaseOperator) -> None:
     """Sets each step after the one before it, and every step after the first one.
 
     A first step that waits for the steps downstream of its own last run then waits for all of them.

@@ -7,9 +7,15 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from rewindow.config import Config
+from tests.airflow.small_project import FIRST_DAY, make_project
 
 ROOT = Path(__file__).parents[2]
 HOME = Path(tempfile.mkdtemp(prefix="rewindow-airflow-"))
@@ -39,3 +45,46 @@ def airflow_database() -> None:
     from airflow.utils.db import initdb
 
     initdb()
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    """The settings of a small project; `in_force` makes them those of DAGs and jobs."""
+    return Config.load(make_project(tmp_path_factory.mktemp("project"), ROOT))
+
+
+@contextmanager
+def in_force(project: Config) -> Iterator[None]:
+    """Makes a project's settings those that are found without a path."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("REWINDOW_STATE", "REWINDOW_LEDGER"):
+            patch.delenv(name, raising=False)
+        patch.setenv("REWINDOW_CONFIG", str(project.file))
+        yield
+
+
+@pytest.fixture(scope="session")
+def dags(airflow_database: None, project: Config) -> Mapping[str, Any]:
+    """The DAGs as they are parsed for this project."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    with in_force(project):
+        bag = DagBag(dag_folder=str(ROOT / "dags"), collect_dags=True)
+    assert not bag.import_errors
+    for task in (task for dag in bag.dags.values() for task in dag.tasks):
+        task.retries = 0  # A failure is to be seen at once.
+    return bag.dags
+
+
+@pytest.fixture(scope="session")
+def recorded(dags: Mapping[str, Any], project: Config) -> Config:
+    """The project with its stream recorded by the DAG."""
+    with in_force(project):
+        assert_success(dags["record_streams"].test(logical_date=FIRST_DAY))
+    return project
+
+
+def assert_success(run: Any) -> None:
+    """A run succeeded; the message shows what became of its tasks."""
+    states = {instance.task_id: str(instance.state) for instance in run.get_task_instances()}
+    assert run.state == "success", states

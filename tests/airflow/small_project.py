@@ -83,6 +83,8 @@ def make_project(folder: Path, root: Path) -> Path:
                 moment = FIRST_DAY + timedelta(hours=hour, minutes=10 * number)
                 lines.append(f"{page},{moment:%Y-%m-%dT%H:%M:%SZ},{hour % 7 + number}")
     (folder / "clicks.csv").write_text("\n".join(lines) + "\n")
+    for name in ("dags", "plugins"):
+        (folder / name).symlink_to(root / name)
     settings = folder / "rewindow.toml"
     settings.write_text(SETTINGS.format(root=root, sealed_to=f"{end:%Y-%m-%dT%H:%M:%SZ}"))
     return settings

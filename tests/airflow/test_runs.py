@@ -12,38 +12,15 @@ import pytest
 from rewindow.config import Config
 from rewindow.tables import Table, query
 from rewindow_airflow.identity import replay_id_of
-from tests.airflow.small_project import DAYS, FIRST_DAY, make_project
-
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Config]:
-    """A small project in force."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("REWINDOW_STATE", "REWINDOW_LEDGER"):
-            patch.delenv(name, raising=False)
-        patch.setenv("REWINDOW_CONFIG", str(make_project(tmp_path_factory.mktemp("project"), ROOT)))
-        yield Config.load()
+from tests.airflow.conftest import assert_success, in_force
+from tests.airflow.small_project import DAYS, FIRST_DAY
 
 
-@pytest.fixture(scope="module")
-def dags(airflow_database: None, config: Config) -> Mapping[str, Any]:
-    """The DAGs as they are parsed for this project."""
-    from airflow.dag_processing.dagbag import DagBag
-
-    bag = DagBag(dag_folder=str(ROOT / "dags"), collect_dags=True)
-    assert not bag.import_errors
-    for task in (task for dag in bag.dags.values() for task in dag.tasks):
-        task.retries = 0  # A failure is to be seen at once.
-    return bag.dags
-
-
-@pytest.fixture(scope="module")
-def recorded(dags: Mapping[str, Any], config: Config) -> Config:
-    """The project with its stream recorded by the DAG."""
-    assert_success(dags["record_streams"].test(logical_date=FIRST_DAY))
-    return config
+@pytest.fixture(autouse=True, scope="module")
+def settings(project: Config) -> Iterator[None]:
+    """The project's settings, while the tests of this module run."""
+    with in_force(project):
+        yield
 
 
 def test_record_streams_seals_every_window(recorded: Config) -> None:
@@ -84,9 +61,8 @@ def test_replay_windows_publishes_what_the_form_asks_for(first_day: Any, recorde
 def test_replay_daily_goes_on_where_the_day_before_ended(
     dags: Mapping[str, Any], first_day: Any, recorded: Config
 ) -> None:
-    """The second day starts from the state that the first day published."""
-    second = FIRST_DAY + timedelta(days=1)
-    assert_success(dags["replay_daily"].test(logical_date=second))
+    """The second day starts from the state that the first day published; a run by hand is of the day before its date."""
+    assert_success(dags["replay_daily"].test(logical_date=FIRST_DAY + timedelta(days=2)))
     home = query(
         "select max(total) as total from t where page = 'home'", t=recorded.stream_table("clicks_by_page.totals")
     )
@@ -109,12 +85,6 @@ def test_expectation_reports_builds_the_page(dags: Mapping[str, Any], recorded: 
     """The page over time is there, also when nothing was checked."""
     assert_success(dags["expectation_reports"].test(logical_date=FIRST_DAY))
     assert (recorded.results / "quality" / "index.html").is_file()
-
-
-def assert_success(run: Any) -> None:
-    """A run succeeded, with all its tasks."""
-    states = {instance.task_id: str(instance.state) for instance in run.get_task_instances()}
-    assert run.state == "success", states
 
 
 def count(path: Path) -> int:

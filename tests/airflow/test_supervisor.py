@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -22,20 +23,23 @@ from rewindow.supervisor import api
 from rewindow.supervisor.environment import airflow_environment, airflow_home
 from rewindow.supervisor.processes import descendants, is_alive, started_at, wait_until
 from rewindow.supervisor.status import read_status
+from tests.airflow.conftest import in_force
+from tests.airflow.small_project import FIRST_DAY
 
 READY_SECONDS_MAX = 40.0
+RUN_SECONDS_MAX = 400.0
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
-    """Settings with a state folder of their own, beside the project's DAGs and plugins."""
-    return Config.load(state=tmp_path_factory.mktemp("up"))
+def config(recorded: Config) -> Config:
+    """The small project, its stream recorded."""
+    return recorded
 
 
 @pytest.fixture(scope="module")
-def clean_environment() -> Iterator[None]:
+def clean_environment(project: Config) -> Iterator[None]:
     """The environment without what the other tests of this folder set for their own Airflow."""
-    with pytest.MonkeyPatch.context() as patch:
+    with in_force(project), pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("AIRFLOW")]:
             patch.delenv(name)
         yield
@@ -70,6 +74,7 @@ def test_airflow_comes_up_is_kept_alive_and_goes_down(
     _check_files(config)
     _check_second_up(config, port)
     _check_listeners(config)
+    _check_killed_replay_recovers(config, found)
     status = read_status(airflow_home(config))
     assert status is not None
     _check_component_comes_back(config, found.address)
@@ -89,6 +94,50 @@ def _check_login(found: supervisor.Running) -> None:
     assert known["replay_daily"] is True
     assert api.call(found.address, "/api/v2/pools/spark", token=token)[1]["slots"] == 1
     assert api.call(found.address, "/rewindow/replays/r/report")[0] == 401
+
+
+def _check_killed_replay_recovers(config: Config, found: supervisor.Running) -> None:
+    """A replay triggered over the API, its job killed by SIGKILL in the second group, is taken up and ends."""
+    token = api.login(found.address, "admin", json.loads(found.password_file.read_text())["admin"])
+    form = {
+        "application": "clicks_by_page",
+        "reason": "drill: killed in the middle",
+        "range_as": "times",
+        "from_time": f"{FIRST_DAY:%Y-%m-%dT%H:%M:%SZ}",
+        "to_time": f"{FIRST_DAY + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}",
+        "group_windows": 12,
+        "publish": "staged",
+        "crash": "after_outputs:2@1",
+    }
+    dag = f"{found.address}/api/v2/dags/replay_windows"
+    refused = api.call(dag, "/dagRuns", body={"logical_date": None, "conf": {**form, "mode": "twice"}}, token=token)
+    assert refused[0] == 400
+    status, run = api.call(dag, "/dagRuns", body={"logical_date": None, "conf": form}, token=token)
+    assert status == 200, run
+    path = f"/dagRuns/{run['dag_run_id']}"
+
+    def ended() -> bool:
+        return api.call(dag, path, token=token)[1]["state"] in ("success", "failed")
+
+    assert wait_until(ended, RUN_SECONDS_MAX, every_seconds=0.5)
+    tasks = {task["task_id"]: task for task in api.call(dag, f"{path}/taskInstances", token=token)[1]["task_instances"]}
+    states = {name: task["state"] for name, task in tasks.items()}
+    assert states == {
+        "plan_replay": "success",
+        "replay_windows": "success",
+        "check_windows": "success",
+        "approve_publication": "skipped",
+        "publish_windows": "skipped",
+    }
+    assert tasks["replay_windows"]["try_number"] == 2
+    log = json.dumps(api.call(dag, f"{path}/taskInstances/replay_windows/logs/1?full_content=true", token=token)[1])
+    assert "killed by signal 9" in log
+    assert "resumes the same replay" in log
+    progress = api.call(dag, f"{path}/taskInstances/replay_windows/state-store/progress", token=token)
+    assert progress[0] == 200, progress
+    links = api.call(dag, f"{path}/taskInstances/check_windows/links", token=token)[1]["extra_links"]
+    report = api.call(found.address, links["Window report"], token=token)
+    assert report[0] == 200
 
 
 def _check_files(config: Config) -> None:
