@@ -124,6 +124,8 @@ class _Report:
                 rows.filter(pc.equal(rows["port"], entry.stream)), "window_id", "attempt", "tuples", "lost"
             )
             index = self._index(window, "facts")
+            # Inputs count as given up when any output lost the window; an output that kept it did process them.
+            lost = np.where(self.sealed[index], 0, lost)
             order = np.lexsort((attempt, index))
             found, given_up = np.zeros(self.size, dtype=np.int64), np.zeros(self.size, dtype=np.int64)
             found[index[order]] = np.where(lost[order] == 1, 0, tuples[order])
