@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rewindow.config import Config
+from rewindow.demo.drill import GROUPS
 from rewindow.demo.proof import Proof
 from rewindow.ledger import Ledger
 from rewindow.reports.reading import read_story
@@ -24,13 +25,15 @@ def print_summary(
     """Prints, per replay, what the tables hold and what was found; then addresses."""
     ledger = Ledger.open(config.ledger_url)
     stories = [read_story(config, proof.run.replay_id, kills=proof.run.kills) for proof in proofs]
+    drills = [proof.run.drill for proof in proofs]
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("", style="dim")
     for proof in proofs:
-        table.add_column(proof.run.drill.title, justify="right")
+        table.add_column(proof.run.drill.title, justify="right", no_wrap=True)
     for name in _ROWS:
         table.add_row(name, *(f"{getattr(story.counts, name):,}" for story in stories))
-    table.add_row("killed at", *(proof.run.drill.crash or "–" for proof in proofs))
+    table.add_row("killed at", *(drill.step.value if drill.step else "–" for drill in drills))
+    table.add_row("in group", *(f"{drill.group} of {GROUPS}" if drill.step else "–" for drill in drills))
     table.add_row("time to recover", *(_seconds(story) for story in stories))
     table.add_row("gate", *(ledger.checks(proof.run.replay_id, limit=1)[0].verdict for proof in proofs))
     table.add_row("certificate", *(proof.certificate.verdict if proof.certificate else "reference" for proof in proofs))

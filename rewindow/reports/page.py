@@ -57,15 +57,20 @@ def render_page(page: Page) -> str:
 
 
 def _checks(stories: Iterable[Story]) -> list[dict[str, Any]]:
-    """Returns a row for each check of any replay, by output, with what it came to in each replay."""
+    """Returns each output's checks, a row for each with what it came to in each replay; `quiet` ones passed in all."""
     judged = list(stories)
-    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    groups: dict[str, dict[str, Any]] = {name: {} for story in judged for name in story.outputs}
     for index, story in enumerate(judged):
         for finding in story.gate.findings if story.gate else ():
-            empty = {"output": finding.output, "description": finding.description, "cells": [None] * len(judged)}
-            rows.setdefault((finding.output, finding.check), empty)["cells"][index] = finding
-    order = {name: place for story in judged for place, name in enumerate(story.outputs)}
-    return sorted(rows.values(), key=lambda row: order.get(row["output"], 99))
+            empty = {"description": finding.description, "cells": [None] * len(judged), "quiet": True}
+            row = groups.setdefault(finding.output, {}).setdefault(finding.check, empty)
+            row["cells"][index] = finding
+            row["quiet"] = row["quiet"] and finding.status in ("passed", "nothing_to_check")
+    return [
+        {"output": name, "rows": list(rows.values()), "quiet": sum(row["quiet"] for row in rows.values())}
+        for name, rows in groups.items()
+        if rows
+    ]
 
 
 def _acts(acts: Iterable[Act]) -> list[dict[str, Any]]:
