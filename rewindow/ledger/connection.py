@@ -7,6 +7,8 @@ taken before any row of a replay, so that no two writes wait for each other in a
 
 from __future__ import annotations
 
+import os
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
@@ -48,6 +50,7 @@ class Connected:
     def __init__(self, place: Place, engine: Engine) -> None:
         self.place = place
         self.engine = engine
+        weakref.finalize(self, _close_connections, engine, os.getpid()).atexit = False
         self.now: ColumnElement[Any] = literal_column(_CLOCK_US[engine.dialect.name], BigInteger)
         if place.file:
             self._reader, self._writer = engine, engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
@@ -97,6 +100,11 @@ class Connected:
                 one_row = select(counters.c.value).where(counters.c.name == PUBLICATION_COUNTER)
                 connection.execute(one_row.with_for_update()).one()
             yield connection
+
+
+def _close_connections(engine: Engine, opened_by: int) -> None:
+    """Closes connections with their ledger; a forked process leaves those of its parent alone."""
+    engine.dispose(close=os.getpid() == opened_by)
 
 
 def create_ledger_engine(place: Place) -> Engine:

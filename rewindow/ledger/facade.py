@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rewindow.ledger.attempts import Attempts
+from rewindow.ledger.attempts import AttemptEnd, Attempts
 from rewindow.ledger.checks import Checks
 from rewindow.ledger.leases import Leases
 from rewindow.ledger.publications import Publications
@@ -22,17 +22,26 @@ class Ledger(Attempts, Leases, Checks, Publications, Staleness):
     `Ledger.open(url)` returns it. Every method is one transaction: when it raises, nothing of it was written.
     """
 
+    def end_attempt(self, replay_id: str, epoch: int, outcome: str, message: str = "") -> None:
+        """Enters how an attempt ended, see Attempts.end_attempt; the index of a replay that is done is then whole."""
+        super().end_attempt(replay_id, epoch, outcome, message)
+        if outcome == AttemptEnd.DONE and not self.index_is_whole(replay_id):
+            self.reindex(replay_id)
+
     def reindex(self, replay_id: str) -> None:
-        """Makes the index of a replay's window facts anew from its facts table.
+        """Makes the index of a replay's window facts anew from its facts table; purged facts leave it as it is.
 
         Raises:
             InputError: the replay is unknown.
-            TableError: its facts are not there.
         """
         from rewindow.ledger.rebuild import segments_of
+        from rewindow.tables.delta import Table
         from rewindow.tables.staging import FACTS
 
-        parts = segments_of(Path(self.replay(replay_id).root) / FACTS)
+        facts = Path(self.replay(replay_id).root) / FACTS
+        if not Table.exists(facts):
+            return
+        parts = segments_of(facts)
         with self.serialised() as connection:
             self.replace_index(connection, replay_id, parts)
 

@@ -205,7 +205,8 @@ def _restore_publication(
 
 def _insert_purged(ledger: Ledger, connection: Connection, told: Mapping[str, Any]) -> None:
     """Enters a replay of which only publications are left, since its own tables were purged."""
-    application = next(iter(told["versions_before"])).split(".")[0]
+    details = told.get("details") or {}
+    application = details.get("application") or next(iter(told["versions_before"])).split(".")[0]
     values = {
         "application": application, "first": told["first"], "last": told["last"], "mode": "", "code_version": "",
         "root": "", "plan": {},

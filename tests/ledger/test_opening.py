@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import subprocess
 import sys
@@ -156,3 +157,15 @@ def test_password_is_blotted_out_of_what_a_driver_says() -> None:
         place = Place.parse(url)
         assert place.without_password("cannot log in as me:s3cret") == "cannot log in as me:***"
         assert place.name == "postgresql://host/x"
+
+
+def test_connections_end_with_their_ledger(sqlite_url: str) -> None:
+    """A page that opens a ledger at each view leaves no connection behind."""
+    file = Path(sqlite_url.removeprefix("sqlite:///"))
+
+    def handles() -> int:
+        return sum(os.path.realpath(f"/proc/self/fd/{fd}") == str(file) for fd in os.listdir("/proc/self/fd"))
+
+    for _ in range(5):
+        Ledger.open(sqlite_url).replays()
+    assert handles() == 0
