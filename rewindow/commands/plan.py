@@ -19,6 +19,7 @@ from rewindow.commands.screen import (
 )
 from rewindow.config import Config
 from rewindow.launcher import Draft, ReplayRequest, draft_plan
+from rewindow.publication import undo_horizon
 from rewindow.windows import format_time
 
 App = Annotated[str, typer.Argument(help="Name of the application.")]
@@ -69,10 +70,12 @@ def plan(
         checkpoint_windows, allow_missing, state_from, initial_state, allow_other_code,
     )  # fmt: skip
     draft = draft_plan(config, request)
+    horizon = undo_horizon(config, draft.plan.application)
     if as_json:
-        print_json(as_dict(draft))
+        print_json({**as_dict(draft), "undo_horizon_days": horizon.days})
     else:
         show(draft)
+        out.print(str(horizon))
     if verify:
         from rewindow.commands.verify import verify_sample
 

@@ -1,0 +1,67 @@
+"""`rewindow certify`: compare two replays, or a replay and what is published."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rewindow.commands.screen import AsJson, First, Last, out, print_json, print_rows
+from rewindow.config import Config
+from rewindow.errors import InputError
+from rewindow.publication import Certificate
+from rewindow.publication import certify as compare
+from rewindow.windows import WindowRange
+
+DIFFERENT_CODE = 1
+
+
+def certify(
+    a: Annotated[str, typer.Argument(help='Reference: a replay\'s id, or "published".')],
+    b: Annotated[str, typer.Argument(help='What is compared with it: a replay\'s id, or "published".')],
+    first: First = None,
+    last: Last = None,
+    tolerance: Annotated[float, typer.Option(help="Relative difference up to which floats are equal.", min=0)] = 1e-9,
+    raw: Annotated[bool, typer.Option(help="Look at the rows of all attempts, not only at what readers see.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether two ranges are equal, and where not. Exit code 0 when they are equal, 1 when they differ.
+
+    Equal ranges are compared by digests alone; only windows that differ are read.
+
+    Examples:
+
+        rewindow certify published flight_delays-376954-385709-1f2e3d
+
+        rewindow certify first second --raw
+    """
+    if (first is None) != (last is None):
+        raise InputError("a range needs both --first and --last")
+    windows = WindowRange(first, last) if first is not None and last is not None else None
+    certificate = compare(Config.load(), a, b, tolerance=tolerance, raw=raw, windows=windows)
+    if as_json:
+        print_json(certificate.model_dump(mode="json"))
+    else:
+        _show(certificate)
+    if not certificate.equal:
+        raise typer.Exit(DIFFERENT_CODE)
+
+
+def _show(certificate: Certificate) -> None:
+    color = "green" if certificate.equal else "red"
+    span = f"windows [{certificate.first}, {certificate.last}] of {certificate.application}"
+    out.print(f"[{color}]{certificate.verdict}[/{color}]: {span}, in {certificate.seconds} s")
+    classes = sorted({name for output in certificate.outputs for name in output.classes})
+    columns = ("output", "windows", *classes, "tuples lost", "repeated", "changed")
+    rows = [
+        (o.name, o.windows, *(o.classes.get(name, 0) for name in classes), o.lost_tuples, o.repeated_tuples, o.rows_changed)
+        for o in certificate.outputs
+    ]
+    print_rows("", columns, rows)
+    for note in certificate.notes:
+        out.print(f"note: {note}")
+    found = certificate.first_difference or {}
+    if found:
+        plain = {name: value for name, value in found.items() if not isinstance(value, list | dict)}
+        out.print("first difference: " + ", ".join(f"{name} {value}" for name, value in plain.items()))
+    out.print(f"page: {certificate.page}")
