@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from subprocess import PIPE
 from types import TracebackType
 
 from rich.console import Console
@@ -71,22 +72,26 @@ class Telling:
         """
         self.say(f"$ rewindow {' '.join(argument for argument in arguments if argument != '--json')}", style="cyan")
         command = [sys.executable, "-m", "rewindow.cli", *arguments]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
-        assert process.stdout is not None and process.stderr is not None, "both are pipes"
-        said = []
-        try:
-            for line in process.stderr:
-                said.append(line.rstrip())
-                if said[-1] and not said[-1].startswith("WARNING: Using incubator"):
-                    self.say(said[-1], style="dim")
-            text = process.stdout.read()
-            process.wait()
-        except KeyboardInterrupt:
-            process.send_signal(signal.SIGINT)
-            process.wait()
-            raise
+        said: list[str] = []
+        with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True, errors="replace") as process:
+            try:
+                text = self._listen(process, said)
+            except KeyboardInterrupt:
+                process.send_signal(signal.SIGINT)
+                process.wait()
+                raise
         if process.returncode:
             raise _command_error(arguments, process.returncode, said)
+        return text
+
+    def _listen(self, process: subprocess.Popen[str], said: list[str]) -> str:
+        assert process.stdout is not None and process.stderr is not None, "both are pipes"
+        for line in process.stderr:
+            said.append(line.rstrip())
+            if said[-1] and not said[-1].startswith("WARNING: Using incubator"):
+                self.say(said[-1], style="dim")
+        text = process.stdout.read()
+        process.wait()
         return text
 
     def _clock(self) -> str:

@@ -1,0 +1,71 @@
+"""What the demo asks for before it begins, what it deletes, and what it says."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from rewindow.config import Config
+from rewindow.demo import start
+from rewindow.demo.telling import Telling
+from rewindow.errors import InputError, ResourceError, RewindowError
+
+
+def test_folder_without_the_example_is_refused(config: Config) -> None:
+    """Outside a clone of the project the demo says what is missing."""
+    with pytest.raises(InputError, match="the example is not in"):
+        start.check_place(config, "flight_delays", ())
+
+
+def test_unknown_stream_is_refused(config: Config) -> None:
+    """Settings that lack the example's streams are refused by name."""
+    with pytest.raises(InputError, match='stream "flights" is unknown'):
+        start.check_place(config, "flight_delays", ("flights",))
+
+
+def test_full_disk_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too little room is said before anything is done."""
+    monkeypatch.setattr(start, "DISK_BYTES_MIN", 10**18)
+    project = Config.load(Path(__file__).parents[2] / "rewindow.toml")
+    with pytest.raises(ResourceError, match="are free for the state folder"):
+        start.check_place(project, "flight_delays", ("flights", "weather"))
+
+
+def test_fresh_deletes_the_examples_state_and_nothing_else(config: Config) -> None:
+    """Streams, replays, results and ledger go; a file that is not ours stays."""
+    for name in ("streams/flights/x", "streams/flight_delays.delays/x", "replays/r/x", "ledger.db", "mine/x"):
+        path = config.state / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    start.begin_afresh(config, ("flights", "weather"), "flight_delays", lambda line: None)
+    assert sorted(path.name for path in config.state.iterdir()) == ["mine"]
+
+
+def test_fresh_spares_streams_of_others(config: Config) -> None:
+    """A state folder that holds another stream is left as it is."""
+    (config.state / "streams" / "clicks").mkdir(parents=True)
+    with pytest.raises(InputError, match="--fresh would delete it"):
+        start.begin_afresh(config, ("flights", "weather"), "flight_delays", lambda line: None)
+    assert (config.state / "streams" / "clicks").is_dir()
+
+
+def test_failed_command_ends_with_its_own_words_and_code(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that fails is quoted, and its exit code becomes the demo's."""
+    monkeypatch.setenv("REWINDOW_CONFIG", str(config._file))
+    screen = io.StringIO()
+    telling = Telling(Console(file=screen))
+    with pytest.raises(RewindowError, match="ended with exit code 2") as caught:
+        telling.run("record", "nothing")
+    assert 'stream "nothing" is unknown' in str(caught.value) and caught.value.exit_code == 2
+    assert "$ rewindow record nothing" in screen.getvalue()
+
+
+def test_chapters_are_timed_also_when_they_fail() -> None:
+    """Every chapter leaves its name and time, so that the page can tell where the time went."""
+    telling = Telling(Console(file=io.StringIO()))
+    with pytest.raises(ValueError, match="x"), telling.chapter("one", "words"):
+        raise ValueError("x")
+    assert telling.chapters[0][0] == "one"
