@@ -7,9 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import click
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 VERBS = {
     "record": "Record what is new of a stream, and seal its windows.",
@@ -36,14 +35,14 @@ VERBS = {
 class _Verbs(TyperGroup):
     """A group that imports a verb's module only when the verb is called: `rewindow --help` takes no time."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in VERBS:
             return None
         if ctx.info_name != cmd_name and "--help" in sys.argv[1:2]:
-            return click.Command(cmd_name, help=VERBS[cmd_name])
+            return TyperCommand(cmd_name, help=VERBS[cmd_name])
         module = importlib.import_module(f"rewindow.commands.{cmd_name}")
         verbs = getattr(module, "app", None)
         if verbs is not None:

@@ -212,7 +212,9 @@ def check_name(kind: str, name: str) -> None:
         InputError: the name is empty or has other characters.
     """
     if not _NAME.fullmatch(name):
-        raise InputError(f'{kind} name "{name}" is not allowed', hint="Use letters, digits and _, not beginning with a digit.")
+        raise InputError(
+            f'{kind} name "{name}" is not allowed', hint="Use letters, digits and _, not beginning with a digit."
+        )
 
 
 def _find(path: Path | str | None) -> Path | None:

@@ -147,7 +147,9 @@ class Grid:
 
     def __post_init__(self) -> None:
         if not 1 <= self.width_ms <= WIDTH_MS_MAX:
-            raise InputError(f"window width of {self.width_ms} ms is out of range, allowed is 1 to {WIDTH_MS_MAX} ms (W3)")
+            raise InputError(
+                f"window width of {self.width_ms} ms is out of range, allowed is 1 to {WIDTH_MS_MAX} ms (W3)"
+            )
 
     @property
     def width_us(self) -> int:

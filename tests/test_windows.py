@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -47,7 +48,7 @@ def test_ranges_hold_the_same_windows(windows: set[int]) -> None:
     """Ranges are disjoint, maximal and hold just the windows given."""
     ranges = to_ranges(windows)
     assert [window for part in ranges for window in part] == sorted(windows)
-    assert all(before.last + 1 < after.first for before, after in zip(ranges, ranges[1:], strict=False))
+    assert all(before.last + 1 < after.first for before, after in pairwise(ranges))
 
 
 @given(st.integers(-20, 20), st.integers(0, 20), st.integers(-20, 20), st.integers(0, 20))

@@ -38,5 +38,5 @@ class Mode(StrEnum):
         return self.value.replace("_", " ")
 
     def may_feed(self, downstream: Mode) -> bool:
-        """Returns whether an operator of this mode may feed one of another (R39): at most once feeds only its own kind."""
+        """Returns whether this mode may feed another (R39): at most once feeds only its own kind."""
         return self is not Mode.AT_MOST_ONCE or downstream is Mode.AT_MOST_ONCE

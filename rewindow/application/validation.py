@@ -75,7 +75,9 @@ def _check_names(app: Application) -> Iterator[Violation]:
     for kind, names in (("operator", app.nodes), ("output", app.outputs), ("application", [app.name])):
         for name in names:
             if not _NAME.fullmatch(name):
-                yield Violation("H17", name, "", name, f"{kind} names are letters, digits and _, not beginning with a digit")
+                yield Violation(
+                    "H17", name, "", name, f"{kind} names are letters, digits and _, not beginning with a digit"
+                )
     for node in app.nodes.values():
         for port in {*node.operator.input_ports(), *node.operator.output_ports()}:
             if not _NAME.fullmatch(port):
@@ -107,7 +109,9 @@ def _check_feeds(app: Application, node: Node, recorded: dict[str, pa.Schema]) -
         if name not in node.feeds and not port.optional:
             yield Violation("O14", node.name, name, name, "input port needs a stream")
     if not ports:
-        yield Violation("O9", node.name, "", node.name, "an operator without input ports cannot be a root: use app.input")
+        yield Violation(
+            "O9", node.name, "", node.name, "an operator without input ports cannot be a root: use app.input"
+        )
 
 
 def _check_schema(app: Application, node: Node, name: str, recorded: dict[str, pa.Schema]) -> Iterator[Violation]:
@@ -151,11 +155,15 @@ def _check_outputs(app: Application) -> Iterator[Violation]:
     for output in app.outputs.values():
         port = app.port(output.source)
         if port is None or output.source.operator is None:
-            yield Violation("O50", "", output.name, output.source, "the output has no source: there is no such output port")
+            yield Violation(
+                "O50", "", output.name, output.source, "the output has no source: there is no such output port"
+            )
             continue
         names = set(port.schema.names) if port.schema else set()
         for column in sorted(set(output.key) - names):
-            yield Violation("O13", output.source.operator, output.name, column, "key column is not in the port's schema")
+            yield Violation(
+                "O13", output.source.operator, output.name, column, "key column is not in the port's schema"
+            )
         for column in sorted(names & _RESERVED):
             yield Violation("O13", output.source.operator, output.source.port, column, "column name is reserved")
 
@@ -170,7 +178,11 @@ def _check_modes(app: Application, default_mode: Mode) -> Iterator[Violation]:
         for port, end in node.feeds.items():
             if end.operator in modes and not modes[end.operator].may_feed(modes[node.name]):
                 pair = f"{end.operator} {modes[end.operator].words} -> {node.name} {modes[node.name].words}"
-                yield Violation("R39", node.name, port, pair, "an at-most-once operator may feed only at-most-once ones")
+                yield Violation(
+                    "R39", node.name, port, pair, "an at-most-once operator may feed only at-most-once ones"
+                )
     if len(set(modes.values())) > 1:
         listed = ", ".join(f"{name} {mode.words}" for name, mode in modes.items())
-        yield Violation("R3", "", "", listed, "operators of different modes need a second container, which this release lacks")
+        yield Violation(
+            "R3", "", "", listed, "operators of different modes need a second container, which this release lacks"
+        )

@@ -13,10 +13,8 @@ from rewindow.launcher.processes import end_process_group
 from rewindow.ledger import Ledger
 
 
-def abandon(
-    replay_id: ReplayId, reason: Annotated[str, typer.Option(help="Why; kept with the replay.")] = ""
-) -> None:
-    """End a replay for good: its process, its leases. What is published is untouched; `rewindow purge` deletes the rest.
+def abandon(replay_id: ReplayId, reason: Annotated[str, typer.Option(help="Why; kept with the replay.")] = "") -> None:
+    """End a replay for good: its process, its leases. What is published stays; `rewindow purge` deletes the rest.
 
     Examples:
 

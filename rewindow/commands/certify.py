@@ -51,12 +51,15 @@ def _show(certificate: Certificate) -> None:
     color = "green" if certificate.equal else "red"
     span = f"windows [{certificate.first}, {certificate.last}] of {certificate.application}"
     out.print(f"[{color}]{certificate.verdict}[/{color}]: {span}, in {certificate.seconds} s")
-    classes = sorted({name for output in certificate.outputs for name in output.classes})
-    columns = ("output", "windows", *classes, "tuples lost", "repeated", "changed")
-    rows = [
-        (o.name, o.windows, *(o.classes.get(name, 0) for name in classes), o.lost_tuples, o.repeated_tuples, o.rows_changed)
-        for o in certificate.outputs
-    ]
+    found_classes = {name for output in certificate.outputs for name, count in output.classes.items() if count}
+    classes = sorted(found_classes | {"equal"})
+    columns = ("output", "windows", *classes, "tuples lost", "tuples repeated", "rows changed")
+    rows = []
+    for output in certificate.outputs:
+        counts = [output.classes.get(name, 0) for name in classes]
+        rows.append(
+            (output.name, output.windows, *counts, output.lost_tuples, output.repeated_tuples, output.rows_changed)
+        )
     print_rows("", columns, rows)
     for note in certificate.notes:
         out.print(f"note: {note}")

@@ -106,7 +106,7 @@ def show(draft: Draft) -> None:
     """Prints a draft for people."""
     plan = draft.plan
     begin, end = format_time(plan.grid.start_us(plan.first)), format_time(plan.grid.end_us(plan.last))
-    estimate = f"about {draft.seconds:.0f} s ({draft.basis})" if draft.seconds is not None else f"unknown: {draft.basis}"
+    estimate = f"unknown: {draft.basis}" if draft.seconds is None else f"about {draft.seconds:.0f} s ({draft.basis})"
     out.print(f"[bold]{plan.application}[/bold], {len(plan.range):,} windows {plan.range}, {begin} to {end}")
     facts: dict[str, object] = {
         "mode": plan.mode.words,
@@ -119,7 +119,8 @@ def show(draft: Draft) -> None:
     }
     print_facts(facts)
     columns = ("input", "tuples", "MB", "version", "missing")
-    print_rows("", columns, [(i.stream, i.tuples, round(i.bytes / 1e6, 2), i.version, _missing(i.missing)) for i in plan.inputs])
+    inputs = [(i.stream, i.tuples, round(i.bytes / 1e6, 2), i.version, _missing(i.missing)) for i in plan.inputs]
+    print_rows("", columns, inputs)
     rows = [(o.name, ", ".join(o.key), o.suite or "none", o.guarantee) for o in plan.outputs]
     print_rows("", ("output", "key", "suite", "guarantee"), rows)
     for text in plan.warnings:

@@ -33,6 +33,7 @@ def purge(
     if as_json:
         print_json({"deleted": yes, "bytes": freed, "folders": [str(entry.folder) for entry in found]})
         return
-    print_rows("", ("replay", "folder", "MB", "why"), [(e.replay_id, e.folder.name, round(e.bytes / 1e6, 2), e.reason) for e in found])
+    rows = [(e.replay_id, e.folder.name, round(e.bytes / 1e6, 2), e.reason) for e in found]
+    print_rows("", ("replay", "folder", "MB", "why"), rows)
     words = "freed" if yes else "would be freed; delete with --yes"
     out.print(f"{freed / 1e6:.1f} MB {words}")

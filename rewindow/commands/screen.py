@@ -18,7 +18,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
-out = Console(highlight=False, soft_wrap=True)
+PIPE_WIDTH = 160
+out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
@@ -106,4 +107,5 @@ def _words(facts: Mapping[str, Any]) -> str:
     if "of" not in facts:
         return " ".join(f"{name}={value}" for name, value in facts.items() if name != "rewindow")
     saved = ", checkpoint" if facts.get("checkpoint") else ""
-    return f"windows {facts['first']} to {facts['last']}: {facts['mark']}/{facts['of']} in {facts['seconds']:.1f} s{saved}"
+    done = f"{facts['mark']}/{facts['of']} in {facts['seconds']:.1f} s"
+    return f"windows {facts['first']} to {facts['last']}: {done}{saved}"

@@ -31,14 +31,20 @@ def status(replay_id: ReplayId, as_json: AsJson = False) -> None:
         {
             "windows": f"{row.mark:,} of {len(plan.range):,} committed, {plan.range}, {begin} to {end}",
             "mode": plan.mode.words,
-            "checkpoint": f"after window {plan.window_of(row.checkpoint_mark)}" if row.checkpoint_mark else "start state",
+            "checkpoint": f"window {plan.window_of(row.checkpoint_mark)}" if row.checkpoint_mark else "start state",
             "reason": plan.reason or "none given",
             **({"message": row.message} if row.message else {}),
         }
     )
     attempts = [
-        (a.epoch, f"{a.began_at:%H:%M:%S}", a.outcome.value if a.outcome else "running", a.mark, a.message.split("\n")[0])
-        for a in ledger.attempts(replay_id)
+        (
+            one.epoch,
+            f"{one.began_at:%H:%M:%S}",
+            one.outcome.value if one.outcome else "running",
+            one.mark,
+            one.message.split("\n")[0],
+        )
+        for one in ledger.attempts(replay_id)
     ]
     print_rows("\nattempts", ("epoch", "began", "end", "mark", "message"), attempts)
     totals = [(t.direction, t.port, t.windows, t.tuples, t.lost_windows) for t in ledger.totals(replay_id)]

@@ -50,7 +50,7 @@ def _compare(config: Config, ids: list[str]) -> None:
     for row in query(sql, a=a, b=b).to_pylist():
         raise NotDeterministicError(
             f'output "{row["port"]}" of window {row["window_id"]} depends on where commit groups end',
-            detail=f"Computed in one group it has {row['one']} tuples, in small groups {row['many']}; or their values differ.",
+            detail=f"It has {row['one']} tuples computed in one group, {row['many']} in small ones; or other values.",
             hint="Look for an aggregate, a distinct or an ordering over the whole frame: group by window_id (R79), and "
             "carry what spans windows in the state.",
         )

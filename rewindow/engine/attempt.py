@@ -82,7 +82,9 @@ class Attempt:
         self._session, self._tell, self._say, self._stop = session, tell, say, stop
         self._marks = Marks(plan.checkpoint_windows, plan.checkpoint_multiple)
         self._inputs = {entry.stream: Table.open(entry.path, entry.version) for entry in plan.inputs}
-        self._seals = {entry.stream: Table.open(f"{entry.path}.windows", entry.windows_version) for entry in plan.inputs}
+        self._seals = {
+            entry.stream: Table.open(f"{entry.path}.windows", entry.windows_version) for entry in plan.inputs
+        }
         self._made = stored.Provenance(plan.code_version, plan.configuration_digest, epoch)
         self._versions = {node.name: node.operator.state_version for node in app.nodes.values()}
         self._number = 0
@@ -210,7 +212,9 @@ class Attempt:
         for name in self.app.outputs:
             present = self._tables[name].done
             if present > facts.done:
-                rows.add_output(name, self._seals_of_committed(runner, name, WindowRange(windows.first, plan.window_of(present))))
+                rows.add_output(
+                    name, self._seals_of_committed(runner, name, WindowRange(windows.first, plan.window_of(present)))
+                )
         lost = any(name in self._resume.lost for name in self.app.outputs)
         for stream, table in self._inputs.items():
             rows.add_input(stream, count_windows(table, windows), lost=lost)
@@ -310,7 +314,7 @@ class Attempt:
             if (again.tuples, again.digest) != (there.tuples, there.digest):
                 raise NotDeterministicError(
                     f'output "{output}" of window {window} differs when computed again',
-                    detail=f"Committed: {there.tuples} tuples, {there.digest}; now {again.tuples} tuples, {again.digest}.",
+                    detail=f"Committed: {there.tuples} tuples, {there.digest}; now {again.tuples}, {again.digest}.",
                     hint="Look for wall clock, random numbers or order in its operators (rules R79 to R85), "
                     f"then abandon the replay: rewindow abandon {self.plan.replay_id}",
                 )
@@ -347,7 +351,12 @@ class Attempt:
         tuples = {name: sum(window.tuples for window in found.values()) for name, found in result.digests.items()}
         timings = {"compute": round(computed - began, 3), "commit": round(seconds - (computed - began), 3)}
         self.ledger.report_progress(
-            self.plan.replay_id, self.epoch, mark, mark if saved else None, timings, self._port_counts(group, counts, tuples)
+            self.plan.replay_id,
+            self.epoch,
+            mark,
+            mark if saved else None,
+            timings,
+            self._port_counts(group, counts, tuples),
         )
         self._tell(Progress(group.first, group.last, mark, len(self.plan.range), saved, round(seconds, 3), tuples))
 

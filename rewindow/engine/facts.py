@@ -26,11 +26,11 @@ class GroupFacts:
     """Collects the fact rows of one commit group.
 
     Attributes:
-        range: the group's windows; rows outside `above` are left out, since they are committed already.
+        windows: the group's windows; rows outside `above` are left out, since they are committed already.
         above: the mark of the facts table as a window; only later windows get a row.
     """
 
-    range: WindowRange
+    windows: WindowRange
     attempt: int
     began_at: datetime
     above: int
@@ -40,19 +40,19 @@ class GroupFacts:
 
     def add_input(self, stream: str, counts: Mapping[int, int], lost: bool = False) -> None:
         """Adds a row per window for an input, also for empty windows; `lost` are tuples not processed (R15)."""
-        for window in self._windows():
+        for window in self._new():
             self._add(window, "in", stream, counts.get(window, 0), lost=lost, attempt=self.attempt)
 
     def add_output(self, output: str, seals: Mapping[int, Seal]) -> None:
         """Adds the seals of an output."""
-        for window in self._windows():
+        for window in self._new():
             if window in seals:
                 seal = seals[window]
                 self._add(window, "out", output, seal.window.tuples, attempt=seal.attempt, found=seal.window)
 
     def add_lost(self, output: str, lost: WindowRange) -> None:
         """Adds a row for each window of an output that at most once gives up."""
-        for window in self._windows():
+        for window in self._new():
             if window in lost:
                 self._add(window, "out", output, 0, lost=True, attempt=self.attempt)
 
@@ -61,8 +61,8 @@ class GroupFacts:
         ended_at = datetime.now(UTC)
         return pa.Table.from_pylist([{**row, "ended_at": ended_at} for row in self._rows], schema=FACTS_SCHEMA)
 
-    def _windows(self) -> range:
-        return range(max(self.range.first, self.above + 1), self.range.last + 1)
+    def _new(self) -> range:
+        return range(max(self.windows.first, self.above + 1), self.windows.last + 1)
 
     def _add(
         self,
@@ -79,7 +79,7 @@ class GroupFacts:
             {
                 "window_id": window, "direction": direction, "port": port, "tuples": tuples,
                 "digest": found.digest if found else None, "float_digest": found.float_digest if found else None,
-                "attempt": attempt, "lost": lost, "group_first": self.range.first, "group_last": self.range.last,
+                "attempt": attempt, "lost": lost, "group_first": self.windows.first, "group_last": self.windows.last,
                 "began_at": self.began_at,
             }
         )  # fmt: skip

@@ -81,7 +81,9 @@ def conform(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame:
             raise InputError(f'{what} lacks the column "{field.name}" that it declares')
         if found[field.name].simpleString() != field.dataType.simpleString():
             have = found[field.name].simpleString()
-            raise InputError(f'{what} has the column "{field.name}" of type {have}, declared {field.dataType.simpleString()}')
+            raise InputError(
+                f'{what} has the column "{field.name}" of type {have}, declared {field.dataType.simpleString()}'
+            )
     return frame.select("window_id", *[f"`{name}`" for name in wanted.names])
 
 

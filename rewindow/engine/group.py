@@ -84,16 +84,24 @@ class GroupRunner:
             states: state of every stateful operator before the group.
             staged: outputs whose files are written into their staged table's folder; others go to scratch.
         """
-        frames = {PortHandle(None, name): read_windows(self._spark, table, windows.range) for name, table in self._inputs.items()}
+        frames = {
+            PortHandle(None, name): read_windows(self._spark, table, windows.range)
+            for name, table in self._inputs.items()
+        }
         result = GroupResult()
         state_frames = {name: to_frame(self._spark, state) for name, state in states.items()}
         wanted = set(staged)
         with ThreadPoolExecutor(max_workers=4) as pool:
             for level in _levels(self._order):
-                jobs = [pool.submit(self._run_node, node, frames, state_frames, windows, mark, wanted, result) for node in level]
+                jobs = [
+                    pool.submit(self._run_node, node, frames, state_frames, windows, mark, wanted, result)
+                    for node in level
+                ]
                 for job in jobs:
                     frames.update(job.result())
-            digests = pool.submit(self.digest, {name: self.read_back(name, folder) for name, folder in result.folders.items()})
+            digests = pool.submit(
+                self.digest, {name: self.read_back(name, folder) for name, folder in result.folders.items()}
+            )
             states_next = {
                 node.name: pool.submit(self._next_state, node, frames, state_frames[node.name], windows)
                 for node in self._order
@@ -166,7 +174,9 @@ class GroupRunner:
         output = self._outputs.get(handle)
         schema = self._app.nodes[str(handle.operator)].operator.output_ports()[handle.port].schema
         rows = conform(frame, schema, f'output port "{handle}"')
-        rows = rows.select("window_id", F.lit(self._epoch).cast("bigint").alias("attempt"), *[f"`{n}`" for n in schema.names])
+        rows = rows.select(
+            "window_id", F.lit(self._epoch).cast("bigint").alias("attempt"), *[f"`{n}`" for n in schema.names]
+        )
         place = output.name if output and output.name in staged else f"scratch/{handle}"
         folder = self._root / place / f"{self._epoch}-{mark}"
         write_files(rows, folder)
@@ -209,7 +219,9 @@ def _ports_to_materialise(app: Application) -> set[PortHandle]:
             uses[end] += 2 if node.operator.is_stateful else 1
     found = {handle for handle, count in uses.items() if handle.operator and count > 1}
     found |= {output.source for output in app.outputs.values()}
-    found |= {node[port] for node in app.nodes.values() if node.operator.is_stateful for port in node.operator.output_ports()}
+    found |= {
+        node[port] for node in app.nodes.values() if node.operator.is_stateful for port in node.operator.output_ports()
+    }
     return found
 
 

@@ -33,7 +33,7 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
             "exit_code": error.exit_code, "message": str(error), "retryable": error.retryable,
             "kind": type(error).__name__,
         }  # fmt: skip
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  (whatever it is, the outcome file must say so)
         traceback.print_exc()
         retryable = _is_passing(error)
         outcome = {

@@ -62,7 +62,9 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
     stop = StopRequest()
 
     def session() -> SparkSession:
-        spark = spark_session(config, f"rewindow {replay_id}", extra_conf=AT_MOST_ONCE if plan.mode is Mode.AT_MOST_ONCE else None)
+        spark = spark_session(
+            config, f"rewindow {replay_id}", extra_conf=AT_MOST_ONCE if plan.mode is Mode.AT_MOST_ONCE else None
+        )
         stop.listen()
         return spark
 

@@ -1,4 +1,4 @@
-"""From a wish to a running attempt: plan a replay, take the next epoch, submit the job, read what came of it. No JVM."""
+"""From a wish to a running attempt: plan, take the next epoch, submit the job, read what came of it. No JVM."""
 
 from rewindow.launcher.attempts import (
     Outcome,

@@ -92,7 +92,9 @@ def begin_attempt(
     return Submission(replay_id, epoch, command, job_environment(config, outcome, crash), outcome)
 
 
-def plain_submission(config: Config, job: str, arguments: list[str], subject: str, crash: str | None = None) -> Submission:
+def plain_submission(
+    config: Config, job: str, arguments: list[str], subject: str, crash: str | None = None
+) -> Submission:
     """Returns a job that is no attempt of a replay, such as recording or publishing: it takes no epoch.
 
     Args:
@@ -155,7 +157,7 @@ def run(submission: Submission, on_line: Callable[[str], None], config: Config |
     submission.outcome.unlink(missing_ok=True)
     process = subprocess.Popen(
         submission.command, env=submission.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True, preexec_fn=die_with_parent, errors="replace",  # noqa: PLW1509  (one prctl, no lock)
+        start_new_session=True, preexec_fn=die_with_parent, errors="replace",
     )  # fmt: skip
     assert process.stdout is not None, "stdout is a pipe"
     previous = signal.getsignal(signal.SIGINT)
@@ -191,8 +193,8 @@ def _check_attempts(ledger: Ledger, plan: Plan) -> None:
         raise RewindowError(
             f'replay "{plan.replay_id}" has failed {used} times without a new checkpoint, allowed are {plan.attempts}',
             detail="What it had committed is kept.",
-            hint=f"See why (rewindow status {plan.replay_id}), mend it, then: rewindow replay --resume {plan.replay_id} "
-            f"--again; or give it up: rewindow abandon {plan.replay_id}",
+            hint=f"See why (rewindow status {plan.replay_id}), mend it, then: "
+            f"rewindow replay --resume {plan.replay_id} --again; or give it up: rewindow abandon {plan.replay_id}",
         )
 
 

@@ -349,5 +349,7 @@ def _in_the_way(config: Config, plan: Plan) -> list[str]:
         for row in stale
         if row.first > plan.last
     ]
-    found += [f"{entry.stream}: {len(entry.missing)} stretches of missing windows" for entry in plan.inputs if entry.missing]
+    found += [
+        f"{entry.stream}: {len(entry.missing)} stretches of missing windows" for entry in plan.inputs if entry.missing
+    ]
     return found

@@ -52,7 +52,9 @@ def end_process_group(group: int, leader_started_at: float) -> None:
     _, alive = psutil.wait_procs(members, timeout=_PATIENCE_SECONDS)
     alive = [process for process in alive if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
     if alive:
-        raise ResourceError(f"process {alive[0].pid} of the last attempt does not end", hint="End it by hand and retry.")
+        raise ResourceError(
+            f"process {alive[0].pid} of the last attempt does not end", hint="End it by hand and retry."
+        )
 
 
 def _members(group: int) -> Iterator[psutil.Process]:

@@ -85,6 +85,4 @@ def _of_replay(
             hint="Pass --allow-other-code if the state means the same; it is kept with the replay.",
         )
     digest = stored.state_digest(rows)
-    return StartState(
-        source="replay", window=before, taken_from=str(table.path), version=table.version, digest=digest
-    )
+    return StartState(source="replay", window=before, taken_from=str(table.path), version=table.version, digest=digest)

@@ -1,7 +1,7 @@
 """Purge: deletes staged tables and checkpoints of ended replays (rules/windows_and_checkpoints.md W83 to W86).
 
 Kept are: whatever an open replay still writes or starts from, what has not been published unless it is old, and the
-facts of every replay, which `certify` and `why` read. The recordings, the ledger and quarantined tuples are never touched.
+facts of every replay, which `certify` and `why` read. Recordings, the ledger and quarantined tuples are never touched.
 Undo puts back older versions of the published tables and needs nothing that is deleted here.
 """
 

@@ -6,7 +6,7 @@ from rewindow.application import Mode
 
 _PROMISES = {
     Mode.EXACTLY_ONCE: "exactly once: every window once, staged and published",
-    Mode.AT_LEAST_ONCE: "at least once: nothing lost; repeated windows stay staged, readers and publish take one attempt",
+    Mode.AT_LEAST_ONCE: "at least once: nothing lost; repeats stay staged, readers and publish take one attempt",
     Mode.AT_MOST_ONCE: "at most once: nothing repeated; each attempt that dies loses at most one commit group, listed",
 }
 

@@ -74,9 +74,7 @@ def encode(
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def _row(
-    name: str, window: int, mark: int, frame: pa.Table, version: int, made: Provenance
-) -> dict[str, object]:
+def _row(name: str, window: int, mark: int, frame: pa.Table, version: int, made: Provenance) -> dict[str, object]:
     sink = io.BytesIO()
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with pa.ipc.new_stream(sink, frame.schema, options=options) as writer:

@@ -58,9 +58,7 @@ class FencedTable:
         """Folder of the table."""
         return self.table.path
 
-    def commit(
-        self, mark: int, rows: Sequence[DataFile] | pa.Table, metadata: Mapping[str, Any] | None = None
-    ) -> None:
+    def commit(self, mark: int, rows: Sequence[DataFile] | pa.Table, metadata: Mapping[str, Any] | None = None) -> None:
         """Commits rows up to a mark.
 
         Raises:

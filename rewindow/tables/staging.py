@@ -1,4 +1,4 @@
-"""The tables of a replay: staged outputs, facts and checkpoints; created empty by the planner, with the plan in them."""
+"""The tables of a replay: staged outputs, facts, checkpoints; created empty by the planner, with the plan in them."""
 
 from __future__ import annotations
 

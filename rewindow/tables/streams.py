@@ -47,9 +47,7 @@ def stream_properties(values: Mapping[str, object]) -> dict[str, str]:
 
 def stored_settings(windows: Table) -> dict[str, str]:
     """Returns the settings stored with a stream."""
-    return {
-        key.removeprefix(_PREFIX): value for key, value in windows.properties.items() if key.startswith(_PREFIX)
-    }
+    return {key.removeprefix(_PREFIX): value for key, value in windows.properties.items() if key.startswith(_PREFIX)}
 
 
 def stored_grid(windows: Table) -> Grid:

@@ -22,7 +22,9 @@ def raw(config: Config, plan: Plan, output: str) -> Rows:
 
 def seen(config: Config, plan: Plan, output: str) -> Rows:
     """Returns the rows that a reader sees."""
-    return _rows(read_output(config.replay_root(plan.replay_id), output, plan.first, plan.last, "window_id, key, total"))
+    return _rows(
+        read_output(config.replay_root(plan.replay_id), output, plan.first, plan.last, "window_id, key, total")
+    )
 
 
 def seals(config: Config, plan: Plan, output: str) -> list[dict]:

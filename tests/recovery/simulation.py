@@ -126,7 +126,9 @@ def _commit_group(
     checkpoint = [(world.checkpoints, [(end, state)])] if due else []
     outputs = [(world.outputs[name], rows) for name in OUTPUTS if not skips or done[name] < end]
     rng.shuffle(outputs)
-    seals = [(number, name, world_attempt(world, name, number, epoch), False) for number, _, _ in rows for name in OUTPUTS]
+    seals = [
+        (number, name, world_attempt(world, name, number, epoch), False) for number, _, _ in rows for name in OUTPUTS
+    ]
     facts = [(world.facts, seals)] if not exact or done[FACTS] < end else []
     order = [*outputs, *facts, *checkpoint]
     if dropped == "checkpoint last":

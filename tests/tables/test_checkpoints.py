@@ -12,15 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewindow.errors import CheckpointError
-from rewindow.tables import create_table
 from rewindow.tables import checkpoints as stored
+from rewindow.tables import create_table
 
 MADE = stored.Provenance("code", "configuration", 1)
 VALUES = st.lists(st.tuples(st.none() | st.integers(-5, 5), st.none() | st.text(max_size=3)), max_size=8)
 
 
 def frame(rows: list) -> pa.Table:
-    return pa.table({"n": [n for n, _ in rows], "s": [s for _, s in rows]}, schema=pa.schema([("n", pa.int64()), ("s", pa.string())]))
+    return pa.table(
+        {"n": [n for n, _ in rows], "s": [s for _, s in rows]},
+        schema=pa.schema([("n", pa.int64()), ("s", pa.string())]),
+    )
 
 
 @given(VALUES, st.randoms())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import pyarrow as pa
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from rewindow.application import Application, FrameOperator, InputPort, OutputPort
+from rewindow.application import Application, FrameOperator, GroupWindows, InputPort, OutputPort
 
 EVENTS = pa.schema([("key", pa.string()), ("x", pa.int64())])
 TOTALS = pa.schema([("key", pa.string()), ("total", pa.int64())])
@@ -20,7 +21,9 @@ class SumPerKey(FrameOperator):
     inputs: ClassVar = {"events": InputPort(EVENTS)}
     outputs: ClassVar = {"sums": OutputPort(TOTALS)}
 
-    def transform(self, inputs, state, windows):
+    def transform(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows
+    ) -> DataFrame:
         """Returns a row per key and window with a tuple."""
         return inputs["events"].groupBy("window_id", "key").agg(F.sum("x").alias("total"))
 
@@ -32,14 +35,19 @@ class RunningTotal(FrameOperator):
     outputs: ClassVar = {"totals": OutputPort(TOTALS)}
     state_schema: ClassVar = TOTALS
 
-    def transform(self, inputs, state, windows):
+    def transform(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows
+    ) -> DataFrame:
         """Returns the totals, from the state before the group on."""
+        assert state is not None, "stateful"
         before = state.select("key", F.col("total").alias("before"))
         running = F.sum("total").over(Window.partitionBy("key").orderBy("window_id"))
         rows = inputs["sums"].withColumn("running", running).join(before, "key", "left")
         return rows.select("window_id", "key", (F.col("running") + F.coalesce("before", F.lit(0))).alias("total"))
 
-    def next_state(self, inputs, outputs, state, windows):
+    def next_state(
+        self, inputs: Mapping[str, DataFrame], outputs: Mapping[str, DataFrame], state: DataFrame, windows: GroupWindows
+    ) -> DataFrame:
         """Returns the newest total of each key."""
         newest = outputs["totals"].groupBy("key").agg(F.max_by("total", "window_id").alias("total"))
         return state.join(newest, "key", "left_anti").unionByName(newest)
