@@ -14,6 +14,17 @@ from rewindow.tables import Table, query
 from rewindow.windows import WindowRange
 
 
+_BEGUN = """
+with groups as (
+    select group_first, group_last, ended_at, max(attempt) as attempt from facts
+    where direction = 'out' group by group_first, group_last, ended_at
+    having not bool_or(lost) and min(attempt) = max(attempt))
+select attempt, min(group_first) as first from groups group by attempt order by attempt
+"""
+"""The first window that each attempt computed. What an attempt settles of the one before, windows lost and windows that
+the other one had committed, lies in one group of facts too; that is not its own work."""
+
+
 @dataclass(frozen=True)
 class Losses:
     """Losses of one side of a comparison.
@@ -47,11 +58,7 @@ def losses_of(plan: Plan, facts: Table, checkpoints: Table | None, windows: Wind
     if plan.mode is not Mode.AT_MOST_ONCE:
         return Losses()
     lost = query("select distinct port, window_id from facts where direction = 'out' and lost", facts=facts)
-    begun = query(
-        """select attempt, min(window_id) as first from facts
-           where direction = 'out' and not lost group by attempt order by attempt""",
-        facts=facts,
-    )
+    begun = query(_BEGUN, facts=facts)
     saved = (
         _pairs(query("select distinct mark, attempt from c", c=checkpoints), "mark", "attempt") if checkpoints else []
     )
