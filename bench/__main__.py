@@ -1,0 +1,24 @@
+"""Measures the numbers that Rewindow aims at, each beside its alternative in the same run.
+
+    python -m bench [ROWS_IN_MILLIONS]      writes docs/benchmarks.md (make bench)
+
+Everything runs one after the other on an otherwise idle machine; figures of a loaded one mean nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from bench.replay import measure_commands, measure_engine
+from bench.report import write_report
+
+
+def main() -> None:
+    """Runs all measurements and writes the page."""
+    millions = int(sys.argv[1]) if len(sys.argv) > 1 else 10
+    rows = [*measure_engine(millions * 1_000_000), *measure_commands()]
+    print(f"written to {write_report(rows, millions)}")
+
+
+if __name__ == "__main__":
+    main()
