@@ -3,7 +3,7 @@
 # through Airflow's API, kills a worker in the middle, and certifies the result equal to an undisturbed local replay.
 # Needs an engine with the images debian:bookworm-slim and postgres at hand; leaves nothing behind.
 #
-#   scripts/compose-test.sh            KEEP=1 leaves all of it running
+#   scripts/compose-test.sh            KEEP=1 leaves all of it running, BUILT=1 takes the image as it is
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -76,8 +76,10 @@ all_healthy() {
 }
 
 docker/make-secrets.sh
-say "build"
-dc build init
+if [ -z "${BUILT:-}" ]; then
+    say "build"
+    dc build init
+fi
 say "up"
 dc up -d
 until_ok 300 "all services healthy" all_healthy
