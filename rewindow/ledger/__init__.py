@@ -8,7 +8,7 @@ from rewindow.ledger.attempts import Attempt, AttemptEnd, GroupTiming
 from rewindow.ledger.checks import Acceptance, Check
 from rewindow.ledger.facade import Ledger
 from rewindow.ledger.leases import Lease
-from rewindow.ledger.publications import Publication, PublishedTable, publish_app_id
+from rewindow.ledger.publication_rows import Publication, PublishedTable, publish_app_id
 from rewindow.ledger.replays import Replay, State
 from rewindow.ledger.segments import PortCount, PortTotal, Segment
 from rewindow.ledger.staleness import StaleRange

@@ -63,17 +63,22 @@ class Connected:
         """Returns the ledger at an SQLAlchemy URL; made on first use, brought up to date when it is older.
 
         Raises:
-            InputError: the URL is not one of SQLite or PostgreSQL, or a newer Rewindow has upgraded this ledger.
+            InputError: the URL is not one of SQLite or PostgreSQL or asks for what the server does not know or allow,
+                or a newer Rewindow has upgraded this ledger.
             LedgerError: the database does not answer.
         """
         from rewindow.ledger.upgrade import make_current
 
         place = Place.parse(url)
         engine = create_ledger_engine(place)
-        with answering(place):
-            place.create()
-            _try_settings(place, engine)
-            make_current(place, engine)
+        try:
+            with answering(place):
+                place.create()
+                make_current(place, engine)
+        except failures.ProgrammingError as error:
+            detail = place.without_password(" ".join(str(error.orig).split()))
+            hint = "Look at the URL's settings; the user must be allowed to create a schema, once."
+            raise InputError(f'ledger "{place.name}" is set up wrongly', detail=f"{detail}.", hint=hint) from None
         return cls(place, engine)
 
     def close(self) -> None:
@@ -117,14 +122,6 @@ def create_ledger_engine(place: Place) -> Engine:
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
-
-
-def _try_settings(place: Place, engine: Engine) -> None:
-    try:
-        engine.connect().close()
-    except failures.ProgrammingError as error:
-        detail = place.without_password(" ".join(str(error.orig).split()))
-        raise InputError(f'ledger "{place.name}" is set up wrongly', detail=f"{detail.rstrip('.')}.") from None
 
 
 def _set_up_sqlite(connection: Any, record: object) -> None:

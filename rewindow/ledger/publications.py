@@ -39,8 +39,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, insert, select, update
@@ -48,79 +46,20 @@ from sqlalchemy import ColumnElement, Connection, insert, select, update
 from rewindow.errors import InputError, OverlapError
 from rewindow.ledger.connection import PUBLICATION_COUNTER
 from rewindow.ledger.models import counters, publication_tables, publications, replays
+from rewindow.ledger.publication_rows import (
+    PUBLISH,
+    STANDING,
+    UNDO,
+    Publication,
+    find_publications,
+    later_over,
+    of_tables,
+    overlapping,
+    read_publication,
+)
 from rewindow.ledger.publishing import publisher_locks
 from rewindow.ledger.replays import Replays, State, read_replay
 from rewindow.windows import WindowRange
-
-PUBLISH, UNDO = "publish", "undo"
-
-
-def publish_app_id(table_name: str) -> str:
-    """Returns the transaction id under which publications commit to a table."""
-    return f"publish/{table_name}"
-
-
-@dataclass(frozen=True)
-class PublishedTable:
-    """A table of a publication.
-
-    Attributes:
-        version_before: its Delta version before the publication, None when it was not there.
-        version_after: the version that the publication made, None until that is known.
-    """
-
-    name: str
-    version_before: int | None
-    version_after: int | None
-    done: bool
-
-
-@dataclass(frozen=True)
-class Publication:
-    """An act of publishing a window range of a replay, or of undoing such an act.
-
-    Attributes:
-        number: transaction version of its commits; higher than that of any publication before.
-        undoes: number of the publication that an undo takes back.
-        details: what the publisher wants to find again when it is rolled forward.
-        withdrawn: why it was given up without a commit, None as a rule.
-        closed_at: None while it must be rolled forward.
-    """
-
-    number: int
-    replay_id: str
-    kind: str
-    first: int
-    last: int
-    undoes: int | None
-    details: dict[str, Any]
-    tables: tuple[PublishedTable, ...]
-    withdrawn: str | None
-    opened_at: datetime
-    closed_at: datetime | None
-
-    @property
-    def range(self) -> WindowRange:
-        """The windows that it replaces."""
-        return WindowRange(self.first, self.last)
-
-    def commit_metadata(self) -> dict[str, Any]:
-        """Returns the user metadata of its commits, from which `rewindow ledger rebuild` restores it."""
-        return {
-            "publication": self.number, "replay": self.replay_id, "kind": self.kind, "first": self.first,
-            "last": self.last, "undoes": self.undoes, "details": self.details,
-            "versions_before": {table.name: table.version_before for table in self.tables},
-        }  # fmt: skip
-
-
-_undo = publications.alias("undo")
-_UNDONE = (
-    select(_undo.c.number)
-    .where(_undo.c.undoes == publications.c.number, _undo.c.withdrawn.is_(None))
-    .correlate(publications)
-    .exists()
-)
-_STANDING = (publications.c.kind == PUBLISH) & publications.c.withdrawn.is_(None) & ~_UNDONE
 
 
 class Publications(Replays):
@@ -190,7 +129,7 @@ class Publications(Replays):
             OverlapError: another publication of one of the tables is open and must be rolled forward first.
         """
         with self.serialised() as connection:
-            undone = _read(connection, number)
+            undone = read_publication(connection, number)
             there = _same_open(connection, undone.replay_id, UNDO, versions_before, undone.range)
             if there is not None and there.undoes == number:
                 return there
@@ -218,7 +157,7 @@ class Publications(Replays):
         ]
         assert tables, "a publication has a table"
         connection.execute(insert(publication_tables), tables)
-        return _read(connection, number)
+        return read_publication(connection, number)
 
     def mark_table_done(self, number: int, table_name: str, version: int) -> None:
         """Enters that a table holds the publication's commit, at a version; again changes nothing."""
@@ -231,14 +170,14 @@ class Publications(Replays):
     def close_publication(self, number: int) -> None:
         """Ends a publication whose tables are all done, sets its replay's state and ends its leases; idempotent."""
         with self.serialised() as connection:
-            publication = _read(connection, number)
+            publication = read_publication(connection, number)
             if publication.closed_at is not None:
                 return
             missing = [table.name for table in publication.tables if not table.done]
             assert not missing, f"publication {number} is not done for {missing}"
             self._close(connection, publication)
             replay_id = publication.replay_id
-            still_there = _find(connection, _STANDING & (publications.c.replay_id == replay_id), limit=1)
+            still_there = find_publications(connection, STANDING & (publications.c.replay_id == replay_id), limit=1)
             state = State.PUBLISHED if still_there else State.UNDONE
             values = {"state": state, "message": "", "changed_at": self.now}
             connection.execute(update(replays).where(replays.c.replay_id == replay_id).values(**values))
@@ -250,7 +189,7 @@ class Publications(Replays):
             InputError: it is closed, or a table of it is done; then it can only be rolled forward and undone.
         """
         with self.serialised() as connection:
-            publication = _read(connection, number)
+            publication = read_publication(connection, number)
             done = [table.name for table in publication.tables if table.done]
             if publication.closed_at is not None or done:
                 what = f'has been committed to table "{done[0]}"' if done else "is closed"
@@ -272,7 +211,7 @@ class Publications(Replays):
             InputError: there is none of this number.
         """
         with self.reading() as connection:
-            return _read(connection, number)
+            return read_publication(connection, number)
 
     def publications(
         self,
@@ -286,64 +225,33 @@ class Publications(Replays):
         if replay_id is not None:
             wanted &= publications.c.replay_id == replay_id
         if table_name is not None:
-            wanted &= _of_tables([table_name])
+            wanted &= of_tables([table_name])
         if application is not None:
             its = select(replays.c.replay_id).where(replays.c.application == application)
             wanted &= publications.c.replay_id.in_(its)
         with self.reading() as connection:
-            return _find(connection, wanted, limit=limit)
+            return find_publications(connection, wanted, limit=limit)
 
     def open_publications(self, tables: Iterable[str] | None = None) -> list[Publication]:
         """Returns the publications that must be rolled forward, oldest first; of some tables if so asked."""
         wanted: ColumnElement[bool] = publications.c.closed_at.is_(None)
         if tables is not None:
-            wanted &= _of_tables(tables)
+            wanted &= of_tables(tables)
         with self.reading() as connection:
-            return _find(connection, wanted)[::-1]
+            return find_publications(connection, wanted)[::-1]
 
     def newest_over(self, table_name: str, first: int, last: int) -> Publication | None:
         """Returns the newest publication that stands in a table over any window of a range; undone ones do not."""
-        wanted = _STANDING & publications.c.closed_at.is_not(None) & _of_tables([table_name])
+        wanted = STANDING & publications.c.closed_at.is_not(None) & of_tables([table_name])
         with self.reading() as connection:
-            return next(iter(_find(connection, wanted & _overlapping(WindowRange(first, last)), limit=1)), None)
+            return next(
+                iter(find_publications(connection, wanted & overlapping(WindowRange(first, last)), limit=1)), None
+            )
 
     def later_overlapping(self, number: int) -> list[Publication]:
         """Returns the later publications that stand over windows of this one in one of its tables, newest first."""
         with self.reading() as connection:
-            return _later_overlapping(connection, _read(connection, number))
-
-
-def _read(connection: Connection, number: int) -> Publication:
-    found = _find(connection, publications.c.number == number)
-    if not found:
-        raise InputError(f"publication {number} is unknown", hint="`rewindow status` shows those that there are.")
-    return found[0]
-
-
-def _find(connection: Connection, wanted: ColumnElement[bool], limit: int | None = None) -> list[Publication]:
-    """Returns publications with their tables, newest first."""
-    query = select(publications).where(wanted).order_by(publications.c.number.desc()).limit(limit)
-    rows = connection.execute(query).all()
-    tables: dict[int, list[PublishedTable]] = {row.number: [] for row in rows}
-    c = publication_tables.c
-    for row in connection.execute(select(publication_tables).where(c.number.in_(tables)).order_by(c.position)):
-        table = PublishedTable(row.table_name, row.version_before, row.version_after, row.done_at is not None)
-        tables[row.number].append(table)
-    return [Publication(**row._mapping, tables=tuple(tables[row.number])) for row in rows]
-
-
-def _of_tables(names: Iterable[str]) -> ColumnElement[bool]:
-    c = publication_tables.c
-    return publications.c.number.in_(select(c.number).where(c.table_name.in_(sorted(set(names)))))
-
-
-def _overlapping(windows: WindowRange) -> ColumnElement[bool]:
-    return (publications.c.first <= windows.last) & (publications.c.last >= windows.first)
-
-
-def _later_overlapping(connection: Connection, publication: Publication) -> list[Publication]:
-    later = (publications.c.number > publication.number) & _overlapping(publication.range)
-    return _find(connection, _STANDING & later & _of_tables(table.name for table in publication.tables))
+            return later_over(connection, read_publication(connection, number))
 
 
 def _same_open(
@@ -355,7 +263,7 @@ def _same_open(
         OverlapError: another one of its tables is open.
     """
     names = set(tables)
-    for there in _find(connection, publications.c.closed_at.is_(None) & _of_tables(names)):
+    for there in find_publications(connection, publications.c.closed_at.is_(None) & of_tables(names)):
         same = (there.replay_id, there.kind, there.range) == (replay_id, kind, windows)
         if not same or {table.name for table in there.tables} != names:
             raise OverlapError(
@@ -373,9 +281,9 @@ def _check_undoable(connection: Connection, publication: Publication) -> None:
         raise InputError(f"publication {number} is no publication that stands: there is nothing to undo")
     if publication.closed_at is None:
         raise InputError(f"publication {number} is open", hint=f"First: rewindow publish {publication.replay_id}")
-    if not _find(connection, _STANDING & (publications.c.number == number)):
+    if not find_publications(connection, STANDING & (publications.c.number == number)):
         raise InputError(f"publication {number} is undone already")
-    later = _later_overlapping(connection, publication)
+    later = later_over(connection, publication)
     if later:
         names = ", ".join(f'{one.number} (replay "{one.replay_id}", windows {one.range})' for one in later)
         raise InputError(

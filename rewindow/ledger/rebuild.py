@@ -27,7 +27,7 @@ from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.ledger.attempts import AttemptEnd
 from rewindow.ledger.models import attempts, counters, publication_tables, publications, replays
-from rewindow.ledger.publications import PUBLISH, publish_app_id
+from rewindow.ledger.publication_rows import PUBLISH, publish_app_id
 from rewindow.ledger.replays import State, find_replay
 from rewindow.ledger.segments import SEGMENT_WINDOWS, Segment
 from rewindow.tables.delta import Table, query

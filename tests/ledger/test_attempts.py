@@ -135,7 +135,7 @@ _ENDS = st.sampled_from(["failed", "killed", "interrupted", "lost"])
 _ATTEMPT = st.tuples(st.lists(st.integers(1, 60), max_size=4), _ENDS)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=st.lists(_ATTEMPT, max_size=6))
 def test_failures_equal_a_count_by_hand(sqlite_url: str, history: list[tuple[list[int], str]]) -> None:
     """Whatever happens, the count is that of a person who strikes it out at each new checkpoint (R90)."""

@@ -55,7 +55,7 @@ def test_index_is_short_however_small_the_groups(
 _GROUPS = st.lists(st.tuples(st.integers(1, 5), st.booleans(), st.booleans()), min_size=1, max_size=10)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(groups=_GROUPS)
 def test_index_equals_a_row_a_window(sqlite_url: str, groups: list[tuple[int, bool, bool]]) -> None:
     """Whatever is computed again from a checkpoint, the sums are those of the newest count of each window."""

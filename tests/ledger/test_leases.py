@@ -29,6 +29,16 @@ def test_overlap_names_the_holder_its_range_and_the_way_on(ledger: Ledger) -> No
     assert [lease.replay_id for lease in ledger.leases()] == ["first", "first"]
 
 
+@pytest.mark.parametrize("wanted", [(50, 100), (199, 250), (150, 150), (50, 250), (100, 199)])
+def test_one_window_in_common_is_an_overlap(ledger: Ledger, wanted: tuple[int, int]) -> None:
+    """Ranges are closed: a single window at either end, inside, around or all of it is refused."""
+    plan(ledger, "first")
+    plan(ledger, "second")
+    ledger.acquire("first", ["app.out"], 100, 199)
+    with pytest.raises(OverlapError):
+        ledger.acquire("second", ["app.out"], *wanted)
+
+
 def test_disjoint_ranges_and_other_tables_stand_side_by_side(ledger: Ledger) -> None:
     """Ranges that only touch are no overlap, nor are equal ranges of different tables."""
     for name in ("a", "b", "c"):
@@ -98,7 +108,7 @@ def test_of_overlapping_leases_asked_for_at_once_exactly_one_is_granted(
     ledger: Ledger, url: str, workers: ProcessPoolExecutor
 ) -> None:
     """Four processes ask for ranges that all hold window 500, many times over: one gets it, the others learn who."""
-    rounds = 40
+    rounds = 30
     numbers = random.Random(7)
     jobs = []
     for worker in range(WORKERS):

@@ -22,7 +22,7 @@ def test_stale_ranges_split_around_what_is_cleared(ledger: Ledger) -> None:
 _RANGE = st.tuples(st.integers(0, 30), st.integers(0, 12)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(acts=st.lists(st.tuples(st.booleans(), _RANGE), max_size=8))
 def test_stale_windows_equal_a_set_of_windows(sqlite_url: str, acts: list[tuple[bool, tuple[int, int]]]) -> None:
     """Whatever is marked and cleared, in any order, the stale windows are those of a plain set, none twice."""

@@ -1,0 +1,128 @@
+"""Publications as values, and the questions that are asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, select
+
+from rewindow.errors import InputError
+from rewindow.ledger.models import publication_tables, publications
+from rewindow.windows import WindowRange
+
+PUBLISH, UNDO = "publish", "undo"
+
+
+def publish_app_id(table_name: str) -> str:
+    """Returns the transaction id under which publications commit to a table."""
+    return f"publish/{table_name}"
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """A table of a publication.
+
+    Attributes:
+        version_before: its Delta version before the publication, None when it was not there.
+        version_after: the version that the publication made, None until that is known.
+    """
+
+    name: str
+    version_before: int | None
+    version_after: int | None
+    done: bool
+
+
+@dataclass(frozen=True)
+class Publication:
+    """An act of publishing a window range of a replay, or of undoing such an act.
+
+    Attributes:
+        number: transaction version of its commits; higher than that of any publication before.
+        undoes: number of the publication that an undo takes back.
+        details: what the publisher wants to find again when it is rolled forward.
+        withdrawn: why it was given up without a commit, None as a rule.
+        closed_at: None while it must be rolled forward.
+    """
+
+    number: int
+    replay_id: str
+    kind: str
+    first: int
+    last: int
+    undoes: int | None
+    details: dict[str, Any]
+    tables: tuple[PublishedTable, ...]
+    withdrawn: str | None
+    opened_at: datetime
+    closed_at: datetime | None
+
+    @property
+    def range(self) -> WindowRange:
+        """The windows that it replaces."""
+        return WindowRange(self.first, self.last)
+
+    def commit_metadata(self) -> dict[str, Any]:
+        """Returns the user metadata of its commits, from which `rewindow ledger rebuild` restores it."""
+        return {
+            "publication": self.number, "replay": self.replay_id, "kind": self.kind, "first": self.first,
+            "last": self.last, "undoes": self.undoes, "details": self.details,
+            "versions_before": {table.name: table.version_before for table in self.tables},
+        }  # fmt: skip
+
+
+_undo = publications.alias("undo")
+_UNDONE = (
+    select(_undo.c.number)
+    .where(_undo.c.undoes == publications.c.number, _undo.c.withdrawn.is_(None))
+    .correlate(publications)
+    .exists()
+)
+STANDING: ColumnElement[bool] = (publications.c.kind == PUBLISH) & publications.c.withdrawn.is_(None) & ~_UNDONE
+"""The condition that a publication is neither withdrawn nor undone."""
+
+
+def read_publication(connection: Connection, number: int) -> Publication:
+    """Returns a publication.
+
+    Raises:
+        InputError: there is none of this number.
+    """
+    found = find_publications(connection, publications.c.number == number)
+    if not found:
+        raise InputError(f"publication {number} is unknown", hint="`rewindow status` shows those that there are.")
+    return found[0]
+
+
+def find_publications(
+    connection: Connection, wanted: ColumnElement[bool], limit: int | None = None
+) -> list[Publication]:
+    """Returns publications with their tables, newest first."""
+    query = select(publications).where(wanted).order_by(publications.c.number.desc()).limit(limit)
+    rows = connection.execute(query).all()
+    tables: dict[int, list[PublishedTable]] = {row.number: [] for row in rows}
+    c = publication_tables.c
+    for row in connection.execute(select(publication_tables).where(c.number.in_(tables)).order_by(c.position)):
+        table = PublishedTable(row.table_name, row.version_before, row.version_after, row.done_at is not None)
+        tables[row.number].append(table)
+    return [Publication(**row._mapping, tables=tuple(tables[row.number])) for row in rows]
+
+
+def of_tables(names: Iterable[str]) -> ColumnElement[bool]:
+    """Returns the condition that a publication has one of some tables."""
+    c = publication_tables.c
+    return publications.c.number.in_(select(c.number).where(c.table_name.in_(sorted(set(names)))))
+
+
+def overlapping(windows: WindowRange) -> ColumnElement[bool]:
+    """Returns the condition that a publication has a window of a range."""
+    return (publications.c.first <= windows.last) & (publications.c.last >= windows.first)
+
+
+def later_over(connection: Connection, publication: Publication) -> list[Publication]:
+    """Returns the later publications that stand over windows of one in one of its tables, newest first."""
+    later = (publications.c.number > publication.number) & overlapping(publication.range)
+    return find_publications(connection, STANDING & later & of_tables(table.name for table in publication.tables))
