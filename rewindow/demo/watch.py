@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from rewindow.recovery import Plan
 from rewindow.reports.story import Kill
 
 LOOK_SECONDS = 0.1
+READ_SECONDS = 0.4
 ASK_SECONDS = 1.0
 STILL_SECONDS_MAX = 420.0
 """Time without any news after which the demo gives up."""
@@ -65,7 +67,7 @@ def follow(ledger: Ledger, airflow: Airflow, run: Run, telling: Telling) -> None
                 telling.say(f"Airflow has started try {task.tries} of task {_REPLAY}")
                 tries, changed = task.tries, now
             if task.state == "success":
-                eyes.look()
+                eyes.read_ledger()
                 break
             _check_alive(airflow, run, _REPLAY, task)
         if now - changed > STILL_SECONDS_MAX:
@@ -107,36 +109,38 @@ class _Eyes:
         self._plan = Plan.model_validate(ledger.replay(run.replay_id).plan)
         self._told: set[tuple[int, int]] = set()
         self._begun: set[int] = set()
-        self._process: psutil.Process | None = None
+        self._sentry: _Sentry | None = None
         self._recovered = False
+        self._read_at = 0.0
 
     def look(self) -> bool:
-        """Says what is new and returns whether anything is."""
-        attempt = self._ledger.last_attempt(self._run.replay_id)
-        news = self._say_groups()
-        if attempt is None or attempt.pid is None:
-            return news
-        if attempt.epoch not in self._begun:
-            self._begun.add(attempt.epoch)
-            self._process = _process_of(attempt)
-            self._telling.say(f"attempt {attempt.epoch} runs as process {attempt.pid}")
-            self._telling.doing(f"{self._run.drill.title}: attempt {attempt.epoch}")
-            return True
-        return self._see_kill(attempt) or news
+        """Says what is new and returns whether anything is: at the process each time, at the ledger less often."""
+        news = self._see_kill()
+        now = time.monotonic()
+        return (self.read_ledger() or news) if now - self._read_at >= READ_SECONDS else news
 
-    def _see_kill(self, attempt: Attempt) -> bool:
-        drill = self._run.drill
-        if (
-            drill.step is None
-            or attempt.epoch != 1
-            or self._run.kills
-            or self._process is None
-            or _lives(self._process)
-        ):
+    def read_ledger(self) -> bool:
+        """Says what the ledger has to say and returns whether that is anything new."""
+        self._read_at = time.monotonic()
+        news = self._say_groups()
+        attempt = self._ledger.last_attempt(self._run.replay_id)
+        if attempt is None or attempt.pid is None or attempt.epoch in self._begun:
+            return news
+        self._begun.add(attempt.epoch)
+        process = _process_of(attempt)
+        if attempt.epoch == 1 and process is not None:
+            self._sentry = _Sentry(process)
+        self._telling.say(f"attempt {attempt.epoch} runs as process {attempt.pid}")
+        self._telling.doing(f"{self._run.drill.title}: attempt {attempt.epoch}")
+        return True
+
+    def _see_kill(self) -> bool:
+        drill, sentry = self._run.drill, self._sentry
+        if drill.step is None or self._run.kills or sentry is None or sentry.gone_at is None:
             return False
-        self._run.kills.append(Kill(1, datetime.now(UTC), drill.step.value, drill.group))
+        self._run.kills.append(Kill(1, sentry.gone_at, drill.step.value, drill.group))
         self._telling.say(
-            f"SIGKILL: process {attempt.pid} and its JVM are gone, in group {drill.group} at step {drill.step.value}",
+            f"SIGKILL: process {sentry.pid} and its JVM are gone, in group {drill.group} at step {drill.step.value}",
             style="bold red",
         )
         return True
@@ -159,6 +163,23 @@ class _Eyes:
             self._telling.say(f"{words}; recovered {seconds:.1f} s after the kill", style="green")
         else:
             self._telling.say(f"{words}; {sum(timing.timings.values()):.1f} s for its group")
+
+
+class _Sentry(threading.Thread):
+    """Watches one process and notes when it is gone, also while Airflow takes its time to answer."""
+
+    def __init__(self, process: psutil.Process) -> None:
+        super().__init__(daemon=True)
+        self.pid = process.pid
+        self.gone_at: datetime | None = None
+        self._process = process
+        self.start()
+
+    def run(self) -> None:
+        """Looks until the process is gone."""
+        while _lives(self._process):
+            time.sleep(LOOK_SECONDS / 2)
+        self.gone_at = datetime.now(UTC)
 
 
 def _process_of(attempt: Attempt) -> psutil.Process | None:

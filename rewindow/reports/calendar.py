@@ -17,6 +17,7 @@ from rewindow.reports.story import Layer
 from rewindow.windows import Grid, WindowRange, format_time, to_datetime
 
 COLUMNS_MAX = 400
+ROWS_MIN, ROWS_MAX = 12, 48
 LEVELS = 6
 _LETTER = 8
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
@@ -100,8 +101,8 @@ def choose_steps(width_us: int, span_us: int) -> tuple[int, int]:
     [86400, 3600]
     """
     for column_us, rows in _STEPS:
-        if column_us >= 2 * width_us and span_us <= COLUMNS_MAX * column_us:
-            return column_us, max(column_us // rows, width_us)
+        if column_us >= ROWS_MIN * width_us and span_us <= COLUMNS_MAX * column_us:
+            return column_us, width_us if column_us <= ROWS_MAX * width_us else column_us // rows
     column_us = -(-span_us // COLUMNS_MAX // width_us) * width_us
     return max(column_us, width_us), max(column_us, width_us)
 
@@ -140,7 +141,9 @@ def thresholds(values: Floats) -> list[float]:
     distinct = np.unique(values)
     if len(distinct) <= LEVELS:
         return [float(value) for value in distinct]
-    bounds = np.unique(np.quantile(values, np.linspace(0, 1, LEVELS + 1)[:-1]).round(1))
+    whole = bool((distinct == np.round(distinct)).all())
+    shares = np.quantile(values, np.linspace(0, 1, LEVELS + 1)[:-1])
+    bounds = np.unique(np.floor(shares) if whole else np.floor(shares * 10) / 10)
     return [float(bound) for bound in bounds]
 
 
@@ -222,7 +225,7 @@ _LABELS = (
 
 def _row_labels(cells: Cells) -> tuple[tuple[int, str], ...]:
     step = max(1, -(-14 // cells.height), cells.rows // 4)
-    form = {_DAY: "%H:%M", 6 * _HOUR: "+%H:%M", _HOUR: ":%M"}.get(cells.column_us)
+    form = {_DAY: "%H:%M", 6 * _HOUR: "+%-Hh%M", _HOUR: ":%M"}.get(cells.column_us)
     if form is None or cells.rows < 2:
         return ()
     return tuple(

@@ -1,0 +1,134 @@
+"""Watching a replay: the kill is seen when the process is gone, and a replay that was not killed is no drill."""
+
+from __future__ import annotations
+
+import io
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from rewindow.application import Mode
+from rewindow.config import Config
+from rewindow.demo import watch
+from rewindow.demo.airflow import Airflow, Task
+from rewindow.demo.drill import Drill
+from rewindow.demo.telling import Telling
+from rewindow.demo.watch import Run, follow, wait_for_task
+from rewindow.engine.crash import Step
+from rewindow.errors import RewindowError
+from rewindow.ledger import Ledger
+from tests.publication.staging import StagedReplay
+
+
+class Script(Airflow):
+    """An Airflow whose answers are a list; the last one stays. Between answers something may happen."""
+
+    def __init__(self, *answers: object) -> None:
+        self.address = "http://127.0.0.1:1"
+        self._answers = list(answers)
+
+    def tasks(self, run_id: str) -> dict[str, Task]:
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if callable(answer):
+            answer()
+            return self.tasks(run_id)
+        return {"replay_windows": answer, "check_windows": answer}  # type: ignore[dict-item]
+
+    def last_words(self, run_id: str, task: str, tries: int) -> str:
+        return "its last words"
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOOK_SECONDS", "READ_SECONDS", "ASK_SECONDS"):
+        monkeypatch.setattr(watch, name, 0.01)
+
+
+@pytest.fixture
+def telling() -> Telling:
+    """A screen that nobody looks at."""
+    return Telling(Console(file=io.StringIO()))
+
+
+def planned(config: Config) -> Ledger:
+    replay = StagedReplay(config, "r", 100, 119)
+    ledger = Ledger.open(config.ledger_url)
+    plan = replay.plan
+    ledger.create_replay(
+        "r",
+        plan.application,
+        100,
+        119,
+        plan.mode.value,
+        plan.model_dump(mode="json"),
+        plan.code_version,
+        str(replay.root),
+    )
+    return ledger
+
+
+def begin(ledger: Ledger, pid: int) -> None:
+    epoch = ledger.next_epoch("r")
+    ledger.begin_attempt("r", epoch, socket.gethostname(), pid, pid, 0.0)
+
+
+def test_kill_is_seen_when_the_process_is_gone(config: Config, telling: Telling) -> None:
+    """A real process is killed; what is noted is its step, its group, and a time after its begin."""
+    ledger = planned(config)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        begin(ledger, process.pid)
+        began = ledger.attempts("r")[0].began_at
+        run = Run(Drill(Mode.EXACTLY_ONCE, Step.AFTER_OUTPUTS, 3), "run", "r")
+        running, done = Task("running", 1), Task("success", 2)
+        airflow = Script(running, running, running, process.kill, process.wait, running, running, done)
+        follow(ledger, airflow, run, telling)
+    (kill,) = run.kills
+    assert (kill.epoch, kill.step, kill.group) == (1, "after_outputs", 3) and kill.at >= began
+
+
+def test_drill_that_did_not_happen_is_an_error(config: Config, telling: Telling) -> None:
+    """A replay that ends without having been killed proves nothing."""
+    run = Run(Drill(Mode.EXACTLY_ONCE, Step.AFTER_OUTPUTS, 3), "run", "r")
+    with pytest.raises(RewindowError, match="without having been killed at after_outputs:3@1"):
+        follow(planned(config), Script(Task("success", 1)), run, telling)
+
+
+def test_undisturbed_replay_needs_no_kill(config: Config, telling: Telling) -> None:
+    """The reference just ends."""
+    run = Run(Drill(Mode.EXACTLY_ONCE), "run", "r")
+    follow(planned(config), Script(Task("running", 1), Task("success", 1)), run, telling)
+    assert run.kills == []
+
+
+def test_failed_task_ends_the_demo_with_its_last_words(config: Config, telling: Telling) -> None:
+    """A task that Airflow gives up is quoted, with the address of its run."""
+    run = Run(Drill(Mode.EXACTLY_ONCE), "run", "r")
+    with pytest.raises(RewindowError, match='task "replay_windows" of DAG run "run" is failed') as caught:
+        follow(planned(config), Script(Task("failed", 3)), run, telling)
+    assert "its last words" in str(caught.value) and "http://127.0.0.1:1/dags" in str(caught.value)
+
+
+def test_failure_can_be_waited_for(telling: Telling) -> None:
+    """Where a failure is one of the answers, as of the gate after a loss, it is returned."""
+    run = Run(Drill(Mode.AT_MOST_ONCE), "run", "r")
+    airflow = Script(Task("running", 1), Task("failed", 1))
+    assert wait_for_task(airflow, run, "check_windows", ("success", "failed"), telling) == "failed"
+
+
+def test_standing_still_is_an_error(config: Config, telling: Telling, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replay without any news for too long ends the demo instead of waiting for ever."""
+    monkeypatch.setattr(watch, "STILL_SECONDS_MAX", 0.05)
+    run = Run(Drill(Mode.EXACTLY_ONCE), "run", "r")
+    with pytest.raises(RewindowError, match="has stood still"):
+        follow(planned(config), Script(Task("running", 1)), run, telling)
+
+
+def test_password_file_is_read_at_login_only(tmp_path: Path) -> None:
+    """Nothing of Airflow's is read or called before the first question."""
+    from rewindow.supervisor import Running
+
+    Airflow(Running("http://127.0.0.1:1", tmp_path / "none.json"))
