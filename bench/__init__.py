@@ -1,0 +1,1 @@
+"""Benchmarks: every claim of speed, beside an alternative in the same run."""

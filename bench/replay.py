@@ -106,7 +106,8 @@ def _throughput(spark: SparkSession, config: Config, tuples: int) -> list[Row]:
 
     def duck() -> None:
         listed = ", ".join(f"'{path}'" for path in files)
-        sql = f"select window_id, key, max(value) as highest, count(*) as count from read_parquet([{listed}]) group by all"
+        columns = "window_id, key, max(value) as highest, count(*) as count"
+        sql = f"select {columns} from read_parquet([{listed}]) group by all"
         duckdb.sql(f"copy ({sql}) to '{config.state / 'duck.parquet'}' (format parquet)")
 
     _replay(spark, config, "three", 100, "small")
@@ -116,7 +117,8 @@ def _throughput(spark: SparkSession, config: Config, tuples: int) -> list[Row]:
     size = f"{tuples / 1e6:.0f} M tuples, {WINDOWS:,} windows, grouped aggregate"
     return [
         Row(
-            f"{size}, whole product", f"{found['replay']:.2f} s", f"one plain Spark write to Delta {found['plain']:.2f} s",
+            f"{size}, whole product", f"{found['replay']:.2f} s",
+            f"one plain Spark write to Delta {found['plain']:.2f} s",
             f"at most 1.5 x: {ratio:.2f} x", ratio <= 1.5,
         ),
         Row(

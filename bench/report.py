@@ -36,15 +36,15 @@ def write_report(rows: list[Row], millions: int) -> Path:
         "# Benchmarks",
         "",
         f"Measured on {machine}, Python {platform.python_version()}, Spark `local[2]`, by `make bench` "
-        f"({millions} M tuples). Ratios are of one run, in one process where that makes sense; single times on a shared",
-        "machine vary by a third. What a figure is held against was run in the same session, warm.",
+        f"({millions} M tuples). Ratios are of one run, in one process where that makes sense; single times",
+        "on a shared machine vary by a third. What a figure is held against was run in the same session, warm.",
         "",
         "| what | measured | beside | aim | |",
         "|---|---|---|---|---|",
         *(f"| {row.what} | {row.measured} | {row.beside} | {row.aim} | {row.verdict} |" for row in rows),
         "",
-        "Further: `python bench/gate.py` (the gate beside its bare aggregate), `python bench/ledger.py` (reads of a ledger",
-        "with a million windows).",
+        "Further: `python bench/gate.py` (the gate beside its bare aggregate), `python bench/ledger.py` (reads of a",
+        "ledger with a million windows).",
         "",
     ]
     PAGE.write_text("\n".join(lines))
