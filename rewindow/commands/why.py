@@ -73,7 +73,7 @@ def _life(config: Config, ledger: Ledger, row: Replay, window: int) -> dict[str,
         "quarantined": _quarantined(config, window),
         "publications": [
             {"number": p.number, "kind": p.kind, "replay": p.replay_id, "closed_at": p.closed_at}
-            for p in ledger.publications(row.application)
+            for p in ledger.publications(application=row.application)
             if window in p.range
         ],
         "attempts": [vars(attempt) for attempt in ledger.attempts(row.replay_id)],

@@ -117,6 +117,17 @@ def test_setting_that_the_driver_does_not_know_is_the_users_error() -> None:
     assert "s3cret" not in "".join(traceback.format_exception(caught.value))
 
 
+def test_user_who_may_not_create_a_schema_is_told(postgresql: str) -> None:
+    """A user without the right to make the ledger gets an error in words, which names the right."""
+    admin = Ledger.open(new_schema(postgresql))
+    with admin.writing() as connection:
+        connection.execute(text("DROP ROLE IF EXISTS guest"))
+        connection.execute(text("CREATE ROLE guest LOGIN"))
+    with pytest.raises(InputError, match="permission denied") as caught:
+        Ledger.open(new_schema(postgresql).replace("postgres:@", "guest:@"))
+    assert "create a schema" in caught.value.hint
+
+
 @pytest.mark.parametrize(
     "url", ["not a url s3cret", "mysql://me:s3cret@host/x", "sqlite://", "postgres://a:s3cret@b/c"]
 )
