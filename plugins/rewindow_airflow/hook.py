@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException
 
-from rewindow_airflow.progress import Progress, parse_progress
+from rewindow_airflow.progress import Progress, is_for_machines, parse_progress
 
 _SECRETS = re.compile(r"AIRFLOW__.*(SECRET|FERNET|PASSWORD|SQL_ALCHEMY_CONN)|AIRFLOW_CONN_|AIRFLOW__.*_CMD")
 _PR_SET_PDEATHSIG = 1
@@ -93,10 +93,10 @@ class RewindowSparkHook(SparkSubmitHook):
     def _human_lines(self, lines: Iterable[str]) -> Iterable[str]:
         for line in lines:
             progress = parse_progress(line)
-            if progress is None:
-                yield line
-            else:
+            if progress is not None:
                 self._on_progress(progress)
+            elif not is_for_machines(line):
+                yield line
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk.exceptions import AirflowRuntimeError
+from airflow.sdk.exceptions import AirflowRuntimeError, AirflowSkipException
 
 from rewindow_airflow.attempts import BEGINNINGS, settings_for
 from rewindow_airflow.failures import DONE, cause, failure, is_retryable, mapped_errors
@@ -78,6 +78,7 @@ class RewindowSubmitOperator(ReplayTask, SparkSubmitOperator):
         Raises:
             AirflowFailException: another attempt cannot help.
             AirflowException: the job failed or was killed; Airflow tries again.
+            AirflowSkipException: there was nothing new to record.
         """
         name = self.arguments.get("stream") or self.replay_id_in(context)
         self._subject = f'{self.job} of "{name}"'
@@ -93,7 +94,9 @@ class RewindowSubmitOperator(ReplayTask, SparkSubmitOperator):
             self.log.error("The job's last lines:\n%s", "\n".join(f"    {line}" for line in self._last_lines))
             message = f"The {self._subject} ended: {cause(outcome.exit_code)}\n{outcome.message}\n{self._ending()}"
             raise failure(message, is_retryable(outcome.exit_code, outcome.retryable))
-        self.log.info("The %s is done: %s", self._subject, outcome.message)
+        self.log.info("The %s is done", self._subject)
+        if self.job == "record" and not outcome.facts.get("windows_sealed"):
+            raise AirflowSkipException("No window was sealed, so the stream's asset is not emitted")
         return {"name": name, "epoch": submission.epoch, **outcome.facts}
 
     def on_kill(self) -> None:

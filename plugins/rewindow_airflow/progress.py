@@ -36,9 +36,14 @@ class Progress:
         return {**self.__dict__, "percent": self.percent}
 
 
+def is_for_machines(line: str) -> bool:
+    """Returns whether a line is meant for whoever launched the job: what it says is also said in words."""
+    return line.lstrip().startswith(_OPENING)
+
+
 def parse_progress(line: str) -> Progress | None:
     """Returns what a progress line says, or None for any other line; a damaged one is another line."""
-    if not line.lstrip().startswith(_OPENING):
+    if not is_for_machines(line):
         return None
     try:
         values = json.loads(line)

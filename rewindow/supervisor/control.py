@@ -23,6 +23,7 @@ from rewindow.supervisor.environment import (
     port_of,
 )
 from rewindow.supervisor.processes import is_alive, session, signal_all, started_at, wait_until
+from rewindow.supervisor.sqlite import write_local_settings
 from rewindow.supervisor.status import FAILED, READY, Status, read_status
 
 _READY_SECONDS_MAX = 180.0
@@ -104,6 +105,7 @@ def _start(config: Config, port: int, say: Callable[[str], None]) -> None:
     home = airflow_home(config)
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     (home / "port").write_text(str(port))
+    write_local_settings(home)
     say(f"Starting Airflow {airflow_version()} at {address(port)}; its log: {home / 'supervisor.log'}")
     with open(home / "supervisor.log", "ab") as log:
         starter = subprocess.run(

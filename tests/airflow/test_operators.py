@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from rewindow.errors import FencedError, LedgerError, OverlapError, RewindowError
 from rewindow.launcher import Submission
@@ -107,6 +107,15 @@ def test_done_job_returns_its_facts_and_keeps_its_progress(job: Any) -> None:
     assert (answer["epoch"], answer["windows"], answer["exit_code"]) == (4, 4, 0)
     assert context["task_state_store"]["progress"]["mark"] == 4
     assert context["task_state_store"]["progress"]["percent"] == 100
+
+
+def test_recording_that_seals_nothing_emits_no_asset(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for a stream's asset is not started when the stream has not grown."""
+    operator, context = job("leave(0, windows_sealed=0)")
+    monkeypatch.setitem(attempts.BEGINNINGS, "record", attempts.BEGINNINGS["replay"])
+    operator.job, operator.arguments = "record", {"stream": "clicks"}
+    with pytest.raises(AirflowSkipException):
+        operator.execute(context)
 
 
 def test_job_that_ends_without_an_outcome_is_tried_again(job: Any) -> None:

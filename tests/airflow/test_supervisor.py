@@ -22,6 +22,7 @@ from rewindow.errors import InputError, ResourceError
 from rewindow.supervisor import api
 from rewindow.supervisor.environment import airflow_environment, airflow_home
 from rewindow.supervisor.processes import descendants, is_alive, started_at, wait_until
+from rewindow.supervisor.sqlite import create_metadata_engine
 from rewindow.supervisor.status import read_status
 from tests.airflow.conftest import in_force
 from tests.airflow.small_project import FIRST_DAY
@@ -112,6 +113,7 @@ def _check_killed_replay_recovers(config: Config, found: supervisor.Running) -> 
     dag = f"{found.address}/api/v2/dags/replay_windows"
     refused = api.call(dag, "/dagRuns", body={"logical_date": None, "conf": {**form, "mode": "twice"}}, token=token)
     assert refused[0] == 400
+    _check_backwards_is_refused(found, token)
     status, run = api.call(dag, "/dagRuns", body={"logical_date": None, "conf": form}, token=token)
     assert status == 200, run
     path = f"/dagRuns/{run['dag_run_id']}"
@@ -138,6 +140,20 @@ def _check_killed_replay_recovers(config: Config, found: supervisor.Running) -> 
     links = api.call(dag, f"{path}/taskInstances/check_windows/links", token=token)[1]["extra_links"]
     report = api.call(found.address, links["Window report"], token=token)
     assert report[0] == 200
+
+
+def _check_backwards_is_refused(found: supervisor.Running, token: str) -> None:
+    """A backfill of replay_daily against the order of time is refused, and Airflow says why."""
+    wish = {
+        "dag_id": "replay_daily",
+        "from_date": f"{FIRST_DAY:%Y-%m-%dT%H:%M:%SZ}",
+        "to_date": f"{FIRST_DAY + timedelta(days=2):%Y-%m-%dT%H:%M:%SZ}",
+        "reprocess_behavior": "completed",
+        "run_backwards": True,
+    }
+    status, answer = api.call(found.address, "/api/v2/backfills", body=wish, token=token)
+    assert status in (400, 409, 422), (status, answer)
+    assert "depends_on_past" in json.dumps(answer)
 
 
 def _check_files(config: Config) -> None:
@@ -229,6 +245,29 @@ def test_port_out_of_range_is_bad_input(tmp_path: Path) -> None:
     """Ports are 1 to 65535."""
     with pytest.raises(InputError, match="allowed is 1 to 65535"):
         supervisor.up(Config.load(state=tmp_path), port=70000)
+
+
+def test_airflows_database_lets_a_savepoint_wait_for_its_turn(tmp_path: Path) -> None:
+    """Who reads and then writes within a savepoint cannot be overtaken in between, which would fail it at once."""
+    from sqlalchemy import text
+    from sqlalchemy.exc import OperationalError
+
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+    engine = create_metadata_engine(url, engine_args={}, connect_args={})
+    other = create_metadata_engine(url, engine_args={}, connect_args={"timeout": 0})
+    with engine.begin() as connection:
+        connection.execute(text("pragma journal_mode=wal"))
+        connection.execute(text("create table t (n int)"))
+    with engine.connect() as first, other.connect() as second:
+        nested = first.begin_nested()
+        assert first.execute(text("select count(*) from t")).scalar() == 0
+        with pytest.raises(OperationalError, match="locked"):
+            second.execute(text("insert into t values (2)"))
+        first.execute(text("insert into t values (1)"))
+        nested.commit()
+        first.commit()
+    engine.dispose()
+    other.dispose()
 
 
 def test_secrets_outlive_a_restart(tmp_path: Path, clean_environment: None) -> None:
