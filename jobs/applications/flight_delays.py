@@ -40,8 +40,8 @@ REPORT = [("reported_at", TIME), *MEASURES.items()]
 class HourlyWeather(FrameOperator):
     """One row per station and window: its report, or, when it is silent, a heartbeat's timer with the last report.
 
-    A timer says only that the hour has begun; `is_timer` marks it, and `age_hours` tells how old the report is that it
-    carries. The timer that a report brings for its own hour gives way to the report.
+    A timer says only that the hour has begun; `is_timer` marks it, and `age_hours` tells how old the report that it
+    carries is at the beginning of the hour. The timer that a report brings for its own hour gives way to the report.
     """
 
     inputs = {
@@ -70,16 +70,17 @@ class HourlyWeather(FrameOperator):
         assert state is not None, "HourlyWeather is stateful"
         beats = self._beat(inputs["weather"], state, windows).tuples
         report_first = F.struct(~F.col("is_timer"), "emission")
-        one = F.max_by(F.struct(F.col("time_hour").alias("hour"), "is_timer", *MEASURES), report_first).alias("one")
+        report = F.struct(F.col("time_hour").alias("reported_at"), *(to_decimal(name) for name in MEASURES))
+        one = F.max_by(F.struct("is_timer", report.alias("report")), report_first).alias("one")
         rows = beats.groupBy("window_id", *self.key_by).agg(one).select("window_id", *self.key_by, "one.*")
 
-        report = F.struct(F.col("hour").alias("reported_at"), *(to_decimal(name) for name in MEASURES))
         so_far = Window.partitionBy(*self.key_by).orderBy("window_id")
-        newest = F.last(F.when(~F.col("is_timer"), report), ignorenulls=True).over(so_far)
+        newest = F.last(F.when(~F.col("is_timer"), F.col("report")), ignorenulls=True).over(so_far)
         carried = state.select(*self.key_by, F.struct(*(name for name, _ in REPORT)).alias("carried"))
         rows = rows.withColumn("newest", newest).join(carried, self.key_by, "left")
+        hour = F.timestamp_micros(F.col("window_id") * windows.grid.width_us + windows.grid.origin_us).alias("hour")
         shown = F.coalesce("newest", "carried").alias("report")
-        rows = rows.select("window_id", *self.key_by, "hour", "is_timer", shown)
+        rows = rows.select("window_id", *self.key_by, hour, "is_timer", shown)
         age_seconds = F.unix_seconds("hour") - F.unix_seconds("report.reported_at")
         return rows.withColumn("age_hours", F.call_function("div", age_seconds, F.lit(3600))).select("*", "report.*")
 
