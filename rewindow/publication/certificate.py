@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
 
 from rewindow.config import Config
@@ -251,12 +253,17 @@ def _ranges(results: Any) -> list[tuple[int, int]]:
 
 
 def _side_digest(side: Side, output: str) -> str:
-    import pyarrow.compute as pc
-
-    rows = side.seals.filter(pc.equal(side.seals["port"], output)).sort_by("window_id")
+    """Returns one digest over the windows of an output and their digests."""
     digest = hashlib.sha256()
-    for column in ("window_id", "tuples", "digest", "float_digest"):
-        digest.update("\n".join(map(str, rows[column].to_pylist())).encode())
+    for column in side.output_seals(output).columns:
+        values = column.combine_chunks()
+        if pa.types.is_integer(values.type):
+            digest.update(values.to_numpy(zero_copy_only=False).tobytes())
+            continue
+        values = pa.concat_arrays([pc.fill_null(values, "null")])
+        lengths = pc.binary_length(values).to_numpy(zero_copy_only=False)
+        digest.update(lengths.tobytes())
+        digest.update(memoryview(values.buffers()[2] or b"")[: int(lengths.sum())])
     return digest.hexdigest()[:32]
 
 

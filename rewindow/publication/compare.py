@@ -149,18 +149,15 @@ def _by_digest(pair: WindowPair, a: Side, b: Side, output: str) -> WindowResult:
 
 def _pairs(a: Side, b: Side, output: str) -> tuple[list[WindowPair], int]:
     """Returns the windows that the digests do not settle, ascending, and the number of equal ones."""
-    seals = {"a": _seals(a, output), "b": _seals(b, output)}
+    seals = {"a": a.output_seals(output), "b": b.output_seals(output)}
+    if seals["a"].equals(seals["b"]):
+        return [], seals["a"].num_rows
     joined = seals["a"].join(seals["b"], "window_id", join_type="full outer", left_suffix="_a", right_suffix="_b")
     exact = pc.and_(_same(joined, "tuples"), _same(joined, "digest"))
     whole = pc.and_(exact, _same_or_null(joined, "float_digest"))
     rest = joined.append_column("exact", exact).filter(pc.invert(whole)).sort_by("window_id")
     columns = [rest[name].to_pylist() for name in ("window_id", "tuples_a", "tuples_b", "exact")]
     return [WindowPair(*row) for row in zip(*columns, strict=True)], joined.num_rows - rest.num_rows
-
-
-def _seals(side: Side, output: str) -> pa.Table:
-    chosen = side.seals.filter(pc.equal(side.seals["port"], output))
-    return chosen.select(["window_id", "tuples", "digest", "float_digest"])
 
 
 def _same(joined: pa.Table, name: str) -> pa.ChunkedArray:
@@ -173,13 +170,13 @@ def _same_or_null(joined: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def _tuples(side: Side, output: str) -> int:
-    return pc.sum(_seals(side, output)["tuples"]).as_py() or 0
+    return pc.sum(side.output_seals(output)["tuples"]).as_py() or 0
 
 
 def _with_repeats(a: Side, b: Side, output: str, pairs: list[WindowPair]) -> list[WindowPair]:
     """Returns the pairs together with windows of which a side holds more rows than readers see."""
     found = {pair.window: pair for pair in pairs}
-    sealed = {letter: _counts(_seals(side, output)) for letter, side in (("a", a), ("b", b))}
+    sealed = {letter: _counts(side.output_seals(output)) for letter, side in (("a", a), ("b", b))}
     for side, letter in ((a, "a"), (b, "b")):
         if side.facts is None:
             continue

@@ -13,7 +13,6 @@ from rewindow.recovery.resume import affected_from
 from rewindow.tables import Table, query
 from rewindow.windows import WindowRange
 
-
 _BEGUN = """
 with groups as (
     select group_first, group_last, ended_at, max(attempt) as attempt from facts

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError, TableError
-from rewindow.ledger import Ledger
 from rewindow.publication.losses import Losses, losses_of
 from rewindow.publication.names import data_name, windows_name
 from rewindow.recovery import OutputPlan, Plan
@@ -54,6 +55,11 @@ class Side:
     description: dict[str, Any]
     losses: Losses = field(default_factory=Losses)
 
+    def output_seals(self, output: str) -> pa.Table:
+        """Returns window_id, tuples, digest and float_digest of an output's sealed windows, ascending."""
+        chosen = self.seals.filter(pc.equal(self.seals["port"], output))
+        return chosen.select(["window_id", "tuples", "digest", "float_digest"])
+
     def rows_sql(self, output: str, letter: str, columns: str, where: str, raw: bool) -> str:
         """Returns SQL for the rows of an output: what readers see, or with `raw` the rows of all attempts."""
         if self.facts is None or raw:
@@ -79,6 +85,8 @@ def staged_plan(config: Config, replay_id: str) -> Plan:
     if Table.exists(path):
         return Plan.model_validate_json(Table.open(path).properties["rewindow.plan"])
     if Table.exists(path.parent / FACTS):
+        from rewindow.ledger import Ledger
+
         return Plan.model_validate(Ledger.open(config.ledger_url).replay(replay_id).plan)
     raise InputError(
         f'replay "{replay_id}" has no staged tables',
@@ -102,7 +110,7 @@ def staged_side(config: Config, replay_id: str, windows: WindowRange | None = No
     asked = plan.range if windows is None else windows.overlap(plan.range)
     if asked is None:
         raise RangeError(f'windows {windows} are not in replay "{replay_id}", which has {plan.range}')
-    seals = query(_staged_seals(asked), facts=facts).cast(SEALS_SCHEMA)
+    seals = _staged_seals(facts, asked)
     attempts = query("select distinct attempt from facts order by attempt", facts=facts)["attempt"].to_pylist()
     mark = position(facts, app_id(replay_id, FACTS)).mark
     description = {
@@ -164,20 +172,40 @@ def both_sides(config: Config, a: str, b: str, windows: WindowRange | None) -> t
     return staged[a], staged[b]
 
 
-def _staged_seals(windows: WindowRange) -> str:
-    where = f"direction = 'out' and not lost and window_id between {windows.first} and {windows.last}"
-    return f"""
-    with newest as (
-        select window_id, port, max(attempt) as attempt, count(distinct attempt) as seals from facts
-        where {where} group by window_id, port)
-    select distinct f.window_id, f.port, f.tuples, f.digest, f.float_digest, n.seals
-    from facts f join newest n on f.window_id = n.window_id and f.port = n.port and f.attempt = n.attempt
-    where f.direction = 'out' and not f.lost"""
+def _staged_seals(facts: Table, windows: WindowRange) -> pa.Table:
+    """Returns the newest seal of every window and output, by output and window."""
+    rows = query(
+        f"""select window_id, port, tuples, digest, float_digest, attempt from facts
+            where direction = 'out' and not lost and window_id between {windows.first} and {windows.last}
+            order by port, window_id, attempt""",
+        facts=facts,
+    )
+    ones = pa.array(np.ones(rows.num_rows, dtype=np.int64))
+    last = _differs_from_next(rows, ("port", "window_id"))
+    if last.all():
+        return rows.drop_columns(["attempt"]).append_column("seals", ones).cast(SEALS_SCHEMA)
+    attempts = rows.filter(pa.array(_differs_from_next(rows, ("port", "window_id", "attempt"))))
+    last = _differs_from_next(attempts, ("port", "window_id"))
+    ends = np.flatnonzero(last)
+    counts = np.diff(ends, prepend=-1)
+    newest = attempts.filter(pa.array(last)).drop_columns(["attempt"])
+    return newest.append_column("seals", pa.array(counts, pa.int64())).cast(SEALS_SCHEMA)
+
+
+def _differs_from_next(rows: pa.Table, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
+    """Returns for each row whether it is the last one of a run with equal values."""
+    last = np.ones(rows.num_rows, dtype=np.bool_)
+    if rows.num_rows > 1:
+        last[:-1] = False
+        for name in names:
+            column = rows[name].combine_chunks()
+            last[:-1] |= pc.not_equal(column[:-1], column[1:]).to_numpy(zero_copy_only=False)
+    return last
 
 
 def _published_seals(output: str, windows: WindowRange) -> str:
     return f"""select window_id, '{output}' as port, tuples, digest, float_digest, 1 as seals from w
-    where window_id between {windows.first} and {windows.last}"""
+    where window_id between {windows.first} and {windows.last} order by window_id"""
 
 
 def _sealed_again(seals: pa.Table) -> int:
