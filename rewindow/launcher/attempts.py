@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,7 +18,7 @@ import rewindow
 from rewindow.application import Mode
 from rewindow.config import Config
 from rewindow.engine.crash import VARIABLE as CRASH_VARIABLE
-from rewindow.errors import InputError, RewindowError
+from rewindow.errors import InputError, ResourceError, RewindowError
 from rewindow.launcher.processes import die_with_parent, end_process_group
 from rewindow.ledger import Ledger
 from rewindow.recovery import Plan
@@ -26,6 +27,7 @@ from rewindow.spark_settings import spark_environment, spark_settings, spark_sub
 CLOSED_STATES = ("published", "undone", "abandoned")
 QUICK_TUPLES = 2_000_000
 """Below this a replay is a short job: the JVM's first compiler alone starts sooner and loses no peak worth having."""
+DISK_SPARE_BYTES = 256 * 10**6
 ENDED_STATES = ("ended", "checked", *CLOSED_STATES)
 
 
@@ -78,6 +80,7 @@ def begin_attempt(
     plan = Plan.model_validate(row.plan)
     if not again:
         _check_attempts(ledger, plan)
+    check_disk(config, sum(entry.bytes for entry in plan.inputs))
     ledger.acquire(replay_id, [f"{plan.application}.{output.name}" for output in plan.outputs], plan.first, plan.last)
     last = ledger.last_attempt(replay_id)
     if last is not None and last.host == socket.gethostname() and last.process_group and last.process_started_at:
@@ -183,6 +186,22 @@ def read_outcome(path: Path, exit_code: int = 0) -> Outcome:
     except (OSError, json.JSONDecodeError):
         return Outcome(exit_code or -9, f"the job ended without an outcome (exit code {exit_code})", True, {})
     return Outcome(facts["exit_code"], facts["message"], bool(facts.get("retryable")), facts)
+
+
+def check_disk(config: Config, input_bytes: int) -> None:
+    """Refuses to begin what the disk has no room for: as much again as the inputs take, and something to spare.
+
+    Raises:
+        ResourceError: names the folder, what is free and what is needed.
+    """
+    config.state.mkdir(parents=True, exist_ok=True)
+    free, needed = shutil.disk_usage(config.state).free, input_bytes + DISK_SPARE_BYTES
+    if free < needed:
+        raise ResourceError(
+            f'no disk space in "{config.state}": {free / 1e6:.0f} MB are free, {needed / 1e6:.0f} MB are needed',
+            detail="Nothing has been started.",
+            hint="Free some (rewindow purge lists what nobody needs) and run the same command again.",
+        )
 
 
 def _check_attempts(ledger: Ledger, plan: Plan) -> None:

@@ -20,9 +20,11 @@ from rewindow.recovery import InputPlan, OutputPlan, Plan, StartState, guarantee
 from rewindow.tables import Table, query
 from rewindow.tables import checkpoints as stored
 from rewindow.tables.staging import CHECKPOINTS, app_id, create_staging
+from rewindow.tables.streams import stored_grid
 from rewindow.windows import WindowRange, parse_time, to_ranges
 
 START_SECONDS = 10
+OTHER_CODE = "a start state made by other code was allowed (W65)"
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def _plan(
     start: StartState,
 ) -> Plan:
     app = loaded.app
-    distance = request.checkpoint_windows or app.checkpoint_windows
+    distance = app.checkpoint_windows if request.checkpoint_windows is None else request.checkpoint_windows
     if distance < 1:
         raise InputError(f"checkpoint distance of {distance} windows is out of range, at least 1 is needed (W56)")
     if request.group_windows is not None and request.group_windows < 1:
@@ -152,7 +154,7 @@ def _plan(
         start=start,
         reason=request.reason,
         parameters=request.parameters,
-        warnings=app.warnings(),
+        warnings=app.warnings() + ([OTHER_CODE] if request.allow_other_code else []),
     )
 
 
@@ -198,8 +200,8 @@ def _open_stream(config: Config, name: str) -> _Recorded:
 
 def _check_grids(app: Application, recorded: dict[str, _Recorded]) -> None:
     for name, stream in recorded.items():
-        properties = stream.seals.properties
-        have = (int(properties["rewindow.width_ms"]), int(properties["rewindow.origin_ms"]))
+        grid = stored_grid(stream.seals)
+        have = (grid.width_ms, grid.origin_ms)
         want = (app.grid.width_ms, app.grid.origin_ms)
         if have != want:
             raise InputError(

@@ -1,0 +1,188 @@
+"""Planning: what is pinned, and what is refused before anything runs. No JVM."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections import namedtuple
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tests.recovery.project import FIRST, WINDOWS, Project, make_project
+
+from rewindow.errors import (
+    CheckpointError, InputError, OverlapError, RangeError, ResourceError, RewindowError, TableError, ValidationFailed,
+)  # fmt: skip
+from rewindow.launcher import ReplayRequest, attempts, begin_attempt, create_replay, draft_plan
+from rewindow.ledger import Ledger
+from rewindow.tables import Table, create_table
+from rewindow.tables.staging import CHECKPOINTS, FACTS
+
+LAST = FIRST + WINDOWS - 1
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A recorded stream and an application, of this test alone."""
+    return make_project(tmp_path)
+
+
+def request(**wishes: object) -> ReplayRequest:
+    return ReplayRequest(**{"application": "totals", **wishes})  # type: ignore[arg-type]
+
+
+def test_a_plan_pins_inputs_and_names_promises_and_start_state(project: Project) -> None:
+    """Without a range it is all that is sealed; the first window starts from the initial state."""
+    plan = draft_plan(project.config, request()).plan
+    assert (plan.first, plan.last, plan.start.source) == (FIRST, LAST, "initial")
+    assert [(entry.stream, entry.version) for entry in plan.inputs] == [("events", 1)]
+    assert [output.stateful for output in plan.outputs] == [False, True]
+    assert all(output.guarantee.startswith("exactly once") for output in plan.outputs)
+
+
+def test_planning_creates_nothing(project: Project) -> None:
+    """A draft leaves no folder behind."""
+    draft_plan(project.config, request())
+    assert not (project.config.state / "replays").exists()
+
+
+def test_planning_starts_no_jvm(project: Project) -> None:
+    """Neither the session nor py4j's gateway is there afterwards."""
+    draft_plan(project.config, request())
+    pyspark = sys.modules.get("pyspark")
+    assert pyspark is None or pyspark.SparkContext._active_spark_context is None
+
+
+@pytest.mark.parametrize(
+    ("wishes", "error", "words"),
+    [
+        ({"application": "nosuch"}, InputError, 'application "nosuch" is unknown'),
+        ({"mode": "twice"}, InputError, 'recovery mode "twice" is unknown'),
+        ({"first": LAST, "last": FIRST}, RangeError, "window range is empty"),
+        ({"first": LAST + 10, "last": LAST + 12}, RangeError, "in the future"),
+        ({"first": 1, "last": 2}, RangeError, "before what is sealed"),
+        ({"first": LAST - 1, "last": LAST + 2}, RangeError, "2 missing windows"),
+        ({"from_time": "1970-02-11T16:30Z"}, RangeError, "not on a window border"),
+        ({"from_time": "1970-02-12", "to_time": "1970-02-12"}, RangeError, "time range is empty"),
+        ({"from_time": "noon"}, InputError, 'time "noon" cannot be read'),
+        ({"from_time": "1970-02-12", "first": FIRST}, RangeError, "not as both"),
+        ({"group_windows": 0}, InputError, "at least 1 is needed"),
+        ({"checkpoint_windows": 0}, InputError, "W56"),
+        ({"first": FIRST + 1, "state_from": "nosuch"}, InputError, "nosuch"),
+        ({"first": FIRST + 1, "state_from": "x", "initial_state": True}, InputError, "exclude each other"),
+        ({"parameters": {"a": "b"}}, InputError, "takes no parameters"),
+    ],
+)
+def test_what_cannot_be_replayed_is_refused(project: Project, wishes: dict, error: type, words: str) -> None:
+    """Each bad wish gives its own error in words, and creates nothing."""
+    with pytest.raises(error, match=words):
+        create_replay(project.config, request(**wishes))
+    assert not (project.config.state / "replays").exists()
+
+
+def test_missing_windows_are_replayed_only_when_allowed_and_then_recorded(project: Project) -> None:
+    """--allow-missing keeps the missing windows in the plan."""
+    plan = draft_plan(project.config, request(last=LAST + 2, allow_missing=True)).plan
+    assert plan.inputs[0].missing == [(LAST + 1, LAST + 2)]
+
+
+def test_a_later_range_warms_up_from_the_first_window(project: Project) -> None:
+    """Without a published checkpoint the state is computed from the beginning, and the plan says so."""
+    start = draft_plan(project.config, request(first=FIRST + 6)).plan.start
+    assert (start.source, start.warm_up_first, start.window) == ("warm_up", FIRST, FIRST - 1)
+
+
+def test_the_same_request_under_the_same_id_is_the_same_replay(project: Project) -> None:
+    """A task that is run again finds its plan; another wish under the same id is refused."""
+    first = create_replay(project.config, request(replay_id="one"))
+    assert create_replay(project.config, request(replay_id="one")) == first
+    with pytest.raises(InputError, match="there already with mode"):
+        create_replay(project.config, request(replay_id="one", mode="at_most_once"))
+
+
+def test_every_table_is_there_before_the_first_attempt(project: Project) -> None:
+    """Empty staged tables, facts, and checkpoint 0 with the start state; the plan is a table property."""
+    plan = create_replay(project.config, request(replay_id="one"))
+    root = project.config.replay_root("one")
+    assert all(Table.exists(root / name) for name in ("sums", "totals", FACTS, CHECKPOINTS))
+    assert Table.open(root / CHECKPOINTS).properties["rewindow.plan"] == plan.model_dump_json()
+
+
+def test_an_overlapping_replay_is_refused_with_the_holders_name(project: Project) -> None:
+    """Two attempts over one range: the second is told who holds it."""
+    for name in ("one", "two"):
+        create_replay(project.config, request(replay_id=name))
+    assert begin_attempt(project.config, "one") is not None
+    with pytest.raises(OverlapError, match="one"):
+        begin_attempt(project.config, "two")
+
+
+def test_a_replay_is_given_up_after_too_many_failures(project: Project) -> None:
+    """R90, R91: more than three failures without a new checkpoint end it; --again asks for one more."""
+    create_replay(project.config, request(replay_id="one"))
+    for _ in range(4):
+        submission = begin_attempt(project.config, "one")
+        Ledger.open(project.config.ledger_url).end_attempt("one", submission.epoch, "failed", "no")  # type: ignore[union-attr]
+    with pytest.raises(RewindowError, match="has failed 4 times") as caught:
+        begin_attempt(project.config, "one")
+    assert not caught.value.retryable
+    assert begin_attempt(project.config, "one", again=True) is not None
+
+
+def test_a_full_disk_is_refused_before_anything_runs(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No room: a retryable error that names the folder, and no epoch is taken."""
+    create_replay(project.config, request(replay_id="one"))
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(attempts.shutil, "disk_usage", lambda path: usage(10, 9, 1))
+    with pytest.raises(ResourceError, match="no disk space") as caught:
+        begin_attempt(project.config, "one")
+    assert caught.value.retryable and Ledger.open(project.config.ledger_url).replay("one").epoch == 0
+
+
+def test_a_stream_of_another_grid_is_refused(project: Project) -> None:
+    """W15: ids of different grids are never compared."""
+    _reseal(project, {"rewindow.width_ms": "60000", "rewindow.origin_ms": "0"})
+    with pytest.raises(InputError, match="W15"):
+        draft_plan(project.config, request())
+
+
+def test_a_stream_that_is_not_ours_is_refused(project: Project) -> None:
+    """A table without a stored grid is named."""
+    _reseal(project, {})
+    with pytest.raises(TableError, match="is not ours"):
+        draft_plan(project.config, request())
+
+
+def test_a_stream_of_the_wrong_types_is_refused(project: Project) -> None:
+    """O13 against the recording: column, both types."""
+    path = project.config.stream_table("events")
+    shutil.rmtree(path)
+    create_table(path, pa.schema([("window_id", pa.int64()), ("key", pa.int64()), ("x", pa.int64())]))
+    with pytest.raises(ValidationFailed, match="key int64 cannot feed it"):
+        draft_plan(project.config, request())
+
+
+def test_a_start_state_of_other_code_is_refused_unless_allowed(project: Project) -> None:
+    """W65: --state-from a replay planned with other code needs --allow-other-code."""
+    create_replay(project.config, request(replay_id="one"))
+    source = project.config.applications[0] / "totals.py"
+    folder = project.config.root / "changed"
+    folder.mkdir()
+    (folder / "totals.py").write_text(source.read_text() + "\n# changed\n")
+    changed = project.config.model_copy(update={"applications": [folder]})
+    changed._root, changed._file = project.config.root, project.config.file
+    with pytest.raises(CheckpointError, match="W65"):
+        draft_plan(changed, request(state_from="one"))
+    allowed = draft_plan(changed, request(state_from="one", allow_other_code=True)).plan
+    assert allowed.start.source == "replay"
+
+
+def _reseal(project: Project, properties: dict[str, str]) -> None:
+    path = project.config.windows_table("events")
+    schema, rows = Table.open(path).schema, Table.open(path)
+    import pyarrow.parquet as pq
+
+    kept = pa.concat_tables([pq.read_table(file.path, partitioning=None) for file in rows.files()]).cast(schema)
+    shutil.rmtree(path)
+    create_table(path, schema, properties).commit_arrow(kept, app_id="record", version=1)
