@@ -26,8 +26,8 @@ from rewindow.supervisor.processes import is_alive, session, signal_all, started
 from rewindow.supervisor.sqlite import write_local_settings
 from rewindow.supervisor.status import FAILED, READY, Status, read_status
 
-_READY_SECONDS_MAX = 180.0
-_STOP_SECONDS_MAX = 25.0
+_READY_SECONDS_MAX = 300.0
+_STOP_SECONDS_MAX = 40.0
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def test_replay_windows_publishes_what_the_form_asks_for(first_day: Any, recorde
 def test_replay_daily_goes_on_where_the_day_before_ended(
     dags: Mapping[str, Any], first_day: Any, recorded: Config
 ) -> None:
-    """The second day starts from the state that the first one published; a run by hand is of the day before its date."""
+    """The second day starts from the state that the first one published. By hand, a run is of the day before."""
     assert_success(dags["replay_daily"].test(logical_date=FIRST_DAY + timedelta(days=2)))
     home = query(
         "select max(total) as total from t where page = 'home'", t=recorded.stream_table("clicks_by_page.totals")
