@@ -108,9 +108,21 @@ def _play(stage: Show) -> Path:
 def _plan(stage: Show) -> None:
     plan = draft_plan(stage.config, ReplayRequest(APPLICATION, last=stage.last)).plan
     stage.windows, stage.distance = plan.range, group_distance(plan.range)
+    _refuse_held(stage, plan.range)
     for entry in plan.inputs:
         stage.telling.say(f"{entry.stream}: {entry.tuples:,} tuples in {len(plan.range):,} windows {plan.range}")
     stage.telling.say(f"commit groups of {stage.distance:,} windows, a checkpoint mark after each")
+
+
+def _refuse_held(stage: Show, windows: WindowRange) -> None:
+    """Refuses to begin beside a replay that works on the same windows, such as one of a demo that was killed."""
+    for lease in stage.ledger.leases():
+        if lease.table_name.startswith(f"{APPLICATION}.") and WindowRange(lease.first, lease.last).overlap(windows):
+            raise OverlapError(
+                f'replay "{lease.replay_id}" holds windows [{lease.first}, {lease.last}] of {lease.table_name}',
+                holder=lease.replay_id,
+                hint=f"Wait until it has ended, or give it up: rewindow abandon {lease.replay_id}",
+            )
 
 
 def _heading(drill: Drill) -> str:
