@@ -1,12 +1,22 @@
 """Rewindow replays recorded streams from Delta tables by window id and proves what came out."""
 
-__version__ = "0.1.0"
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rewindow.version import VERSION
+
+if TYPE_CHECKING:
+    from rewindow.publication.read import read_published
+
+__version__ = VERSION
+__all__ = ["read_published"]
 
 
-def __getattr__(name: str) -> object:
-    """Gives `rewindow.read_published` without importing it before it is asked for."""
+def __getattr__(name: str) -> Any:
+    """Returns what readers of published streams import from here; loaded only when asked for."""
     if name == "read_published":
-        from rewindow.publication import read_published
+        from rewindow.publication.read import read_published
 
         return read_published
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise AttributeError(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -14,15 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import rewindow
 from rewindow.application import Mode
 from rewindow.config import Config
 from rewindow.engine.crash import VARIABLE as CRASH_VARIABLE
-from rewindow.errors import InputError, ResourceError, RewindowError
+from rewindow.errors import FencedError, InputError, ResourceError, RewindowError
 from rewindow.launcher.processes import die_with_parent, end_process_group
-from rewindow.ledger import Ledger
+from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.recovery import Plan
 from rewindow.spark_settings import spark_environment, spark_settings, spark_submit
+from rewindow.version import PACKAGE
 
 CLOSED_STATES = ("published", "undone", "abandoned")
 QUICK_TUPLES = 2_000_000
@@ -127,8 +128,7 @@ def submit_command(
 
 def job_file(name: str) -> Path:
     """Returns the path of an entry point: in the checkout, or where the package was installed."""
-    package = Path(rewindow.__file__).parent
-    for folder in (package.parent / "jobs", package / "jobs"):
+    for folder in (PACKAGE.parent / "jobs", PACKAGE / "jobs"):
         if (folder / name).is_file():
             return folder / name
     raise InputError(f'job "{name}" is not installed')
@@ -138,11 +138,10 @@ def job_environment(config: Config, outcome: Path, crash: str | None = None) -> 
     """Returns the environment of a job: ours, what Spark needs, where the settings are and the outcome goes."""
     environment = spark_environment()
     environment.pop(CRASH_VARIABLE, None)
-    package = str(Path(rewindow.__file__).parent.parent)
     environment |= {
         "REWINDOW_OUTCOME": str(outcome),
         "REWINDOW_STATE": str(config.state),
-        "PYTHONPATH": package,
+        "PYTHONPATH": str(PACKAGE.parent),
         "PYTHONUNBUFFERED": "1",
     }
     if config.file:
@@ -152,7 +151,7 @@ def job_environment(config: Config, outcome: Path, crash: str | None = None) -> 
     return environment
 
 
-def run(submission: Submission, on_line: Callable[[str], None], config: Config | None = None) -> Outcome:
+def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
     """Starts a job, passes on what it prints, and returns how it ended.
 
     Ctrl-C is passed on to the driver, which stops at the end of its commit group.
@@ -177,6 +176,15 @@ def run(submission: Submission, on_line: Callable[[str], None], config: Config |
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
     return read_outcome(submission.outcome, code)
+
+
+def note_kill(config: Config, submission: Submission, outcome: Outcome) -> None:
+    """Enters into the ledger that an attempt is gone without a word, unless a newer one has taken over."""
+    if outcome.facts or not submission.epoch:
+        return
+    with contextlib.suppress(FencedError):
+        ledger = Ledger.open(config.ledger_url)
+        ledger.end_attempt(submission.replay_id, submission.epoch, AttemptEnd.KILLED, outcome.message)
 
 
 def read_outcome(path: Path, exit_code: int = 0) -> Outcome:

@@ -14,11 +14,11 @@ from types import ModuleType
 
 import pyarrow as pa
 
-import rewindow
 from rewindow.application import Application
 from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.tables import Table
+from rewindow.version import VERSION
 
 BUILT_IN = {"heartbeat": "rewindow.operators.applications"}
 
@@ -104,7 +104,7 @@ def event_columns(table: Table) -> pa.Schema:
 
 def _code_version(app: Application, sources: list[Path]) -> str:
     files = {Path(found) for node in app.nodes.values() if (found := inspect.getsourcefile(type(node.operator)))}
-    digest = hashlib.sha256(rewindow.__version__.encode())
+    digest = hashlib.sha256(VERSION.encode())
     for path in sorted({*files, *sources}, key=lambda path: path.name):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

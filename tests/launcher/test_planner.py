@@ -9,15 +9,22 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.recovery.project import FIRST, WINDOWS, Project, make_project
 
 from rewindow.errors import (
-    CheckpointError, InputError, OverlapError, RangeError, ResourceError, RewindowError, TableError, ValidationFailed,
+    CheckpointError,
+    InputError,
+    OverlapError,
+    RangeError,
+    ResourceError,
+    RewindowError,
+    TableError,
+    ValidationFailed,
 )  # fmt: skip
 from rewindow.launcher import ReplayRequest, attempts, begin_attempt, create_replay, draft_plan
 from rewindow.ledger import Ledger
 from rewindow.tables import Table, create_table
 from rewindow.tables.staging import CHECKPOINTS, FACTS
+from tests.recovery.project import FIRST, WINDOWS, Project, make_project
 
 LAST = FIRST + WINDOWS - 1
 
