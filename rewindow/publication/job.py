@@ -7,7 +7,7 @@ from typing import Any
 from rewindow.config import Config
 from rewindow.engine.job import say, tell
 from rewindow.engine.session import spark_session
-from rewindow.publication.publish import publish, undo
+from rewindow.publication.publish import PublicationResult, publish, undo
 
 
 def run_publication(
@@ -24,5 +24,23 @@ def run_publication(
         result = undo(spark, config, replay_id, say=say)
     else:
         result = publish(spark, config, replay_id, accept=accept, who=who, say=say)
+    for line in _for_people(result):
+        say(line)
     tell("publication", **result.to_json())
     return {"publication": result.to_json()}
+
+
+def _for_people(result: PublicationResult) -> list[str]:
+    """Returns what somebody should know of a publication: losses, what is stale now, what to do next."""
+    windows = f"windows {result.first} to {result.last}"
+    done = "published" if result.kind == "publish" else "undone"
+    lines = [
+        f"{windows} of {result.application} {'were ' if result.already else ''}{done} as publication {result.number}"
+    ]
+    lines += [f"{output}: {count} windows were lost and are now missing" for output, count in result.lost.items()]
+    lines += [f"the state never saw windows {first} to {last} (R14)" for first, last in result.state_lacks]
+    lines += [f"stale: {table} windows {first} to {last}" for table, first, last in result.stale]
+    if result.replay_next:
+        first, last = result.replay_next
+        lines.append(f"replay next: rewindow replay {result.application} --first {first} --last {last}")
+    return [*lines, result.horizon]

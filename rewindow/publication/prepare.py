@@ -50,6 +50,11 @@ def _prepare(config: Config, plan: Plan, part: Part) -> Table:
         return table
     assert part.output is not None, "tuples and seals belong to an output"
     events = event_schema(config, plan, part.output)
+    if "offset" in events.names:
+        raise TableError(
+            f'output "{part.output.name}" has a column "offset", which every published stream has for itself',
+            hint="Give the column another name.",
+        )
     if part.kind is Kind.DATA:
         schema = published_schema(events)
         table = create_table(path, schema, retention(config))

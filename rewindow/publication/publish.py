@@ -22,6 +22,7 @@ from rewindow.publication.contents import files_of, kept_checkpoints, saved_stat
 from rewindow.publication.finish import Finisher
 from rewindow.publication.horizon import undo_horizon
 from rewindow.publication.leftovers import only_publisher
+from rewindow.publication.losses import losses_of
 from rewindow.publication.names import data_name, open_published
 from rewindow.publication.parts import Kind, parts_of
 from rewindow.publication.prepare import prepare_tables
@@ -47,6 +48,7 @@ class PublicationResult:
         already: nothing had to be done, or only what a killed publisher had left.
         versions: table to the version that it has now.
         lost: output to the number of windows that at most once gave up; they are missing in what is published.
+        state_lacks: windows that the state never saw, as [first, last]; the published checkpoint lacks them too.
         stale: [table, first, last] of everything stale now; `replay_next` is what to replay first.
         rolled_forward: publications of killed publishers that were finished on the way.
         horizon: for how long this can be undone, in words.
@@ -61,6 +63,7 @@ class PublicationResult:
     already: bool
     versions: dict[str, int | None]
     lost: dict[str, int] = field(default_factory=dict)
+    state_lacks: list[list[int]] = field(default_factory=list)
     stale: list[tuple[str, int, int]] = field(default_factory=list)
     replay_next: tuple[int, int] | None = None
     rolled_forward: list[int] = field(default_factory=list)
@@ -207,6 +210,7 @@ def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None) -> 
     known = sorted(states)
     step = 1 + len(known) // STATES_MAX
     told = {*known[::step], *kept, plan.first - 1}
+    losses = losses_of(plan, Table.open(root / FACTS, staged[FACTS]), Table.open(root / CHECKPOINTS), plan.range)
     lost = {
         output.name: len(plan.range) - staged_seals(config, plan, staged[FACTS], output.name, plan.range).num_rows
         for output in plan.outputs
@@ -219,6 +223,7 @@ def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None) -> 
         "start": start,
         "stateful": [data_name(plan.application, output.name) for output in plan.outputs if output.stateful],
         "lost": {name: count for name, count in lost.items() if count},
+        "state_lacks": [[part.first, part.last] for part in losses.lacking],
         "accepted": accept,
         "stale": _stale(plan, [*standing, new]),
     }
@@ -307,6 +312,7 @@ def _result(
         already=already,
         versions={table.name: table.version_after for table in publication.tables},
         lost=publication.details.get("lost", {}),
+        state_lacks=publication.details.get("state_lacks", []),
         stale=stale,
         replay_next=first,
         rolled_forward=rolled,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from rewindow.application import Mode
 from rewindow.config import Config
 from rewindow.errors import GateError, InputError, OverlapError, TableError
 from rewindow.ledger import Ledger, State
-from rewindow.publication import certify, published_state, read_published, undo_horizon
+from rewindow.publication import certify, frames, published_state, read_published, undo_horizon
 from rewindow.publication.prepare import prepare_tables
 from rewindow.publication.publish import check_publishable, publish, undo
 from rewindow.publication.read import published_arrow
@@ -63,10 +64,15 @@ def following(config: Config, spark: SparkSession, replay_id: str, first: int, l
     ranks_only(config, replay_id, first, last, plus, spark=spark, start=start, start_state=stored.decode(rows[0]))
 
 
-def test_a_published_output_is_a_recorded_stream(spark: SparkSession, config: Config) -> None:
+def test_a_published_output_is_a_recorded_stream(
+    spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Window, offset by key, arrival at the window's start, seals also of empty windows; idempotent, undone."""
+    monkeypatch.setattr(frames, "TUPLES_PER_FILE", 5)
     simple(config, "r1", 100, 107, spark=spark)
     result = publish(spark, config, "r1")
+    files = sorted((file.first, file.last) for file in Table.open(config.stream_table("app.ranks")).files())
+    assert len(files) > 1 and all(one[1] < other[0] for one, other in pairwise(files)), "files are ordered by window"
     rows = published_arrow(config, "app", "ranks", WindowRange(100, 107))
     assert rows.column_names == ["window_id", "offset", "arrived_at", "carrier", "minutes", "share"]
     assert rows["window_id"].to_pylist() == [w for w in range(100, 108) for _ in range(2)]
@@ -183,7 +189,7 @@ def test_repeated_windows_stay_staged_and_lost_ones_are_published_as_missing(
     replay.group(107, 109, rows_of(range(107, 110)), 2, state=state_of(2))
     replay.digest(spark).end(epoch=2, checked=False)
     result = publish(spark, config, "once", accept="known outage of a station", who="somebody")
-    assert result.lost == {"ranks": 2}
+    assert (result.lost, result.state_lacks) == ({"ranks": 2}, [[105, 106]])
     assert book(config).publication(result.number).details["accepted"] == "known outage of a station"
     assert sorted(minutes(config)) == [100, 101, 102, 103, 104, 107, 108, 109]
     sealed = [row["window_id"] for row in table_rows(config.windows_table("app.ranks"))]
@@ -264,3 +270,34 @@ def test_a_range_on_which_another_replay_runs_is_not_published(spark: SparkSessi
     with pytest.raises(OverlapError, match='replay "other" holds'):
         publish(spark, config, "r1")
     assert ledger.publications() == []
+
+
+def test_a_publication_whose_source_is_gone_before_its_first_commit_is_given_up(
+    spark: SparkSession, config: Config
+) -> None:
+    """Nobody is blocked by what cannot be finished and has changed nothing; the ledger keeps why."""
+
+    class Died(Exception):
+        """Stands for the end of a publisher."""
+
+    def die(step: str, number: int) -> None:
+        if step == "opened":
+            raise Died
+
+    ranks_only(config, "r1", 100, 103, spark=spark)
+    with pytest.raises(Died):
+        publish(spark, config, "r1", crash=die)
+    shutil.rmtree(config.replay_root("r1") / "ranks")
+    with pytest.raises(TableError, match="is not there"):
+        publish(spark, config, "r1")
+    given_up = book(config).publications("r1")[0]
+    assert given_up.withdrawn is not None and "is not there" in given_up.withdrawn
+    assert book(config).open_publications() == [] and book(config).leases() == []
+
+
+def test_the_package_gives_pinned_reading(config: Config) -> None:
+    """`rewindow.read_published`, without loading anything before it is asked for."""
+    import rewindow
+
+    with pytest.raises(InputError, match="is not published"):
+        rewindow.read_published(config, "app")
