@@ -30,7 +30,7 @@ from rewindow.commands.screen import (
 )
 from rewindow.config import Config
 from rewindow.errors import InputError, RewindowError
-from rewindow.launcher import Outcome, ReplayRequest, begin_attempt, create_replay, run
+from rewindow.launcher import Outcome, ReplayRequest, begin_attempt, create_replay, note_kill, run
 from rewindow.recovery import Plan
 
 
@@ -98,6 +98,7 @@ def run_attempts(config: Config, replay_id: str, *, again: bool = False, crash: 
             return None
         with JobScreen() as screen:
             outcome = run(submission, screen.line)
+        note_kill(config, submission, outcome)
         if outcome.exit_code == 0:
             return outcome
         if not outcome.retryable:

@@ -85,10 +85,14 @@ class StopRequest:
 
 
 def _is_passing(error: Exception) -> bool:
-    """Returns whether an error may be gone at the next attempt: not a wrong query, not a bug."""
+    """Returns whether an error may be gone at the next attempt: not a wrong query, not a bug, not what an operator
+    raised on purpose.
+    """
     from py4j.protocol import Py4JError
     from pyspark.errors import AnalysisException, PySparkException
 
+    if "USER_RAISED_EXCEPTION" in str(error):
+        return False
     return isinstance(error, OSError | MemoryError | Py4JError | PySparkException) and not isinstance(
         error, AnalysisException
     )

@@ -105,7 +105,8 @@ def event_columns(table: Table) -> pa.Schema:
 def _code_version(app: Application, sources: list[Path]) -> str:
     files = {Path(found) for node in app.nodes.values() if (found := inspect.getsourcefile(type(node.operator)))}
     digest = hashlib.sha256(VERSION.encode())
-    for path in sorted({*files, *sources}, key=lambda path: path.name):
+    library = Path(__file__).parent.glob("*.py")
+    for path in sorted({*files, *sources, *library}, key=lambda path: path.name):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
