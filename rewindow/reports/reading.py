@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rewindow.config import Config
-from rewindow.ledger import Ledger
+from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.quality.places import replay_folder
 from rewindow.recovery import Plan
 from rewindow.reports import story
@@ -31,7 +31,7 @@ def read_story(
 
     Args:
         title: what the page calls it; by default its mode.
-        kills: kills that somebody watched; the ledger knows only when the next attempt took over.
+        kills: kills that somebody watched; by default those that the launcher noticed.
         comparison: the certificate to show; by default the newest one that names the replay.
 
     Raises:
@@ -42,6 +42,7 @@ def read_story(
     row = ledger.replay(replay_id)
     plan = Plan.model_validate(row.plan)
     counted = count_replay(plan, config.replay_root(replay_id))
+    attempts = _attempts(ledger, plan, counted)
     return story.Story(
         replay_id=replay_id,
         title=title or plan.mode.words,
@@ -52,11 +53,11 @@ def read_story(
         windows=plan.range,
         reason=plan.reason,
         guarantees={output.name: output.guarantee for output in plan.outputs},
-        attempts=_attempts(ledger, plan, counted),
+        attempts=attempts,
         outputs={name: counted.stretches(name) for name in counted.outputs},
         marks=tuple(window for window, _ in counted.marks if window >= plan.first),
         counts=counted.summary(),
-        kills=tuple(kills),
+        kills=tuple(kills) or _noticed_kills(attempts),
         gate=_gate(config, ledger, replay_id),
         comparison=comparison or newest_comparison(config, replay_id),
     )
@@ -129,6 +130,15 @@ def _attempts(ledger: Ledger, plan: Plan, counted: ReplayCount) -> tuple[story.A
         )
         for attempt in ledger.attempts(plan.replay_id)
     )  # fmt: skip
+
+
+def _noticed_kills(attempts: Sequence[story.Attempt]) -> tuple[story.Kill, ...]:
+    """Returns kills as the ledger has them: when the launcher saw the process gone, not at which step."""
+    return tuple(
+        story.Kill(attempt.epoch, attempt.ended_at, "", 0)
+        for attempt in attempts
+        if attempt.outcome == AttemptEnd.KILLED and attempt.ended_at is not None
+    )
 
 
 def _gate(config: Config, ledger: Ledger, replay_id: str) -> story.Gate | None:

@@ -54,12 +54,12 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Kill:
-    """A SIGKILL that somebody watched.
+    """The end of an attempt whose process was killed.
 
     Attributes:
         at: when the process was seen to be gone.
-        step: step of the commit protocol.
-        group: number of the commit group that was in progress.
+        step: step of the commit protocol; empty when nobody knows.
+        group: number of the commit group that was in progress; 0 when nobody knows.
     """
 
     epoch: int

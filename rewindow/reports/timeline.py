@@ -146,10 +146,10 @@ class _Clock:
             shapes += self._group(group)
         if kill is not None:
             shapes.append(
-                self._shape(self._working_since(attempt), kill.at, "killed", f"group {kill.group} was in progress")
+                self._shape(self._working_since(attempt), kill.at, "killed", "in progress when it was killed")
             )
         checkpoints = tuple(self.x(group.ended_at) for group in attempt.groups if group.checkpoint)
-        marker = (self.x(kill.at), f"SIGKILL at {kill.step}, group {kill.group}") if kill else None
+        marker = (self.x(kill.at), _kill_words(kill)) if kill else None
         return Lane(index * LANE, f"attempt {attempt.epoch}", tuple(shapes), checkpoints, marker)
 
     def _working_since(self, attempt: Attempt) -> datetime:
@@ -173,6 +173,10 @@ class _Clock:
 
     def _last(self, attempt: Attempt) -> datetime:
         return self._working_since(attempt)
+
+
+def _kill_words(kill: Kill) -> str:
+    return f"SIGKILL at {kill.step}, group {kill.group}" if kill.step else "killed"
 
 
 def _stretch(story: Story, part: Stretch, scale: float) -> Shape:

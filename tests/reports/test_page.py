@@ -8,8 +8,9 @@ from html.parser import HTMLParser
 import pytest
 
 from rewindow.reports.page import render_page
+from rewindow.reports.story import Kill
 from rewindow.reports.timeline import WIDTH, clock_seconds, draw_strips, draw_timeline, phases
-from tests.reports.stories import SIZE, killed, page
+from tests.reports.stories import SIZE, at, killed, page
 
 VOID = {"meta", "input", "br", "link", "img", "path", "rect"}
 PAGE_BYTES_MAX = 2_000_000
@@ -121,6 +122,13 @@ def test_phases_add_up_to_the_replay() -> None:
     parts = phases(story)
     assert sum(seconds for _, _, seconds in parts) == pytest.approx(75, abs=0.5)
     assert {kind: seconds for kind, _, seconds in parts}["wait"] == 2.0
+
+
+def test_kill_of_an_unknown_step_is_only_called_a_kill() -> None:
+    """What the launcher noticed has a time and no step."""
+    story = killed(kills=(Kill(1, at(36), "", 0),))
+    lane = draw_timeline(story, clock_seconds([story])).lanes[0]
+    assert lane.kill is not None and lane.kill[1] == "killed"
 
 
 def test_recovery_is_counted_to_the_next_whole_group() -> None:
