@@ -23,8 +23,7 @@ RUN python3 -m venv .rewindow/venv \
     && rm -rf /tmp/uv
 
 # Only what the next step needs, so that a change of other code does not repeat it.
-COPY rewindow/__init__.py rewindow/config.py rewindow/errors.py rewindow/windows.py rewindow/java.py rewindow/jars.py \
-     rewindow/jars.sha256 rewindow/log4j2.properties rewindow/spark_settings.py rewindow/
+COPY rewindow/*.py rewindow/jars.sha256 rewindow/log4j2.properties rewindow/
 COPY rewindow/engine/__init__.py rewindow/engine/session.py rewindow/engine/archive.py rewindow/engine/
 RUN python -m rewindow.jars .rewindow/jars \
     && (python -m rewindow.engine.archive || echo "no class archive: Spark starts without it") \
