@@ -101,7 +101,7 @@ run=$(api POST /api/v2/dags/replay_windows/dagRuns "{\"logical_date\": null, \"c
     \"last_window\": $last, \"group_windows\": 28, \"mode\": \"exactly_once\", \"publish\": \"at_once\"}}" | field dag_run_id)
 echo "run $run"
 under_way() { [ "$(sql "SELECT count(*) FROM replays WHERE replay_id LIKE 'replay_windows%' AND mark >= 28" 2>/dev/null)" = 1 ]; }
-until_ok 300 "the first commit groups" under_way
+until_ok 900 "the first commit groups" under_way
 victim=$(dc ps -q spark-worker | head -1)
 docker kill "$victim" >/dev/null
 mark=$(sql "SELECT mark FROM replays WHERE replay_id LIKE 'replay_windows%'")
@@ -110,7 +110,7 @@ say "worker ${victim:0:12} killed at mark $mark of $((last - first + 1))"
 
 state_of_run() { api GET "/api/v2/dags/replay_windows/dagRuns/$run" | field state; }
 ended() { case $(state_of_run) in success | failed) ;; *) return 1 ;; esac; }
-until_ok 900 "the run ends" ended
+until_ok 1800 "the run ends" ended
 state=$(state_of_run)
 say "the run ended: $state"
 replay=$(sql "SELECT replay_id FROM replays WHERE replay_id LIKE 'replay_windows%'")
