@@ -27,7 +27,7 @@ def certificate_page(certificate: Certificate) -> str:
 
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["number"] = _number
-    template = (resources.files("rewindow.publication") / "templates" / "certificate.html").read_text()
+    template = (resources.files("rewindow.publication") / "certificate.html").read_text()
     grid = Grid(certificate.width_ms, certificate.origin_ms)
     return environment.from_string(template).render(
         c=certificate,
