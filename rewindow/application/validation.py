@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = {"window_id", "offset", "attempt"}
+_TAKEN = {"windows", "checkpoints", "facts", "scratch"}
 
 
 @dataclass(frozen=True, order=True)
@@ -152,6 +153,8 @@ def _check_cycles(app: Application) -> Iterator[Violation]:
 def _check_outputs(app: Application) -> Iterator[Violation]:
     if not app.outputs:
         yield Violation("O50", "", "", app.name, "the application has no output")
+    for name in sorted(_TAKEN & set(app.outputs)):
+        yield Violation("O48", "", name, name, "output name is taken by a table that every application has")
     for output in app.outputs.values():
         port = app.port(output.source)
         if port is None or output.source.operator is None:

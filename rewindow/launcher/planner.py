@@ -150,12 +150,18 @@ def _plan(
         group_seconds=config.replay.group_seconds,
         attempts=config.replay.attempts,
         inputs=inputs,
-        outputs=[_output(app, name, mode) for name in app.outputs],
+        outputs=[_output(app, name, mode) for name in _topological(app)],
         start=start,
         reason=request.reason,
         parameters=request.parameters,
         warnings=app.warnings() + ([OTHER_CODE] if request.allow_other_code else []),
     )
+
+
+def _topological(app: Application) -> list[str]:
+    """Returns the outputs in the order of the operators that they come from (O140)."""
+    order = [node.name for node in app.order()]
+    return sorted(app.outputs, key=lambda name: order.index(str(app.outputs[name].source.operator)))
 
 
 def _output(app: Application, name: str, mode: Mode) -> OutputPlan:

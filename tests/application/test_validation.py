@@ -72,6 +72,7 @@ def test_all_violations_are_reported_together_ordered_by_operator_and_rule() -> 
         ("O51", lambda app: app.add("loop", Pass(), a=PortHandle("loop", "out"))),
         ("O53", lambda app: app.add("wrong", Pass(factor=10), a=PortHandle(None, "s"))),
         ("O13", lambda app: app.output("more", PortHandle("pass", "out"), key=["nosuch"])),
+        ("O48", lambda app: app.output("facts", PortHandle("pass", "out"), key=["x"])),
         ("W56", lambda app: app.add("k", Pass(), a=PortHandle(None, "s"), checkpoint_windows=0)),
     ],
 )
