@@ -92,7 +92,7 @@ def _template(name: str) -> str:
 
 
 def _read(name: str) -> str:
-    return (resources.files("rewindow.reports") / "templates" / name).read_text()
+    return (resources.files("rewindow.reports.templates") / name).read_text()
 
 
 def _number(value: object) -> str:
