@@ -186,9 +186,8 @@ def _summary(layer: Layer, values: Floats) -> str:
         return "no values"
     if layer.total:
         return f"{short(float(values.sum()))} {layer.unit} in {int((values != 0).sum()):,} cells"
-    return (
-        f"{short(float(values.min()))} to {short(float(values.max()))} {layer.unit}, mean {short(float(values.mean()))}"
-    )
+    low, middle, high = (short(float(share)) for share in np.quantile(values, (0, 0.5, 1)))
+    return f"{low} to {high} {layer.unit}, half of the cells above {middle}"
 
 
 def _path(cells: Cells, wanted: npt.NDArray[np.bool_]) -> str:
