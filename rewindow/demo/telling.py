@@ -22,8 +22,7 @@ class Telling:
     """Tells what happens, line by line; every line carries the time since the start."""
 
     def __init__(self, console: Console | None = None) -> None:
-        plain = bool(os.environ.get("CI"))
-        self.console = console or Console(highlight=False, soft_wrap=True, force_terminal=False if plain else None)
+        self.console = console or _console()
         self._began = time.monotonic()
         self._status = self.console.status("starting") if self.console.is_terminal else None
         self.chapters: list[tuple[str, float]] = []
@@ -97,6 +96,14 @@ class Telling:
     def _clock(self) -> str:
         minutes, seconds = divmod(int(self.seconds), 60)
         return f"{minutes:2d}:{seconds:02d}"
+
+
+def _console() -> Console:
+    """Returns the screen: a terminal as it is, anything else, and CI, plain and wide enough for the last table."""
+    plain = bool(os.environ.get("CI")) or not sys.stdout.isatty()
+    return Console(
+        highlight=False, soft_wrap=True, force_terminal=False if plain else None, width=120 if plain else None
+    )
 
 
 def _command_error(arguments: tuple[str, ...], code: int, said: list[str]) -> RewindowError:
