@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ SCHEMA = pa.schema(
 )
 SEALS_SCHEMA = pa.schema([("window_id", pa.int64()), ("tuples", pa.int64())])
 QUARANTINE_SCHEMA = pa.schema([("window_id", pa.int64()), ("source", pa.string()), ("reason", pa.string())])
+
+MADE_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass
@@ -81,6 +84,10 @@ class StagedReplay:
             "tuples": tuples,
             "attempt": attempt,
             "lost": lost,
+            "group_first": window,
+            "group_last": window,
+            "began_at": MADE_AT,
+            "ended_at": MADE_AT,
         }
         return {name: made.get(name) for name in FACTS_SCHEMA.names}
 
