@@ -189,7 +189,7 @@ def test_a_lost_ledger_is_rebuilt_and_the_replay_goes_on(
     plan = own.plan(f"rebuilt_{mode}", mode)
     assert own.attempt(plan.replay_id, f"{Step.AFTER_FIRST_OUTPUT}:3@1").exit_code == -9
     for path in config.state.glob("ledger.sqlite*"):
-        path.unlink()
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
     Ledger.rebuild(config)
     if mode == "at_most_once":
         outcome = own.attempt(plan.replay_id)
