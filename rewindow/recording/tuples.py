@@ -221,4 +221,3 @@ def _quoted(name: str) -> Column:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0]
-

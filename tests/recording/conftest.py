@@ -51,7 +51,7 @@ class Bench:
 
     def tuples(self) -> list[tuple[int, int, str, int]]:
         """Returns window, offset, key and number of every recorded tuple, in order."""
-        found = self.rows("select window_id, \"offset\", k, n from s order by window_id, \"offset\"")
+        found = self.rows('select window_id, "offset", k, n from s order by window_id, "offset"')
         return [tuple(row.values()) for row in found]  # type: ignore[misc]
 
     def aside(self) -> list[tuple[Any, ...]]:

@@ -21,9 +21,7 @@ class SumPerKey(FrameOperator):
     inputs: ClassVar = {"events": InputPort(EVENTS)}
     outputs: ClassVar = {"sums": OutputPort(TOTALS)}
 
-    def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows
-    ) -> DataFrame:
+    def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
         """Returns a row per key and window with a tuple."""
         return inputs["events"].groupBy("window_id", "key").agg(F.sum("x").alias("total"))
 
@@ -35,9 +33,7 @@ class RunningTotal(FrameOperator):
     outputs: ClassVar = {"totals": OutputPort(TOTALS)}
     state_schema: ClassVar = TOTALS
 
-    def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows
-    ) -> DataFrame:
+    def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
         """Returns the totals, from the state before the group on."""
         assert state is not None, "stateful"
         before = state.select("key", F.col("total").alias("before"))
