@@ -1,13 +1,13 @@
 """Recording: a source's tuples into a recorded stream, window by window, and what is missing from one.
 
-    sources, readers    where a source's files are, and their rows with a position
-    delta_source        the files that a Delta table has gained since it was last read
-    intake              rows into scratch files, in bounded memory
-    tuples              types, arrival, window; what is malformed
-    stream              the stream's tables, and the settings stored with them (W4, W15)
-    sealing             sorted files, their commit, the seals; healing a run that died in between
-    late                what a sealed window did not have when it was sealed
-    quarantine          tuples that could not be taken, each once
-    record              all of it in order
-    gaps                windows empty and missing, keys that were silent; no JVM
+sources, readers    where a source's files are, and their rows with a position
+delta_source        the files that a Delta table has gained since it was last read
+intake              rows into scratch files, in bounded memory
+tuples              types, arrival, window; what is malformed
+stream              the stream's tables, and the settings stored with them (W4, W15)
+sealing             sorted files, their commit, the seals; healing a run that died in between
+late                what a sealed window did not have when it was sealed
+quarantine          tuples that could not be taken, each once
+record              all of it in order
+gaps                windows empty and missing, keys that were silent; no JVM
 """

@@ -100,9 +100,7 @@ def _check_plain(name: str, table: Table) -> None:
 
 def _active(table: Table) -> list[dict[str, Any]]:
     actions = pa.table(table.delta.get_add_actions(flatten=False)).to_pylist()
-    found = [
-        (action["modification_time"], action["path"], _texts(action.get("partition") or {})) for action in actions
-    ]
+    found = [(action["modification_time"], action["path"], _texts(action.get("partition") or {})) for action in actions]
     return [{"path": path, "partitionValues": values} for _, path, values in sorted(found, key=lambda add: add[:2])]
 
 
