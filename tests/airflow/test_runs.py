@@ -15,6 +15,8 @@ from rewindow_airflow.identity import replay_id_of
 from tests.airflow.conftest import assert_success, in_force
 from tests.airflow.small_project import DAYS, FIRST_DAY
 
+pytestmark = pytest.mark.timeout(1500)  # Of a loaded machine; a free one needs a minute.
+
 
 @pytest.fixture(autouse=True, scope="module")
 def settings(project: Config) -> Iterator[None]:
