@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rewindow.commands.job import run_plain
-from rewindow.commands.screen import AsJson, ReplayId, out, print_facts, print_json
+from rewindow.commands.screen import AsJson, ReplayId, out, print_json
 from rewindow.config import Config
 
 
@@ -33,10 +33,9 @@ def publish(
 
 
 def show(facts: object, as_json: bool, words: str) -> None:
-    """Prints what a publication or an undo did."""
+    """Prints what a publication or an undo did; in words the job has told it already."""
     kept = {key: value for key, value in dict(facts).items() if key not in ("exit_code", "message")}  # type: ignore[call-overload]
     if as_json:
         print_json(kept)
-        return
-    print_facts(kept)
-    out.print(words)
+    else:
+        out.print(words)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rewindow.commands.job import run_plain
-from rewindow.commands.screen import AsJson, out, print_facts, print_json
+from rewindow.commands.screen import AsJson, out, print_json
 from rewindow.config import Config
 
 
@@ -32,8 +32,7 @@ def record(
         arguments = ["--stream", name] + (["--sealed-to", sealed_to] if sealed_to else [])
         outcome = run_plain(config, "record.py", arguments, name)
         results[name] = {key: value for key, value in outcome.facts.items() if key not in ("exit_code", "message")}
-        if not as_json:
-            out.print(f"[bold]{name}[/bold]")
-            print_facts(results[name])
     if as_json:
         print_json(results)
+    else:
+        out.print(f"recorded: {', '.join(results)}")

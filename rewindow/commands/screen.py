@@ -63,6 +63,10 @@ def format_value(value: object) -> str:
     return "" if value is None else str(value)
 
 
+_NOISE = ("WARNING: Using incubator modules",)
+"""Lines of the JVM that say nothing to anybody."""
+
+
 class JobScreen:
     """Shows a job's lines: its progress as a bar on a terminal, as plain lines elsewhere."""
 
@@ -84,7 +88,7 @@ class JobScreen:
         """Shows a line of the job."""
         facts = _progress(text)
         if facts is None:
-            if text.strip() and not text.startswith('{"rewindow"'):
+            if text.strip() and not text.startswith(('{"rewindow"', *_NOISE)):
                 err.print(text, style="dim", markup=False)
         elif not err.is_terminal:
             err.print(_words(facts), markup=False)
