@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 from collections import namedtuple
 from pathlib import Path
@@ -24,7 +25,7 @@ from rewindow.launcher import ReplayRequest, attempts, begin_attempt, create_rep
 from rewindow.ledger import Ledger
 from rewindow.tables import Table, create_table
 from rewindow.tables.staging import CHECKPOINTS, FACTS
-from tests.recovery.project import FIRST, WINDOWS, Project, make_project
+from tests.recovery.project import FIRST, ROOT, WINDOWS, Project, make_project
 
 LAST = FIRST + WINDOWS - 1
 
@@ -55,10 +56,15 @@ def test_planning_creates_nothing(project: Project) -> None:
 
 
 def test_planning_starts_no_jvm(project: Project) -> None:
-    """Neither the session nor py4j's gateway is there afterwards."""
-    draft_plan(project.config, request())
-    pyspark = sys.modules.get("pyspark")
-    assert pyspark is None or pyspark.SparkContext._active_spark_context is None
+    """In a process of its own, for other tests' sessions live in this one: py4j has no gateway afterwards."""
+    code = (
+        "import sys, pyspark; from rewindow.config import Config; from rewindow.launcher import *;"
+        "from pathlib import Path;"
+        "draft_plan(Config.load(Path(sys.argv[1])), ReplayRequest('totals'));"
+        "sys.exit(pyspark.SparkContext._gateway is not None)"
+    )
+    settings = project.config.root / "rewindow.toml"
+    assert subprocess.run([sys.executable, "-c", code, str(settings)], check=False, cwd=ROOT).returncode == 0
 
 
 @pytest.mark.parametrize(
