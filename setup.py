@@ -1,4 +1,4 @@
-"""Puts the Spark entry points of jobs/ into the installed package, where the launcher looks for them."""
+"""Puts the Spark entry points of jobs/ and the suites of expectations/ into the installed package."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 
-class BuildWithJobs(build_py):
-    """Builds the package with `rewindow/jobs`; an editable install uses the checkout's own folder."""
+class BuildWithFiles(build_py):
+    """Builds the package with `rewindow/jobs` and `rewindow/suites`; an editable install uses the checkout's folders."""
 
     def run(self) -> None:
-        """Copies the entry points, not the example's applications."""
+        """Copies the entry points and suites, not the example's applications."""
         super().run()
         if self.editable_mode:
             return
-        target = Path(self.build_lib) / "rewindow" / "jobs"
-        target.mkdir(parents=True, exist_ok=True)
-        for job in sorted((Path(__file__).parent / "jobs").glob("*.py")):
-            shutil.copyfile(job, target / job.name)
+        checkout, package = Path(__file__).parent, Path(self.build_lib) / "rewindow"
+        for folder, pattern, target in (("jobs", "*.py", "jobs"), ("expectations/suites", "*.json", "suites")):
+            (package / target).mkdir(parents=True, exist_ok=True)
+            for file in sorted((checkout / folder).glob(pattern)):
+                shutil.copyfile(file, package / target / file.name)
 
 
-setup(cmdclass={"build_py": BuildWithJobs})
+setup(cmdclass={"build_py": BuildWithFiles})

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import socket
 import sys
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
+
+import psutil
 
 from rewindow.config import Config
 from rewindow.errors import InputError, ResourceError
@@ -101,8 +105,17 @@ def local_threads(master: str) -> int:
 
 
 def scratch_folder(config: Config) -> Path:
-    """Returns the folder of Spark's own temporary files; what a killed driver leaves there may be deleted."""
-    return config.state / "tmp"
+    """Returns the folder of Spark's own temporary files, of this process and of the jobs that it submits."""
+    return config.state / "tmp" / f"{socket.gethostname()}-{os.getpid()}"
+
+
+def make_scratch(config: Config) -> None:
+    """Makes this process's scratch folder, and deletes those of processes that have ended on this host."""
+    scratch_folder(config).mkdir(parents=True, exist_ok=True)
+    for folder in (config.state / "tmp").glob(f"{socket.gethostname()}-*"):
+        pid = folder.name.rpartition("-")[2]
+        if pid.isdecimal() and not psutil.pid_exists(int(pid)):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def class_archive(config: Config) -> Path:
@@ -156,7 +169,7 @@ def _loopback(config: Config, threads: int) -> dict[str, str]:
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.local.dir": str(scratch_folder(config) / "spark"),
+        "spark.local.dir": str(scratch_folder(config)),
         "spark.sql.shuffle.partitions": str(2 * threads),
     }
 
@@ -164,6 +177,7 @@ def _loopback(config: Config, threads: int) -> dict[str, str]:
 def _driver_options(config: Config, quick: bool, archive: bool) -> str:
     logging = resources.files("rewindow") / "log4j2.properties"
     options = ["-Duser.timezone=UTC", f"-Dlog4j2.configurationFile=file:{logging}"]
+    options += [f"-Djava.io.tmpdir={scratch_folder(config)}"]
     if quick:
         options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
     if archive and (found := usable_archive(config)):

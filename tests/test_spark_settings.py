@@ -16,6 +16,8 @@ from rewindow.errors import InputError, ResourceError
 from rewindow.spark_settings import (
     DRIVER_OPTIONS,
     class_archive,
+    make_scratch,
+    scratch_folder,
     spark_environment,
     spark_settings,
     usable_archive,
@@ -174,3 +176,17 @@ def test_example_streams_have_common_windows() -> None:
     after = flights.grid.window(parse_time(flights.sealed_to))
     assert (first, after - first) == (376954, 8756)
     assert after - 1 == flights.grid.window(parse_time("2014-01-01T05:26:00Z"))
+
+
+def test_scratch_of_ended_processes_goes(config: Config) -> None:
+    """What a killed driver left is deleted; what another host or a living process has is not."""
+    own = scratch_folder(config)
+    host = own.name.rpartition("-")[0]
+    with subprocess.Popen([sys.executable, "-c", "pass"]) as process:
+        process.wait()
+    ended, other = own.with_name(f"{host}-{process.pid}"), own.with_name(f"{host}x-{process.pid}")
+    living = own.with_name(f"{host}-{os.getppid()}")
+    for folder in (ended / "blockmgr", other, living):
+        folder.mkdir(parents=True)
+    make_scratch(config)
+    assert sorted(own.parent.iterdir()) == sorted([own, other, living])

@@ -80,16 +80,18 @@ class RewindowSubmitOperator(ReplayTask, SparkSubmitOperator):
             AirflowException: the job failed or was killed; Airflow tries again.
             AirflowSkipException: there was nothing new to record.
         """
+        from rewindow.launcher import note_kill
+
         name = self.arguments.get("stream") or self.replay_id_in(context)
         self._subject = f'{self.job} of "{name}"'
         with mapped_errors(self._ending()):
-            submission = BEGINNINGS[self.job](
-                settings_for(self._conn_id), name, self.arguments, was_cleared(context["ti"], self.retries)
-            )
+            config = settings_for(self._conn_id)
+            submission = BEGINNINGS[self.job](config, name, self.arguments, was_cleared(context["ti"], self.retries))
         if submission is None:
             self.log.info("All windows of the %s are committed already: nothing to do", self._subject)
             return {"name": name, "message": "all windows were committed already"}
         outcome = self._submit(submission, context)
+        note_kill(config, submission, outcome)
         if outcome.exit_code != DONE:
             self.log.error("The job's last lines:\n%s", "\n".join(f"    {line}" for line in self._last_lines))
             message = f"The {self._subject} ended: {cause(outcome.exit_code)}\n{outcome.message}\n{self._ending()}"

@@ -133,15 +133,19 @@ class ReportGapsOperator(BaseOperator):
 
 
 class BuildReportSiteOperator(BaseOperator):
-    """Rebuilds the pages that show the results of all gates over time."""
+    """Rebuilds the pages that show the results of all gates over time; a replay's own pages are kept for 90 days."""
 
     def execute(self, context: Context) -> str:
         """Returns the path of the site's first page."""
         from rewindow.config import Config
+        from rewindow.quality import prune_results
         from rewindow.reports.expectation_index import write_index
 
         with mapped_errors():
-            return str(write_index(Config.load()))
+            config = Config.load()
+            for replay_id in prune_results(config):
+                self.log.info("Pages of %s are old and were deleted; its findings are kept", replay_id)
+            return str(write_index(config))
 
 
 def chain_of(*steps: BaseOperator) -> None:

@@ -121,6 +121,12 @@ class Application:
         handle = source.default_port() if isinstance(source, Node) else source
         self.outputs[name] = Output(name, handle, tuple(key), suite)
 
+    def dropped(self) -> set[PortHandle]:
+        """Returns the output ports that nothing reads: their tuples are counted all the same (O16)."""
+        read = {end for node in self.nodes.values() for end in node.feeds.values()}
+        read |= {output.source for output in self.outputs.values()}
+        return {node[port] for node in self.nodes.values() for port in node.operator.output_ports()} - read
+
     def order(self) -> list[Node]:
         """Returns the operators so that each comes after what feeds it; members of a cycle come last."""
         placed: dict[str, Node] = {}

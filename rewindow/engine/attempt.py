@@ -218,6 +218,8 @@ class Attempt:
         lost = any(name in self._resume.lost for name in self.app.outputs)
         for stream, table in self._inputs.items():
             rows.add_input(stream, count_windows(table, windows), lost=lost)
+        for port in self.app.dropped():
+            rows.add_dropped(str(port), {}, lost=True)
         facts.commit(started, rows.table())
         self._say(f"at most once: windows {windows.first} to {windows.last} were in progress and are given up")
 
@@ -268,6 +270,8 @@ class Attempt:
         self._crash(Step.MATERIALISED)
         for stream, found in counts.items():
             rows.add_input(stream, found)
+        for port, found in result.dropped.items():
+            rows.add_dropped(port, found)
         self._commit_outputs(runner, group, mark, staged, result, rows)
         self._crash(Step.AFTER_OUTPUTS)
         if self._done(FACTS) < mark:
@@ -356,15 +360,26 @@ class Attempt:
             mark,
             mark if saved else None,
             timings,
-            self._port_counts(group, counts, tuples),
+            self._port_counts(group, counts, tuples, result.dropped),
         )
         self._tell(Progress(group.first, group.last, mark, len(self.plan.range), saved, round(seconds, 3), tuples))
 
     def _port_counts(
-        self, group: GroupWindows, counts: Mapping[str, Mapping[int, int]], tuples: Mapping[str, int]
+        self,
+        group: GroupWindows,
+        counts: Mapping[str, Mapping[int, int]],
+        tuples: Mapping[str, int],
+        dropped: Mapping[str, Mapping[int, int]],
     ) -> list[PortCount]:
-        inputs = [PortCount("in", name, group.first, group.last, sum(found.values())) for name, found in counts.items()]
-        return inputs + [PortCount("out", name, group.first, group.last, number) for name, number in tuples.items()]
+        first, last = group.first, group.last
+        found = [PortCount("in", name, first, last, sum(windows.values())) for name, windows in counts.items()]
+        found += [PortCount("out", name, first, last, number) for name, number in tuples.items()]
+        for port, windows in dropped.items():
+            number = sum(windows.values())
+            found.append(PortCount("dropped", port, first, last, number))
+            if number:
+                self._say(f"nothing reads port {port}: {number:,} tuples of windows {first} to {last} are dropped")
+        return found
 
     def _sizer(self) -> GroupSizer:
         tuples = max(sum(entry.tuples for entry in self.plan.inputs), 1)

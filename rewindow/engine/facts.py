@@ -43,6 +43,11 @@ class GroupFacts:
         for window in self._new():
             self._add(window, "in", stream, counts.get(window, 0), lost=lost, attempt=self.attempt)
 
+    def add_dropped(self, port: str, counts: Mapping[int, int], lost: bool = False) -> None:
+        """Adds a row per window for an output port that nothing reads (O16)."""
+        for window in self._new():
+            self._add(window, "dropped", port, counts.get(window, 0), lost=lost, attempt=self.attempt)
+
     def add_output(self, output: str, seals: Mapping[int, Seal]) -> None:
         """Adds the seals of an output."""
         for window in self._new():

@@ -58,6 +58,12 @@ def count_windows(table: Table, windows: WindowRange) -> dict[int, int]:
     return {window: count for window, count in counts.items() if window in windows}
 
 
+def count_written(folder: Path) -> dict[int, int]:
+    """Returns tuples per window of a folder of Parquet files."""
+    column = pq.read_table(folder, columns=["window_id"], partitioning=None)["window_id"]
+    return {pair["values"]: pair["counts"] for pair in pc.value_counts(column).to_pylist()}
+
+
 def write_files(frame: DataFrame, folder: Path) -> None:
     """Computes a frame once, into Parquet files of a folder."""
     frame.write.mode("overwrite").parquet(str(folder))

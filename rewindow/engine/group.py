@@ -18,6 +18,7 @@ from rewindow.application import Application, GroupWindows, Node, Output, PortHa
 from rewindow.engine.digests import empty_digests, window_digests
 from rewindow.engine.frames import (
     conform,
+    count_written,
     read_files,
     read_windows,
     spark_schema,
@@ -51,11 +52,13 @@ class GroupResult:
     Attributes:
         folders: output name to the folder of its files.
         states: operator name to its state after the group's last window.
+        dropped: output port that nothing reads to window to tuples (O16).
     """
 
     folders: dict[str, Path] = field(default_factory=dict)
     digests: Digests = field(default_factory=dict)
     states: dict[str, pa.Table] = field(default_factory=dict)
+    dropped: dict[str, dict[int, int]] = field(default_factory=dict)
 
 
 class GroupRunner:
@@ -71,7 +74,8 @@ class GroupRunner:
         self._epoch = epoch
         self._order = app.order()
         self._outputs = {output.source: output for output in app.outputs.values()}
-        self._materialised = _ports_to_materialise(app)
+        self._dropped = app.dropped()
+        self._materialised = _ports_to_materialise(app) | self._dropped
 
     def compute(
         self, windows: GroupWindows, mark: int, states: Mapping[str, pa.Table], staged: Iterable[str]
@@ -182,6 +186,8 @@ class GroupRunner:
         write_files(rows, folder)
         if output:
             result.folders[output.name] = folder
+        if handle in self._dropped:
+            result.dropped[str(handle)] = count_written(folder)
         return read_files(self._spark, folder, spark_schema(staged_schema(schema))).drop("attempt")
 
     def _next_state(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rewindow.config import Config
-from rewindow.spark_settings import scratch_folder, spark_environment, spark_settings
+from rewindow.spark_settings import make_scratch, spark_environment, spark_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +42,7 @@ def spark_session(
     settings = spark_settings(config, at_most_once=at_most_once, quick=quick) | dict(extra_conf or {})
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         _prepare_environment()
-    scratch_folder(config).mkdir(parents=True, exist_ok=True)
+    make_scratch(config)
     session = SparkSession.builder.appName(name).config(map=dict(settings)).getOrCreate()
     import delta.exceptions  # noqa: F401  (registers Delta's errors; without it conflicts arrive as bare Java errors)
 

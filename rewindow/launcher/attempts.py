@@ -22,7 +22,7 @@ from rewindow.errors import FencedError, InputError, ResourceError, RewindowErro
 from rewindow.launcher.processes import die_with_parent, end_process_group
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.recovery import Plan
-from rewindow.spark_settings import spark_environment, spark_settings, spark_submit
+from rewindow.spark_settings import make_scratch, spark_environment, spark_settings, spark_submit
 from rewindow.version import PACKAGE
 
 CLOSED_STATES = ("published", "undone", "abandoned")
@@ -115,6 +115,7 @@ def submit_command(
     config: Config, job: str, arguments: list[str], *, name: str, at_most_once: bool = False, quick: bool = False
 ) -> list[str]:
     """Returns the spark-submit command line of one of our jobs."""
+    make_scratch(config)
     settings = spark_settings(config, at_most_once=at_most_once, quick=quick)
     master = settings.pop("spark.master")
     memory = settings.pop("spark.driver.memory")

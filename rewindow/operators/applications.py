@@ -75,5 +75,5 @@ def heartbeat_application(stream: str, settings: StreamConfig, schema: pa.Schema
     node = app.add("heartbeat", beat, stream=app.input(stream))
     filled = beat.output_ports()["out"].schema
     silent = SilentTimers(columns=filled, event_at=settings.event_at, key_by=list(settings.keys))
-    app.output(f"{stream}_filled", app.add("silent_timers", silent, stream=node), key=["emission"])
+    app.output(f"{stream}_filled", app.add("silent_timers", silent, stream=node), key=["emission"], suite="heartbeat")
     return app

@@ -88,11 +88,6 @@ def frame_before(spark: SparkSession, config: Config, name: str, version: int, w
     return reader.load(str(config.stream_table(name))).where(inside).orderBy("window_id", "offset")
 
 
-def columns_ddl(schema: pa.Schema) -> str:
-    """Returns columns as Spark's DDL."""
-    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in spark_schema(schema).fields)
-
-
 def _order(schema: T.StructType, key: list[str]) -> list[Column]:
     """Returns the sort order within a window: the declared key, then whatever else can be ordered."""
     orderable = [field.name for field in schema.fields if not isinstance(field.dataType, T.MapType)]

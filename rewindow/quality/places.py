@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rewindow.config import Config
 
+KEEP_DAYS = 90
 _ALLOWED = re.compile(r"[^A-Za-z0-9_.:+-]")
 
 
@@ -32,7 +33,7 @@ def index_page(config: Config) -> Path:
     return quality_folder(config) / "index.html"
 
 
-def prune_results(config: Config, keep_days: float, *, now: datetime | None = None) -> list[str]:
+def prune_results(config: Config, keep_days: float = KEEP_DAYS, *, now: datetime | None = None) -> list[str]:
     """Deletes pages and results that are older, and returns their folders' names; findings are kept."""
     limit = (now or datetime.now(UTC)) - timedelta(days=keep_days)
     folders = quality_folder(config) / "replays"

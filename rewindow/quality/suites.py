@@ -1,4 +1,4 @@
-"""Suites: what is expected of an output, as JSON in the folder `expectations/suites`.
+"""Suites: what is expected of an output, as JSON in the project's folder `expectations/suites`, else in ours.
 
 A suite is a Great Expectations suite. Two keys of its `meta` are ours and add columns to the window report:
 
@@ -26,9 +26,11 @@ from pathlib import Path
 from typing import Any
 
 from rewindow.errors import GateError
+from rewindow.version import PACKAGE
 
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "rewindow.expectations")
 EVERY_OUTPUT = "every_output"
+_OURS = (PACKAGE.parent / "expectations" / "suites", PACKAGE / "suites")
 SEVERITIES = ("critical", "warning", "info")
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -80,17 +82,18 @@ def suite_for(folder: Path, name: str | None) -> Suite:
 
 
 def read_suite(folder: Path, name: str) -> Suite:
-    """Returns a suite as its file has it, with ids where the file has none.
+    """Returns a suite as its file has it, with ids where the file has none; those of Rewindow need no copy.
 
     Raises:
         GateError: the file is missing, is not a suite, or checks nothing.
     """
-    path = folder / "suites" / f"{name}.json"
-    if not path.is_file():
-        known = ", ".join(sorted(found.stem for found in path.parent.glob("*.json"))) or "none"
+    folders = [folder / "suites", *_OURS]
+    path = next((place / f"{name}.json" for place in folders if (place / f"{name}.json").is_file()), None)
+    if path is None:
+        known = ", ".join(sorted({found.stem for place in folders for found in place.glob("*.json")})) or "none"
         raise GateError(
             f'suite "{name}" has no file',
-            detail=f"Looked for {path}; suites that are there: {known}.",
+            detail=f"Looked for {folders[0] / name}.json; suites that are there: {known}.",
             hint="Write the file, or name another suite at the application's output.",
         )
     try:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from rewindow.engine.digests import row_hashes, window_digests
-from rewindow.engine.frames import spark_schema
+from rewindow.engine.frames import empty_frame, spark_schema
 from rewindow.recording.stream import StreamTables
 from rewindow.recording.tuples import POSITION
 from rewindow.tables import query
@@ -96,4 +96,4 @@ def surplus(spark: SparkSession, sealed: DataFrame, tables: StreamTables, differ
 def _recorded(spark: SparkSession, tables: StreamTables, windows: WindowRange) -> DataFrame:
     schema = spark_schema(tables.data.schema)
     paths = [file.path for file in tables.data.files(windows.first, windows.last)]
-    return spark.read.schema(schema).parquet(*paths) if paths else spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(*paths) if paths else empty_frame(spark, schema)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from rewindow.engine.frames import spark_schema
+from rewindow.engine.frames import empty_frame, spark_schema
 from rewindow.errors import FencedError, OverlapError
 from rewindow.recording.readers import FILE, ROW
 from rewindow.recording.sources import Part
@@ -97,4 +97,4 @@ def _not_there(spark: SparkSession, table: Table, stream: str, rows: DataFrame, 
 def _quarantined(spark: SparkSession, table: Table) -> DataFrame:
     paths = [file.path for file in table.files()]
     schema = spark_schema(QUARANTINE_SCHEMA)
-    return spark.read.schema(schema).parquet(*paths) if paths else spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(*paths) if paths else empty_frame(spark, schema)

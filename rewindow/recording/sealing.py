@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from rewindow.engine.crash import crash_point
 from rewindow.engine.digests import empty_digests, window_digests
-from rewindow.engine.frames import read_files, spark_schema
+from rewindow.engine.frames import empty_frame, read_files, spark_schema
 from rewindow.errors import FencedError, InputError, OverlapError
 from rewindow.recording.stream import StreamTables
 from rewindow.recording.tuples import POSITION
@@ -91,7 +91,7 @@ def seal(spark: SparkSession, tables: StreamTables, good: DataFrame, windows: Wi
     with _met(tables):
         tables.data.commit_files(files, app_id=tables.app_id, version=run)
     crash_point("record_after_data")
-    written = read_files(spark, folder, schema) if tuples else spark.createDataFrame([], schema)
+    written = read_files(spark, folder, schema) if tuples else empty_frame(spark, schema)
     empty = _seal(tables, run, windows, written)
     return Sealed(sum(file.size for file in files), empty)
 

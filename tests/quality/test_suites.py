@@ -52,6 +52,13 @@ def test_suite_of_an_output_begins_with_the_checks_of_every_output() -> None:
     assert suite_for(PROJECT, None).checks == common.checks
 
 
+def test_suites_of_ours_need_no_copy(tmp_path: Path) -> None:
+    """A project's own file of the same name comes before ours."""
+    assert suite_for(tmp_path, None).checks == suite_for(PROJECT, None).checks
+    write(tmp_path, EVERY_OUTPUT, {"name": EVERY_OUTPUT, "expectations": [GOOD]})
+    assert list(suite_for(tmp_path, None).checks) == [check_id(EVERY_OUTPUT, "no-loss")]
+
+
 def test_ids_are_filled_in_for_a_suite_written_by_hand(tmp_path: Path) -> None:
     """A check needs no id in the file."""
     read = read_suite(write(tmp_path, "mine", {"name": "mine", "expectations": [GOOD]}), "mine")
