@@ -10,7 +10,7 @@ from setuptools.command.build_py import build_py
 
 
 class BuildWithFiles(build_py):
-    """Builds the package with `rewindow/jobs` and `rewindow/suites`; an editable install uses the checkout's folders."""
+    """Builds the package with our jobs and suites in it; an editable install uses the folders of the checkout."""
 
     def run(self) -> None:
         """Copies the entry points and suites, not the example's applications."""

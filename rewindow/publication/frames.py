@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 
 from rewindow.config import Config
 from rewindow.engine.digests import empty_digests, window_digests
-from rewindow.engine.frames import read_windows, spark_schema, to_frame
+from rewindow.engine.frames import read_windows, to_frame
 from rewindow.errors import TableError
 from rewindow.publication.prepare import event_schema
 from rewindow.recovery import OutputPlan, Plan
