@@ -1,4 +1,4 @@
-"""Buttons of a task's page: window report, Data Docs, certificate. They lead to the plugin's own pages."""
+"""Buttons of a task's page: replay, window report, Data Docs, certificate. They lead to the plugin's own pages."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ PREFIX = "/rewindow"
 
 
 class ReplayLink(BaseOperatorLink):
-    """Leads to one page of the replay that a task works on."""
+    """Leads to the page of the replay that a task works on: timeline, windows, gate, certificates."""
 
     name = "Replay"
-    page = ""
+    page = "page"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """Returns an address on Airflow's own host; the replay is named after the DAG run."""
@@ -49,4 +49,4 @@ class CertificateLink(ReplayLink):
     page = "certificate"
 
 
-REPLAY_LINKS = (WindowReportLink(), DataDocsLink(), CertificateLink())
+REPLAY_LINKS = (ReplayLink(), WindowReportLink(), DataDocsLink(), CertificateLink())

@@ -1,4 +1,4 @@
-"""Pages of results behind Airflow's login: window reports, Data Docs, certificates.
+"""Pages of results behind Airflow's login: replays, window reports, Data Docs, certificates.
 
 Airflow does not protect a plugin's application, so every route carries its own dependency, and files are served by a
 route instead of a mount (a mount would pass the dependency by). Who may read DAGs may read these pages.
@@ -16,6 +16,7 @@ from fastapi import Depends, FastAPI, HTTPException, Query
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 
 from rewindow.config import Config
+from rewindow.errors import RewindowError
 from rewindow_airflow import bodies
 from rewindow_airflow.links import PREFIX
 
@@ -53,11 +54,23 @@ def make_app() -> FastAPI:
     """Returns the application that the plugin mounts below /rewindow; it answers nobody who is not logged in."""
     may_read = Depends(requires_access_dag("GET"))
     app = FastAPI(title="Rewindow", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[may_read])
+    app.get("/replays/{replay_id}/page")(show_replay)
     app.get("/replays/{replay_id}/report")(show_report)
     app.get("/replays/{replay_id}/docs")(show_docs)
     app.get("/replays/{replay_id}/certificate")(show_certificate)
     app.get("/files/{path:path}")(show_file)
     return app
+
+
+def show_replay(replay_id: ReplayId, folder: Results) -> Response:
+    """Draws the page of a replay as it stands now: its attempts in time, its windows, gate and certificates."""
+    from rewindow.reports.replay_page import build_replay_page
+
+    try:
+        path = build_replay_page(Config.load(), replay_id)
+    except RewindowError as error:
+        return HTMLResponse(bodies.not_yet(replay_id, "page", error.primary), 404, _HEADERS)
+    return RedirectResponse(f"{PREFIX}/files/{quote(path.resolve().relative_to(folder).as_posix())}", 307, _HEADERS)
 
 
 def show_report(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from rewindow.commands.screen import AsJson, ReplayId, out, print_facts, print_json, print_rows
 from rewindow.config import Config
@@ -12,14 +14,26 @@ from rewindow.recovery import Plan
 from rewindow.windows import format_time
 
 
-def status(replay_id: ReplayId, as_json: AsJson = False) -> None:
+def status(
+    replay_id: ReplayId,
+    page: Annotated[bool, typer.Option("--page", help="Draw the replay's page, and print its path.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show where a replay stands, and the next command.
 
     Examples:
 
         rewindow status flight_delays-376949-385704-1f2e3d
+
+        rewindow status flight_delays-376949-385704-1f2e3d --page
     """
-    ledger = Ledger.open(Config.load().ledger_url)
+    config = Config.load()
+    if page:
+        from rewindow.reports.replay_page import build_replay_page
+
+        out.print(str(build_replay_page(config, replay_id)), soft_wrap=True)
+        return
+    ledger = Ledger.open(config.ledger_url)
     row = ledger.replay(replay_id)
     plan = Plan.model_validate(row.plan)
     if as_json:

@@ -183,7 +183,9 @@ class Attempt:
         while window <= last:
             began = time.monotonic()
             end = min(last, window + sizer.size - 1)
-            states = runner.compute(self._group(window, end), 0, states, ()).states
+            group = self._group(window, end)
+            tuples = sum(sum(count_windows(table, group.range).values()) for table in self._inputs.values())
+            states = runner.compute(group, 0, states, (), tuples).states
             sizer.took(end - window + 1, time.monotonic() - began)
             self._say(f"warm-up: windows {window} to {end} of {last}")
             window = end + 1
@@ -265,7 +267,8 @@ class Attempt:
         rows = GroupFacts(group.range, self.epoch, datetime.now(UTC), self.plan.window_of(self._done(FACTS)))
         counts = {stream: self._count_input(stream, group.range) for stream in self._inputs}
         staged = [name for name in self.app.outputs if self._done(name) < mark]
-        result = runner.compute(group, mark, states, staged)
+        tuples = sum(sum(found.values()) for found in counts.values())
+        result = runner.compute(group, mark, states, staged, tuples)
         computed = time.monotonic()
         self._crash(Step.MATERIALISED)
         for stream, found in counts.items():

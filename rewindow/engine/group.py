@@ -11,11 +11,11 @@ from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rewindow.application import Application, GroupWindows, Node, Output, PortHandle
-from rewindow.engine.digests import empty_digests, window_digests
+from rewindow.engine.digests import digest_columns, empty_digests
 from rewindow.engine.frames import (
     conform,
     count_written,
@@ -30,6 +30,9 @@ from rewindow.errors import InputError
 from rewindow.tables import Table
 from rewindow.tables.staging import staged_schema
 from rewindow.windows import WindowRange
+
+SMALL_TUPLES = 200_000
+"""Up to here a group is computed in one task an output, as several tasks cost more than they save."""
 
 
 @dataclass(frozen=True)
@@ -72,13 +75,15 @@ class GroupRunner:
         self._inputs = inputs
         self._root = root
         self._epoch = epoch
+        self._is_small = False
         self._order = app.order()
+        self._aggregates: dict[str, list[Column]] = {}
         self._outputs = {output.source: output for output in app.outputs.values()}
         self._dropped = app.dropped()
         self._materialised = _ports_to_materialise(app) | self._dropped
 
     def compute(
-        self, windows: GroupWindows, mark: int, states: Mapping[str, pa.Table], staged: Iterable[str]
+        self, windows: GroupWindows, mark: int, states: Mapping[str, pa.Table], staged: Iterable[str], tuples: int
     ) -> GroupResult:
         """Returns the files, digests and next states of a group.
 
@@ -87,9 +92,11 @@ class GroupRunner:
             mark: mark at the group's end; names the folders.
             states: state of every stateful operator before the group.
             staged: outputs whose files are written into their staged table's folder; others go to scratch.
+            tuples: tuples of all inputs in the group.
         """
+        self._is_small = tuples <= SMALL_TUPLES
         frames = {
-            PortHandle(None, name): read_windows(self._spark, table, windows.range)
+            PortHandle(None, name): self._in_one_task(read_windows(self._spark, table, windows.range))
             for name, table in self._inputs.items()
         }
         result = GroupResult()
@@ -118,11 +125,22 @@ class GroupRunner:
 
     def digest(self, outputs: Mapping[str, DataFrame]) -> Digests:
         """Returns counts and digests per window of several outputs, in one Spark job."""
-        parts = [window_digests(frame).withColumn("port", F.lit(name)) for name, frame in outputs.items()]
+        parts = [self._digests_of(name, frame) for name, frame in outputs.items()]
         found: Digests = {name: {} for name in outputs}
         for row in reduce(DataFrame.unionByName, parts).collect() if parts else []:
             found[row["port"]][row["window_id"]] = WindowDigest(row["tuples"], row["digest"], row["float_digest"])
         return found
+
+    def _digests_of(self, output: str, frame: DataFrame) -> DataFrame:
+        """Returns an output's digests per window; the expressions are built once, which takes longer than to use them."""
+        if output not in self._aggregates:
+            schema = spark_schema(self._schema(self._app.outputs[output]))
+            self._aggregates[output] = [*digest_columns(schema), F.lit(output).alias("port")]
+        return frame.groupBy("window_id").agg(*self._aggregates[output])
+
+    def _in_one_task(self, frame: DataFrame) -> DataFrame:
+        """Returns a small frame as one partition: without exchanges Spark needs one job instead of one a stage."""
+        return frame.coalesce(1) if self._is_small else frame
 
     def empty(self, output: str) -> WindowDigest:
         """Returns the digest of a window without tuples."""
@@ -130,7 +148,8 @@ class GroupRunner:
 
     def read_back(self, output: str, folder: Path) -> DataFrame:
         """Returns an output as its files hold it."""
-        return read_files(self._spark, folder, spark_schema(staged_schema(self._schema(self._app.outputs[output]))))
+        schema = spark_schema(staged_schema(self._schema(self._app.outputs[output])))
+        return self._in_one_task(read_files(self._spark, folder, schema))
 
     def committed(self, output: str, windows: WindowRange) -> DataFrame:
         """Returns what a staged table already holds of a range."""
@@ -188,7 +207,7 @@ class GroupRunner:
             result.folders[output.name] = folder
         if handle in self._dropped:
             result.dropped[str(handle)] = count_written(folder)
-        return read_files(self._spark, folder, spark_schema(staged_schema(schema))).drop("attempt")
+        return self._in_one_task(read_files(self._spark, folder, spark_schema(staged_schema(schema))).drop("attempt"))
 
     def _next_state(
         self, node: Node, frames: Mapping[PortHandle, DataFrame], state: DataFrame, windows: GroupWindows

@@ -12,7 +12,7 @@ import pytest
 from rewindow_airflow.links import REPLAY_LINKS
 from rewindow_airflow.pages import inside
 
-PAGES = ("report", "docs", "certificate")
+PAGES = ("page", "report", "docs", "certificate")
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +91,13 @@ def test_window_report_shows_every_window_page_by_page(client: Any) -> None:
     assert seen == [str(window) for window in range(450)]
 
 
+def test_page_of_an_unknown_replay_says_so(client: Any) -> None:
+    """The page is drawn from the ledger when it is asked for."""
+    answer = client.get("/rewindow/replays/r-2/page", headers=token("VIEWER"))
+    assert answer.status_code == 404
+    assert "replay &quot;r-2&quot; is unknown" in answer.text
+
+
 def test_missing_page_says_who_writes_it(client: Any) -> None:
     """A replay that was not checked yet has a page that says what to do, not a bare 404."""
     answer = client.get("/rewindow/replays/r-2/report", headers=token("VIEWER"))
@@ -140,5 +147,5 @@ def test_links_lead_to_the_replay_of_the_run() -> None:
 
     key: Any = SimpleNamespace(dag_id="replay_daily", run_id="scheduled__2013-01-05T00:00:00+00:00")
     found = [link.get_link(SimpleNamespace(part=""), ti_key=key) for link in REPLAY_LINKS]  # type: ignore[arg-type]
-    assert found[0] == "/rewindow/replays/replay_daily-2013-01-05-eab92e/report"
+    assert found[0] == "/rewindow/replays/replay_daily-2013-01-05-eab92e/page"
     assert {path.rpartition("/")[2] for path in found} == set(PAGES)

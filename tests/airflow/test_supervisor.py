@@ -20,6 +20,7 @@ import pytest
 from rewindow import supervisor
 from rewindow.config import Config
 from rewindow.errors import InputError, ResourceError
+from rewindow.ledger import Ledger
 from rewindow.supervisor import api
 from rewindow.supervisor.environment import airflow_environment, airflow_home
 from rewindow.supervisor.processes import descendants, is_alive, started_at, wait_until
@@ -141,8 +142,10 @@ def _check_killed_replay_recovers(config: Config, found: supervisor.Running) -> 
     progress = api.call(dag, f"{path}/taskInstances/replay_windows/state-store/progress", token=token)
     assert progress[0] == 200, progress
     links = api.call(dag, f"{path}/taskInstances/check_windows/links", token=token)[1]["extra_links"]
-    report = api.call(found.address, links["Window report"], token=token)
-    assert report[0] == 200
+    for name in ("Replay", "Window report"):
+        assert api.call(found.address, links[name], token=token)[0] == 200, name
+    ledger = Ledger.open(config.ledger_url)
+    assert [attempt.outcome for attempt in ledger.attempts(ledger.replays()[0].replay_id)] == ["killed", "done"]
 
 
 def _check_backwards_is_refused(found: supervisor.Running, token: str) -> None:
