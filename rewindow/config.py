@@ -41,6 +41,8 @@ class StreamConfig(Section):
     Delta's with their own types. JSON needs them."""
     delimiter: str = ","
     """What separates the columns of a CSV source."""
+    header: bool = True
+    """Whether the first row of a CSV source names its columns; without one, `columns` names all of them in order."""
     keep: list[str] | None = None
     """Columns read that become event columns; by default all of them."""
     select: dict[str, str] = Field(default_factory=dict)

@@ -132,7 +132,7 @@ class GroupRunner:
         return found
 
     def _digests_of(self, output: str, frame: DataFrame) -> DataFrame:
-        """Returns an output's digests per window; the expressions are built once, which takes longer than to use them."""
+        """Returns an output's digests per window; building the expressions takes longer than to use them."""
         if output not in self._aggregates:
             schema = spark_schema(self._schema(self._app.outputs[output]))
             self._aggregates[output] = [*digest_columns(schema), F.lit(output).alias("port")]

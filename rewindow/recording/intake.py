@@ -78,7 +78,12 @@ def look_at(
             )
         return Intake(kind, parts, list(declared), pa.schema([]))
     if kind == "csv":
-        names = readers.csv_columns(parts[0], stream.delimiter)
+        if not stream.header and declared is None:
+            raise InputError(
+                f'stream "{name}" has a CSV source without header and no columns',
+                hint='Name them in order in rewindow.toml, such as columns = "key STRING, at TIMESTAMP".',
+            )
+        names = readers.csv_columns(parts[0], stream.delimiter, None if stream.header else declared)
         return _intake(kind, parts, pa.schema([(column, pa.string()) for column in names]), declared)
     return _intake(kind, parts, readers.parquet_schema(parts[0]), declared)
 
@@ -134,7 +139,7 @@ def take_in(stream: StreamConfig, intake: Intake, folder: Path, on_rows: Callabl
 
 def _rows(stream: StreamConfig, intake: Intake, part: Part) -> Iterator[pa.Table]:
     if intake.kind == "csv":
-        return readers.csv_rows(part, intake.columns, stream.delimiter, stream.null_values)
+        return readers.csv_rows(part, intake.columns, stream.delimiter, stream.null_values, header=stream.header)
     if intake.kind == "json":
         return readers.json_rows(part)
     return readers.parquet_rows(part, intake.schema)

@@ -31,36 +31,46 @@ _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _NO_TEXT = pa.string()
 
 
-def csv_columns(part: Part, delimiter: str) -> list[str]:
-    """Returns the names in a CSV part's first row.
+def csv_columns(part: Part, delimiter: str, names: Sequence[str] | None = None) -> list[str]:
+    """Returns the names of a CSV part's columns: those of its first row, or, of a part without header, those given.
 
     Raises:
-        InputError: the part is empty, is not UTF-8, or names a column twice.
+        InputError: the part is empty, is not UTF-8, names a column twice, or has not as many columns as names.
     """
     with part.open() as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
         try:
-            names = next(csv.reader(text, delimiter=delimiter), [])
+            found = next(csv.reader(text, delimiter=delimiter), [])
         except UnicodeDecodeError as error:
             raise InputError(f'source file "{part.name}" is not UTF-8: {error}') from error
-    if not names:
+    if not found:
         raise InputError(f'source file "{part.name}" is empty', hint="The first row must name the columns.")
+    if names is not None and len(names) != len(found):
+        raise InputError(
+            f'source file "{part.name}" has {len(found)} columns, {len(names)} are named',
+            hint="A source without header needs all its columns in the stream's columns, in order.",
+        )
+    names = found if names is None else list(names)
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise InputError(f'source file "{part.name}" names column "{sorted(twice)[0]}" twice')
     return names
 
 
-def csv_rows(part: Part, columns: Sequence[str], delimiter: str, null_values: Sequence[str]) -> Iterator[pa.Table]:
-    """Yields a CSV part's rows as text; rows of the wrong width come as text in `__raw`. The header is row 1."""
-    known = csv_columns(part, delimiter)
+def csv_rows(
+    part: Part, columns: Sequence[str], delimiter: str, null_values: Sequence[str], *, header: bool = True
+) -> Iterator[pa.Table]:
+    """Yields a CSV part's rows as text; rows of the wrong width come as text in `__raw`. A header is row 1."""
+    known = csv_columns(part, delimiter, None if header else columns)
     _check_there(part, columns, known)
     bad: list[pacsv.InvalidRow] = []
     with part.open() as stream:
         try:
             reader = pacsv.open_csv(
                 stream,
-                pacsv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
+                pacsv.ReadOptions(
+                    use_threads=False, block_size=_BLOCK_BYTES, column_names=None if header else list(columns)
+                ),
                 pacsv.ParseOptions(
                     delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lambda row: _skip(bad, row)
                 ),
@@ -69,7 +79,7 @@ def csv_rows(part: Part, columns: Sequence[str], delimiter: str, null_values: Se
                     null_values=list(null_values), strings_can_be_null=True, check_utf8=True,
                 ),
             )  # fmt: skip
-            number = 2
+            number = 2 if header else 1
             for batch in reader:
                 numbers, number = _numbers(number, batch.num_rows, bad)
                 yield _batch(pa.Table.from_batches([batch]), numbers)

@@ -1,7 +1,8 @@
 """Rows become tuples: types, arrival, window, event columns; or they are malformed, with the reason.
 
-A row is malformed if it could not be read at all, if a text that is there cannot have its column's type, if it has no
-arrival timestamp, or one before the grid's origin (W5). Text without a zone is read in the stream's zone.
+A row is malformed if it could not be read at all, if a value that is there cannot have its column's type (a decimal
+that would be rounded cannot), if it has no arrival timestamp, or one before the grid's origin (W5). Text without a zone
+is read in the stream's zone.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ REASON, PAYLOAD = "__reason", "__payload"
 POSITION = (FILE, ROW)
 RESERVED = ("window_id", "offset", "attempt")
 _CORRUPT = "__corrupt"
+_EXACT = T.DecimalType(38, 18)
 _FORBIDDEN = set(" ,;{}()\n\t=")
 
 
@@ -144,7 +146,10 @@ def _typed(raw: DataFrame, intake: Intake, declared: T.StructType | None) -> Dat
     columns = {name: _quoted(name) for name in intake.columns}
     columns |= {name: _quoted(name).try_cast(kind) for name, kind in wanted.items()}
     failed = [
-        F.when(_quoted(name).isNotNull() & columns[name].isNull(), F.lit(f"column {name} is not {kind.simpleString()}"))
+        F.when(
+            _quoted(name).isNotNull() & (columns[name].isNull() | _rounds(_quoted(name), kind, columns[name])),
+            F.lit(f"column {name} is not {kind.simpleString()}"),
+        )
         for name, kind in wanted.items()
     ]
     fields_text = F.to_json(F.struct(*map(_quoted, intake.columns)), {"ignoreNullFields": "false"})
@@ -154,6 +159,13 @@ def _typed(raw: DataFrame, intake: Intake, declared: T.StructType | None) -> Dat
         F.coalesce(F.col(RAW), fields_text).alias(PAYLOAD),
         *(column.alias(name) for name, column in columns.items()),
     )
+
+
+def _rounds(value: Column, kind: T.DataType, cast: Column) -> Column:
+    """Returns whether a cast to a decimal drops digits, which Spark does without a word."""
+    if not isinstance(kind, T.DecimalType) or kind.scale >= _EXACT.scale:
+        return F.lit(False)
+    return F.coalesce(value.try_cast(_EXACT) != cast, F.lit(False))
 
 
 def _typed_json(raw: DataFrame, declared: T.StructType) -> DataFrame:

@@ -120,6 +120,34 @@ def test_unreadable_rows_keep_the_numbers_of_the_others(bench: Bench) -> None:
     assert positions == {f"s.csv:{n}": expected[f"s.csv:{n}"] for n in range(2, 200) if n % 3 == 0 or n % 7 == 0}
 
 
+def test_a_csv_without_header_takes_its_names_from_the_settings(bench: Bench) -> None:
+    """Its first row is a tuple; rows are numbered from 1; a name too few is said."""
+    at = time_of(41).isoformat()
+    (bench.root / "s.csv").write_text(f"a,{at},1\nb,{at}\nc,{at},x\n")
+    bench.record(header=False)
+    assert bench.tuples() == [(1000, 0, "a", 1)]
+    assert bench.aside() == [
+        (None, "malformed: column n is not int", "s.csv:3"),
+        (None, "malformed: row has 2 columns, 3 expected", "s.csv:2"),
+    ]
+    with pytest.raises(InputError, match="has 3 columns, 2 are named"):
+        bench.record(header=False, columns="k STRING, at TIMESTAMP")
+    with pytest.raises(InputError, match="without header and no columns"):
+        bench.record(header=False, columns=None)
+
+
+def test_a_decimal_that_would_be_rounded_is_malformed(bench: Bench) -> None:
+    """Nothing is lost without a word; trailing zeros lose nothing."""
+    at = time_of(41).isoformat()
+    bench.write(f"a,{at},1.25\nb,{at},1.255\nc,{at},1.2500\nd,{at},12345678.9\n")
+    bench.record(columns="k STRING, at TIMESTAMP, n DECIMAL(5,2)")
+    assert [(key, str(n)) for _, _, key, n in bench.tuples()] == [("a", "1.25"), ("c", "1.25")]
+    assert [(reason, position) for _, reason, position in bench.aside()] == [
+        ("malformed: column n is not decimal(5,2)", "s.csv:3"),
+        ("malformed: column n is not decimal(5,2)", "s.csv:5"),
+    ]
+
+
 def test_null_values_are_nulls_and_not_malformed(bench: Bench) -> None:
     """What the settings call null is null in every column."""
     bench.write(f"a,{time_of(41).isoformat()},NA\n")
