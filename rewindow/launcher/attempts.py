@@ -176,6 +176,7 @@ def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
             signal.signal(signal.SIGINT, previous)
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
+        process.stdout.close()
     return read_outcome(submission.outcome, code)
 
 
