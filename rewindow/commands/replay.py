@@ -79,6 +79,8 @@ def replay(
     else:
         raise InputError("nothing to replay: neither an application nor --resume is given")
     err.print(f"replay [bold]{plan.replay_id}[/bold]: {len(plan.range):,} windows {plan.range}, {plan.mode.words}")
+    for text in plan.warnings:
+        err.print(f"[yellow]warning[/yellow]: {text}")
     outcome = run_attempts(config, plan.replay_id, again=again, crash=crash)
     if as_json:
         print_json({"replay": plan.replay_id, "exit_code": 0, **(dict(outcome.facts) if outcome else {})})

@@ -24,6 +24,7 @@ from rewindow.tables.streams import stored_grid
 from rewindow.windows import WindowRange, parse_time, to_ranges
 
 START_SECONDS = 10
+MARKS_MANY = 100
 OTHER_CODE = "a start state made by other code was allowed (W65)"
 
 
@@ -154,8 +155,23 @@ def _plan(
         start=start,
         reason=request.reason,
         parameters=request.parameters,
-        warnings=app.warnings() + ([OTHER_CODE] if request.allow_other_code else []),
+        warnings=[
+            *app.warnings(),
+            *([OTHER_CODE] if request.allow_other_code else []),
+            *_many_marks(mode, windows, distance),
+        ],
     )
+
+
+def _many_marks(mode: Mode, windows: WindowRange, distance: int) -> list[str]:
+    """Returns a warning if marks cut the range into so many commit groups (W42) that these take the time."""
+    groups = len(windows) // distance
+    if mode is Mode.EXACTLY_ONCE or groups <= MARKS_MANY:
+        return []
+    return [
+        f"a checkpoint mark every {distance} windows makes {groups:,} commit groups of about a second each; a larger "
+        "--checkpoint-windows is faster, and a crash then touches more windows (W55)"
+    ]
 
 
 def _topological(app: Application) -> list[str]:

@@ -21,7 +21,7 @@ from rewindow.errors import (
     TableError,
     ValidationFailed,
 )  # fmt: skip
-from rewindow.launcher import ReplayRequest, attempts, begin_attempt, create_replay, draft_plan
+from rewindow.launcher import ReplayRequest, attempts, begin_attempt, create_replay, draft_plan, planner
 from rewindow.ledger import Ledger
 from rewindow.tables import Table, create_table
 from rewindow.tables.staging import CHECKPOINTS, FACTS
@@ -47,6 +47,18 @@ def test_a_plan_pins_inputs_and_names_promises_and_start_state(project: Project)
     assert [(entry.stream, entry.version) for entry in plan.inputs] == [("events", 1)]
     assert [output.stateful for output in plan.outputs] == [False, True]
     assert all(output.guarantee.startswith("exactly once") for output in plan.outputs)
+
+
+@pytest.mark.parametrize(("mode", "warned"), [("exactly_once", False), ("at_least_once", True), ("at_most_once", True)])
+def test_marks_that_cut_a_range_into_many_groups_are_said(
+    project: Project, monkeypatch: pytest.MonkeyPatch, mode: str, warned: bool
+) -> None:
+    """Not in exactly once, which has no marks; not when they are few."""
+    assert not draft_plan(project.config, request(mode=mode, checkpoint_windows=1)).plan.warnings
+    monkeypatch.setattr(planner, "MARKS_MANY", WINDOWS - 1)
+    warnings = draft_plan(project.config, request(mode=mode, checkpoint_windows=1)).plan.warnings
+    assert [f"makes {WINDOWS} commit groups" in warning for warning in warnings] == [True] * warned
+    assert not draft_plan(project.config, request(mode=mode, checkpoint_windows=2)).plan.warnings
 
 
 def test_planning_creates_nothing(project: Project) -> None:
