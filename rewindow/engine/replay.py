@@ -7,6 +7,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 import psutil
+from py4j.protocol import Py4JNetworkError
 
 from rewindow.application import Mode
 from rewindow.config import Config
@@ -38,6 +39,9 @@ def replay(replay_id: str, epoch: int) -> dict[str, Any]:
         raise
     except Interrupted as error:
         ledger.end_attempt(replay_id, epoch, AttemptEnd.INTERRUPTED, error.primary)
+        raise
+    except (ConnectionError, Py4JNetworkError):
+        ledger.end_attempt(replay_id, epoch, AttemptEnd.KILLED, "the JVM of the job is gone")
         raise
     except Exception as error:
         ledger.end_attempt(replay_id, epoch, AttemptEnd.FAILED, str(error))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from rewindow.errors import GateError
-from rewindow.quality.suites import Suite
+from rewindow.quality.suites import OURS, Suite
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,18 +53,13 @@ def preload() -> threading.Thread:
 
 
 def evaluate(project: Path, suite: Suite, report: pa.Table, parameters: Mapping[str, Any]) -> Evaluation:
-    """Returns what Great Expectations says of a window report.
+    """Returns what Great Expectations says of a window report; a folder without a project file takes ours.
 
     Raises:
-        GateError: the project file is missing, a plugin cannot be imported, an expectation is unknown or badly formed.
+        GateError: a plugin cannot be imported, an expectation is unknown or badly formed.
     """
-    if not (project / PROJECT_FILE).is_file():
-        raise GateError(
-            f'folder "{project}" has no {PROJECT_FILE}',
-            hint="Copy it from Rewindow's expectations folder, or set expectations.",
-        )
     with _serial:
-        context = _context(project)
+        context = _context(project if (project / PROJECT_FILE).is_file() else OURS)
         _import_plugins(project / "plugins")
         expected = _build(suite)
         frame = to_pandas(report)

@@ -30,7 +30,8 @@ from rewindow.version import PACKAGE
 
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "rewindow.expectations")
 EVERY_OUTPUT = "every_output"
-_OURS = (PACKAGE.parent / "expectations" / "suites", PACKAGE / "suites")
+OURS = next((path for path in (PACKAGE.parent / "expectations", PACKAGE / "expectations") if path.is_dir()), PACKAGE)
+"""Our own folder of expectations: in the checkout, or where the package was installed."""
 SEVERITIES = ("critical", "warning", "info")
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -87,7 +88,7 @@ def read_suite(folder: Path, name: str) -> Suite:
     Raises:
         GateError: the file is missing, is not a suite, or checks nothing.
     """
-    folders = [folder / "suites", *_OURS]
+    folders = [folder / "suites", OURS / "suites"]
     path = next((place / f"{name}.json" for place in folders if (place / f"{name}.json").is_file()), None)
     if path is None:
         known = ", ".join(sorted({found.stem for place in folders for found in place.glob("*.json")})) or "none"
