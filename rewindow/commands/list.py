@@ -8,7 +8,9 @@ import typer
 
 from rewindow.commands.screen import AsJson, print_json, print_rows
 from rewindow.config import Config
+from rewindow.errors import InputError
 from rewindow.ledger import Ledger
+from rewindow.ledger.replays import State
 
 
 def command(
@@ -25,6 +27,8 @@ def command(
 
         rewindow list flight_delays --state failed
     """
+    if state is not None and state not in list(State):
+        raise InputError(f'state "{state}" is unknown', hint=f"There are: {', '.join(State)}.")
     rows = Ledger.open(Config.load().ledger_url).replays(application, state, limit)
     if as_json:
         print_json(

@@ -1,0 +1,129 @@
+"""The command line, verb after verb, on one real replay: what it prints for people and programs, and exit codes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rewindow.cli import VERBS, main
+from rewindow.launcher import ReplayRequest, create_replay
+from tests.recovery.project import FIRST, WINDOWS, Project, make_project
+
+LAST = FIRST + WINDOWS - 1
+Run = Callable[..., tuple[int, str, str]]
+
+
+def with_replay(folder: Path) -> Project:
+    """Returns a project with an ended replay `one`."""
+    project = make_project(folder)
+    project.plan("one", "exactly_once", group_windows=12)
+    project.attempts("one", [])
+    return project
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project to look at."""
+    return with_replay(tmp_path_factory.mktemp("verbs"))
+
+
+@pytest.fixture
+def run(project: Project, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command in this process; returns exit code, output and errors."""
+    monkeypatch.setenv("REWINDOW_CONFIG", str(project.config.file))
+
+    def command(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as end:
+            main([str(argument) for argument in arguments])
+        code = end.value.code
+        return (code if isinstance(code, int) else 0, *capfd.readouterr())
+
+    return command
+
+
+def test_reading_verbs_say_the_same_to_people_and_programs(run: Run) -> None:
+    """Each reading verb has a table and JSON."""
+    for verb, words, key in [
+        (("list", "totals"), "exactly once", None),
+        (("status", "one"), f"{WINDOWS} of {WINDOWS} committed", "mark"),
+        (("why", "totals", FIRST + 1), "checkpoint at or before it", "window"),
+        (("plan", "totals"), "start state", "windows"),
+        (("purge",), "would be freed", "bytes"),
+        (("certify", "one", "one"), "equal", "verdict"),
+    ]:
+        code, text, _ = run(*verb)
+        assert code == 0 and words in text, (verb, text)
+        code, text, _ = run(*verb, "--json")
+        found = json.loads(text)
+        assert code == 0 and (key is None or key in found), (verb, text)
+    assert run("why", "one", "1970-02-11T17:30Z")[1].startswith(f"window {FIRST + 1}, ")
+
+
+def test_a_replays_page_is_drawn(run: Run) -> None:
+    """`status --page` prints the path of a page that shows the replay."""
+    code, text, _ = run("status", "one", "--page")
+    assert code == 0
+    assert "totals" in Path(text.strip()).read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("status", "nosuch"), 2, 'replay "nosuch" is unknown'),
+        (("why", "nosuch", 1), 2, 'no replay "nosuch"'),
+        (("why", "one", LAST + 1), 2, "is in no replay of one"),
+        (("list", "--state", "nosuch"), 2, 'state "nosuch" is unknown'),
+        (("certify", "one", "nosuch"), 2, 'replay "nosuch" has no staged tables'),
+        (("certify", "one", "one", "--first", FIRST), 2, "both --first and --last"),
+        (("plan", "nosuch"), 2, 'application "nosuch" is unknown'),
+        (("gaps", "nosuch"), 2, 'stream "nosuch"'),
+        (("replay",), 2, "nothing to replay"),
+        (("replay", "--resume", "nosuch"), 2, 'replay "nosuch" is unknown'),
+        (("abandon", "nosuch"), 2, 'replay "nosuch" is unknown'),
+        (("publish", "nosuch"), 2, 'replay "nosuch" is unknown'),
+        (("record", "nosuch"), 2, 'stream "nosuch"'),
+    ],
+)
+def test_bad_input_is_an_error_with_its_exit_code(
+    run: Run, arguments: tuple[object, ...], code: int, words: str
+) -> None:
+    """The message names what is wrong; there is no traceback."""
+    found, _, errors = run(*arguments)
+    assert (found, "Traceback" in errors) == (code, False)
+    assert words in errors
+
+
+def test_a_replay_is_checked_published_undone_and_purged(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chain of an own stream, and of a replay that is given up; a lost ledger comes back."""
+    project = with_replay(tmp_path)
+    monkeypatch.setenv("REWINDOW_CONFIG", str(project.config.file))
+    create_replay(project.config, ReplayRequest("totals", replay_id="dead"))
+    assert run("publish", "one")[0] != 0
+    assert "gate passed" in run("check", "one")[1]
+    assert run("publish", "one")[0] == 0
+    assert run("certify", "one", "published")[0] == 0
+    assert "is abandoned" in run("abandon", "dead", "--reason", "a test")[1]
+    assert run("replay", "--resume", "dead")[0] == 2
+    folders = json.loads(run("purge", "--yes", "--json")[1])["folders"]
+    assert {Path(folder).parent.name for folder in folders} == {"one", "dead"}
+    assert not any(Path(folder).exists() for folder in folders)
+    assert run("undo", "one")[0] == 0
+    assert run("certify", "one", "published")[0] == 1
+    code, _, errors = run("status", "one", "--page")
+    assert code != 0 and "is not there" in errors
+    (project.config.state / "ledger.sqlite").unlink()
+    assert run("ledger", "rebuild")[0] == 0
+    assert '"one"' in run("list", "--json")[1]
+
+
+def test_every_verb_has_help_with_an_example(run: Run) -> None:
+    """What a verb is for, and a line to copy."""
+    for verb in VERBS:
+        code, text, _ = run(verb, "--help")
+        assert code == 0
+        assert verb == "ledger" or f"rewindow {verb}" in text, verb
