@@ -89,7 +89,7 @@ class ReplayConfig(Section):
     group_windows: int | None = Field(default=None, ge=1)
     """A fixed number of windows in a commit group instead."""
     attempts: int = Field(default=3, ge=1)
-    """Attempts without a new checkpoint after which a replay is given up (R90, R91)."""
+    """Failed attempts without a new checkpoint that are allowed; with one more a replay is given up (R90, R91)."""
 
 
 class PublicationConfig(Section):

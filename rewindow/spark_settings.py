@@ -183,7 +183,7 @@ def _driver_options(config: Config, quick: bool, archive: bool) -> str:
     if archive and (found := usable_archive(config)):
         # Where it does not fit the JVM goes without it, and need not say so.
         options += [f"-XX:SharedArchiveFile={found}", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
-    return " ".join(options)
+    return " ".join(f'"{option}"' if " " in option else option for option in options)
 
 
 def _refuse_contradiction(given: Mapping[str, str]) -> None:

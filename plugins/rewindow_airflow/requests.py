@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from rewindow.config import Config
     from rewindow.launcher import ReplayRequest
 
-HEARTBEAT = "heartbeat"
-
 
 def form_request(config: Config, replay_id: str, context: Context) -> ReplayRequest:
     """Returns the request of a filled-in form of replay_windows."""
@@ -74,13 +72,14 @@ def interval_request(config: Config, replay_id: str, context: Context) -> Replay
 def gap_request(stream: str, config: Config, replay_id: str, context: Context) -> ReplayRequest | None:
     """Returns the request to fill what is recorded of a stream and not filled yet, or None when all of it is."""
     from rewindow.launcher import ReplayRequest
+    from rewindow.operators.applications import HEARTBEAT
 
-    recorded, filled = sealed_of(config, stream), sealed_of(config, f"{HEARTBEAT}.{stream}_filled")
+    application = f"{HEARTBEAT}{stream}"
+    recorded, filled = sealed_of(config, stream), sealed_of(config, f"{application}.filled")
     if recorded is None or (filled is not None and filled.last >= recorded.last):
         return None
     return ReplayRequest(
-        application=HEARTBEAT,
-        parameters={"stream": stream},
+        application=application,
         first=recorded.first if filled is None else filled.last + 1,
         last=recorded.last,
         replay_id=replay_id,

@@ -18,7 +18,7 @@ from typing import Any
 from rewindow.application import Mode
 from rewindow.config import Config
 from rewindow.engine.crash import VARIABLE as CRASH_VARIABLE
-from rewindow.errors import FencedError, InputError, ResourceError, RewindowError
+from rewindow.errors import InputError, ResourceError, RewindowError
 from rewindow.launcher.processes import die_with_parent, end_process_group
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.recovery import Plan
@@ -29,6 +29,10 @@ CLOSED_STATES = ("published", "undone", "abandoned")
 QUICK_TUPLES = 2_000_000
 """Below this a replay is a short job: the JVM's first compiler alone starts sooner and loses no peak worth having."""
 DISK_SPARE_BYTES = 256 * 10**6
+INTERRUPTED = 130
+STOPPED = (
+    "stopped by the user before the job could end by itself\n  Hint: What was committed is kept; run it again to go on."
+)
 ENDED_STATES = ("ended", "checked", *CLOSED_STATES)
 
 
@@ -82,18 +86,20 @@ def begin_attempt(
     if not again:
         _check_attempts(ledger, plan)
     check_disk(config, sum(entry.bytes for entry in plan.inputs))
+    command = submit_command(
+        config, "replay.py", ["--replay", replay_id],
+        name=f"rewindow {replay_id}", at_most_once=plan.mode is Mode.AT_MOST_ONCE,
+        quick=sum(entry.tuples for entry in plan.inputs) < QUICK_TUPLES,
+    )  # fmt: skip
+    environment = job_environment(config, config.replay_root(replay_id), crash)
     ledger.acquire(replay_id, [f"{plan.application}.{output.name}" for output in plan.outputs], plan.first, plan.last)
     last = ledger.last_attempt(replay_id)
     if last is not None and last.host == socket.gethostname() and last.process_group and last.process_started_at:
         end_process_group(last.process_group, last.process_started_at)
     epoch = ledger.next_epoch(replay_id)
     outcome = config.replay_root(replay_id) / f"outcome-{epoch}.json"
-    command = submit_command(
-        config, "replay.py", ["--replay", replay_id, "--epoch", str(epoch)],
-        name=f"rewindow {replay_id}", at_most_once=plan.mode is Mode.AT_MOST_ONCE,
-        quick=sum(entry.tuples for entry in plan.inputs) < QUICK_TUPLES,
-    )  # fmt: skip
-    return Submission(replay_id, epoch, command, job_environment(config, outcome, crash), outcome)
+    environment["REWINDOW_OUTCOME"] = str(outcome)
+    return Submission(replay_id, epoch, [*command, "--epoch", str(epoch)], environment, outcome)
 
 
 def plain_submission(
@@ -142,6 +148,7 @@ def job_environment(config: Config, outcome: Path, crash: str | None = None) -> 
     environment |= {
         "REWINDOW_OUTCOME": str(outcome),
         "REWINDOW_STATE": str(config.state),
+        "REWINDOW_SPARK__MASTER": config.spark.master,
         "PYTHONPATH": str(PACKAGE.parent),
         "PYTHONUNBUFFERED": "1",
     }
@@ -165,8 +172,15 @@ def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
     assert process.stdout is not None, "stdout is a pipe"
     previous = signal.getsignal(signal.SIGINT)
     in_main = _is_main_thread()
+    asked: list[int] = []
+
+    def stop(number: int, frame: object) -> None:
+        asked.append(number)
+        if not _pass_on(process.pid):
+            os.killpg(process.pid, signal.SIGKILL)
+
     if in_main:
-        signal.signal(signal.SIGINT, lambda number, frame: _pass_on(process.pid))
+        signal.signal(signal.SIGINT, stop)
     try:
         for line in process.stdout:
             on_line(line.rstrip("\n"))
@@ -177,14 +191,18 @@ def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         process.stdout.close()
-    return read_outcome(submission.outcome, code)
+    outcome = read_outcome(submission.outcome, code)
+    return Outcome(INTERRUPTED, STOPPED, False, outcome.facts) if asked and not outcome.facts else outcome
 
 
 def note_kill(config: Config, submission: Submission, outcome: Outcome) -> None:
-    """Enters into the ledger that an attempt is gone without a word, unless a newer one has taken over."""
+    """Enters into the ledger that an attempt is gone without a word, unless a newer one has taken over.
+
+    A ledger that does not take it is no error: the next attempt enters the end of the one before.
+    """
     if outcome.facts or not submission.epoch:
         return
-    with contextlib.suppress(FencedError):
+    with contextlib.suppress(RewindowError):
         ledger = Ledger.open(config.ledger_url)
         ledger.end_attempt(submission.replay_id, submission.epoch, AttemptEnd.KILLED, outcome.message)
 
@@ -227,16 +245,19 @@ def _check_attempts(ledger: Ledger, plan: Plan) -> None:
         )
 
 
-def _pass_on(group: int) -> None:
-    """Sends SIGINT to the Python driver of a process group, not to its JVM, which would shut down."""
+def _pass_on(group: int) -> bool:
+    """Sends SIGINT to the Python driver of a process group, not to its JVM; returns whether there is one yet."""
     import psutil
 
+    sent = False
     for process in psutil.process_iter(["pid", "name"]):
         try:
             if os.getpgid(process.pid) == group and "python" in (process.info["name"] or ""):
                 process.send_signal(signal.SIGINT)
+                sent = True
         except (psutil.Error, ProcessLookupError):
             continue
+    return sent
 
 
 def _is_main_thread() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import uuid
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,7 @@ from rewindow.windows import WindowRange, parse_time, to_ranges
 
 START_SECONDS = 10
 MARKS_MANY = 100
+_REPLAY_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 OTHER_CODE = "a start state made by other code was allowed (W65)"
 
 
@@ -91,6 +93,7 @@ def create_replay(config: Config, request: ReplayRequest) -> Plan:
         ValidationFailed: the application breaks rules.
     """
     ledger = Ledger.open(config.ledger_url)
+    _check_id(request.replay_id)
     known = ledger.find(request.replay_id) if request.replay_id else None
     if known is not None:
         return _same(Plan.model_validate(known.plan), request)
@@ -317,6 +320,16 @@ def _start_rows(plan: Plan, app: Application) -> pa.Table:
     return stored.encode(plan.first - 1, 0, states, versions, made)
 
 
+def _check_id(replay_id: str | None) -> None:
+    """Refuses an id that cannot be a folder's name, or means something else to a command."""
+    if replay_id is not None and (not _REPLAY_ID.fullmatch(replay_id) or replay_id == "published"):
+        raise InputError(
+            f'replay id "{replay_id}" cannot be used',
+            hint="Use letters, digits, dots, dashes and underscores, at most 200, beginning with a letter or digit; "
+            'not "published".',
+        )
+
+
 def _same(plan: Plan, request: ReplayRequest) -> Plan:
     """Returns the plan of a replay that is there already, if the request is for the same."""
     wishes: dict[str, Any] = {
@@ -324,7 +337,14 @@ def _same(plan: Plan, request: ReplayRequest) -> Plan:
         "mode": Mode.parse(request.mode),
         "first": request.first,
         "last": request.last,
+        "parameters": request.parameters or None,
+        "group_windows": request.group_windows,
+        "checkpoint_windows": request.checkpoint_windows,
     }
+    if request.from_time:
+        wishes["first"] = plan.grid.window(parse_time(request.from_time))
+    if request.to_time:
+        wishes["last"] = plan.grid.window(parse_time(request.to_time)) - 1
     for name, wish in wishes.items():
         if wish is not None and getattr(plan, name) != wish:
             raise InputError(

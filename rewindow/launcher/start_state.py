@@ -38,7 +38,7 @@ def find_start_state(
         raise InputError("--state-from and --initial-state exclude each other")
     if request.state_from:
         return _of_replay(config, loaded, request.state_from, before, request.allow_other_code)
-    if request.initial_state or windows.first == first_sealed:
+    if request.initial_state or windows.first <= first_sealed:
         return StartState(source="initial", window=before)
     published = config.checkpoints_table(loaded.app.name)
     earlier = _newest_published(published, loaded, before)
@@ -77,11 +77,12 @@ def _of_replay(
             f'replay "{replay_id}" has no checkpoint at window {before}',
             hint="A range starts from the state at the window before it; choose the range or the replay accordingly.",
         )
-    code = rows["code_version"].to_pylist()[0]
-    if code != loaded.code_version and not allow_other_code:
+    made = (rows["code_version"].to_pylist()[0], rows["configuration_digest"].to_pylist()[0])
+    now = (loaded.code_version, loaded.configuration_digest)
+    if made != now and not allow_other_code:
         raise CheckpointError(
-            f'checkpoint of replay "{replay_id}" at window {before} was made by code {code}, now it is '
-            f"{loaded.code_version} (W65)",
+            f'checkpoint of replay "{replay_id}" at window {before} was made by code {made[0]} with configuration '
+            f"{made[1]}, now they are {now[0]} and {now[1]} (W65)",
             hint="Pass --allow-other-code if the state means the same; it is kept with the replay.",
         )
     digest = stored.state_digest(rows)

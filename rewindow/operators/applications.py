@@ -17,6 +17,9 @@ from rewindow.windows import format_duration
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+HEARTBEAT = "heartbeat_"
+"""How the name of such an application begins; the rest is the stream's: each has a state and tables of its own."""
+
 
 class SilentTimers(FrameOperator):
     """Passes on data, and timers whose timestamp no tuple of the key has in the timer's window."""
@@ -48,7 +51,7 @@ class SilentTimers(FrameOperator):
 
 
 def heartbeat_application(stream: str, settings: StreamConfig, schema: pa.Schema) -> Application:
-    """Returns the application `heartbeat`: one Heartbeat over a recorded stream, with the output `<stream>_filled`.
+    """Returns the application `heartbeat_<stream>`: one Heartbeat over a recorded stream, with the output `filled`.
 
     Args:
         stream: name of the recorded stream.
@@ -71,9 +74,9 @@ def heartbeat_application(stream: str, settings: StreamConfig, schema: pa.Schema
     if beat.wrong_properties():
         reason = beat.wrong_properties()[0]["msg"].removeprefix("Value error, ")
         raise InputError(f'stream "{stream}" cannot have a heartbeat: {reason}')
-    app = Application("heartbeat", window=format_duration(settings.width), origin_ms=settings.grid.origin_ms)
+    app = Application(f"{HEARTBEAT}{stream}", window=format_duration(settings.width), origin_ms=settings.grid.origin_ms)
     node = app.add("heartbeat", beat, stream=app.input(stream))
     filled = beat.output_ports()["out"].schema
     silent = SilentTimers(columns=filled, event_at=settings.event_at, key_by=list(settings.keys))
-    app.output(f"{stream}_filled", app.add("silent_timers", silent, stream=node), key=["emission"], suite="heartbeat")
+    app.output("filled", app.add("silent_timers", silent, stream=node), key=["emission"], suite="heartbeat")
     return app

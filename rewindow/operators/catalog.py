@@ -16,11 +16,10 @@ import pyarrow as pa
 
 from rewindow.application import Application
 from rewindow.config import Config
-from rewindow.errors import InputError
+from rewindow.errors import InputError, RewindowError
+from rewindow.operators.applications import HEARTBEAT, heartbeat_application
 from rewindow.tables import Table
 from rewindow.version import VERSION
-
-BUILT_IN = {"heartbeat": "rewindow.operators.applications"}
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class LoadedApplication:
 def application_names(config: Config) -> list[str]:
     """Returns the names of all applications that can be replayed."""
     found = {path.stem for folder in config.applications for path in folder.glob("*.py") if path.stem[0] != "_"}
-    return sorted(found | set(BUILT_IN))
+    return sorted(found | {f"{HEARTBEAT}{stream}" for stream, settings in config.streams.items() if settings.interval})
 
 
 def load_application(config: Config, name: str, parameters: Mapping[str, str] | None = None) -> LoadedApplication:
@@ -53,11 +52,12 @@ def load_application(config: Config, name: str, parameters: Mapping[str, str] | 
     """
     parameters = dict(parameters or {})
     path = next((folder / f"{name}.py" for folder in config.applications if (folder / f"{name}.py").is_file()), None)
-    if path is None and name not in BUILT_IN:
-        known = ", ".join(application_names(config)) or "none"
-        raise InputError(f'application "{name}" is unknown', hint=f"Known: {known}.")
     if path is None:
-        app, sources = _built_in(config, parameters), []
+        if not name.startswith(HEARTBEAT) or name.removeprefix(HEARTBEAT) not in config.streams:
+            known = ", ".join(application_names(config)) or "none"
+            raise InputError(f'application "{name}" is unknown', hint=f"Known: {known}.")
+        _refuse_parameters(name, parameters)
+        app, sources = _fill(config, name.removeprefix(HEARTBEAT)), []
     else:
         module = _import(name, path)
         app, sources = _application_of(module, name, parameters), [path]
@@ -79,20 +79,28 @@ def _import(name: str, path: Path) -> ModuleType:
 
 def _application_of(module: ModuleType, name: str, parameters: Mapping[str, str]) -> Application:
     build = getattr(module, "build", None)
-    app = build(**parameters) if build else getattr(module, "app", None)
+    if not build:
+        _refuse_parameters(name, parameters)
+    try:
+        app = build(**parameters) if build else getattr(module, "app", None)
+    except RewindowError:
+        raise
+    except Exception as error:
+        given = ", ".join(f"{key}={value}" for key, value in parameters.items()) or "no parameters"
+        raise InputError(f'application "{name}" cannot be built with {given}: {error}') from error
     if not isinstance(app, Application):
         raise InputError(f'application "{name}" is not there', hint="Its module must hold `app` or `build()`.")
-    if parameters and not build:
-        raise InputError(f'application "{name}" takes no parameters, got {", ".join(parameters)}')
     if app.name != name:
         raise InputError(f'application "{app.name}" must have the name of its file, {name}')
     return app
 
 
-def _built_in(config: Config, parameters: Mapping[str, str]) -> Application:
-    from rewindow.operators.applications import heartbeat_application
+def _refuse_parameters(name: str, parameters: Mapping[str, str]) -> None:
+    if parameters:
+        raise InputError(f'application "{name}" takes no parameters, got {", ".join(parameters)}')
 
-    stream = parameters.get("stream", "")
+
+def _fill(config: Config, stream: str) -> Application:
     settings = config.stream(stream)
     return heartbeat_application(stream, settings, event_columns(Table.open(config.stream_table(stream))))
 

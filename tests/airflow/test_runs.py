@@ -81,7 +81,7 @@ def test_replay_daily_skips_a_day_before_the_recording(dags: Mapping[str, Any], 
 def test_fill_heartbeat_gaps_publishes_the_filled_stream(dags: Mapping[str, Any], recorded: Config) -> None:
     """The silent hours of the shop come out as timers."""
     assert_success(dags["fill_heartbeat_gaps"].test(logical_date=FIRST_DAY))
-    assert count(recorded.stream_table("heartbeat.clicks_filled")) >= count(recorded.stream_table("clicks"))
+    assert count(recorded.stream_table("heartbeat_clicks.filled")) >= count(recorded.stream_table("clicks"))
 
 
 def test_expectation_reports_builds_the_page(dags: Mapping[str, Any], recorded: Config) -> None:

@@ -6,11 +6,13 @@ import shutil
 import subprocess
 import sys
 from collections import namedtuple
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from rewindow.config import Config
 from rewindow.errors import (
     CheckpointError,
     InputError,
@@ -124,6 +126,53 @@ def test_the_same_request_under_the_same_id_is_the_same_replay(project: Project)
     assert create_replay(project.config, request(replay_id="one")) == first
     with pytest.raises(InputError, match="there already with mode"):
         create_replay(project.config, request(replay_id="one", mode="at_most_once"))
+    begin, end = (datetime.fromtimestamp(window * 3600, UTC).isoformat() for window in (FIRST, LAST + 1))
+    assert create_replay(project.config, request(replay_id="one", from_time=begin, to_time=end)) == first
+    for wish in ({"from_time": end}, {"group_windows": 5}, {"checkpoint_windows": 7}):
+        with pytest.raises(InputError, match="is there already with"):
+            create_replay(project.config, request(replay_id="one", **wish))
+
+
+@pytest.mark.parametrize("replay_id", ["published", "..", "a/b", "", "a b", "-x"])
+def test_an_id_that_means_something_else_is_refused(project: Project, replay_id: str) -> None:
+    """It becomes a folder's name, and certify takes "published" for what is published."""
+    with pytest.raises(InputError, match="cannot be used"):
+        create_replay(project.config, request(replay_id=replay_id))
+
+
+def test_nothing_is_taken_by_an_attempt_that_cannot_start(project: Project) -> None:
+    """Without jars there is no lease and no epoch: the range stays free."""
+    create_replay(project.config, request(replay_id="one"))
+    config = project.config.model_copy(update={"spark": project.config.spark.model_copy(update={"jars": "/nowhere"})})
+    with pytest.raises(ResourceError, match="jars"):
+        begin_attempt(config, "one")
+    ledger = Ledger.open(config.ledger_url)
+    assert (ledger.replay("one").epoch, ledger.last_attempt("one")) == (0, None)
+
+
+def test_a_job_computes_where_its_launcher_was_told_to(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job loads the settings anew: the master of an Airflow connection must reach it."""
+    create_replay(project.config, request(replay_id="one"))
+    spark = project.config.spark.model_copy(update={"master": "spark://somewhere:7077"})
+    config = project.config.model_copy(update={"spark": spark})
+    config._root, config._file = project.config.root, project.config.file
+    submission = begin_attempt(config, "one")
+    assert submission is not None
+    for name, value in submission.environment.items():
+        monkeypatch.setenv(name, value)
+    assert Config.load().spark.master == "spark://somewhere:7077"
+
+
+def test_an_application_that_cannot_be_built_is_an_error(project: Project) -> None:
+    """Its own exception is told, with what it was given."""
+    folder = project.config.root / "applications"
+    folder.mkdir()
+    (folder / "fussy.py").write_text("def build(x):\n    raise ValueError(f'x is {x}')\n")
+    config = project.config.model_copy(update={"applications": [folder]})
+    with pytest.raises(InputError, match="cannot be built with x=1: x is 1"):
+        draft_plan(config, request(application="fussy", parameters={"x": "1"}))
+    with pytest.raises(InputError, match="cannot be built with y=1"):
+        draft_plan(config, request(application="fussy", parameters={"y": "1"}))
 
 
 def test_every_table_is_there_before_the_first_attempt(project: Project) -> None:

@@ -173,7 +173,7 @@ def test_heartbeat_application_keeps_only_timers_that_no_tuple_answers(spark: Sp
     made = beat.transform({"stream": frame}, state, windows)
     assert set(made) == {"out"}
     out = silent.transform({"stream": made["out"]}, None, windows)
-    assert list(app.outputs) == ["clicks_filled"]
+    assert list(app.outputs) == ["filled"]
     shown = out.selectExpr("window_id", "emission", "case", "unix_seconds(at)", "cause").orderBy(
         "window_id", "emission"
     )
