@@ -6,6 +6,7 @@ import socket
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from rewindow.commands.screen import ReplayId, out
 from rewindow.config import Config
@@ -25,4 +26,4 @@ def abandon(replay_id: ReplayId, reason: Annotated[str, typer.Option(help="Why; 
     row = ledger.abandon(replay_id, reason)
     if last is not None and last.outcome is None and last.host == socket.gethostname() and last.process_group:
         end_process_group(last.process_group, last.process_started_at or 0.0)
-    out.print(f"replay {replay_id} is abandoned; windows {row.range} of {row.application} are free")
+    out.print(escape(f"replay {replay_id} is abandoned; windows {row.range} of {row.application} are free"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from rewindow.commands.screen import AsJson, First, Last, out, print_json, print_rows
 from rewindow.config import Config
@@ -50,7 +51,7 @@ def certify(
 def _show(certificate: Certificate) -> None:
     color = "green" if certificate.equal else "red"
     span = f"windows [{certificate.first}, {certificate.last}] of {certificate.application}"
-    out.print(f"[{color}]{certificate.verdict}[/{color}]: {span}, in {certificate.seconds} s")
+    out.print(f"[{color}]{escape(certificate.verdict)}[/{color}]: {escape(span)}, in {certificate.seconds} s")
     found_classes = {name for output in certificate.outputs for name, count in output.classes.items() if count}
     classes = sorted(found_classes | {"equal"})
     columns = ("output", "windows", *classes, "tuples lost", "tuples repeated", "rows changed")
@@ -62,9 +63,9 @@ def _show(certificate: Certificate) -> None:
         )
     print_rows("", columns, rows)
     for note in certificate.notes:
-        out.print(f"note: {note}")
+        out.print(f"note: {escape(note)}")
     found = certificate.first_difference or {}
     if found:
         plain = {name: value for name, value in found.items() if not isinstance(value, list | dict)}
-        out.print("first difference: " + ", ".join(f"{name} {value}" for name, value in plain.items()))
-    out.print(f"page: {certificate.page}")
+        out.print("first difference: " + ", ".join(f"{name} {escape(str(value))}" for name, value in plain.items()))
+    out.print(f"page: {escape(str(certificate.page))}")

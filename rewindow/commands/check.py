@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rich.markup import escape
+
 from rewindow.commands.screen import AsJson, ReplayId, err, out, print_json
 from rewindow.config import Config
 from rewindow.errors import GateError
@@ -27,4 +29,4 @@ def check(replay_id: ReplayId, as_json: AsJson = False) -> None:
             f'rewindow publish {replay_id} --accept "REASON"',
         )
     if not as_json:
-        out.print(f"gate [green]passed[/green]. Next: rewindow publish {replay_id}")
+        out.print(f"gate [green]passed[/green]. Next: rewindow publish {escape(replay_id)}")

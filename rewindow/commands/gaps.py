@@ -9,6 +9,8 @@ import typer
 
 from rewindow.commands.screen import First, From, Last, To, out, print_rows
 from rewindow.config import Config
+from rewindow.tables import Table
+from rewindow.tables.streams import stored_grid
 from rewindow.windows import parse_time
 
 
@@ -21,7 +23,7 @@ class Format(StrEnum):
 
 
 def gaps(
-    stream: Annotated[str, typer.Argument(help="Name of a recorded stream.")],
+    stream: Annotated[str, typer.Argument(help="Name of a recorded or published stream.")],
     from_time: From = None,
     to_time: To = None,
     first: First = None,
@@ -41,8 +43,8 @@ def gaps(
     from rewindow.recording.gaps import gaps as find_gaps
 
     config = Config.load()
-    if from_time or to_time:
-        grid = config.stream(stream).grid
+    if (from_time or to_time) and Table.exists(config.windows_table(stream)):
+        grid = stored_grid(Table.open(config.windows_table(stream)))
         first = grid.window(parse_time(from_time)) if from_time else first
         last = grid.window(parse_time(to_time) - 1) if to_time else last
     report = find_gaps(config, stream, first, last)

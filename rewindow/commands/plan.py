@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from rewindow.commands.screen import (
     AsJson,
@@ -75,7 +76,7 @@ def plan(
         print_json({**as_dict(draft), "undo_horizon_days": horizon.days})
     else:
         show(draft)
-        out.print(str(horizon))
+        out.print(escape(str(horizon)))
     if verify:
         from rewindow.commands.verify import verify_sample
 
@@ -107,7 +108,7 @@ def show(draft: Draft) -> None:
     plan = draft.plan
     begin, end = format_time(plan.grid.start_us(plan.first)), format_time(plan.grid.end_us(plan.last))
     estimate = f"unknown: {draft.basis}" if draft.seconds is None else f"about {draft.seconds:.0f} s ({draft.basis})"
-    out.print(f"[bold]{plan.application}[/bold], {len(plan.range):,} windows {plan.range}, {begin} to {end}")
+    out.print(f"[bold]{escape(plan.application)}[/bold], {len(plan.range):,} windows {plan.range}, {begin} to {end}")
     facts: dict[str, object] = {
         "mode": plan.mode.words,
         "checkpoints": "after every commit group"
@@ -124,9 +125,9 @@ def show(draft: Draft) -> None:
     rows = [(o.name, ", ".join(o.key), o.suite or "none", o.guarantee) for o in plan.outputs]
     print_rows("", ("output", "key", "suite", "guarantee"), rows)
     for text in plan.warnings:
-        out.print(f"[yellow]warning[/yellow]: {text}")
+        out.print(f"[yellow]warning[/yellow]: {escape(text)}")
     for text in draft.in_the_way:
-        out.print(f"[yellow]in the way[/yellow]: {text}")
+        out.print(f"[yellow]in the way[/yellow]: {escape(text)}")
 
 
 def _start(draft: Draft) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from rewindow.commands.job import run_plain
 from rewindow.commands.screen import AsJson, ReplayId, out, print_json
@@ -38,4 +39,4 @@ def show(facts: object, as_json: bool, words: str) -> None:
     if as_json:
         print_json(kept)
     else:
-        out.print(words)
+        out.print(escape(words))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from rewindow.commands.job import run_plain
 from rewindow.commands.screen import AsJson, out, print_json
@@ -35,4 +36,4 @@ def record(
     if as_json:
         print_json(results)
     else:
-        out.print(f"recorded: {', '.join(results)}")
+        out.print(escape(f"recorded: {', '.join(results)}"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from rewindow.commands.plan import (
     AllowMissing,
@@ -31,10 +32,14 @@ from rewindow.commands.screen import (
 from rewindow.config import Config
 from rewindow.errors import InputError, RewindowError
 from rewindow.launcher import Outcome, ReplayRequest, begin_attempt, create_replay, note_kill, run
-from rewindow.recovery import Plan
+from rewindow.ledger import Ledger
+
+WITH_RESUME = frozenset({"resume", "again", "as_json", "crash"})
+"""Parameters that are about the attempt; all others are about the plan, which a resumed replay has already."""
 
 
 def replay(
+    context: typer.Context,
     application: Annotated[str | None, typer.Argument(help="Name of the application.")] = None,
     from_time: From = None,
     to_time: To = None,
@@ -68,8 +73,9 @@ def replay(
         rewindow replay --resume flight_delays-377000-377099-1f2e3d
     """
     config = Config.load()
-    if resume:
-        plan = Plan.model_validate(_ledger_plan(config, resume))
+    if resume is not None:
+        _refuse_wishes(context, resume)
+        plan = Ledger.open(config.ledger_url).replay(resume).read_plan()
     elif application:
         request = ReplayRequest(
             application, first, last, from_time, to_time, mode, replay_id, parameters(parameter), group_windows,
@@ -78,14 +84,15 @@ def replay(
         plan = create_replay(config, request)
     else:
         raise InputError("nothing to replay: neither an application nor --resume is given")
-    err.print(f"replay [bold]{plan.replay_id}[/bold]: {len(plan.range):,} windows {plan.range}, {plan.mode.words}")
+    windows = f"{len(plan.range):,} windows {plan.range}"
+    err.print(f"replay [bold]{escape(plan.replay_id)}[/bold]: {windows}, {plan.mode.words}")
     for text in plan.warnings:
-        err.print(f"[yellow]warning[/yellow]: {text}")
+        err.print(f"[yellow]warning[/yellow]: {escape(text)}")
     outcome = run_attempts(config, plan.replay_id, again=again, crash=crash)
     if as_json:
         print_json({"replay": plan.replay_id, "exit_code": 0, **(dict(outcome.facts) if outcome else {})})
     else:
-        out.print(f"replay {plan.replay_id} is staged. Next: rewindow check {plan.replay_id}")
+        out.print(escape(f"replay {plan.replay_id} is staged. Next: rewindow check {plan.replay_id}"))
 
 
 def run_attempts(config: Config, replay_id: str, *, again: bool = False, crash: str | None = None) -> Outcome | None:
@@ -106,20 +113,38 @@ def run_attempts(config: Config, replay_id: str, *, again: bool = False, crash: 
         if not outcome.retryable:
             raise failure(outcome)
         again = False
-        err.print(f"[yellow]attempt {submission.epoch} ended[/yellow]: {outcome.message.splitlines()[0]}; resuming")
+        first_line = (outcome.message.splitlines() or ["without a message"])[0]
+        err.print(f"[yellow]attempt {submission.epoch} ended[/yellow]: {escape(first_line)}; resuming")
 
 
 def failure(outcome: Outcome) -> RewindowError:
     """Returns a job's failure as an error with the job's own exit code."""
-    error = RewindowError(outcome.message.splitlines()[0])
-    rest = outcome.message.splitlines()[1:]
+    lines = outcome.message.splitlines() or [f"the job ended without a message (exit code {outcome.exit_code})"]
+    error, rest = RewindowError(lines[0]), lines[1:]
     error.detail = " ".join(line.strip().removeprefix("Detail: ") for line in rest if "Hint:" not in line)
     error.hint = " ".join(line.strip().removeprefix("Hint: ") for line in rest if "Hint:" in line)
     error.exit_code = outcome.exit_code  # type: ignore[misc]
     return error
 
 
-def _ledger_plan(config: Config, replay_id: str) -> object:
-    from rewindow.ledger import Ledger
+def _refuse_wishes(context: typer.Context, replay_id: str) -> None:
+    """Refuses what a resumed replay would ignore, also a value that equals its default."""
+    given = [
+        parameter
+        for parameter in context.command.params
+        if parameter.name not in WITH_RESUME and _is_given(context, parameter.name or "")
+    ]
+    if given:
+        names = ", ".join(
+            max(one.opts, key=len) if one.opts[0].startswith("-") else one.opts[0].upper() for one in given
+        )
+        raise InputError(
+            f'replay "{replay_id}" goes on as it was planned: {names} cannot be given with --resume',
+            detail="Nothing was started.",
+            hint=f"Leave it out: rewindow replay --resume {replay_id}; or plan another replay, without --resume.",
+        )
 
-    return Ledger.open(config.ledger_url).replay(replay_id).plan
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     Progress,
@@ -19,8 +20,8 @@ from rich.progress import (
 from rich.table import Table
 
 PIPE_WIDTH = 160
-out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else PIPE_WIDTH)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+out = Console(highlight=False, soft_wrap=True, emoji=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
 First = Annotated[int | None, typer.Option(help="First window id (closed range).")]
@@ -55,12 +56,12 @@ def print_facts(facts: Mapping[str, object]) -> None:
 
 
 def format_value(value: object) -> str:
-    """Returns a value as a person reads it."""
+    """Returns a value as a person reads it, as markup: what looks like a tag in it is shown, not obeyed."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}" if abs(value) >= 10_000 and not 300_000 <= abs(value) <= 10**12 else str(value)
-    return "" if value is None else str(value)
+    return "" if value is None else escape(str(value))
 
 
 _NOISE = ("WARNING: Using incubator modules",)
@@ -93,7 +94,9 @@ class JobScreen:
         elif not err.is_terminal:
             err.print(_words(facts), markup=False)
         elif "of" in facts:
-            self._task = self._task if self._task is not None else self._bar.add_task(str(facts.get("replay", "")))
+            self._task = (
+                self._task if self._task is not None else self._bar.add_task(escape(str(facts.get("replay", ""))))
+            )
             self._bar.update(self._task, completed=facts["mark"], total=facts["of"])
 
 

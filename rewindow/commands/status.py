@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
-from rewindow.commands.screen import AsJson, ReplayId, out, print_facts, print_json, print_rows
+from rewindow.commands.screen import AsJson, ReplayId, err, out, print_facts, print_json, print_rows
 from rewindow.config import Config
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import Replay, State
-from rewindow.recovery import Plan
 from rewindow.windows import format_time
 
 
@@ -29,18 +29,16 @@ def status(
     """
     config = Config.load()
     if page:
-        from rewindow.reports.replay_page import build_replay_page
-
-        out.print(str(build_replay_page(config, replay_id)), soft_wrap=True)
+        _page(config, replay_id, as_json)
         return
     ledger = Ledger.open(config.ledger_url)
     row = ledger.replay(replay_id)
-    plan = Plan.model_validate(row.plan)
+    plan = row.read_plan()
     if as_json:
         print_json(_as_dict(ledger, row))
         return
     begin, end = format_time(plan.grid.start_us(plan.first)), format_time(plan.grid.end_us(plan.last))
-    out.print(f"[bold]{replay_id}[/bold]: {row.application}, {row.state.value}")
+    out.print(f"[bold]{escape(replay_id)}[/bold]: {escape(row.application)}, {row.state.value}")
     print_facts(
         {
             "windows": f"{row.mark:,} of {len(plan.range):,} committed, {plan.range}, {begin} to {end}",
@@ -64,10 +62,23 @@ def status(
     totals = [(t.direction, t.port, t.windows, t.tuples, t.lost_windows) for t in ledger.totals(replay_id)]
     print_rows("\nports", ("", "port", "windows", "tuples", "windows lost"), totals)
     for check in ledger.checks(replay_id)[:1]:
-        out.print(f"\ngate: {check.verdict}, see {check.results}")
+        out.print(f"\ngate: {check.verdict}, see {escape(check.results)}")
     for stale in ledger.stale(row.application):
-        out.print(f"[yellow]stale[/yellow]: {stale.table_name} [{stale.first}, {stale.last}]")
-    out.print(f"\n{_next(row)}")
+        out.print(f"[yellow]stale[/yellow]: {escape(stale.table_name)} [{stale.first}, {stale.last}]")
+    out.print(f"\n{escape(_next(row))}")
+
+
+def _page(config: Config, replay_id: str, as_json: bool) -> None:
+    from rewindow.reports.replay_page import build_replay_page, purged_tables
+
+    path = build_replay_page(config, replay_id)
+    purged = purged_tables(config, replay_id)
+    if purged:
+        err.print(f"the page was drawn before these tables were purged: {escape(', '.join(purged))}")
+    if as_json:
+        print_json({"page": str(path)})
+    else:
+        out.print(escape(str(path)), soft_wrap=True)
 
 
 def _next(row: Replay) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from rewindow.commands.screen import err, out
 from rewindow.config import Config
@@ -24,4 +25,4 @@ def up(
     from rewindow.supervisor import up as start
 
     running = start(Config.load(), port=port, on_line=lambda line: err.print(line, style="dim", markup=False))
-    out.print(f"Airflow is at {running.address}, user admin, password in {running.password_file}")
+    out.print(escape(f"Airflow is at {running.address}, user admin, password in {running.password_file}"))

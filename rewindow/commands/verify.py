@@ -7,7 +7,7 @@ import uuid
 from dataclasses import replace
 
 from rewindow.commands.replay import run_attempts
-from rewindow.commands.screen import err, out
+from rewindow.commands.screen import err
 from rewindow.config import Config
 from rewindow.errors import NotDeterministicError
 from rewindow.launcher import Draft, ReplayRequest, create_replay
@@ -20,6 +20,7 @@ def verify_sample(config: Config, request: ReplayRequest, draft: Draft, windows:
     """Replays the first windows of a range twice, in one group and in many, and compares every window's digest.
 
     An operator whose output depends on where groups end is found here (R86). The two replays are deleted afterwards.
+    What it says goes to the errors: the output may be the JSON of a plan.
 
     Raises:
         NotDeterministicError: names the first output and window that differ.
@@ -37,7 +38,7 @@ def verify_sample(config: Config, request: ReplayRequest, draft: Draft, windows:
         _compare(config, ids)
     finally:
         _delete(config, ids)
-    out.print(f"verified: {count} windows give the same digests in one group and in groups of {max(1, count // 3 - 1)}")
+    err.print(f"verified: {count} windows give the same digests in one group and in groups of {max(1, count // 3 - 1)}")
 
 
 def _compare(config: Config, ids: list[str]) -> None:

@@ -20,7 +20,6 @@ from rewindow.errors import Interrupted, OverlapError, RewindowError
 from rewindow.launcher import ReplayRequest, draft_plan
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import RUNNABLE
-from rewindow.recovery import Plan
 from rewindow.tables import Table, query
 from rewindow.windows import WindowRange
 
@@ -198,7 +197,7 @@ def _publish(stage: Show, run: Run) -> None:
 
 def _published_windows(stage: Show) -> int:
     """Returns how many windows of the range are published, counted in the published table."""
-    output = Plan.model_validate(stage.ledger.replay(stage.runs[0].replay_id).plan).outputs[0]
+    output = stage.ledger.replay(stage.runs[0].replay_id).read_plan().outputs[0]
     path = stage.config.windows_table(f"{APPLICATION}.{output.name}")
     if not Table.exists(path) or stage.windows is None:
         return 0

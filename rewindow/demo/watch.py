@@ -16,7 +16,6 @@ from rewindow.demo.drill import GROUPS, Drill
 from rewindow.demo.telling import Telling
 from rewindow.errors import ResourceError, RewindowError
 from rewindow.ledger import Attempt, GroupTiming, Ledger
-from rewindow.recovery import Plan
 from rewindow.reports.story import Kill
 
 LOOK_SECONDS = 0.1
@@ -106,7 +105,7 @@ class _Eyes:
 
     def __init__(self, ledger: Ledger, run: Run, telling: Telling) -> None:
         self._ledger, self._run, self._telling = ledger, run, telling
-        self._plan = Plan.model_validate(ledger.replay(run.replay_id).plan)
+        self._plan = ledger.replay(run.replay_id).read_plan()
         self._told: set[tuple[int, int]] = set()
         self._begun: set[int] = set()
         self._sentry: _Sentry | None = None

@@ -18,14 +18,13 @@ import pyarrow as pa
 
 from rewindow.application import Application, GroupWindows, Mode
 from rewindow.engine.crash import Step, crash_point
-from rewindow.engine.facts import GroupFacts, Seal
+from rewindow.engine.facts import GroupFacts, Seal, check_input_counts
 from rewindow.engine.frames import count_windows
 from rewindow.engine.group import GroupResult, GroupRunner, WindowDigest
 from rewindow.errors import (
     CheckpointError,
     Interrupted,
     NotDeterministicError,
-    TableError,
 )
 from rewindow.ledger import PortCount
 from rewindow.recovery import GroupSizer, Marks, Plan, Resume, next_end, resume
@@ -394,18 +393,3 @@ class Attempt:
 
     def _crash(self, step: Step) -> None:
         crash_point(step, max(self._number, 1), self.epoch)
-
-
-def check_input_counts(stream: str, counted: Mapping[int, int], sealed: Mapping[int, int]) -> None:
-    """Refuses an input whose windows do not hold what was sealed (R58).
-
-    Raises:
-        TableError: names the first window that differs.
-    """
-    for window in sorted({*counted, *sealed}):
-        if counted.get(window, 0) != sealed.get(window, 0):
-            raise TableError(
-                f'window {window} of stream "{stream}" holds {counted.get(window, 0)} tuples, '
-                f"sealed were {sealed.get(window, 0)}",
-                hint="The stream was changed behind its seals; record it anew or restore the version of the plan.",
-            )

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from rewindow.engine.group import WindowDigest
+from rewindow.errors import TableError
 from rewindow.tables.staging import FACTS_SCHEMA
 from rewindow.windows import WindowRange
 
@@ -88,3 +89,18 @@ class GroupFacts:
                 "began_at": self.began_at,
             }
         )  # fmt: skip
+
+
+def check_input_counts(stream: str, counted: Mapping[int, int], sealed: Mapping[int, int]) -> None:
+    """Refuses an input whose windows do not hold what was sealed (R58).
+
+    Raises:
+        TableError: names the first window that differs.
+    """
+    for window in sorted({*counted, *sealed}):
+        if counted.get(window, 0) != sealed.get(window, 0):
+            raise TableError(
+                f'window {window} of stream "{stream}" holds {counted.get(window, 0)} tuples, '
+                f"sealed were {sealed.get(window, 0)}",
+                hint="The stream was changed behind its seals; record it anew or restore the version of the plan.",
+            )

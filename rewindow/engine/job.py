@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rewindow.errors import RewindowError
+from rewindow.errors import Interrupted, RewindowError
 
 OUTCOME_VARIABLE = "REWINDOW_OUTCOME"
 RETRY_CODE = 75
@@ -33,6 +33,11 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
             "exit_code": error.exit_code, "message": str(error), "retryable": error.retryable,
             "kind": type(error).__name__,
         }  # fmt: skip
+    except KeyboardInterrupt:
+        stopped = Interrupted(
+            "stopped by the user", detail="What was committed is kept.", hint="Run it again to go on."
+        )
+        outcome = {"exit_code": stopped.exit_code, "message": str(stopped), "retryable": False, "kind": "Interrupted"}
     except Exception as error:  # noqa: BLE001  (whatever it is, the outcome file must say so)
         traceback.print_exc()
         retryable = _is_passing(error)
@@ -40,9 +45,9 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
             "exit_code": RETRY_CODE if retryable else RewindowError.exit_code,
             "message": f"{type(error).__name__}: {error}", "retryable": retryable, "kind": type(error).__name__,
         }  # fmt: skip
-    if outcome["exit_code"]:
+    told = _write(outcome)
+    if outcome["exit_code"] and not told:
         print(outcome["message"], file=sys.stderr, flush=True)
-    _write(outcome)
     return int(outcome["exit_code"])
 
 
@@ -98,13 +103,16 @@ def _is_passing(error: Exception) -> bool:
     )
 
 
-def _write(outcome: dict[str, Any]) -> None:
+def _write(outcome: dict[str, Any]) -> bool:
+    """Writes the outcome file and returns whether somebody waits for one; whoever does says what is in it."""
     path = os.environ.get(OUTCOME_VARIABLE)
-    if path:
-        draft = Path(f"{path}.draft")
-        draft.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(json.dumps(outcome))
-        draft.replace(path)
+    if not path:
+        return False
+    draft = Path(f"{path}.draft")
+    draft.parent.mkdir(parents=True, exist_ok=True)
+    draft.write_text(json.dumps(outcome))
+    draft.replace(path)
+    return True
 
 
 def _die_with_parent(parent: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -37,8 +38,8 @@ def replay(replay_id: str, epoch: int) -> dict[str, Any]:
         outcome = _run(config, ledger, replay_id, epoch)
     except FencedError:
         raise
-    except Interrupted as error:
-        ledger.end_attempt(replay_id, epoch, AttemptEnd.INTERRUPTED, error.primary)
+    except (Interrupted, KeyboardInterrupt) as error:
+        ledger.end_attempt(replay_id, epoch, AttemptEnd.INTERRUPTED, str(error).split("\n")[0] or "stopped by the user")
         raise
     except (ConnectionError, Py4JNetworkError):
         ledger.end_attempt(replay_id, epoch, AttemptEnd.KILLED, "the JVM of the job is gone")
@@ -60,17 +61,16 @@ def own_process() -> dict[str, Any]:
 
 
 def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str, Any]:
-    plan = Plan.model_validate(ledger.replay(replay_id).plan)
+    plan = ledger.replay(replay_id).read_plan()
     loaded = load_application(config, plan.application, plan.parameters)
     check_code(plan, loaded)
     stop = StopRequest()
 
     def session() -> SparkSession:
-        spark = spark_session(
-            config, f"rewindow {replay_id}", extra_conf=AT_MOST_ONCE if plan.mode is Mode.AT_MOST_ONCE else None
-        )
-        stop.listen()
-        return spark
+        """Made in another thread: in the main one pyspark takes over SIGINT, and answers it in the midst of a call."""
+        conf = AT_MOST_ONCE if plan.mode is Mode.AT_MOST_ONCE else None
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(spark_session, config, f"rewindow {replay_id}", extra_conf=conf).result()
 
     def report(progress: Progress) -> None:
         tell(
@@ -79,6 +79,7 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
             tuples=dict(progress.tuples),
         )  # fmt: skip
 
+    stop.listen()
     attempt = Attempt(
         plan, loaded.app, config.replay_root(replay_id), ledger, epoch, session, tell=report, say=say, stop=stop
     )

@@ -9,8 +9,8 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,6 @@ QUICK_TUPLES = 2_000_000
 """Below this a replay is a short job: the JVM's first compiler alone starts sooner and loses no peak worth having."""
 DISK_SPARE_BYTES = 256 * 10**6
 INTERRUPTED = 130
-STOPPED = (
-    "stopped by the user before the job could end by itself\n  Hint: What was committed is kept; run it again to go on."
-)
 ENDED_STATES = ("ended", "checked", *CLOSED_STATES)
 
 
@@ -82,7 +79,7 @@ def begin_attempt(
         raise InputError(f'replay "{replay_id}" is abandoned', hint="Plan the range again.")
     if row.state in ENDED_STATES:
         return None
-    plan = Plan.model_validate(row.plan)
+    plan = row.read_plan()
     if not again:
         _check_attempts(ledger, plan)
     check_disk(config, sum(entry.bytes for entry in plan.inputs))
@@ -165,34 +162,56 @@ def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
     Ctrl-C is passed on to the driver, which stops at the end of its commit group.
     """
     submission.outcome.unlink(missing_ok=True)
-    process = subprocess.Popen(
-        submission.command, env=submission.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True, preexec_fn=die_with_parent, errors="replace",
-    )  # fmt: skip
-    assert process.stdout is not None, "stdout is a pipe"
-    previous = signal.getsignal(signal.SIGINT)
-    in_main = _is_main_thread()
     asked: list[int] = []
+    groups: list[int] = []
 
     def stop(number: int, frame: object) -> None:
         asked.append(number)
-        if not _pass_on(process.pid):
-            os.killpg(process.pid, signal.SIGKILL)
+        for group in groups:
+            if not _pass_on(group):
+                os.killpg(group, signal.SIGKILL)
 
-    if in_main:
-        signal.signal(signal.SIGINT, stop)
+    with _on_interrupt(stop):
+        process = subprocess.Popen(
+            submission.command, env=submission.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            start_new_session=True, preexec_fn=die_with_parent, errors="replace",
+        )  # fmt: skip
+        groups.append(process.pid)
+        if asked:
+            os.killpg(process.pid, signal.SIGKILL)
+        code = _watch(process, on_line)
+    outcome = read_outcome(submission.outcome, code)
+    if not asked or outcome.exit_code == 0 or (outcome.facts and outcome.exit_code == INTERRUPTED):
+        return outcome
+    again = f"rewindow replay --resume {submission.replay_id}" if submission.epoch else "the same command"
+    message = f"stopped by the user\n  Detail: What was committed is kept.\n  Hint: Go on with: {again}"
+    return Outcome(INTERRUPTED, message, False, outcome.facts)
+
+
+def _watch(process: subprocess.Popen[str], on_line: Callable[[str], None]) -> int:
+    """Passes on a process's lines and returns its exit code; nothing of its group outlives this."""
+    assert process.stdout is not None, "stdout is a pipe"
     try:
         for line in process.stdout:
             on_line(line.rstrip("\n"))
-        code = process.wait()
+        return process.wait()
     finally:
-        if in_main:
-            signal.signal(signal.SIGINT, previous)
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         process.stdout.close()
-    outcome = read_outcome(submission.outcome, code)
-    return Outcome(INTERRUPTED, STOPPED, False, outcome.facts) if asked and not outcome.facts else outcome
+
+
+@contextlib.contextmanager
+def _on_interrupt(stop: Callable[[int, Any], None]) -> Iterator[None]:
+    """Answers SIGINT in its own way; only the main thread can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def note_kill(config: Config, submission: Submission, outcome: Outcome) -> None:
@@ -258,9 +277,3 @@ def _pass_on(group: int) -> bool:
         except (psutil.Error, ProcessLookupError):
             continue
     return sent
-
-
-def _is_main_thread() -> bool:
-    import threading
-
-    return threading.current_thread() is threading.main_thread() and sys.stdin is not None

@@ -96,7 +96,7 @@ def create_replay(config: Config, request: ReplayRequest) -> Plan:
     _check_id(request.replay_id)
     known = ledger.find(request.replay_id) if request.replay_id else None
     if known is not None:
-        return _same(Plan.model_validate(known.plan), request)
+        return _same(known.read_plan(), request)
     draft = draft_plan(config, request)
     _create_tables(config, draft)
     plan = draft.plan

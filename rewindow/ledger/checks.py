@@ -72,7 +72,10 @@ class Checks(Replays):
             InputError: the replay is unknown or has not ended, or no reason is given.
         """
         if not reason.strip() or not who.strip():
-            raise InputError("an acceptance needs a reason and a name", hint="Say why, with --reason.")
+            raise InputError(
+                "an acceptance needs a reason and a name",
+                hint=f'Say why: rewindow publish {replay_id} --accept "known outage of a station"',
+            )
         with self.serialised() as connection:
             state = read_replay(connection, replay_id).state
             if state not in (State.PUBLISHED, State.UNDONE):

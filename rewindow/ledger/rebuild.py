@@ -99,7 +99,7 @@ def rebuild(ledger: Ledger, config: Config) -> Rebuilt:
             if not _restore_replay(ledger, connection, root):
                 passed_over.append(root.name)
         for number in sorted(found):
-            _restore_publication(ledger, connection, number, found[number], last_numbers)
+            _restore_publication(ledger, config, connection, number, found[number], last_numbers)
         highest = max([0, *last_numbers.values(), *found])
         connection.execute(update(counters).values(value=highest))
         _settle_states(connection)
@@ -179,11 +179,16 @@ def _told(text: object) -> dict[str, Any] | None:
 
 
 def _restore_publication(
-    ledger: Ledger, connection: Connection, number: int, found: _Found, last_numbers: Mapping[str, int]
+    ledger: Ledger,
+    config: Config,
+    connection: Connection,
+    number: int,
+    found: _Found,
+    last_numbers: Mapping[str, int],
 ) -> None:
     told, names = found.told, list(found.told["versions_before"])
     if find_replay(connection, told["replay"]) is None:
-        _insert_purged(ledger, connection, told)
+        _insert_purged(ledger, connection, told, config.replay_root(told["replay"]))
     made_at = max(at for _, at in found.commits.values())
     known = connection.execute(select(publications.c.number).where(publications.c.number == told.get("undoes"))).first()
     done = {name for name in names if last_numbers.get(name, -1) >= number}
@@ -203,13 +208,13 @@ def _restore_publication(
         connection.execute(insert(publication_tables).values(**values))
 
 
-def _insert_purged(ledger: Ledger, connection: Connection, told: Mapping[str, Any]) -> None:
-    """Enters a replay of which only publications are left, since its own tables were purged."""
+def _insert_purged(ledger: Ledger, connection: Connection, told: Mapping[str, Any], root: Path) -> None:
+    """Enters a replay of which only publications are left, since its own tables were purged; its plan is empty."""
     details = told.get("details") or {}
     application = details.get("application") or next(iter(told["versions_before"])).split(".")[0]
     values = {
         "application": application, "first": told["first"], "last": told["last"], "mode": "", "code_version": "",
-        "root": "", "plan": {},
+        "root": str(root), "plan": {},
     }  # fmt: skip
     ledger.insert_replay(connection, told["replay"], values, state=State.ENDED, message=REBUILT)
 

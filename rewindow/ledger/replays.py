@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
@@ -23,6 +23,9 @@ from rewindow.errors import CheckpointError, FencedError, InputError, OverlapErr
 from rewindow.ledger.connection import Connected
 from rewindow.ledger.models import leases, publications, replays
 from rewindow.windows import WindowRange
+
+if TYPE_CHECKING:
+    from rewindow.recovery import Plan
 
 
 class State(StrEnum):
@@ -60,6 +63,7 @@ class Replay:
 
     Attributes:
         epoch: the newest one given out; 0 before the first attempt.
+        plan: the plan as it was entered, see `read_plan`; empty when it was purged and the ledger rebuilt after that.
         mark: windows committed, as the newest attempt reported them.
         checkpoint_mark: mark of the newest checkpoint reported.
         message: why it is in its state, empty when there is nothing to say.
@@ -85,6 +89,32 @@ class Replay:
     def range(self) -> WindowRange:
         """The windows to replay."""
         return WindowRange(self.first, self.last)
+
+    def read_plan(self) -> Plan:
+        """Returns the plan, validated.
+
+        Raises:
+            InputError: it was purged with the replay's tables, or another version of Rewindow made it.
+        """
+        from pydantic import ValidationError
+
+        from rewindow.recovery import Plan
+
+        if not self.plan:
+            raise InputError(
+                f'the plan of replay "{self.replay_id}" was purged with its tables',
+                detail="The ledger was rebuilt after that; it knows of this replay what its publications tell.",
+                hint=f"Plan the range again: rewindow replay {self.application}. What is published stays.",
+            )
+        try:
+            return Plan.model_validate(self.plan)
+        except ValidationError as error:
+            wrong = ", ".join(sorted({".".join(map(str, found["loc"])) for found in error.errors()}))
+            raise InputError(
+                f'the plan of replay "{self.replay_id}" cannot be read',
+                detail=f"These fields are not as this version of Rewindow writes them: {wrong}.",
+                hint="Use the version that made it, or plan the range again.",
+            ) from error
 
 
 _COLUMNS = [replays.c[name] for name in Replay.__dataclass_fields__]

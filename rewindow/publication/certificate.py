@@ -23,7 +23,7 @@ from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.publication.compare import Difference, OutputResult, WindowResult, compare_output
 from rewindow.publication.rows import RowComparison
-from rewindow.publication.sides import PUBLISHED, Side, both_sides
+from rewindow.publication.sides import PUBLISHED, Side, both_sides, check_comparable
 from rewindow.windows import WindowRange, to_ranges
 
 EQUAL, EQUAL_WITHIN_TOLERANCE, DIFFERENT = "equal", "equal within tolerance", "different"
@@ -35,7 +35,8 @@ class OutputCertificate(BaseModel):
     """What a certificate says of one output.
 
     Attributes:
-        windows: windows compared; `classes` counts them by class, `ranges` lists all but the equal ones.
+        windows: windows compared; `classes` counts them by class, `ranges` lists all but the equal ones. A window that
+            neither side has is lost.
         digest_a, digest_b: one digest over all windows' digests of a side.
         lost_tuples, repeated_tuples: rows that b lacks, rows that b has again.
         changes: per column, over rows matched by the declared key.
@@ -120,13 +121,14 @@ def certify(
         write: leave the certificate as JSON and as a page under `config.results`/certificates.
 
     Raises:
-        InputError: a replay is unknown, was purged, or nothing is published.
+        InputError: a replay is unknown, was purged, or nothing is published; neither side has a window of the range.
         TableError: differing windows must be read and their files are gone.
     """
     began = time.monotonic()
     if not tolerance >= 0:
         raise InputError(f"tolerance of {tolerance} is out of range, at least 0 is needed")
     left, right = both_sides(config, a, b, windows)
+    check_comparable(left, right)
     outputs = {output.name: output for side in (left, right) for output in side.outputs}
     names = [{output.name for output in side.outputs} for side in (left, right)]
     shared = [output for name, output in outputs.items() if name in names[0] & names[1]]
@@ -175,7 +177,7 @@ def _draft(
         "tolerance": tolerance,
         "raw": raw,
         "same_inputs": _same_inputs(left, right),
-        "notes": _notes(left, right, raw),
+        "notes": [*_notes(left, right, raw), *_notes_on_missing(results)],
         "outputs": [_output(left, right, result) for result in results],
         "first_difference": _first_difference(left, right, results, tolerance, raw) if differing else None,
         "data_read": any(result.data_read for result in results) or raw,
@@ -207,6 +209,15 @@ def _notes(left: Side, right: Side, raw: bool) -> list[str]:
     if raw:
         notes.append("Rows of all attempts were looked at; readers see one attempt of every window.")
     return notes
+
+
+def _notes_on_missing(results: list[OutputResult]) -> list[str]:
+    missing = {result.output.name: _ranges(one for one in result.differing if one.in_neither) for result in results}
+    return [
+        f'No side has the windows {", ".join(str(WindowRange(*part)) for part in ranges)} of output "{name}".'
+        for name, ranges in missing.items()
+        if ranges
+    ]
 
 
 def _output(left: Side, right: Side, result: OutputResult) -> OutputCertificate:

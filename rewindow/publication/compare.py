@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -45,21 +46,27 @@ class WindowPair:
 
     @property
     def only_in(self) -> str | None:
-        """The side that alone has the window, None when both have it."""
-        if self.tuples_a is None:
-            return "b"
-        return "a" if self.tuples_b is None else None
+        """The side that alone has the window, None when both have it, or neither."""
+        if (self.tuples_a is None) == (self.tuples_b is None):
+            return None
+        return "b" if self.tuples_a is None else "a"
+
+    @property
+    def in_both(self) -> bool:
+        """Whether both sides have the window."""
+        return self.tuples_a is not None and self.tuples_b is not None
 
 
 @dataclass(frozen=True)
 class WindowResult:
-    """What a window turned out to be; `missing` and `surplus` are rows of b against a."""
+    """What a window turned out to be; `missing` and `surplus` are rows of b against a, `in_neither`: no side has it."""
 
     window: int
     difference: Difference
     missing: int
     surplus: int
     only_in: str | None = None
+    in_neither: bool = False
 
 
 @dataclass
@@ -90,9 +97,8 @@ def compare_output(a: Side, b: Side, output: OutputPlan, tolerance: float, raw: 
         tuples_a=_tuples(a, output.name),
         tuples_b=_tuples(b, output.name),
     )
-    one_sided = [pair for pair in pairs if pair.only_in]
-    result.differing += [_one_sided(pair, b, output.name) for pair in one_sided]
-    both = [pair for pair in pairs if not pair.only_in]
+    result.differing += [_not_in_both(pair) for pair in pairs if not pair.in_both]
+    both = [pair for pair in pairs if pair.in_both]
     if output.name in a.data and output.name in b.data:
         result.data_read = bool(both)
         comparison = RowComparison(a, b, output, tolerance, raw)
@@ -133,7 +139,9 @@ def _classify(missing: int, surplus: int, repeats: int) -> Difference:
     return Difference.REPEATED if not missing and repeats == surplus else Difference.CHANGED
 
 
-def _one_sided(pair: WindowPair, b: Side, output: str) -> WindowResult:
+def _not_in_both(pair: WindowPair) -> WindowResult:
+    if pair.only_in is None:
+        return WindowResult(pair.window, Difference.LOST, 0, 0, in_neither=True)
     if pair.only_in == "a":
         return WindowResult(pair.window, Difference.LOST, pair.tuples_a or 0, 0, "a")
     return WindowResult(pair.window, Difference.CHANGED, 0, pair.tuples_b or 0, "b")
@@ -148,16 +156,30 @@ def _by_digest(pair: WindowPair, a: Side, b: Side, output: str) -> WindowResult:
 
 
 def _pairs(a: Side, b: Side, output: str) -> tuple[list[WindowPair], int]:
-    """Returns the windows that the digests do not settle, ascending, and the number of equal ones."""
+    """Returns the windows that the digests do not settle, ascending, and the number of equal ones.
+
+    Windows that neither side has are among the former: of them nothing is known to be equal.
+    """
     seals = {"a": a.output_seals(output), "b": b.output_seals(output)}
     if seals["a"].equals(seals["b"]):
-        return [], seals["a"].num_rows
+        return _in_neither(a, b, seals["a"]), seals["a"].num_rows
     joined = seals["a"].join(seals["b"], "window_id", join_type="full outer", left_suffix="_a", right_suffix="_b")
     exact = pc.and_(_same(joined, "tuples"), _same(joined, "digest"))
     whole = pc.and_(exact, _same_or_null(joined, "float_digest"))
     rest = joined.append_column("exact", exact).filter(pc.invert(whole)).sort_by("window_id")
     columns = [rest[name].to_pylist() for name in ("window_id", "tuples_a", "tuples_b", "exact")]
-    return [WindowPair(*row) for row in zip(*columns, strict=True)], joined.num_rows - rest.num_rows
+    pairs = [WindowPair(*row) for row in zip(*columns, strict=True)] + _in_neither(a, b, joined)
+    return sorted(pairs, key=lambda pair: pair.window), joined.num_rows - rest.num_rows
+
+
+def _in_neither(a: Side, b: Side, sealed: pa.Table) -> list[WindowPair]:
+    """Returns the windows of the ranges compared that are not among those that a side has."""
+    shared = a.range.overlap(b.range)
+    if sealed.num_rows == len(a.range) + len(b.range) - (len(shared) if shared else 0):
+        return []
+    wanted = np.union1d(*(np.arange(side.range.first, side.range.last + 1) for side in (a, b)))
+    missing = np.setdiff1d(wanted, sealed["window_id"].to_numpy())
+    return [WindowPair(window, None, None) for window in missing.tolist()]
 
 
 def _same(joined: pa.Table, name: str) -> pa.ChunkedArray:

@@ -93,7 +93,7 @@ class Finisher:
             self._put_back(publication, name)
 
     def _publish(self, publication: Publication, name: str, versions: dict[str, int | None]) -> None:
-        plan = Plan.model_validate(self.ledger.replay(publication.replay_id).plan)
+        plan = self.ledger.replay(publication.replay_id).read_plan()
         part = next(part for part in parts_of(plan) if part.name == name)
         pinned = publication.details["staged_versions"]
         if part.kind is Kind.CHECKPOINTS:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import getpass
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from rewindow.publication.horizon import undo_horizon
 from rewindow.publication.leftovers import only_publisher
 from rewindow.publication.losses import losses_of
 from rewindow.publication.names import data_name, open_published
-from rewindow.publication.parts import Kind, parts_of
+from rewindow.publication.parts import Kind, kind_of, parts_of
 from rewindow.publication.prepare import prepare_tables
 from rewindow.publication.staleness import Standing, stale_windows
 from rewindow.publication.steps import Crash, PublishStep
@@ -93,13 +93,13 @@ def publish(
         say: told what is done, in lines for people.
 
     Raises:
-        InputError: the replay is unknown, has not ended, or is abandoned.
+        InputError: the replay is unknown, has not ended, or is abandoned; its plan was purged.
         GateError: its gate has not passed, and nobody accepts it.
         OverlapError: another process publishes one of its tables, or another replay runs on its range.
         TableError: a published table is not ours or does not fit, or what is staged is not what was sealed.
     """
     ledger = Ledger.open(config.ledger_url)
-    plan = Plan.model_validate(ledger.replay(replay_id).plan)
+    plan = ledger.replay(replay_id).read_plan()
     parts = parts_of(plan)
     with ledger.publishing(part.name for part in parts) as unfinished, _publisher(config, plan.application):
         finisher = Finisher(spark, config, ledger, crash, say)
@@ -204,7 +204,10 @@ def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None) -> 
     states = saved_states(Table.open(root / CHECKPOINTS, staged[CHECKPOINTS]))
     kept = kept_checkpoints(plan, states, plan.range)
     start = start_state(plan)
-    standing = _standing(ledger, plan.application)
+    names = [data_name(plan.application, output.name) for output in plan.outputs]
+    stateful = [data_name(plan.application, output.name) for output in plan.outputs if output.stateful]
+    related = _related(ledger, plan.application, names)
+    standing = _standing(related)
     number = 1 + max((one.number for one in standing), default=0)
     new = Standing(number, plan.range, states, start["source"], start["window"], start["digest"])
     known = sorted(states)
@@ -221,11 +224,11 @@ def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None) -> 
         "checkpoints": kept,
         "states": {str(window): states[window] for window in sorted(told) if window in states},
         "start": start,
-        "stateful": [data_name(plan.application, output.name) for output in plan.outputs if output.stateful],
+        "stateful": stateful,
         "lost": {name: count for name, count in lost.items() if count},
         "state_lacks": [[part.first, part.last] for part in losses.lacking],
         "accepted": accept,
-        "stale": _stale(plan, [*standing, new]),
+        "stale": _stale(stateful, [*standing, new]) + _stale_beside(ledger, plan.application, names, related),
     }
 
 
@@ -252,9 +255,10 @@ def _open_undo(config: Config, ledger: Ledger, newest: Publication, application:
     try:
         crash(PublishStep.PREPARED, 1)
         versions = {name: open_published(config, name).version for name in names}
-        left = [one for one in _standing(ledger, application) if one.number != newest.number]
+        related = _related(ledger, application, names)
+        left = [one for one in _standing(related) if one.number != newest.number]
         stateful = newest.details.get("stateful", [])
-        stale = [[name, part.first, part.last] for part in stale_windows(left) for name in stateful]
+        stale = _stale(stateful, left) + _stale_beside(ledger, application, names, related)
         details = {"application": application, "stale": stale, "stateful": stateful}
         return ledger.open_undo(newest.number, versions, details)
     except Exception:
@@ -262,12 +266,21 @@ def _open_undo(config: Config, ledger: Ledger, newest: Publication, application:
         raise
 
 
-def _standing(ledger: Ledger, application: str) -> list[Standing]:
-    """Returns the publications of an application that stand, as far as state goes."""
+def _related(ledger: Ledger, application: str, names: Iterable[str]) -> list[Publication]:
+    """Returns the publications of an application that have an output among some tables; of others nothing follows."""
     every = ledger.publications(application=application, limit=1_000_000)
-    undone = {one.undoes for one in every if one.withdrawn is None}
+    return [one for one in every if _outputs(one) & set(names)]
+
+
+def _outputs(publication: Publication) -> set[str]:
+    return {table.name for table in publication.tables if kind_of(table.name) is Kind.DATA}
+
+
+def _standing(related: list[Publication]) -> list[Standing]:
+    """Returns the publications that stand, as far as state goes."""
+    undone = {one.undoes for one in related if one.withdrawn is None}
     found = []
-    for one in every:
+    for one in related:
         if one.undoes is None and one.withdrawn is None and one.number not in undone:
             states = {int(window): digest for window, digest in one.details.get("states", {}).items()}
             start = one.details.get("start") or {"source": "initial", "window": None, "digest": ""}
@@ -275,9 +288,16 @@ def _standing(ledger: Ledger, application: str) -> list[Standing]:
     return found
 
 
-def _stale(plan: Plan, standing: list[Standing]) -> list[list[Any]]:
-    names = [data_name(plan.application, output.name) for output in plan.outputs if output.stateful]
-    return [[name, part.first, part.last] for part in stale_windows(standing) for name in names]
+def _stale(stateful: list[str], standing: list[Standing]) -> list[list[Any]]:
+    return [[name, part.first, part.last] for part in stale_windows(standing) for name in stateful]
+
+
+def _stale_beside(
+    ledger: Ledger, application: str, names: Iterable[str], related: list[Publication]
+) -> list[list[Any]]:
+    """Returns what is stale of an application's other outputs, which stays so: details tell of all of them."""
+    judged = set(names).union(*map(_outputs, related))
+    return [[row.table_name, row.first, row.last] for row in ledger.stale(application) if row.table_name not in judged]
 
 
 def _check_space(config: Config, plan: Plan, details: dict[str, Any]) -> None:

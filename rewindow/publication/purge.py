@@ -2,6 +2,7 @@
 
 Kept are: whatever an open replay still writes or starts from, what has not been published unless it is old, and the
 facts of every replay, which `certify` and `why` read. Recordings, the ledger and quarantined tuples are never touched.
+Nothing is deleted but below the folder of staged replays, and nothing of a replay whose plan is not known.
 Undo puts back older versions of the published tables and needs nothing that is deleted here.
 """
 
@@ -15,7 +16,6 @@ from pathlib import Path
 from rewindow.config import Config
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import Replay, State
-from rewindow.recovery import Plan
 from rewindow.tables.staging import CHECKPOINTS, FACTS
 
 DELETED = frozenset({State.ABANDONED, State.PUBLISHED})
@@ -40,12 +40,12 @@ def purgeable(config: Config, older_than: timedelta) -> list[Purgeable]:
         older_than: age beyond which a replay that ended but was not published counts as not needed.
     """
     ledger = Ledger.open(config.ledger_url)
-    rows = ledger.replays(limit=LIMIT)
+    rows = [row for row in ledger.replays(limit=LIMIT) if row.plan]
     locked = _locked(rows)
     found = []
     for row in rows:
         reason = _reason(row, older_than)
-        if reason and not _is_open(ledger, row):
+        if reason and _is_staged(config, row) and not _is_open(ledger, row):
             found += [
                 Purgeable(row.replay_id, folder, _size(folder), reason)
                 for folder in sorted(Path(row.root).glob("*/"))
@@ -75,8 +75,13 @@ def _reason(row: Replay, older_than: timedelta) -> str:
 
 def _locked(rows: list[Replay]) -> set[Path]:
     """Returns the checkpoint tables that planned or running replays start from (W85)."""
-    plans = [Plan.model_validate(row.plan) for row in rows if row.state in (State.PLANNED, State.RUNNING, State.FAILED)]
+    plans = [row.read_plan() for row in rows if row.state in (State.PLANNED, State.RUNNING, State.FAILED)]
     return {Path(plan.start.taken_from) for plan in plans if plan.start.taken_from.endswith(CHECKPOINTS)}
+
+
+def _is_staged(config: Config, row: Replay) -> bool:
+    """Returns whether a replay's root is a folder of its own among the staged ones: nothing else is ever deleted."""
+    return (config.state / "replays").resolve() in Path(row.root).resolve().parents
 
 
 def _is_open(ledger: Ledger, row: Replay) -> bool:

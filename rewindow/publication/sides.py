@@ -79,7 +79,7 @@ def staged_plan(config: Config, replay_id: str) -> Plan:
     """Returns a replay's plan: the one that its tables carry, or, once these were purged, the ledger's.
 
     Raises:
-        InputError: there is no such replay, or nothing of it is left.
+        InputError: there is no such replay, or nothing of it or of its plan is left.
     """
     path = config.replay_root(replay_id) / CHECKPOINTS
     if Table.exists(path):
@@ -87,7 +87,7 @@ def staged_plan(config: Config, replay_id: str) -> Plan:
     if Table.exists(path.parent / FACTS):
         from rewindow.ledger import Ledger
 
-        return Plan.model_validate(Ledger.open(config.ledger_url).replay(replay_id).plan)
+        return Ledger.open(config.ledger_url).replay(replay_id).read_plan()
     raise InputError(
         f'replay "{replay_id}" has no staged tables',
         detail=f"Looked in {path.parent}.",
@@ -170,6 +170,29 @@ def both_sides(config: Config, a: str, b: str, windows: WindowRange | None) -> t
             hint="A comparison is between runs of one application.",
         )
     return staged[a], staged[b]
+
+
+def check_comparable(a: Side, b: Side) -> None:
+    """Refuses two sides of which neither has a sealed window: nothing would be compared, so nothing would differ.
+
+    Raises:
+        InputError: that is so; names how far each side has come.
+    """
+    if a.seals.num_rows or b.seals.num_rows:
+        return
+    first, last = min(a.range.first, b.range.first), max(a.range.last, b.range.last)
+    raise InputError(
+        f"there is nothing to compare: neither side has a sealed window in {WindowRange(first, last)}",
+        detail=" ".join(dict.fromkeys(map(_progress, (a, b)))),
+        hint="See how far a replay has come with `rewindow status REPLAY`, and run it with `rewindow replay --resume`.",
+    )
+
+
+def _progress(side: Side) -> str:
+    if side.facts is None:
+        return "Nothing is published in this range."
+    done = side.description["committed_windows"]
+    return f'Replay "{side.name}" has {f"committed its first {done:,} windows" if done else "not run"}.'
 
 
 def _staged_seals(facts: Table, windows: WindowRange) -> pa.Table:

@@ -46,7 +46,7 @@ def check(config: Config, replay_id: str, *, on_line: Tell = lambda line: None) 
             f'replay "{replay_id}" is {found.state}, only a replay that has ended can be checked',
             hint=f"Look at it: rewindow status {replay_id}",
         )
-    plan = Plan.model_validate(found.plan)
+    plan = found.read_plan()
     folder = replay_folder(config, replay_id)
     try:
         result = judge(config, plan, on_line=on_line)
@@ -97,7 +97,7 @@ def window_report(config: Config, replay_id: str, output: str) -> pa.Table:
 
 
 def _plan(ledger: Ledger, replay_id: str) -> Plan:
-    return Plan.model_validate(ledger.replay(replay_id).plan)
+    return ledger.replay(replay_id).read_plan()
 
 
 def _judge_output(config: Config, plan: Plan, output: OutputPlan, suite: Suite, checked_at: datetime) -> OutputVerdict:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from rewindow.config import Config
-from rewindow.errors import InputError
+from rewindow.errors import InputError, RangeError
 from rewindow.tables import Table, query
 from rewindow.tables.streams import stored_grid, stored_settings
 from rewindow.windows import Grid, WindowRange, format_time
@@ -131,6 +131,7 @@ def gaps(
 
     Raises:
         InputError: the stream was never recorded, or it has no arrival timestamp to look for silences on.
+        RangeError: the range has one end, and lies beside all sealed windows.
     """
     if not Table.exists(config.windows_table(stream)):
         config.stream(stream)
@@ -139,7 +140,8 @@ def gaps(
     grid, settings = stored_grid(windows), config.streams.get(stream)
     interval_us = interval_us or (settings.interval if settings else None)
     sealed, tuples = _seals(windows, first, last)
-    if first is None and not len(sealed):
+    if not len(sealed) and (first is None or last is None):
+        _refuse_beside(stream, windows, first, last)
         return GapReport(stream, None, 0, interval_us, [])
     span = WindowRange(int(sealed[0]) if first is None else first, int(sealed[-1]) if last is None else last)
     found = _ranges(EMPTY, sealed[tuples == 0], grid)
@@ -150,6 +152,20 @@ def gaps(
         table = Table.open(config.stream_table(stream))
         found += _silences(table, settings.keys if settings else stored, seen, grid, interval_us)
     return GapReport(stream, span, len(sealed), interval_us, found)
+
+
+def _refuse_beside(stream: str, windows: Table, first: int | None, last: int | None) -> None:
+    """Refuses a range with one end and no sealed window: the other end would be taken from the sealed windows."""
+    found = query("select min(window_id) as first, max(window_id) as last from w", w=windows).to_pylist()[0]
+    if found["first"] is None:
+        return
+    asked, word = (f"from {first} on", "after") if first is not None else (f"up to {last}", "before")
+    sealed, grid = WindowRange(found["first"], found["last"]), stored_grid(windows)
+    raise RangeError(
+        f'window range {asked} of stream "{stream}" is {word} what is sealed, {sealed}',
+        detail=f"Sealed is {format_time(grid.start_us(sealed.first))} to {format_time(grid.end_us(sealed.last))}.",
+        hint="Choose a range that reaches into it, or give both ends: then windows outside are listed as missing.",
+    )
 
 
 def _seals(windows: Table, first: int | None, last: int | None) -> tuple[Any, Any]:

@@ -40,7 +40,7 @@ def read_story(
     """
     ledger = Ledger.open(config.ledger_url)
     row = ledger.replay(replay_id)
-    plan = Plan.model_validate(row.plan)
+    plan = row.read_plan()
     counted = count_replay(plan, config.replay_root(replay_id))
     attempts = _attempts(ledger, plan, counted)
     return story.Story(

@@ -7,27 +7,34 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rewindow.config import Config
+from rewindow.errors import TableError
 from rewindow.ledger import Ledger
-from rewindow.recovery import Plan
 from rewindow.reports.calendar import describe_range
 from rewindow.reports.layers import Measure, read_layers
 from rewindow.reports.page import render_page
 from rewindow.reports.reading import pages_folder, read_acts, read_story
 from rewindow.reports.story import Page, Story
+from rewindow.tables import Table
+from rewindow.tables.staging import CHECKPOINTS, FACTS
 
 
 def build_replay_page(config: Config, replay_id: str, measures: Sequence[Measure] = ()) -> Path:
     """Writes the page of a replay and returns where it lies. Starts no JVM.
+
+    After a purge there is nothing to draw from: the page that was drawn before is then left as it is.
 
     Args:
         measures: quantities of its outputs to show on the calendar beside those that every replay has.
 
     Raises:
         InputError: no replay has this id.
-        TableError: its staged tables are gone, as after a purge.
+        TableError: its staged tables are gone, as after a purge, and no page was drawn before.
     """
+    purged = purged_tables(config, replay_id)
+    if purged:
+        return _drawn_before(config, replay_id, purged)
     story = read_story(config, replay_id)
-    plan = Plan.model_validate(Ledger.open(config.ledger_url).replay(replay_id).plan)
+    plan = Ledger.open(config.ledger_url).replay(replay_id).read_plan()
     page = Page(
         title=f"{story.application}, {story.title}",
         lead=f"Replay {replay_id}: {describe_range(story.grid, story.windows)}."
@@ -42,6 +49,31 @@ def build_replay_page(config: Config, replay_id: str, measures: Sequence[Measure
         next_steps=((f"rewindow status {replay_id}", "where it stands, and the next command"),),
     )
     return write_page(config, f"{replay_id}.html", page)
+
+
+def purged_tables(config: Config, replay_id: str) -> list[str]:
+    """Returns the names of a replay's staged tables that are gone.
+
+    Raises:
+        InputError: no replay has this id.
+    """
+    plan = Ledger.open(config.ledger_url).replay(replay_id).read_plan()
+    root = config.replay_root(replay_id)
+    names = (FACTS, CHECKPOINTS, *(output.name for output in plan.outputs))
+    return sorted(name for name in names if not Table.exists(root / name))
+
+
+def _drawn_before(config: Config, replay_id: str, purged: Sequence[str]) -> Path:
+    path = pages_folder(config) / f"{replay_id}.html"
+    if not path.is_file():
+        row = Ledger.open(config.ledger_url).replay(replay_id)
+        raise TableError(
+            f'page of replay "{replay_id}" cannot be drawn: its staged tables are gone',
+            detail=f"Purged: {', '.join(purged)}. No page was drawn before.",
+            hint=f"What the ledger kept: rewindow status {replay_id}; or compute it again: "
+            f"rewindow replay {row.application} --first {row.first} --last {row.last}",
+        )
+    return path
 
 
 def write_page(config: Config, name: str, page: Page) -> Path:

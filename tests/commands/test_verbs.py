@@ -104,18 +104,21 @@ def test_a_replay_is_checked_published_undone_and_purged(
     monkeypatch.setenv("REWINDOW_CONFIG", str(project.config.file))
     create_replay(project.config, ReplayRequest("totals", replay_id="dead"))
     assert run("publish", "one")[0] != 0
+    assert json.loads(run("replay", "--resume", "one", "--json")[1])["replay"] == "one"
+    assert json.loads(run("check", "one", "--json")[1])["verdict"] == "passed"
     assert "gate passed" in run("check", "one")[1]
-    assert run("publish", "one")[0] == 0
+    assert json.loads(run("publish", "one", "--json")[1])["publication"]["kind"] == "publish"
     assert run("certify", "one", "published")[0] == 0
     assert "is abandoned" in run("abandon", "dead", "--reason", "a test")[1]
     assert run("replay", "--resume", "dead")[0] == 2
     folders = json.loads(run("purge", "--yes", "--json")[1])["folders"]
     assert {Path(folder).parent.name for folder in folders} == {"one", "dead"}
     assert not any(Path(folder).exists() for folder in folders)
-    assert run("undo", "one")[0] == 0
+    assert json.loads(run("undo", "one", "--json")[1])["publication"]["kind"] == "undo"
     assert run("certify", "one", "published")[0] == 1
     code, _, errors = run("status", "one", "--page")
-    assert code != 0 and "is not there" in errors
+    assert code != 0 and "its staged tables are gone" in errors
+    assert "purged: checkpoints" in run("why", "one", FIRST + 1)[1]
     (project.config.state / "ledger.sqlite").unlink()
     assert run("ledger", "rebuild")[0] == 0
     assert '"one"' in run("list", "--json")[1]

@@ -25,7 +25,9 @@ def verify(project: Project, application: str) -> None:
 def test_a_sound_application_is_verified(project: Project, capfd: pytest.CaptureFixture[str]) -> None:
     """Both replays go again, and the range is free."""
     verify(project, "totals")
-    assert "verified: 8 windows" in capfd.readouterr().out
+    said = capfd.readouterr()
+    assert "verified: 8 windows" in said.err
+    assert said.out == "", "the output is the JSON of `plan --json --verify`"
     assert not list((project.config.state / "replays").glob("verify-*"))
     assert {row.state.value for row in Ledger.open(project.config.ledger_url).replays()} == {"abandoned"}
 

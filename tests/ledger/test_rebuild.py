@@ -190,3 +190,15 @@ def test_state_folder_without_tables_makes_an_empty_ledger(tmp_path: Path) -> No
     """Where nothing was ever replayed there is nothing to restore."""
     found = Ledger.rebuild(Config(state=tmp_path))
     assert (found.replays, found.publications) == (0, 0)
+
+
+def test_a_purged_replay_comes_back_in_its_own_folder_and_without_a_plan(config: Config) -> None:
+    """Its root is where its tables lay, never the working directory; who asks for its plan is told that it is gone."""
+    shutil.rmtree(config.replay_root("a") / CHECKPOINTS)
+    config.state.joinpath("ledger.sqlite").unlink()
+    Ledger.rebuild(config)
+    row = Ledger.open(config.ledger_url).replay("a")
+    assert (row.root, row.plan, row.state) == (str(config.replay_root("a")), {}, State.PUBLISHED)
+    with pytest.raises(InputError, match='the plan of replay "a" was purged') as caught:
+        row.read_plan()
+    assert "rewindow" in caught.value.hint

@@ -8,8 +8,10 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
+from rewindow.application import Mode
 from rewindow.errors import CheckpointError, FencedError, InputError, OverlapError, RangeError
 from rewindow.ledger import Ledger, Replay, State
+from rewindow.recovery import Plan, StartState
 from tests.ledger.life import WORKERS, begin, plan, results, run_to_end
 from tests.ledger.workers import create_at_once
 
@@ -140,8 +142,9 @@ def test_failed_gate_takes_the_right_to_publish_away(ledger: Ledger, replay: Rep
     assert (newest.verdict, newest.results, newest.summary, newest.epoch) == ("failed", "/results/2", {"failed": 3}, 1)
     assert oldest.verdict == "passed"
     assert [(row.reason, row.who) for row in ledger.acceptances("r")] == [("late flights are known", "me")]
-    with pytest.raises(InputError, match="needs a reason"):
+    with pytest.raises(InputError, match="needs a reason") as caught:
         ledger.accept("r", "  ", "me")
+    assert 'rewindow publish r --accept "' in caught.value.hint
 
 
 def test_abandon_fences_the_attempt_and_ends_the_leases(ledger: Ledger, replay: Replay) -> None:
@@ -192,3 +195,24 @@ def test_started_marks_that_were_lost_are_an_error(ledger: Ledger) -> None:
         with pytest.raises(CheckpointError, match="at most once cannot resume") as caught:
             act()
         assert not caught.value.retryable and "rewindow abandon r" in caught.value.hint
+
+
+def test_a_plan_is_read_as_it_was_made_or_refused_by_name(ledger: Ledger) -> None:
+    """A whole plan comes back equal; one that this version does not know is an error for people, no traceback."""
+    made = whole_plan("whole")
+    ledger.create_replay("whole", "app", 100, 119, "exactly_once", made.model_dump(mode="json"), "v1", "/root")
+    assert ledger.replay("whole").read_plan() == made
+    newer = {**made.model_dump(mode="json"), "of_a_later_version": 1}
+    ledger.create_replay("newer", "app", 100, 119, "exactly_once", newer, "v1", "/root")
+    with pytest.raises(InputError, match='the plan of replay "newer" cannot be read') as caught:
+        ledger.replay("newer").read_plan()
+    assert "of_a_later_version" in caught.value.detail
+
+
+def whole_plan(replay_id: str) -> Plan:
+    """Returns a plan with everything that the planner puts into one."""
+    return Plan(
+        replay_id=replay_id, application="app", code_version="v1", configuration_digest="c", first=100, last=119,
+        width_ms=3_600_000, origin_ms=0, mode=Mode.EXACTLY_ONCE, checkpoint_windows=5, inputs=[], outputs=[],
+        start=StartState(source="initial"),
+    )  # fmt: skip

@@ -99,6 +99,57 @@ def test_windows_that_one_side_alone_has_are_differences(config: Config) -> None
     assert certify(config, "a", "b", windows=WindowRange(100, 115)).verdict == EQUAL
 
 
+def half_run(config: Config, replay_id: str, last: int) -> None:
+    """Stages a replay of windows 100 to 119 that has stopped after a window."""
+    replay = StagedReplay(config, replay_id, 100, 119)
+    replay.group(100, last, rows_of(range(100, last + 1)), state=state_of(0))
+    replay.last = last
+    replay.end(ledger=False)
+
+
+def test_windows_that_no_side_has_are_differences(config: Config) -> None:
+    """Two replays that stopped at the same window are equal up to there and say of the rest that it is lost."""
+    half_run(config, "a", 109)
+    half_run(config, "b", 109)
+    certificate = certify(config, "a", "b")
+    ranks = output(certificate, "ranks")
+    assert (certificate.verdict, ranks.windows, ranks.classes["equal"]) == (DIFFERENT, 20, 10)
+    assert (ranks.ranges, ranks.only_in, ranks.lost_tuples) == ({"lost": [(110, 119)]}, {}, 0)
+    assert certificate.first_difference is not None and certificate.first_difference["window"] == 110
+    assert 'No side has the windows [110, 119] of output "ranks".' in certificate.notes
+    assert "No side has the windows [110, 119]" in Path(certificate.page).read_text()
+    assert certify(config, "a", "b", raw=True).verdict == DIFFERENT
+    assert certify(config, "a", "b", windows=WindowRange(100, 109)).verdict == EQUAL
+    simple(config, "longer", 100, 124)
+    ranks = output(certify(config, "a", "longer"), "ranks")
+    assert (ranks.ranges, ranks.windows) == ({"changed": [(110, 124)]}, 25)
+
+
+def test_windows_lost_on_both_sides_are_differences(config: Config) -> None:
+    """At most once gave up the same windows twice: that is no proof that they are equal, also where rows are there."""
+    at_most_once(config, wrong=0)
+    for raw in (False, True):
+        certificate = certify(config, "once", "once", raw=raw)
+        assert certificate.verdict == DIFFERENT
+        assert output(certificate, "ranks").ranges == {"lost": [(110, 114)]}
+        assert output(certificate, "delays").classes["equal"] == 20
+
+
+def test_a_range_of_which_neither_side_has_a_window_is_refused(config: Config) -> None:
+    """Replays that have not run, and a part that neither has reached: nothing was compared, so nothing is equal."""
+    for name in ("planned", "too"):
+        StagedReplay(config, name, 100, 119)
+    with pytest.raises(InputError, match=r"neither side has a sealed window in \[100, 119\]") as caught:
+        certify(config, "planned", "too")
+    assert 'Replay "planned" has not run.' in caught.value.detail and "rewindow status" in caught.value.hint
+    half_run(config, "a", 109)
+    half_run(config, "b", 109)
+    with pytest.raises(InputError, match="neither side has a sealed window") as caught:
+        certify(config, "a", "b", windows=WindowRange(110, 119))
+    assert 'Replay "a" has committed its first 10 windows.' in caught.value.detail
+    assert certify(config, "a", "planned").verdict == DIFFERENT
+
+
 def test_a_purged_replay_is_still_certified_by_its_digests(config: Config) -> None:
     """Facts stay: equal is equal, a difference is known by window but no longer by row."""
     simple(config, "a", 100, 119)

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewindow.config import Config, StreamConfig
-from rewindow.errors import InputError
+from rewindow.errors import InputError, RangeError
 from rewindow.recording.gaps import _missing, _ranges, gaps
 from rewindow.tables import create_table
 from rewindow.tables.streams import WINDOWS_SCHEMA, stream_properties
@@ -143,3 +143,18 @@ def test_gaps_start_no_jvm() -> None:
     """The module does not even import Spark."""
     code = "import sys, rewindow.recording.gaps; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("first", "last", "word"), [(9, None, "after"), (None, 2, "before")])
+def test_an_open_range_beside_the_sealed_windows_is_refused(
+    tmp_path: Path, first: int | None, last: int | None, word: str
+) -> None:
+    """A range without a begin or an end takes it from the sealed windows; outside of them there is none to take."""
+    config = recorded(tmp_path, {3: 1, 5: 0, 8: 1})
+    with pytest.raises(RangeError, match=rf"is {word} what is sealed, \[3, 8\]"):
+        gaps(config, "s", first, last)
+
+
+def test_an_open_range_of_a_stream_without_a_seal_has_no_gaps(tmp_path: Path) -> None:
+    """Nothing is sealed that a range could lie beside."""
+    assert gaps(recorded(tmp_path, {}), "s", 9).windows is None

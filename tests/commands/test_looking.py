@@ -1,0 +1,140 @@
+"""Commands that look at replays and streams, after purges and beside others of them; from tables made by hand."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from shutil import rmtree
+
+import pyarrow as pa
+import pytest
+
+from rewindow.config import Config
+from rewindow.ledger import Ledger
+from rewindow.quality.findings import record_findings
+from rewindow.quality.outcome import CheckOutcome, GateResult, OutputVerdict
+from rewindow.reports.reading import pages_folder
+from rewindow.tables import create_table
+from rewindow.tables.streams import QUARANTINE_SCHEMA, WINDOWS_SCHEMA, create_quarantine, stream_properties
+from rewindow.windows import WindowRange
+from tests.commands.conftest import Command
+from tests.publication.staging import StagedReplay, simple
+
+FIRST, LAST = 100, 109
+
+
+@pytest.fixture
+def replay(config: Config) -> StagedReplay:
+    """An ended, checked replay `one` of the application `app`, and its input's sealed windows."""
+    seal_windows(config, "flights", range(FIRST, LAST + 1))
+    return simple(config, "one", FIRST, LAST)
+
+
+def seal_windows(config: Config, stream: str, windows: range, width_ms: int = 3_600_000) -> None:
+    """Seals windows of a stream, all empty."""
+    properties = stream_properties({"width_ms": width_ms, "origin_ms": 0})
+    table = create_table(config.windows_table(stream), WINDOWS_SCHEMA, properties)
+    rows = [{"window_id": window, "tuples": 0} for window in windows]
+    table.commit_arrow(pa.Table.from_pylist(rows, schema=WINDOWS_SCHEMA), app_id="test", version=1)
+
+
+def test_why_tells_a_window_after_a_purge(command: Command, replay: StagedReplay) -> None:
+    """Facts outlive a purge, checkpoints do not."""
+    assert "checkpoint at or before it" in command("why", "one", FIRST + 1)[1]
+    assert command("purge", "--older-than", 0, "--yes")[0] == 0
+    code, text, errors = command("why", "one", FIRST + 1)
+    assert (code, errors) == (0, "")
+    assert "ranks" in text and "checkpoints" in text and "purged" in text
+    found = json.loads(command("why", "one", FIRST + 1, "--json")[1])
+    assert (found["checkpoint"], found["purged"]) == ([], ["checkpoints"])
+    assert {fact["port"] for fact in found["facts"]} == {"delays", "ranks"}
+
+
+def test_why_of_an_application_passes_over_replays_that_are_given_up(
+    command: Command, config: Config, replay: StagedReplay
+) -> None:
+    """A newer replay that is abandoned, such as one of `plan --verify`, does not hide the one that counts."""
+    verify = simple(config, "verify-1f2e3d4c", FIRST, LAST, checked=False)
+    Ledger.open(config.ledger_url).abandon("verify-1f2e3d4c", "plan --verify")
+    assert "in replay one" in command("why", "app", FIRST + 1)[1]
+    rmtree(verify.root)
+    code, text, errors = command("why", "app", FIRST + 1)
+    assert (code, errors) == (0, "") and "in replay one" in text
+    code, text, errors = command("why", "verify-1f2e3d4c", FIRST + 1)
+    assert (code, errors) == (0, "")
+    assert "in replay verify-1f2e3d4c" in text and "facts" in text
+
+
+def test_why_counts_the_quarantined_tuples_of_the_replays_own_inputs(
+    command: Command, config: Config, replay: StagedReplay
+) -> None:
+    """Window ids of another stream may be of another grid: they say nothing of this window."""
+    rows = [{"window_id": FIRST + 1, "source": source, "reason": "late"} for source in ("flights", "other", "other")]
+    frame = pa.Table.from_pylist(rows, schema=QUARANTINE_SCHEMA)
+    create_quarantine(config.quarantine_table).commit_arrow(frame, app_id="test", version=1)
+    assert json.loads(command("why", "one", FIRST + 1, "--json")[1])["quarantined"] == 1
+
+
+def test_why_names_checks_of_the_window_and_of_the_whole_range(
+    command: Command, config: Config, replay: StagedReplay
+) -> None:
+    """A failed check of the whole range concerns each of its windows; one that fails in another window does not."""
+    here, there = (WindowRange(window, window) for window in (FIRST + 1, FIRST + 2))
+    checks = (
+        CheckOutcome("everything", "t", "c", "critical", "", "failed", observed="none at all"),
+        CheckOutcome("here", "t", "c", "warning", "", "failed", (here,), 1),
+        CheckOutcome("there", "t", "c", "warning", "", "failed", (there,), 1),
+    )
+    verdict = OutputVerdict("delays", "suite", 10, checks, Path(), Path(), Path())
+    record_findings(config, replay.plan, GateResult("one", "app", datetime.now(UTC), (verdict,), Path()))
+    found = json.loads(command("why", "one", FIRST + 1, "--json")[1])["checks"]
+    assert [(check["check"], check["windows"]) for check in found] == [("everything", []), ("here", [str(here)])]
+    text = command("why", "one", FIRST + 1)[1]
+    assert "everything" in text and "here" in text and "there" not in text
+
+
+def test_a_page_that_was_drawn_outlives_a_purge(command: Command, config: Config, replay: StagedReplay) -> None:
+    """With the tables gone the page that is there is the answer; without one the error says what to do."""
+    assert command("purge", "--older-than", 0, "--yes")[0] == 0
+    code, text, errors = command("status", "one", "--page")
+    assert (code, text) == (65, "")
+    assert 'page of replay "one" cannot be drawn' in errors
+    assert "Purged: checkpoints, delays, ranks." in errors and "rewindow replay app --first 100 --last 109" in errors
+    page = pages_folder(config) / "one.html"
+    page.parent.mkdir(parents=True)
+    page.write_text("drawn before")
+    code, text, errors = command("status", "one", "--page")
+    assert (code, Path(text.strip())) == (0, page) and page.read_text() == "drawn before"
+    assert "purged" in errors
+    code, text, _ = command("status", "one", "--page", "--json")
+    assert (code, json.loads(text)) == (0, {"page": str(page)})
+
+
+def test_gaps_of_a_published_stream_take_a_range_of_time(command: Command, config: Config) -> None:
+    """A published stream is in no settings: its grid is stored with it."""
+    seal_windows(config, "app.out", range(FIRST, LAST + 1))
+    assert command("gaps", "app.out", "--format", "csv")[0] == 0
+    code, text, errors = command(
+        "gaps", "app.out", "--from", "1970-01-05T06:00Z", "--to", "1970-01-05T08:00Z", "--json"
+    )
+    assert (code, errors) == (0, "")
+    found = json.loads(text)
+    assert (found["first"], found["last"], found["windows_empty"]) == ("102", "103", 2)
+
+
+def test_gaps_count_times_on_the_grid_that_a_stream_was_recorded_on(command: Command, config: Config) -> None:
+    """Settings that were changed after the recording do not move the range."""
+    seal_windows(config, "s", range(10), width_ms=10_000)
+    assert config.file is not None
+    config.file.write_text('state = "state"\n[streams.s]\nsource = "s.csv"\narrived_at = "at"\nwidth = "5 s"\n')
+    found = json.loads(command("gaps", "s", "--from", "1970-01-01T00:00:20Z", "--json")[1])
+    assert (found["first"], found["last"]) == ("2", "9")
+
+
+def test_gaps_behind_the_last_seal_are_bad_input(command: Command, config: Config) -> None:
+    """A range that begins after everything sealed and has no end is refused, in windows and in times."""
+    seal_windows(config, "app.out", range(FIRST, LAST + 1))
+    for given in (("--first", 99999999), ("--from", "2015-01-01")):
+        code, _, errors = command("gaps", "app.out", *given)
+        assert code == 2 and "[100, 109]" in errors, errors

@@ -1,0 +1,34 @@
+"""What the commands show: text out of data is shown as it is, whatever markup it looks like."""
+
+from __future__ import annotations
+
+import pytest
+
+from rewindow.commands import screen
+from rewindow.config import Config
+from rewindow.ledger import Ledger
+from tests.commands.conftest import Command
+from tests.publication.staging import simple
+
+MESSAGES = (
+    "[Errno 2] no such file: [/tmp/x]", "file [file:/y] is gone", "[bold]not bold[/bold]", ":warning: :10:", "end\\",
+    "[red]\\[/red]",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MESSAGES)
+def test_text_in_tables_and_facts_is_shown_as_it_is(text: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Values are no markup: nothing of them vanishes, nothing of them is an error."""
+    screen.print_rows("", ("message", "n"), [(text, 1)])
+    screen.print_facts({"message": text})
+    found = capfd.readouterr().out
+    assert found.count(text) == 2, found
+
+
+def test_a_message_of_the_ledger_is_shown_as_it_is(command: Command, config: Config) -> None:
+    """`status` prints what somebody wrote."""
+    simple(config, "one", 100, 104)
+    Ledger.open(config.ledger_url).abandon("one", "see [/tmp/x] and [file:/y]")
+    code, text, errors = command("status", "one")
+    assert (code, errors) == (0, "")
+    assert "see [/tmp/x] and [file:/y]" in text

@@ -1,0 +1,107 @@
+"""Purge: deletes staged tables of replays, and nothing that is not one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from rewindow.config import Config
+from rewindow.errors import InputError
+from rewindow.ledger import Ledger, Replay, publish_app_id
+from rewindow.publication.certificate import certify
+from rewindow.publication.names import open_published
+from rewindow.publication.parts import parts_of
+from rewindow.publication.prepare import prepare_tables
+from rewindow.publication.purge import Purgeable, purge, purgeable
+from tests.publication.staging import simple
+
+AT_ONCE = timedelta(0)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory: a project with folders that are nobody else's."""
+    folder = tmp_path / "project"
+    for name in (".git", "jobs"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "file").write_text("mine")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def published(config: Config, replay_id: str) -> Ledger:
+    """Stages a replay and publishes it as far as the ledger and the tables' log know, without rows."""
+    plan = simple(config, replay_id, 100, 103).plan
+    ledger = Ledger.open(config.ledger_url)
+    publication = ledger.open_publication(replay_id, prepare_tables(config, plan), 100, 103)
+    for part in parts_of(plan):
+        table = open_published(config, part.name)
+        table.commit_files(
+            [], app_id=publish_app_id(part.name), version=publication.number, metadata=publication.commit_metadata()
+        )
+        ledger.mark_table_done(publication.number, part.name, table.version)
+    ledger.close_publication(publication.number)
+    return ledger
+
+
+def names(found: list[Purgeable]) -> set[str]:
+    """Returns the folders as replay/table."""
+    return {f"{entry.folder.parent.name}/{entry.folder.name}" for entry in found}
+
+
+def test_a_published_replay_loses_its_tables_but_for_the_facts(config: Config, here: Path) -> None:
+    """Facts stay, for `certify` and `why`; a second purge finds nothing more."""
+    published(config, "one")
+    assert names(purgeable(config, AT_ONCE)) == {"one/delays", "one/ranks", "one/checkpoints"}
+    assert purge(purgeable(config, AT_ONCE)) > 0
+    assert [path.name for path in config.replay_root("one").iterdir()] == ["facts"]
+    assert purgeable(config, AT_ONCE) == []
+
+
+def test_a_rebuilt_ledger_never_leads_purge_to_the_working_directory(config: Config, here: Path) -> None:
+    """Publish, purge, lose the ledger, rebuild, purge again: the project is as it was."""
+    published(config, "one").close()
+    purge(purgeable(config, AT_ONCE))
+    (config.state / "ledger.sqlite").unlink()
+    assert Ledger.rebuild(config).replays == 1
+    found = purgeable(config, AT_ONCE)
+    purge(found)
+    assert found == []
+    assert [path.read_text() for path in here.glob("*/file")] == ["mine", "mine"]
+
+
+@pytest.mark.parametrize("root", ["", ".", "project", "state", "state/replays", "state/replays/one/../.."])
+def test_folders_that_are_not_below_the_replays_are_left_alone(
+    config: Config, here: Path, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever root the ledger holds, such as one that an earlier version has rebuilt or an altered one."""
+    row = published(config, "one").replay("one")
+    given = root if root in ("", ".") else str(config.state.parent / root)
+    assert list(Path(given).glob("*/")), "there is something that could be deleted"
+
+    def rows(self: Ledger, **more: object) -> list[Replay]:
+        return [replace(row, root=given)]
+
+    monkeypatch.setattr(Ledger, "replays", rows)
+    assert purgeable(config, AT_ONCE) == []
+
+
+def test_a_replay_without_a_plan_is_left_alone(config: Config, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of such a row only publications are known."""
+    row = published(config, "one").replay("one")
+    monkeypatch.setattr(Ledger, "replays", lambda self, **more: [replace(row, plan={})])
+    assert purgeable(config, AT_ONCE) == []
+
+
+def test_a_replay_whose_plan_was_purged_is_refused_by_certify(config: Config, here: Path) -> None:
+    """After purge and rebuild its digests are there, but not what they are of: an error for people."""
+    published(config, "one").close()
+    simple(config, "two", 100, 103, ledger=False)
+    purge(purgeable(config, AT_ONCE))
+    (config.state / "ledger.sqlite").unlink()
+    Ledger.rebuild(config)
+    with pytest.raises(InputError, match='the plan of replay "one" was purged'):
+        certify(config, "two", "one")

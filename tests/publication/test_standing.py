@@ -1,0 +1,68 @@
+"""Which publications count when a new one is judged: those of the same outputs, without Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rewindow.config import Config
+from rewindow.ledger import Ledger, Publication
+from rewindow.publication import publish as publishing
+from rewindow.publication.names import open_published
+from rewindow.publication.prepare import prepare_tables
+from rewindow.recovery import StartState
+from tests.publication.staging import simple, state_of
+
+
+def opened(config: Config, replay_id: str, first: int, last: int, outputs: tuple[str, ...], **more: Any) -> Publication:
+    """Stages a replay and enters its publication as a publisher would, but for the rows; it is closed."""
+    plan = simple(config, replay_id, first, last, outputs=outputs, **more).plan
+    ledger = Ledger.open(config.ledger_url)
+    details = publishing._details(config, ledger, plan, None)
+    publication = ledger.open_publication(replay_id, prepare_tables(config, plan), first, last, details)
+    for table in publication.tables:
+        ledger.mark_table_done(publication.number, table.name, open_published(config, table.name).version)
+    ledger.close_publication(publication.number)
+    return ledger.publication(publication.number)
+
+
+@pytest.fixture
+def next_start() -> dict[str, Any]:
+    """What a replay of windows 110 to 119 begins with: the state that is published at window 109."""
+    return {"start": StartState(source="published", window=109), "start_state": state_of(109)}
+
+
+def test_publications_of_other_outputs_make_nothing_stale(config: Config, next_start: dict[str, Any]) -> None:
+    """Another output of the same application name, over some of the windows, with a state of its own."""
+    opened(config, "one", 100, 109, ("ranks",))
+    opened(config, "other", 104, 105, ("delays",))
+    assert opened(config, "two", 110, 119, ("ranks",), **next_start).details["stale"] == []
+
+
+def test_publications_that_share_an_output_still_make_stale(config: Config, next_start: dict[str, Any]) -> None:
+    """The same with an output that both have: what follows the windows in between has another state before it."""
+    opened(config, "one", 100, 109, ("ranks",))
+    opened(config, "other", 104, 105, ("delays", "ranks"))
+    stale = opened(config, "two", 110, 119, ("ranks",), **next_start).details["stale"]
+    assert stale == [["app.ranks", 106, 119]]
+
+
+def test_stale_windows_of_other_outputs_stay_stale(config: Config) -> None:
+    """A publication says what is stale of its own outputs; of others it repeats what the ledger holds."""
+    opened(config, "other", 104, 105, ("delays",))
+    ledger = Ledger.open(config.ledger_url)
+    ledger.mark_stale("app", "app.delays", 104, 105, 1)
+    assert opened(config, "one", 100, 109, ("ranks",)).details["stale"] == [["app.delays", 104, 105]]
+
+
+def test_an_undo_leaves_other_outputs_alone(config: Config) -> None:
+    """What an undo finds stale are windows of its own outputs; what it repeats are those of others."""
+    opened(config, "one", 100, 109, ("ranks",))
+    opened(config, "other", 104, 105, ("delays",))
+    fix = opened(config, "fix", 100, 101, ("ranks",), plus=7)
+    assert fix.details["stale"] == [["app.ranks", 102, 109]]
+    ledger = Ledger.open(config.ledger_url)
+    ledger.mark_stale("app", "app.delays", 104, 105, 1)
+    undo = publishing._open_undo(config, ledger, fix, "app", lambda step, number: None)
+    assert undo.details["stale"] == [["app.delays", 104, 105]]
