@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rewindow.engine.crash import Step
@@ -140,13 +142,27 @@ def test_a_zombie_that_wakes_changes_nothing(
     check_promise(project.config, plan, baseline)
 
 
+def alter_state(path: Path) -> None:
+    """Swaps the states of a checkpoint file for empty ones: it reads well, and its digests differ."""
+    rows = pq.ParquetFile(path).read()
+    blobs = []
+    for state in rows["state"].to_pylist():
+        frame = pa.ipc.open_stream(state).read_all().slice(0, 0)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, frame.schema) as writer:
+            writer.write_table(frame)
+        blobs.append(sink.getvalue().to_pybytes())
+    column = pa.array(blobs, rows.schema.field("state").type)
+    pq.write_table(rows.set_column(rows.schema.get_field_index("state"), "state", column), path)
+
+
 @pytest.mark.recovery_matrix
-@pytest.mark.parametrize("damage", ["garbled", "deleted"])
+@pytest.mark.parametrize("damage", ["garbled", "deleted", "altered"])
 @pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
 def test_a_damaged_checkpoint_is_passed_over_for_an_older_one(
     damage: str, mode: str, project: Project, baseline: Plan
 ) -> None:
-    """R25: the newest checkpoint cannot be read; the one before it serves, and the promise holds."""
+    """R25: the newest checkpoint cannot be read, or is not what it says; the one before it serves."""
     name = f"{damage}_{mode}"
     plan = project.plan(name, mode)
     outcome = project.attempt(name, f"{Step.MATERIALISED}:5@1")
@@ -154,6 +170,8 @@ def test_a_damaged_checkpoint_is_passed_over_for_an_older_one(
     newest = checkpoint_files(project, name)[-1]
     if damage == "deleted":
         newest.unlink()
+    elif damage == "altered":
+        alter_state(newest)
     else:
         content = bytearray(newest.read_bytes())
         content[: len(content) // 2] = os.urandom(len(content) // 2)
