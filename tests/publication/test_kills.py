@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from rewindow.errors import OverlapError
@@ -120,17 +122,26 @@ def test_another_publisher_rolls_a_killed_one_forward_first(
 def test_a_jvm_that_outlives_its_publisher_is_ended_before_anything_else(
     scenes: dict[str, Scene], tmp_path: Path, spark: SparkSession
 ) -> None:
-    """Python alone is killed while Spark writes files; the next publisher begins at once."""
+    """Python alone is killed while Spark writes files and cannot even notice; the next publisher begins at once."""
     scene = scenes["publish"].copy(tmp_path)
     table = scene.config.stream_table("app.ranks")
     before = set(table.glob("*.parquet"))
     process = scene.start()
     while set(table.glob("*.parquet")) == before and process.poll() is None:
         time.sleep(0.002)  # Nothing announces the first file of a Spark job.
+    jvms = [child for child in psutil.Process(process.pid).children(recursive=True) if child.name() == "java"]
+    for jvm in jvms:
+        jvm.suspend()
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    scene.act(spark)
-    process.stdout.close()
+    try:
+        scene.act(spark)
+        assert jvms and not [jvm for jvm in jvms if jvm.is_running() and jvm.status() != psutil.STATUS_ZOMBIE]
+    finally:
+        for jvm in jvms:
+            with suppress(psutil.NoSuchProcess):
+                jvm.kill()
+        process.stdout.close()
     check_as_if_undisturbed(scene, scenes["publish, undisturbed"])
 
 
