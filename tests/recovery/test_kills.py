@@ -237,10 +237,11 @@ def after_first_group(act: Callable[[int], None]) -> Callable[[str], None]:
 
 
 def group_of_job() -> int:
-    """Returns the process group of the one replay job that runs as a child of this process."""
+    """Returns the process group of the one replay job that runs as a child of this process, never its own group."""
     children = psutil.Process().children(recursive=True)
     groups = {os.getpgid(child.pid) for child in children if child.is_running() and "java" in child.name()}
-    return max(groups)
+    (job,) = groups - {os.getpgid(0)}
+    return job
 
 
 def kill(group: int, name: str) -> None:
