@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+APART = "## Measured apart"
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
 
@@ -35,17 +36,20 @@ def write_report(rows: list[Row], millions: int) -> Path:
     lines = [
         "# Benchmarks",
         "",
-        f"Measured on {machine}, Python {platform.python_version()}, Spark `local[2]`, by `make bench` "
-        f"({millions} M tuples). Ratios are of one run, in one process where that makes sense; single times",
-        "on a shared machine vary by a third. What a figure is held against was run in the same session, warm.",
+        f"Measured on {machine}, Python {platform.python_version()}, Spark `local[2]`, by `make bench`",
+        f"({millions} M tuples). Ratios are of one run, in one process where that makes sense; single times on a",
+        "shared machine vary by a third. What a figure is held against was run in the same session, warm.",
         "",
         "| what | measured | beside | aim | |",
         "|---|---|---|---|---|",
         *(f"| {row.what} | {row.measured} | {row.beside} | {row.aim} | {row.verdict} |" for row in rows),
         "",
-        "Further: `python bench/gate.py` (the gate beside its bare aggregate), `python bench/ledger.py` (reads of a",
-        "ledger with a million windows).",
-        "",
     ]
-    PAGE.write_text("\n".join(lines))
+    PAGE.write_text("\n".join(lines) + _apart())
     return PAGE
+
+
+def _apart() -> str:
+    """Returns the page's part that is written by hand; it stays."""
+    text = PAGE.read_text() if PAGE.is_file() else ""
+    return text[text.find(APART) :] if APART in text else f"{APART}\n"
