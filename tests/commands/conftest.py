@@ -23,7 +23,13 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
 
 
 @pytest.fixture
-def command(config: Config, capfd: pytest.CaptureFixture[str]) -> Command:
+def command(config: Config, run: Command) -> Command:
+    """Runs a command in the empty project."""
+    return run
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Command:
     """Runs a command in this process; returns exit code, output and errors."""
 
     def call(*arguments: object) -> tuple[int, str, str]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rewindow.cli import VERBS, main
+from rewindow.cli import VERBS
 from rewindow.launcher import ReplayRequest, create_replay
+from tests.commands.conftest import Command
 from tests.recovery.project import FIRST, WINDOWS, Project, make_project
 
 LAST = FIRST + WINDOWS - 1
-Run = Callable[..., tuple[int, str, str]]
 
 
 def with_replay(folder: Path) -> Project:
@@ -30,21 +29,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return with_replay(tmp_path_factory.mktemp("verbs"))
 
 
-@pytest.fixture
-def run(project: Project, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command in this process; returns exit code, output and errors."""
+@pytest.fixture(autouse=True)
+def in_force(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands find the project's settings."""
     monkeypatch.setenv("REWINDOW_CONFIG", str(project.config.file))
 
-    def command(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as end:
-            main([str(argument) for argument in arguments])
-        code = end.value.code
-        return (code if isinstance(code, int) else 0, *capfd.readouterr())
 
-    return command
-
-
-def test_reading_verbs_say_the_same_to_people_and_programs(run: Run) -> None:
+def test_reading_verbs_say_the_same_to_people_and_programs(run: Command) -> None:
     """Each reading verb has a table and JSON."""
     for verb, words, key in [
         (("list", "totals"), "exactly once", None),
@@ -62,7 +53,7 @@ def test_reading_verbs_say_the_same_to_people_and_programs(run: Run) -> None:
     assert run("why", "one", "1970-02-11T17:30Z")[1].startswith(f"window {FIRST + 1}, ")
 
 
-def test_a_replays_page_is_drawn(run: Run) -> None:
+def test_a_replays_page_is_drawn(run: Command) -> None:
     """`status --page` prints the path of a page that shows the replay."""
     code, text, _ = run("status", "one", "--page")
     assert code == 0
@@ -88,7 +79,7 @@ def test_a_replays_page_is_drawn(run: Run) -> None:
     ],
 )
 def test_bad_input_is_an_error_with_its_exit_code(
-    run: Run, arguments: tuple[object, ...], code: int, words: str
+    run: Command, arguments: tuple[object, ...], code: int, words: str
 ) -> None:
     """The message names what is wrong; there is no traceback."""
     found, _, errors = run(*arguments)
@@ -97,7 +88,7 @@ def test_bad_input_is_an_error_with_its_exit_code(
 
 
 def test_a_replay_is_checked_published_undone_and_purged(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The chain of an own stream, and of a replay that is given up; a lost ledger comes back."""
     project = with_replay(tmp_path)
@@ -124,7 +115,7 @@ def test_a_replay_is_checked_published_undone_and_purged(
     assert '"one"' in run("list", "--json")[1]
 
 
-def test_every_verb_has_help_with_an_example(run: Run) -> None:
+def test_every_verb_has_help_with_an_example(run: Command) -> None:
     """What a verb is for, and a line to copy."""
     for verb in VERBS:
         code, text, _ = run(verb, "--help")
