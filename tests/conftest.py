@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,18 @@ if TYPE_CHECKING:
 
 settings.register_profile("rewindow", deadline=None, print_blob=True)
 settings.load_profile("rewindow")
+
+
+@pytest.fixture(autouse=True)
+def settings_left_as_found() -> Iterator[None]:
+    """No test leaves settings in the environment for those that come after it, in whatever order they run."""
+    before = _settings()
+    yield
+    assert _settings() == before, "the test left REWINDOW_ variables changed: set them with monkeypatch"
+
+
+def _settings() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("REWINDOW_")}
 
 
 @pytest.fixture(scope="session")

@@ -196,14 +196,14 @@ def test_no_checkpoint_at_all_is_a_named_error_and_nothing_is_lost(project: Proj
 @pytest.mark.recovery_matrix
 @pytest.mark.parametrize("mode", MODES)
 def test_a_lost_ledger_is_rebuilt_and_the_replay_goes_on(
-    mode: str, baseline: Plan, project: Project, tmp_path: Path
+    mode: str, baseline: Plan, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exactly once and at least once go on after `rewindow ledger rebuild`; at most once cannot, and says so."""
     config = project.config.model_copy(update={"state": tmp_path / "state"})
     config._root, config._file = project.config.root, None
     shutil.copytree(project.config.state / "streams", config.state / "streams")
     own = Project(config)
-    os.environ["REWINDOW_CONFIG"] = str(project.config.file)
+    monkeypatch.setenv("REWINDOW_CONFIG", str(project.config.file))
     plan = own.plan(f"rebuilt_{mode}", mode)
     assert own.attempt(plan.replay_id, f"{Step.AFTER_FIRST_OUTPUT}:3@1").exit_code == -9
     for path in config.state.glob("ledger.sqlite*"):
