@@ -17,15 +17,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rewindow.application import Application, GroupWindows, Mode
+from rewindow.engine.committed import Committed
 from rewindow.engine.crash import Step, crash_point
 from rewindow.engine.facts import GroupFacts, Seal, check_input_counts
 from rewindow.engine.frames import count_windows
-from rewindow.engine.group import GroupResult, GroupRunner, WindowDigest
-from rewindow.errors import (
-    CheckpointError,
-    Interrupted,
-    NotDeterministicError,
-)
+from rewindow.engine.group import GroupResult, GroupRunner
+from rewindow.errors import CheckpointError, Interrupted
 from rewindow.ledger import PortCount
 from rewindow.recovery import GroupSizer, Marks, Plan, Resume, next_end, resume
 from rewindow.tables import FencedTable, Table, data_files, fence, query
@@ -87,6 +84,7 @@ class Attempt:
         self._made = stored.Provenance(plan.code_version, plan.configuration_digest, epoch)
         self._versions = {node.name: node.operator.state_version for node in app.nodes.values()}
         self._number = 0
+        self._stopping = False
 
     def run(self) -> None:
         """Runs to the end of the range.
@@ -101,6 +99,7 @@ class Attempt:
         self._crash(Step.FENCED)
         runner = GroupRunner(self._session(), self.app, self._inputs, self.root, self.epoch)
         runner.clear_scratch()
+        self._committed = Committed(self.plan, self.root, self.epoch, runner, self._tables)
         states = self._restore(runner)
         self._crash(Step.RESUMED)
         self._run_groups(runner, states)
@@ -166,7 +165,7 @@ class Attempt:
         if found.restore or found.first > 1:
             self._say(f"resumed from checkpoint {found.restore}, next window {plan.window_of(found.first)}")
         if plan.mode is Mode.AT_MOST_ONCE:
-            self._settle_losses(runner)
+            self._settle_losses()
         if found.skipped:
             windows = WindowRange(plan.window_of(found.skipped[0]), plan.window_of(found.skipped[1]))
             states = runner.skip(states, windows)
@@ -183,7 +182,7 @@ class Attempt:
             began = time.monotonic()
             end = min(last, window + sizer.size - 1)
             group = self._group(window, end)
-            tuples = sum(sum(count_windows(table, group.range).values()) for table in self._inputs.values())
+            tuples = sum(sum(self._count_input(stream, group.range).values()) for stream in self._inputs)
             states = runner.compute(group, 0, states, (), tuples).states
             sizer.took(end - window + 1, time.monotonic() - began)
             self._say(f"warm-up: windows {window} to {end} of {last}")
@@ -199,7 +198,7 @@ class Attempt:
         rows = stored.rows_at(table, self.plan.start.warm_up_first - 1)  # type: ignore[operator]
         return {row["operator"]: stored.decode(row) for row in rows.to_pylist() if row["operator"]}
 
-    def _settle_losses(self, runner: GroupRunner) -> None:
+    def _settle_losses(self) -> None:
         """Writes, before the first new group, which windows are lost and the seals that a crash left out (R15)."""
         plan, started = self.plan, self._resume.first - 1
         facts = self._tables[FACTS]
@@ -213,9 +212,7 @@ class Attempt:
         for name in self.app.outputs:
             present = self._tables[name].done
             if present > facts.done:
-                rows.add_output(
-                    name, self._seals_of_committed(runner, name, WindowRange(windows.first, plan.window_of(present)))
-                )
+                rows.add_output(name, self._committed.seals(name, WindowRange(windows.first, plan.window_of(present))))
         lost = any(name in self._resume.lost for name in self.app.outputs)
         for stream, table in self._inputs.items():
             rows.add_input(stream, count_windows(table, windows), lost=lost)
@@ -223,17 +220,6 @@ class Attempt:
             rows.add_dropped(str(port), {}, lost=True)
         facts.commit(started, rows.table())
         self._say(f"at most once: windows {windows.first} to {windows.last} were in progress and are given up")
-
-    def _seals_of_committed(self, runner: GroupRunner, output: str, windows: WindowRange) -> dict[int, Seal]:
-        found = runner.digest({output: runner.committed(output, windows)})[output]
-        wrote = self._attempts_of(output, windows)
-        return {w: Seal(found.get(w, runner.empty(output)), wrote.get(w, self.epoch)) for w in windows}
-
-    def _attempts_of(self, output: str, windows: WindowRange) -> dict[int, int]:
-        sql = f"""select window_id, max(attempt) as attempt from t
-                  where window_id between {windows.first} and {windows.last} group by window_id"""
-        rows = query(sql, t=Table.open(self.root / output))
-        return dict(zip(rows["window_id"].to_pylist(), rows["attempt"].to_pylist(), strict=True))
 
     # --- groups
 
@@ -249,7 +235,7 @@ class Attempt:
             states = self._run_group(runner, self._group(window, end), states, began)
             sizer.took(end - window + 1, time.monotonic() - began)
             window = end + 1
-            if window <= plan.last and self._stop():
+            if self._stopping:
                 raise Interrupted(
                     f'replay "{plan.replay_id}" stopped after window {end} of {plan.last}',
                     detail="Everything up to there is committed.",
@@ -279,6 +265,7 @@ class Attempt:
         if self._done(FACTS) < mark:
             self._tables[FACTS].commit(mark, rows.table())
         self._crash(Step.AFTER_FACTS)
+        self._stopping = group.last < self.plan.last and self._stop()
         saved = self._save(group.last, mark, result.states)
         self._crash(Step.AFTER_CHECKPOINT)
         runner.clear_scratch()
@@ -298,6 +285,8 @@ class Attempt:
         result: GroupResult,
         rows: GroupFacts,
     ) -> None:
+        committed = self._committed.before(group.range, staged)
+        self._committed.check(group.range, result, committed)
         for number, name in enumerate(self.app.outputs):
             found = result.digests[name]
             if name in staged:
@@ -305,30 +294,17 @@ class Attempt:
                 empty = runner.empty(name)
                 rows.add_output(name, {w: Seal(found.get(w, empty), self.epoch) for w in group.range})
             else:
-                rows.add_output(name, self._compare(runner, name, group.range, found))
+                rows.add_output(name, committed[name])
             if number == 0:
                 self._crash(Step.AFTER_FIRST_OUTPUT)
 
-    def _compare(
-        self, runner: GroupRunner, output: str, windows: WindowRange, found: Mapping[int, WindowDigest]
-    ) -> dict[int, Seal]:
-        """Compares windows computed again with what is committed (R70) and returns the seals of what is committed."""
-        seals = self._seals_of_committed(runner, output, windows)
-        empty = runner.empty(output)
-        for window in windows:
-            again, there = found.get(window, empty), seals[window].window
-            if (again.tuples, again.digest) != (there.tuples, there.digest):
-                raise NotDeterministicError(
-                    f'output "{output}" of window {window} differs when computed again',
-                    detail=f"Committed: {there.tuples} tuples, {there.digest}; now {again.tuples}, {again.digest}.",
-                    hint="Look for wall clock, random numbers or order in its operators (rules R79 to R85), "
-                    f"then abandon the replay: rewindow abandon {self.plan.replay_id}",
-                )
-        return seals
-
     def _save(self, window: int, mark: int, states: Mapping[str, pa.Table]) -> bool:
-        """Commits the checkpoint of all operators if one falls due here: in exactly once after every group (W51)."""
-        due = self.plan.mode is Mode.EXACTLY_ONCE or self._marks.is_due(window) or window == self.plan.last
+        """Commits the checkpoint of all operators if one falls due here: in exactly once after every group (W51).
+
+        So it does where the user stops: nothing is to be repeated or lost to the state for that.
+        """
+        ends = self._stopping or window == self.plan.last
+        due = self.plan.mode is Mode.EXACTLY_ONCE or self._marks.is_due(window) or ends
         if due:
             rows = stored.encode(window, mark, states, self._versions, self._made)
             self._checkpoints.commit(max(mark, self._checkpoints.done), rows)

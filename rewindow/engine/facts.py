@@ -8,10 +8,18 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from rewindow.engine.group import WindowDigest
 from rewindow.errors import TableError
 from rewindow.tables.staging import FACTS_SCHEMA
 from rewindow.windows import WindowRange
+
+
+@dataclass(frozen=True)
+class WindowDigest:
+    """What one window of one output holds."""
+
+    tuples: int
+    digest: str
+    float_digest: str | None
 
 
 @dataclass(frozen=True)

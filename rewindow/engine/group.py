@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from rewindow.application import Application, GroupWindows, Node, Output, PortHandle
 from rewindow.engine.digests import digest_columns, empty_digests
+from rewindow.engine.facts import WindowDigest
 from rewindow.engine.frames import (
     conform,
     count_written,
@@ -33,15 +34,6 @@ from rewindow.windows import WindowRange
 
 SMALL_TUPLES = 200_000
 """Up to here a group is computed in one task an output, as several tasks cost more than they save."""
-
-
-@dataclass(frozen=True)
-class WindowDigest:
-    """What one window of one output holds."""
-
-    tuples: int
-    digest: str
-    float_digest: str | None
 
 
 Digests = dict[str, dict[int, WindowDigest]]

@@ -46,12 +46,14 @@ class FencedTable:
 
     Attributes:
         done: the table's mark when it was fenced, before the fence changed it.
+        previous: the epoch that held the table until then.
     """
 
     table: Table
     app_id: str
     epoch: int
     done: int
+    previous: int
 
     @property
     def path(self) -> Path:
@@ -104,7 +106,7 @@ def fence(path: Path, app_id: str, epoch: int, mark_of: Callable[[int], int] = l
         after = position(table, app_id)
         if after.epoch != epoch:
             raise _superseded(app_id, epoch, after.epoch)
-        return FencedTable(table, app_id, epoch, before.mark)
+        return FencedTable(table, app_id, epoch, before.mark, before.epoch)
 
 
 def _superseded(app_id: str, mine: int, newest: int) -> FencedError:

@@ -1,40 +1,153 @@
-"""An attempt in this process: what it counts."""
+"""Attempts in this process: what they count, what they compare, what a stop or a crash costs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from rewindow.config import Config
 from rewindow.engine.attempt import Attempt
+from rewindow.engine.crash import Step
+from rewindow.errors import Interrupted, NotDeterministicError
 from rewindow.launcher import ReplayRequest, create_replay
 from rewindow.ledger import Ledger
 from rewindow.operators.catalog import load_application
+from rewindow.publication.losses import losses_of
+from rewindow.recovery import Plan
 from rewindow.tables import Table, query
-from rewindow.tables.staging import FACTS
-from tests.recovery.project import FIRST, WINDOWS, make_project
+from rewindow.tables.staging import CHECKPOINTS, FACTS
+from tests.recovery.project import FIRST, GROUP, WINDOWS, make_project
+from tests.recovery.promises import check_promise, raw
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_tuples_of_a_port_that_nothing_reads_are_counted(tmp_path: Path, spark: SparkSession) -> None:
-    """Per window, also without any, in the facts and in the ledger; and somebody is told (O16)."""
-    config = make_project(tmp_path).config
-    plan = create_replay(config, ReplayRequest("rejects", replay_id="one", group_windows=10))
-    ledger, root, said = Ledger.open(config.ledger_url), config.replay_root("one"), []
-    app = load_application(config, "rejects", {}).app
-    epoch = ledger.next_epoch("one")
-    ledger.begin_attempt("one", epoch, host="h", pid=1, process_group=1, process_started_at=0.0)
-    Attempt(plan, app, root, ledger, epoch, lambda: spark, say=said.append).run()
+class Crash(Exception):
+    """Stands for a kill, in a process that goes on."""
 
-    facts = Table.open(root / FACTS)
+
+class Mortal(Attempt):
+    """An attempt that ends at a step of the protocol, in one group."""
+
+    dies_at: tuple[Step, int] | None = None
+
+    def _crash(self, step: Step) -> None:
+        if self.dies_at == (step, max(self._number, 1)):
+            raise Crash
+
+
+@pytest.fixture
+def attempt(tmp_path: Path, spark: SparkSession) -> Callable[..., Attempt]:
+    """Returns what makes the next attempt of a replay, ready to run."""
+    config = make_project(tmp_path).config
+
+    def make(application: str, replay_id: str, dies_at: tuple[Step, int] | None = None, **wishes: Any) -> Attempt:
+        stop, say = wishes.pop("stop", lambda: False), wishes.pop("say", lambda line: None)
+        wishes = {"group_windows": GROUP, **wishes}
+        plan = create_replay(config, ReplayRequest(application, replay_id=replay_id, **wishes))
+        ledger = Ledger.open(config.ledger_url)
+        epoch = ledger.next_epoch(replay_id)
+        ledger.begin_attempt(replay_id, epoch, host="h", pid=1, process_group=1, process_started_at=0.0)
+        app = load_application(config, application, {}).app
+        root = config.replay_root(replay_id)
+        made = Mortal(plan, app, root, ledger, epoch, lambda: spark, stop=stop, say=say)
+        made.dies_at = dies_at
+        return made
+
+    make.config = config  # type: ignore[attr-defined]
+    return make
+
+
+def test_tuples_of_a_port_that_nothing_reads_are_counted(attempt: Callable[..., Attempt]) -> None:
+    """Per window, also without any, in the facts and in the ledger; and somebody is told (O16)."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    said: list[str] = []
+    attempt("rejects", "one", group_windows=10, say=said.append).run()
+
+    facts = Table.open(config.replay_root("one") / FACTS)
     events = Table.open(config.stream_table("events"))
     odd = query("select window_id, count(*) as tuples from e where x % 2 <> 0 group by window_id", e=events)
     wanted = dict.fromkeys(range(FIRST, FIRST + WINDOWS), 0) | dict(zip(*odd.to_pydict().values(), strict=True))
     found = query("select window_id, tuples from f where direction = 'dropped' and port = 'split.odd'", f=facts)
     assert dict(zip(*found.to_pydict().values(), strict=True)) == wanted
+    ledger = Ledger.open(config.ledger_url)
     assert [(t.port, t.tuples) for t in ledger.totals("one") if t.direction == "dropped"] == [
         ("split.odd", sum(wanted.values()))
     ]
     assert ledger.index_is_whole("one")
     assert any("nothing reads port split.odd" in line for line in said)
+
+
+@pytest.mark.parametrize("noise", ["NOISE_EXACT", "NOISE_FLOAT"])
+@pytest.mark.parametrize(
+    ("mode", "dies_at", "window"),
+    [("exactly_once", (Step.AFTER_FIRST_OUTPUT, 2), FIRST + 3), ("at_least_once", (Step.AFTER_FACTS, 2), FIRST + 2)],
+)
+def test_window_that_differs_when_computed_again_is_refused(
+    mode: str,
+    dies_at: tuple[Step, int],
+    window: int,
+    noise: str,
+    attempt: Callable[..., Attempt],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In floating-point columns too, and where a mode writes again what is sealed; nothing of it is committed (R70)."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    with pytest.raises(Crash):
+        attempt("noisy", "one", dies_at, mode=mode).run()
+    before = query("select count(*) as n from o", o=config.replay_root("one") / "again").to_pylist()
+    monkeypatch.setenv(noise, "1")
+    with pytest.raises(NotDeterministicError, match=f'output "scores" of window {window} differs') as error:
+        attempt("noisy", "one", mode=mode).run()
+    assert "Only committed: (key=" in str(error.value) and "Only now: (key=" in str(error.value)
+    assert query("select count(*) as n from o", o=config.replay_root("one") / "again").to_pylist() == before
+
+
+def test_floats_that_differ_within_the_tolerance_are_taken_as_equal(
+    attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums of doubles depend on their order (R85)."""
+    with pytest.raises(Crash):
+        attempt("noisy", "one", (Step.AFTER_FIRST_OUTPUT, 2)).run()
+    monkeypatch.setenv("NOISE_FLOAT", "1e-12")
+    attempt("noisy", "one").run()
+
+
+@pytest.mark.parametrize("mode", ["at_least_once", "at_most_once"])
+def test_a_stop_by_the_user_repeats_and_loses_nothing(mode: str, attempt: Callable[..., Attempt]) -> None:
+    """Where the user stops a checkpoint is made, off the marks too."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    whole = attempt("totals", "whole")
+    whole.run()
+    stops = iter([False, True])
+    with pytest.raises(Interrupted):
+        attempt("totals", "stopped", mode=mode, stop=lambda: next(stops)).run()
+    rest = attempt("totals", "stopped", mode=mode)
+    rest.run()
+    check_promise(config, rest.plan, whole.plan)
+    for output in ("sums", "totals"):
+        assert raw(config, rest.plan, output) == raw(config, whole.plan, output)
+
+
+def test_windows_that_are_settled_empty_were_not_begun_by_the_attempt_that_settles_them(
+    attempt: Callable[..., Attempt],
+) -> None:
+    """A group without output that dies before its seals is missing in the state all the same (R14)."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    wishes = {"mode": "at_most_once", "group_windows": 1, "checkpoint_windows": 5}
+    empty = 6  # window 1005, right after a checkpoint, has no tuples
+    with pytest.raises(Crash):
+        attempt("totals", "one", (Step.AFTER_OUTPUTS, empty), **wishes).run()
+    second = attempt("totals", "one", **wishes)
+    second.run()
+    assert affected(config, second.plan) == {"totals": FIRST + empty}
+
+
+def affected(config: Config, plan: Plan) -> dict[str, int]:
+    """Returns the first affected window of each output."""
+    root = config.replay_root(plan.replay_id)
+    return losses_of(plan, Table.open(root / FACTS), Table.open(root / CHECKPOINTS), plan.range).affected_first

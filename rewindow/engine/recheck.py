@@ -1,0 +1,118 @@
+"""Windows computed again, held against what is committed: a second version never passes silently (R70, R85, R87)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rewindow.engine.digests import BOOKKEEPING
+from rewindow.engine.facts import Seal, WindowDigest
+from rewindow.errors import NotDeterministicError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TOLERANCE = 1e-9
+"""Floats are equal when |a - b| <= tolerance * max(1, |a|, |b|), as in a certificate."""
+SAMPLE_ROWS = 3
+
+
+@dataclass(frozen=True)
+class Again:
+    """Windows of an output that were committed before, and what they came to now.
+
+    Attributes:
+        rows: returns two frames of the output's rows of some windows: as committed, and as computed now.
+    """
+
+    output: str
+    committed: Mapping[int, Seal]
+    found: Mapping[int, WindowDigest]
+    rows: Callable[[Sequence[int]], tuple[DataFrame, DataFrame]]
+
+
+def check_again(replay_id: str, outputs: Iterable[Again]) -> None:
+    """Compares windows computed again with what is committed.
+
+    Args:
+        replay_id: the replay, for the hint.
+        outputs: in topological order: the first difference is that of the lowest window, there of the first output.
+
+    Raises:
+        NotDeterministicError: names window and output, with both digests and some rows.
+    """
+    known = list(outputs)
+    differing = [(window, place) for place, again in enumerate(known) for window in _differing(again)]
+    if not differing:
+        return
+    window, place = min(differing)
+    again = known[place]
+    there, now = again.committed[window].window, again.found[window]
+    rows = "; ".join(_sample(*again.rows([window])))
+    raise NotDeterministicError(
+        f'output "{again.output}" of window {window} differs when computed again',
+        detail=f"Committed: {there.tuples} tuples, {there.digest}; now {now.tuples}, {now.digest}. {rows}.",
+        hint="Look for wall clock, random numbers or order in its operators (rules R79 to R85), "
+        f"then abandon the replay: rewindow abandon {replay_id}",
+    )
+
+
+def _differing(again: Again) -> list[int]:
+    exact, floats = [], []
+    for window, seal in again.committed.items():
+        there, now = seal.window, again.found[window]
+        if (there.tuples, there.digest) != (now.tuples, now.digest):
+            exact.append(window)
+        elif there.float_digest != now.float_digest:
+            floats.append(window)
+    return exact + (_beyond_tolerance(*again.rows(floats)) if floats else [])
+
+
+def _beyond_tolerance(committed: DataFrame, now: DataFrame) -> list[int]:
+    """Returns the windows in which rows that are equal but for their floats do not lie close to each other."""
+    left, right = (_by_window(frame) for frame in (committed, now))
+    return [window for window in left.keys() | right.keys() if not _close(left.get(window), right.get(window))]
+
+
+def _by_window(frame: DataFrame) -> dict[int, list[Any]]:
+    found: dict[int, list[Any]] = {}
+    for row in frame.toArrow().to_pylist():
+        found.setdefault(row["window_id"], []).append([row[name] for name in sorted(row) if name not in BOOKKEEPING])
+    return {window: sorted(rows, key=_order) for window, rows in found.items()}
+
+
+def _order(row: list[Any]) -> tuple[Any, ...]:
+    """Returns what sorts rows: what is exact first, so that floats that differ a little do not part a pair."""
+    exact = [repr(value) for value in row if not isinstance(value, float)]
+    floats = [(math.isnan(value), 0.0 if math.isnan(value) else value) for value in row if isinstance(value, float)]
+    return (exact, floats)
+
+
+def _close(left: Any, right: Any) -> bool:
+    """Returns whether two values are equal, floats at any depth within the tolerance."""
+    if isinstance(left, float) and isinstance(right, float):
+        if math.isnan(left) or math.isnan(right) or math.isinf(left) or math.isinf(right):
+            return left == right or (math.isnan(left) and math.isnan(right))
+        return abs(left - right) <= TOLERANCE * max(1.0, abs(left), abs(right))
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(map(_close, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_close(left[key], right[key]) for key in left)
+    return bool(left == right)
+
+
+def _sample(committed: DataFrame, now: DataFrame) -> list[str]:
+    """Returns, in words, some rows that only one side has."""
+    there, here = (Counter(_text(row) for row in frame.toArrow().to_pylist()) for frame in (committed, now))
+    found = []
+    for words, mine, others in (("Only committed", there, here), ("Only now", here, there)):
+        rows = sorted((mine - others).elements())[:SAMPLE_ROWS]
+        found += [f"{words}: {', '.join(rows)}"] if rows else []
+    return found
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    return "(" + ", ".join(f"{name}={row[name]}" for name in row if name not in BOOKKEEPING) + ")"
