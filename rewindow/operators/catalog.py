@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
-import inspect
-import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -18,8 +16,12 @@ from rewindow.application import Application
 from rewindow.config import Config
 from rewindow.errors import InputError, RewindowError
 from rewindow.operators.applications import HEARTBEAT, heartbeat_application
+from rewindow.operators.fingerprints import code_version, configuration_digest
 from rewindow.tables import Table
-from rewindow.version import VERSION
+from rewindow.version import PACKAGE
+
+_brought_along: set[str] = set()
+"""Names of the modules that applications imported from their folders: the next application must not find them."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,9 @@ class LoadedApplication:
     """An application with the fingerprints that a checkpoint is bound to (W65).
 
     Attributes:
-        code_version: changes with the source of the application, of its operators, or of Rewindow's release.
-        configuration_digest: changes with the graph, a property or an attribute.
+        code_version: changes with the source of the application and what it imports from its own folder, with that of
+            its operators' classes and their bases, and with Rewindow's release.
+        configuration_digest: changes with the graph, a property or the grid.
     """
 
     app: Application
@@ -45,7 +48,8 @@ def application_names(config: Config) -> list[str]:
 def load_application(config: Config, name: str, parameters: Mapping[str, str] | None = None) -> LoadedApplication:
     """Returns an application; building it runs nothing.
 
-    A module in `config.applications` holds either `app`, or `build(**parameters)` that returns one.
+    A module in `config.applications` holds either `app`, or `build(**parameters)` that returns one. While it is loaded
+    it can import from its own folder; modules whose names begin with an underscore are no applications.
 
     Raises:
         InputError: there is no such application, or its module cannot be imported or holds none.
@@ -59,9 +63,37 @@ def load_application(config: Config, name: str, parameters: Mapping[str, str] | 
         _refuse_parameters(name, parameters)
         app, sources = _fill(config, name.removeprefix(HEARTBEAT)), []
     else:
-        module = _import(name, path)
-        app, sources = _application_of(module, name, parameters), [path]
-    return LoadedApplication(app, _code_version(app, sources), _configuration_digest(app))
+        folder = path.parent.resolve()
+        with _importing_from(folder):
+            app = _application_of(_import(name, path), name, parameters)
+        sources = [path, *_modules_of(folder).values()]
+    return LoadedApplication(app, code_version(app, sources), configuration_digest(app))
+
+
+@contextmanager
+def _importing_from(folder: Path) -> Iterator[None]:
+    """Lets an application import modules of its folder: anew each time, and behind all others of the same name."""
+    for name in {*_brought_along, *_modules_of(folder)}:
+        sys.modules.pop(name, None)
+    importlib.invalidate_caches()
+    added = [str(folder)] if str(folder) not in sys.path else []
+    sys.path += added
+    try:
+        yield
+    finally:
+        for entry in added:
+            sys.path.remove(entry)
+        _brought_along.update(_modules_of(folder))
+
+
+def _modules_of(folder: Path) -> dict[str, Path]:
+    """Returns the files of the modules that were imported from a folder, by name."""
+    found = {}
+    for name, module in list(sys.modules.items()):
+        file, top = getattr(module, "__file__", None) or "", f"{folder}/{name.partition('.')[0]}"
+        if file.startswith((f"{top}.py", f"{top}/")) and not Path(file).is_relative_to(PACKAGE):
+            found[name] = Path(file)
+    return found
 
 
 def _import(name: str, path: Path) -> ModuleType:
@@ -108,28 +140,3 @@ def _fill(config: Config, stream: str) -> Application:
 def event_columns(table: Table) -> pa.Schema:
     """Returns a stream's schema as operators see it: bookkeeping included, since they may use it."""
     return table.schema
-
-
-def _code_version(app: Application, sources: list[Path]) -> str:
-    files = {Path(found) for node in app.nodes.values() if (found := inspect.getsourcefile(type(node.operator)))}
-    digest = hashlib.sha256(VERSION.encode())
-    library = Path(__file__).parent.glob("*.py")
-    for path in sorted({*files, *sources, *library}, key=lambda path: path.name):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def _configuration_digest(app: Application) -> str:
-    graph = {
-        "window": app.window,
-        "origin_ms": app.origin_ms,
-        "nodes": {
-            node.name: {
-                "kind": type(node.operator).__qualname__,
-                "properties": json.loads(node.operator.model_dump_json(warnings=False)),
-                "feeds": {port: str(end) for port, end in node.feeds.items()},
-            }
-            for node in app.nodes.values()
-        },
-    }
-    return hashlib.sha256(json.dumps(graph, sort_keys=True, default=str).encode()).hexdigest()[:16]

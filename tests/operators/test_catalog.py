@@ -1,0 +1,121 @@
+"""Applications by name: what they may import, and the fingerprints that checkpoints are bound to."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rewindow.config import Config
+from rewindow.errors import InputError
+from rewindow.operators.catalog import LoadedApplication, application_names, load_application
+
+ROOT = Path(__file__).parents[2]
+APPLICATION = """
+import pyarrow as pa
+from rewindow.application import Application, FrameOperator, InputPort, OutputPort
+{imports}
+X = pa.schema([("x", pa.int64())])
+
+class Pass({bases}):
+    inputs = {{"a": InputPort(X)}}
+    outputs = {{"out": OutputPort(X)}}
+    {property}
+
+app = Application("{name}", window="1 hour")
+app.output("out", app.add("pass", Pass(), a=app.input("s")), key=["x"])
+"""
+BASE = "from rewindow.application import FrameOperator\n\nclass Base(FrameOperator):\n    limit: int = {limit}\n"
+
+
+def write(
+    folder: Path, name: str = "one", *, imports: str = "", bases: str = "FrameOperator", property: str = ""
+) -> None:
+    """Writes an application of one operator."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.py").write_text(APPLICATION.format(name=name, imports=imports, bases=bases, property=property))
+
+
+def load(folder: Path, name: str = "one") -> LoadedApplication:
+    return load_application(Config(applications=[folder]), name)
+
+
+def fingerprints(folder: Path, hash_seed: int) -> str:
+    """Returns both fingerprints as another process has them."""
+    code = (
+        "import sys; from pathlib import Path; from rewindow.config import Config;"
+        "from rewindow.operators.catalog import load_application;"
+        "one = load_application(Config(applications=[Path(sys.argv[1])]), 'one');"
+        "print(one.code_version, one.configuration_digest)"
+    )
+    environment = os.environ | {"PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code, str(folder)]
+    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+
+
+def test_fingerprints_do_not_depend_on_the_order_of_sets(tmp_path: Path) -> None:
+    """W65, R83: a set of properties, in a list too, and files of one name are the same in every process."""
+    names = ("_a", "_b", "_c", "_d", "_e")
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "clean.py").write_text(f"NAME = '{name}'\n")
+    words = "frozenset({'one', 'two', 'three', 'four', 'five'})"
+    imports = "\n".join(f"import {name}.clean" for name in names)
+    write(tmp_path, imports=imports, property=f"words: list[frozenset[str] | set[int]] = [{words}, {{1, 2}}]")
+    assert len({fingerprints(tmp_path, seed) for seed in range(3)}) == 1
+
+
+def test_a_change_of_a_base_class_is_a_change_of_code(tmp_path: Path) -> None:
+    """W65: wherever the base class is defined, and read anew at each load."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "operators_of_others.py").write_text(BASE.format(limit=1))
+    imports = f"import sys\nsys.path.insert(0, '{tmp_path}/lib')\nfrom operators_of_others import Base"
+    write(tmp_path / "applications", imports=imports, bases="Base")
+    before = fingerprints(tmp_path / "applications", 0)
+    (tmp_path / "lib" / "operators_of_others.py").write_text(BASE.format(limit=1) + "# changed\n")
+    after = fingerprints(tmp_path / "applications", 0)
+    assert [part == other for part, other in zip(before.split(), after.split(), strict=True)] == [False, True]
+
+
+def test_a_helper_module_can_be_imported_and_is_part_of_the_code(tmp_path: Path) -> None:
+    """W65: also in a process that has loaded it before; others of the folder do not matter."""
+    (tmp_path / "_measures.py").write_text("LIMIT = 1\n")
+    (tmp_path / "_unused.py").write_text("")
+    write(tmp_path, imports="from _measures import LIMIT", property="limit: int = LIMIT")
+    path = [*sys.path]
+    first = load(tmp_path)
+    assert application_names(Config(applications=[tmp_path])) == ["one"] and sys.path == path
+    (tmp_path / "_unused.py").write_text("# changed\n")
+    assert load(tmp_path).code_version == first.code_version
+    (tmp_path / "_measures.py").write_text("LIMIT = 1 + 1\n")
+    second = load(tmp_path)
+    assert second.app.nodes["pass"].operator.limit == 2  # type: ignore[attr-defined]
+    assert second.code_version != first.code_version
+
+
+def test_helper_modules_of_one_name_stay_apart(tmp_path: Path) -> None:
+    """Each application gets the one of its own folder, whatever was loaded before."""
+    for limit, name in enumerate(("one", "two")):
+        write(tmp_path / name, name, imports="from _measures import LIMIT", property="limit: int = LIMIT")
+        (tmp_path / name / "_measures.py").write_text(f"LIMIT = {limit}\n")
+    alone = load(tmp_path / "one").code_version
+    assert load(tmp_path / "two", "two").app.nodes["pass"].operator.limit == 1  # type: ignore[attr-defined]
+    assert load(tmp_path / "one").code_version == alone
+
+
+def test_an_application_named_like_a_module_hides_none(tmp_path: Path) -> None:
+    """The folder is searched last."""
+    write(tmp_path, "colorsys")
+    write(tmp_path, imports="import colorsys\ncolorsys.rgb_to_hsv(0, 0, 0)")
+    sys.modules.pop("colorsys", None)
+    assert load(tmp_path).app.name == "one"
+
+
+def test_a_property_that_cannot_be_written_is_named_with_its_operator(tmp_path: Path) -> None:
+    """A checkpoint is bound to the properties, so they must have a text that means the same tomorrow."""
+    write(tmp_path, property="schema_: pa.Schema = X")
+    with pytest.raises(InputError, match='operator "pass" has a property that cannot be written as JSON'):
+        load(tmp_path)
