@@ -29,10 +29,12 @@ from rewindow.commands.screen import (
     out,
     print_json,
 )
+from rewindow.commands.status import next_step
 from rewindow.config import Config
 from rewindow.errors import InputError, RewindowError
 from rewindow.launcher import Outcome, ReplayRequest, begin_attempt, create_replay, note_kill, run
 from rewindow.ledger import Ledger
+from rewindow.ledger.replays import State
 
 WITH_RESUME = frozenset({"resume", "again", "as_json", "crash"})
 """Parameters that are about the attempt; all others are about the plan, which a resumed replay has already."""
@@ -89,10 +91,14 @@ def replay(
     for text in plan.warnings:
         err.print(f"[yellow]warning[/yellow]: {escape(text)}")
     outcome = run_attempts(config, plan.replay_id, again=again, crash=crash)
+    if outcome is None:
+        err.print("it had ended before: nothing was computed")
     if as_json:
         print_json({"replay": plan.replay_id, "exit_code": 0, **(dict(outcome.facts) if outcome else {})})
     else:
-        out.print(escape(f"replay {plan.replay_id} is staged. Next: rewindow check {plan.replay_id}"))
+        row = Ledger.open(config.ledger_url).replay(plan.replay_id)
+        staged = f"replay {plan.replay_id} is {'staged' if row.state is State.ENDED else row.state.value}"
+        out.print(escape(f"{staged}. {next_step(row)}"))
 
 
 def run_attempts(config: Config, replay_id: str, *, again: bool = False, crash: str | None = None) -> Outcome | None:

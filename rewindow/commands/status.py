@@ -9,6 +9,8 @@ from rich.markup import escape
 
 from rewindow.commands.screen import AsJson, ReplayId, err, out, print_facts, print_json, print_rows
 from rewindow.config import Config
+from rewindow.errors import RewindowError
+from rewindow.launcher.outlook import expect_recovery
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import Replay, State
 from rewindow.windows import format_time
@@ -35,7 +37,7 @@ def status(
     row = ledger.replay(replay_id)
     plan = row.read_plan()
     if as_json:
-        print_json(_as_dict(ledger, row))
+        print_json(_as_dict(ledger, row) | {"recovery": _expected(config, row)})
         return
     begin, end = format_time(plan.grid.start_us(plan.first)), format_time(plan.grid.end_us(plan.last))
     out.print(f"[bold]{escape(replay_id)}[/bold]: {escape(row.application)}, {row.state.value}")
@@ -63,9 +65,12 @@ def status(
     print_rows("\nports", ("", "port", "windows", "tuples", "windows lost"), totals)
     for check in ledger.checks(replay_id)[:1]:
         out.print(f"\ngate: {check.verdict}, see {escape(check.results)}")
+    expected = _expected(config, row)
+    if expected:
+        out.print(f"\nnext attempt, {escape(str(expected))}")
     for stale in ledger.stale(row.application):
         out.print(f"[yellow]stale[/yellow]: {escape(stale.table_name)} [{stale.first}, {stale.last}]")
-    out.print(f"\n{escape(_next(row))}")
+    out.print(f"\n{escape(next_step(row))}")
 
 
 def _page(config: Config, replay_id: str, as_json: bool) -> None:
@@ -81,7 +86,18 @@ def _page(config: Config, replay_id: str, as_json: bool) -> None:
         out.print(escape(str(path)), soft_wrap=True)
 
 
-def _next(row: Replay) -> str:
+def _expected(config: Config, row: Replay) -> str | None:
+    """Returns how the next attempt of a replay that has stopped goes on (R8)."""
+    if row.state is not State.FAILED:
+        return None
+    try:
+        return str(expect_recovery(config, row.read_plan()))
+    except RewindowError as error:
+        return f"none: {error.primary}"
+
+
+def next_step(row: Replay) -> str:
+    """Returns what to do next with a replay, in words."""
     name = row.replay_id
     return {
         State.PLANNED: f"Next: rewindow replay --resume {name}",

@@ -133,9 +133,8 @@ class Attempt:
     def _load_newest(self, usable: set[int], done: dict[str, int]) -> Resume:
         """Loads the newest checkpoint that the mode allows; a damaged one is passed over for an older one (R25)."""
         started = self.ledger.started(self.plan.replay_id) if self.plan.mode is Mode.AT_MOST_ONCE else 0
-        outputs = {name: mark for name, mark in done.items() if name != FACTS or self.plan.mode is Mode.EXACTLY_ONCE}
         while True:
-            found = resume(self.plan.mode, usable, outputs, started)
+            found = resume(self.plan.mode, usable, done, started)
             if self._warm_up_needed:
                 return found
             try:

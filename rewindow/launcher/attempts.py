@@ -18,7 +18,8 @@ from typing import Any
 from rewindow.application import Mode
 from rewindow.config import Config
 from rewindow.engine.crash import VARIABLE as CRASH_VARIABLE
-from rewindow.errors import InputError, ResourceError, RewindowError
+from rewindow.errors import FencedError, InputError, ResourceError, RewindowError
+from rewindow.launcher.outlook import expect_recovery
 from rewindow.launcher.processes import die_with_parent, end_process_group
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.recovery import Plan
@@ -42,6 +43,7 @@ class Submission:
         command: argument list, no shell.
         environment: the whole environment of the process.
         outcome: file that the job leaves when it ends by itself.
+        expected: how a recovery will go on (R8), in words; empty where nothing is recovered.
     """
 
     replay_id: str
@@ -49,6 +51,7 @@ class Submission:
     command: list[str]
     environment: dict[str, str]
     outcome: Path
+    expected: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,10 +96,18 @@ def begin_attempt(
     last = ledger.last_attempt(replay_id)
     if last is not None and last.host == socket.gethostname() and last.process_group and last.process_started_at:
         end_process_group(last.process_group, last.process_started_at)
+    expected = _expected(config, plan) if last is not None else ""
     epoch = ledger.next_epoch(replay_id)
     outcome = config.replay_root(replay_id) / f"outcome-{epoch}.json"
     environment["REWINDOW_OUTCOME"] = str(outcome)
-    return Submission(replay_id, epoch, [*command, "--epoch", str(epoch)], environment, outcome)
+    return Submission(replay_id, epoch, [*command, "--epoch", str(epoch)], environment, outcome, expected)
+
+
+def _expected(config: Config, plan: Plan) -> str:
+    """Returns how the next attempt will go on; what is wrong with its tables the attempt itself will say."""
+    with contextlib.suppress(RewindowError):
+        return str(expect_recovery(config, plan))
+    return ""
 
 
 def plain_submission(
@@ -162,6 +173,8 @@ def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
     Ctrl-C is passed on to the driver, which stops at the end of its commit group.
     """
     submission.outcome.unlink(missing_ok=True)
+    if submission.expected:
+        on_line(submission.expected)
     asked: list[int] = []
     groups: list[int] = []
 
@@ -215,15 +228,23 @@ def _on_interrupt(stop: Callable[[int, Any], None]) -> Iterator[None]:
 
 
 def note_kill(config: Config, submission: Submission, outcome: Outcome) -> None:
-    """Enters into the ledger that an attempt is gone without a word, unless a newer one has taken over.
+    """Enters into the ledger that an attempt is gone without a word.
 
     A ledger that does not take it is no error: the next attempt enters the end of the one before.
+
+    Raises:
+        FencedError: a newer attempt has taken over, and ended this one: who launched it must not begin another.
     """
     if outcome.facts or not submission.epoch:
         return
-    with contextlib.suppress(RewindowError):
+    end = AttemptEnd.INTERRUPTED if outcome.exit_code == INTERRUPTED else AttemptEnd.KILLED
+    try:
         ledger = Ledger.open(config.ledger_url)
-        ledger.end_attempt(submission.replay_id, submission.epoch, AttemptEnd.KILLED, outcome.message)
+        ledger.end_attempt(submission.replay_id, submission.epoch, end, outcome.message)
+    except FencedError:
+        raise
+    except RewindowError:
+        return
 
 
 def read_outcome(path: Path, exit_code: int = 0) -> Outcome:

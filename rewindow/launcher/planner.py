@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,17 +15,17 @@ import pyarrow as pa
 from rewindow.application import Application, Mode
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
+from rewindow.launcher.inputs import Recorded, check_grids, check_warm_up, common_range, open_stream, pin
+from rewindow.launcher.outlook import estimate, in_the_way
 from rewindow.launcher.start_state import find_start_state
 from rewindow.ledger import Ledger
 from rewindow.operators.catalog import LoadedApplication, load_application
 from rewindow.recovery import InputPlan, OutputPlan, Plan, StartState, guarantee
-from rewindow.tables import Table, query
+from rewindow.tables import Table
 from rewindow.tables import checkpoints as stored
 from rewindow.tables.staging import CHECKPOINTS, app_id, create_staging
-from rewindow.tables.streams import stored_grid
-from rewindow.windows import WindowRange, parse_time, to_ranges
+from rewindow.windows import WindowRange, parse_time
 
-START_SECONDS = 10
 MARKS_MANY = 100
 _REPLAY_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 OTHER_CODE = "a start state made by other code was allowed (W65)"
@@ -75,13 +76,6 @@ class Draft:
     basis: str
 
 
-@dataclass(frozen=True)
-class _Recorded:
-    table: Table
-    seals: Table
-    sealed: WindowRange
-
-
 def create_replay(config: Config, request: ReplayRequest) -> Plan:
     """Plans a replay, creates its tables and its row in the ledger, and returns the plan.
 
@@ -111,16 +105,17 @@ def draft_plan(config: Config, request: ReplayRequest) -> Draft:
     """Returns what a replay would do; creates nothing."""
     mode = Mode.parse(request.mode)
     loaded = load_application(config, request.application, request.parameters)
-    recorded = {name: _open_stream(config, name) for name in loaded.app.streams}
+    recorded = {name: open_stream(config, name) for name in loaded.app.streams}
     loaded.app.validate(mode, {name: stream.table.schema for name, stream in recorded.items()})
-    _check_grids(loaded.app, recorded)
+    check_grids(loaded.app, recorded)
     windows = _range(loaded.app, recorded, request)
-    inputs = [_pin(name, stream, windows, request.allow_missing) for name, stream in recorded.items()]
-    common = _common(recorded)
+    inputs = [pin(name, stream, windows, request.allow_missing) for name, stream in recorded.items()]
+    common = common_range(recorded)
     start = find_start_state(config, loaded, windows, common.first, request)
-    plan = _plan(config, request, loaded, mode, windows, inputs, start)
-    seconds, basis = _estimate(config, plan)
-    return Draft(plan, loaded, _in_the_way(config, plan), seconds, basis)
+    holes = check_warm_up(recorded, start, windows, request.allow_missing)
+    plan = _plan(config, request, loaded, mode, windows, inputs, start, holes)
+    seconds, basis = estimate(config, plan)
+    return Draft(plan, loaded, in_the_way(config, plan), seconds, basis)
 
 
 def _plan(
@@ -131,6 +126,7 @@ def _plan(
     windows: WindowRange,
     inputs: list[InputPlan],
     start: StartState,
+    warnings: list[str],
 ) -> Plan:
     app = loaded.app
     distance = app.checkpoint_windows if request.checkpoint_windows is None else request.checkpoint_windows
@@ -160,10 +156,21 @@ def _plan(
         parameters=request.parameters,
         warnings=[
             *app.warnings(),
+            *warnings,
             *([OTHER_CODE] if request.allow_other_code else []),
+            *_idle_distances(app, mode, request),
             *_many_marks(mode, windows, distance),
         ],
     )
+
+
+def _idle_distances(app: Application, mode: Mode, request: ReplayRequest) -> list[str]:
+    """Returns a warning where checkpoint windows are set that exactly once, with one after every group, ignores."""
+    waiting = [node.name for node in app.nodes.values() if node.checkpoint_windows > 1]
+    if mode is not Mode.EXACTLY_ONCE or not (waiting or request.checkpoint_windows):
+        return []
+    whose = f"of {', '.join(waiting)}" if waiting else "of this replay"
+    return [f"checkpoint windows {whose} have no effect: exactly once makes a checkpoint after every group (W51)"]
 
 
 def _many_marks(mode: Mode, windows: WindowRange, distance: int) -> list[str]:
@@ -205,47 +212,8 @@ def _output_schema(app: Application, name: str) -> pa.Schema:
     return app.nodes[str(source.operator)].operator.output_ports()[source.port].schema
 
 
-def _open_stream(config: Config, name: str) -> _Recorded:
-    path = config.stream_table(name)
-    if not Table.exists(path):
-        known = sorted(
-            table.name.removesuffix(".windows") for table in path.parent.glob("*.windows") if Table.exists(table)
-        )
-        raise InputError(
-            f'stream "{name}" is not recorded',
-            detail=f"Recorded are: {', '.join(known) or 'none'}.",
-            hint=f"Record it first: rewindow record {name}",
-        )
-    seals = Table.open(config.windows_table(name))
-    found = query("select min(window_id) as a, max(window_id) as b from w", w=seals).to_pylist()[0]
-    if found["a"] is None:
-        raise RangeError(f'stream "{name}" has no sealed window', hint=f"Record it: rewindow record {name}")
-    return _Recorded(Table.open(path), seals, WindowRange(found["a"], found["b"]))
-
-
-def _check_grids(app: Application, recorded: dict[str, _Recorded]) -> None:
-    for name, stream in recorded.items():
-        grid = stored_grid(stream.seals)
-        have = (grid.width_ms, grid.origin_ms)
-        want = (app.grid.width_ms, app.grid.origin_ms)
-        if have != want:
-            raise InputError(
-                f'stream "{name}" has windows of {have[0]} ms from {have[1]} ms, application "{app.name}" {want[0]} ms '
-                f"from {want[1]} ms (W15)",
-                hint="Ids of different grids cannot be compared; record the stream with the application's width.",
-            )
-
-
-def _common(recorded: dict[str, _Recorded]) -> WindowRange:
-    first = max(stream.sealed.first for stream in recorded.values())
-    last = min(stream.sealed.last for stream in recorded.values())
-    if first > last:
-        raise RangeError("the inputs have no sealed window in common")
-    return WindowRange(first, last)
-
-
-def _range(app: Application, recorded: dict[str, _Recorded], request: ReplayRequest) -> WindowRange:
-    common = _common(recorded)
+def _range(app: Application, recorded: Mapping[str, Recorded], request: ReplayRequest) -> WindowRange:
+    common = common_range(recorded)
     by_time, by_window = (request.from_time, request.to_time), (request.first, request.last)
     if any(end is not None for end in by_time) and any(end is not None for end in by_window):
         raise RangeError("a range is given as times or as windows, not as both")
@@ -262,35 +230,6 @@ def _range(app: Application, recorded: dict[str, _Recorded], request: ReplayRequ
         word = "in the future: it begins after" if windows.first > common.last else "before"
         raise RangeError(f"window range {windows} is {word} what is sealed, {common}")
     return windows
-
-
-def _pin(name: str, stream: _Recorded, windows: WindowRange, allow_missing: bool) -> InputPlan:
-    sql = f"select window_id, tuples from w where window_id between {windows.first} and {windows.last}"
-    rows = query(sql, w=stream.seals)
-    missing = _missing(rows, windows)
-    if missing and not allow_missing:
-        listed = ", ".join(str(part) for part in missing[:5]) + (" ..." if len(missing) > 5 else "")
-        raise RangeError(
-            f'stream "{name}" has {sum(map(len, missing))} missing windows in {windows}: {listed}',
-            detail=f"Missing means not sealed, never empty (W40). Sealed are {stream.sealed}.",
-            hint=f"Record more (rewindow record {name}), shorten the range, or pass --allow-missing, which is kept.",
-        )
-    return InputPlan(
-        stream=name,
-        path=str(stream.table.path),
-        version=stream.table.version,
-        windows_version=stream.seals.version,
-        tuples=sum(rows["tuples"].to_pylist()),
-        bytes=sum(file.size for file in stream.table.files(windows.first, windows.last)),
-        missing=[(part.first, part.last) for part in missing],
-    )
-
-
-def _missing(rows: pa.Table, windows: WindowRange) -> list[WindowRange]:
-    if rows.num_rows == len(windows):
-        return []
-    sealed = set(rows["window_id"].to_pylist())
-    return to_ranges(window for window in windows if window not in sealed)
 
 
 def _create_tables(config: Config, draft: Draft) -> None:
@@ -345,55 +284,18 @@ def _same(plan: Plan, request: ReplayRequest) -> Plan:
         wishes["first"] = plan.grid.window(parse_time(request.from_time))
     if request.to_time:
         wishes["last"] = plan.grid.window(parse_time(request.to_time)) - 1
+    if request.initial_state and plan.start.source not in ("initial", "none"):
+        raise _another(plan, f"start state from {plan.start.source}", "the initial state")
+    if request.state_from and Path(plan.start.taken_from).parent.name != request.state_from:
+        raise _another(plan, f"start state from {plan.start.source}", f"that of {request.state_from}")
     for name, wish in wishes.items():
         if wish is not None and getattr(plan, name) != wish:
-            raise InputError(
-                f'replay "{plan.replay_id}" is there already with {name} {getattr(plan, name)}, asked for was {wish}',
-                hint="Give the new replay another id.",
-            )
+            raise _another(plan, f"{name} {getattr(plan, name)}", str(wish))
     return plan
 
 
-def _estimate(config: Config, plan: Plan) -> tuple[float | None, str]:
-    """Estimates the run time from earlier replays of the same application."""
-    ledger = Ledger.open(config.ledger_url)
-    per_window = _seconds_per_window(ledger, plan.application)
-    if per_window is None:
-        return None, "no earlier replay of this application to go by"
-    windows = len(plan.range)
-    if plan.start.source == "warm_up" and plan.start.warm_up_first is not None:
-        windows += plan.first - plan.start.warm_up_first
-    return per_window * windows + START_SECONDS, (
-        f"{per_window * 1000:.1f} ms a window in its last replay, and {START_SECONDS} s to start"
+def _another(plan: Plan, have: str, wish: str) -> InputError:
+    return InputError(
+        f'replay "{plan.replay_id}" is there already with {have}, asked for was {wish}',
+        hint="Give the new replay another id.",
     )
-
-
-def _seconds_per_window(ledger: Ledger, application: str) -> float | None:
-    """Returns the mean time of a window in the newest replay of an application that committed groups."""
-    for row in ledger.replays(application, limit=5):
-        groups = sorted(ledger.timings(row.replay_id), key=lambda group: (group.epoch, group.mark))
-        pairs = [pair for pair in itertools.pairwise(groups) if pair[0].epoch == pair[1].epoch]
-        if pairs:
-            seconds = sum(sum(after.timings.values()) for _, after in pairs)
-            return seconds / sum(after.mark - before.mark for before, after in pairs)
-    return None
-
-
-def _in_the_way(config: Config, plan: Plan) -> list[str]:
-    ledger = Ledger.open(config.ledger_url)
-    tables = [f"{plan.application}.{output.name}" for output in plan.outputs]
-    found = [
-        f'replay "{lease.replay_id}" holds {lease.table_name} [{lease.first}, {lease.last}]'
-        for lease in ledger.leases()
-        if lease.table_name in tables and WindowRange(lease.first, lease.last).overlap(plan.range)
-    ]
-    stale = ledger.stale(plan.application)
-    found += [
-        f"{row.table_name} [{row.first}, {row.last}] is stale: replay it after this one"
-        for row in stale
-        if row.first > plan.last
-    ]
-    found += [
-        f"{entry.stream}: {len(entry.missing)} stretches of missing windows" for entry in plan.inputs if entry.missing
-    ]
-    return found

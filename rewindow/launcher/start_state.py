@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from rewindow.application import Application
 from rewindow.config import Config
 from rewindow.errors import CheckpointError, InputError
 from rewindow.ledger import Ledger
@@ -11,6 +15,7 @@ from rewindow.operators.catalog import LoadedApplication
 from rewindow.recovery import StartState
 from rewindow.tables import Table, query
 from rewindow.tables import checkpoints as stored
+from rewindow.tables.delta import plain_schema
 from rewindow.tables.staging import CHECKPOINTS
 from rewindow.windows import WindowRange
 
@@ -85,5 +90,33 @@ def _of_replay(
             f"{made[1]}, now they are {now[0]} and {now[1]} (W65)",
             hint="Pass --allow-other-code if the state means the same; it is kept with the replay.",
         )
+    _check_fits(rows, loaded.app, f'checkpoint of replay "{replay_id}" at window {before}')
     digest = stored.state_digest(rows)
     return StartState(source="replay", window=before, taken_from=str(table.path), version=table.version, digest=digest)
+
+
+def _check_fits(rows: pa.Table, app: Application, what: str) -> None:
+    """Refuses states that an application's operators cannot go on from, whatever code is allowed (W65)."""
+    found = {row["operator"]: row for row in rows.to_pylist() if row["operator"]}
+    wanted = {node.name: node.operator for node in app.nodes.values() if node.operator.is_stateful}
+    if found.keys() != wanted.keys():
+        raise CheckpointError(
+            f"{what} has the states of {_listed(found)}, the application needs {_listed(wanted)}",
+            hint="Start the range from the initial state or a warm-up, or put the operators' names back.",
+        )
+    for name, operator in wanted.items():
+        have, needed = stored.decode(found[name]).schema, operator.state_columns()
+        version = found[name]["schema_version"]
+        if version != operator.state_version or not plain_schema(have).equals(plain_schema(needed)):
+            raise CheckpointError(
+                f'{what}: state of operator "{name}" is of version {version} with {_columns(have)}, '
+                f"needed is version {operator.state_version} with {_columns(needed)}"
+            )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "no operator"
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)

@@ -13,6 +13,7 @@ from rewindow.engine.attempt import Attempt
 from rewindow.engine.crash import Step
 from rewindow.errors import Interrupted, NotDeterministicError
 from rewindow.launcher import ReplayRequest, create_replay
+from rewindow.launcher.outlook import expect_recovery
 from rewindow.ledger import Ledger
 from rewindow.operators.catalog import load_application
 from rewindow.publication.losses import losses_of
@@ -145,6 +146,31 @@ def test_windows_that_are_settled_empty_were_not_begun_by_the_attempt_that_settl
     second = attempt("totals", "one", **wishes)
     second.run()
     assert affected(config, second.plan) == {"totals": FIRST + empty}
+
+
+@pytest.mark.parametrize(
+    ("mode", "dies_at", "words"),
+    [
+        ("exactly_once", Step.AFTER_FIRST_OUTPUT, "3 windows up to 1005 are computed again, written only where"),
+        ("at_least_once", Step.AFTER_FACTS, "3 windows up to 1004 are computed again, then there twice"),
+        ("at_most_once", Step.AFTER_FIRST_OUTPUT, "totals loses 3 windows [1002, 1004]; the state lacks windows [1002"),
+    ],
+)
+def test_a_recovery_is_foretold_and_goes_as_foretold(
+    mode: str, dies_at: Step, words: str, attempt: Callable[..., Attempt]
+) -> None:
+    """Which state is restored, what is computed again, what is lost (R8)."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    with pytest.raises(Crash):
+        attempt("totals", "one", (dies_at, 2), mode=mode).run()
+    said: list[str] = []
+    second = attempt("totals", "one", mode=mode, say=said.append)
+    expected = expect_recovery(config, second.plan)
+    assert words in str(expected)
+    second.run()
+    assert f"resumed from checkpoint {second.plan.mark_of(expected.restored)}, next window {expected.first}" in said
+    lost = losses_of(second.plan, Table.open(config.replay_root("one") / FACTS), None, second.plan.range).lost
+    assert lost == {name: set(windows) for name, windows in expected.lost.items()}
 
 
 def affected(config: Config, plan: Plan) -> dict[str, int]:

@@ -15,6 +15,7 @@ import pytest
 from rewindow.config import Config
 from rewindow.errors import (
     CheckpointError,
+    FencedError,
     InputError,
     OverlapError,
     RangeError,
@@ -23,11 +24,21 @@ from rewindow.errors import (
     TableError,
     ValidationFailed,
 )  # fmt: skip
-from rewindow.launcher import ReplayRequest, attempts, begin_attempt, create_replay, draft_plan, planner
+from rewindow.launcher import (
+    Outcome,
+    ReplayRequest,
+    Submission,
+    attempts,
+    begin_attempt,
+    create_replay,
+    draft_plan,
+    note_kill,
+    planner,
+)
 from rewindow.ledger import Ledger
 from rewindow.tables import Table, create_table
 from rewindow.tables.staging import CHECKPOINTS, FACTS
-from tests.recovery.project import FIRST, ROOT, WINDOWS, Project, make_project
+from tests.recovery.project import FIRST, ROOT, SEALS, WINDOWS, Project, make_project
 
 LAST = FIRST + WINDOWS - 1
 
@@ -51,16 +62,31 @@ def test_a_plan_pins_inputs_and_names_promises_and_start_state(project: Project)
     assert all(output.guarantee.startswith("exactly once") for output in plan.outputs)
 
 
-@pytest.mark.parametrize(("mode", "warned"), [("exactly_once", False), ("at_least_once", True), ("at_most_once", True)])
+@pytest.mark.parametrize("mode", ["at_least_once", "at_most_once"])
 def test_marks_that_cut_a_range_into_many_groups_are_said(
-    project: Project, monkeypatch: pytest.MonkeyPatch, mode: str, warned: bool
+    project: Project, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    """Not in exactly once, which has no marks; not when they are few."""
+    """Not when they are few."""
     assert not draft_plan(project.config, request(mode=mode, checkpoint_windows=1)).plan.warnings
     monkeypatch.setattr(planner, "MARKS_MANY", WINDOWS - 1)
     warnings = draft_plan(project.config, request(mode=mode, checkpoint_windows=1)).plan.warnings
-    assert [f"makes {WINDOWS} commit groups" in warning for warning in warnings] == [True] * warned
+    assert [f"makes {WINDOWS} commit groups" in warning for warning in warnings] == [True]
     assert not draft_plan(project.config, request(mode=mode, checkpoint_windows=2)).plan.warnings
+
+
+def test_checkpoint_windows_that_exactly_once_ignores_are_said(project: Project, tmp_path: Path) -> None:
+    """Those of the replay and those of an operator (W51)."""
+    assert not draft_plan(project.config, request()).plan.warnings
+    (warning,) = draft_plan(project.config, request(checkpoint_windows=1)).plan.warnings
+    assert "of this replay have no effect" in warning and "W51" in warning
+    source = (project.config.applications[0] / "totals.py").read_text()
+    (tmp_path / "own").mkdir()
+    own = source.replace("RunningTotal(), sums", "RunningTotal(), checkpoint_windows=7, sums")
+    (tmp_path / "own" / "totals.py").write_text(own)
+    config = project.config.model_copy(update={"applications": [tmp_path / "own"]})
+    (warning,) = draft_plan(config, request()).plan.warnings
+    assert "checkpoint windows of totals have no effect" in warning
+    assert not draft_plan(config, request(mode="at_least_once")).plan.warnings
 
 
 def test_planning_creates_nothing(project: Project) -> None:
@@ -114,6 +140,21 @@ def test_missing_windows_are_replayed_only_when_allowed_and_then_recorded(projec
     assert plan.inputs[0].missing == [(LAST + 1, LAST + 2)]
 
 
+def test_missing_windows_of_a_warm_up_are_not_taken_for_empty(project: Project) -> None:
+    """A hole before the range makes the start state wrong, as one in the range would (W40)."""
+    seals = Table.open(project.config.windows_table("events"))
+    late = pa.Table.from_pylist([{"window_id": w, "tuples": 0, "digest": "", "data_version": 1}
+                                 for w in range(LAST + 4, LAST + 9)], schema=SEALS)  # fmt: skip
+    seals.commit_arrow(late, app_id="record", version=2)
+    wishes = {"first": LAST + 4, "last": LAST + 8}
+    with pytest.raises(RangeError, match=f"3 missing windows of the warm-up in .*{LAST + 1}"):
+        draft_plan(project.config, request(**wishes))
+    plan = draft_plan(project.config, request(**wishes, allow_missing=True)).plan
+    assert plan.start.source == "warm_up" and not plan.inputs[0].missing
+    assert any("the warm-up goes over 3 missing windows" in warning for warning in plan.warnings)
+    assert not draft_plan(project.config, request(**wishes, initial_state=True)).plan.warnings
+
+
 def test_a_later_range_warms_up_from_the_first_window(project: Project) -> None:
     """Without a published checkpoint the state is computed from the beginning, and the plan says so."""
     start = draft_plan(project.config, request(first=FIRST + 6)).plan.start
@@ -128,6 +169,11 @@ def test_the_same_request_under_the_same_id_is_the_same_replay(project: Project)
         create_replay(project.config, request(replay_id="one", mode="at_most_once"))
     begin, end = (datetime.fromtimestamp(window * 3600, UTC).isoformat() for window in (FIRST, LAST + 1))
     assert create_replay(project.config, request(replay_id="one", from_time=begin, to_time=end)) == first
+    create_replay(project.config, request(replay_id="later", first=FIRST + 6))
+    with pytest.raises(InputError, match="already with start state from warm_up, asked for was the initial state"):
+        create_replay(project.config, request(replay_id="later", initial_state=True))
+    with pytest.raises(InputError, match="already with start state from warm_up, asked for was that of one"):
+        create_replay(project.config, request(replay_id="later", state_from="one"))
     for wish in ({"from_time": end}, {"group_windows": 5}, {"checkpoint_windows": 7}):
         with pytest.raises(InputError, match="is there already with"):
             create_replay(project.config, request(replay_id="one", **wish))
@@ -250,6 +296,57 @@ def test_a_start_state_of_other_code_is_refused_unless_allowed(project: Project)
         draft_plan(changed, request(state_from="one"))
     allowed = draft_plan(changed, request(state_from="one", allow_other_code=True)).plan
     assert allowed.start.source == "replay"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('app.add("totals"', 'app.add("renamed"', "has the states of totals, the application needs renamed"),
+        ("state_schema: ClassVar = TOTALS", "state_schema: ClassVar = EVENTS", "key string, x int64"),
+        (
+            "state_schema: ClassVar = TOTALS",
+            "state_schema: ClassVar = TOTALS; state_version = 2",
+            "needed is version 2",
+        ),
+    ],
+)
+def test_a_start_state_that_does_not_fit_is_refused_whatever_is_allowed(
+    project: Project, old: str, new: str, words: str
+) -> None:
+    """Operators, columns and version of a state are those that the application goes on from (W65)."""
+    create_replay(project.config, request(replay_id="one"))
+    source = (project.config.applications[0] / "totals.py").read_text()
+    folder = project.config.root / "changed"
+    folder.mkdir()
+    (folder / "totals.py").write_text(source.replace(old, new))
+    changed = project.config.model_copy(update={"applications": [folder]})
+    with pytest.raises(CheckpointError, match=words):
+        draft_plan(changed, request(state_from="one", allow_other_code=True))
+
+
+def _ended(project: Project, epoch: int, exit_code: int, message: str = "gone") -> None:
+    submission = Submission("one", epoch, [], {}, project.config.state / "none.json")
+    note_kill(project.config, submission, Outcome(exit_code, message, True, {}))
+
+
+def test_a_launcher_learns_that_another_one_has_taken_over(project: Project) -> None:
+    """Its job was ended by the next attempt: were it to begin again, the two would end each other for ever."""
+    create_replay(project.config, request(replay_id="one"))
+    begin_attempt(project.config, "one")
+    begin_attempt(project.config, "one")
+    with pytest.raises(FencedError) as caught:
+        _ended(project, 1, -9)
+    assert not caught.value.retryable
+    _ended(project, 2, -9)
+    assert Ledger.open(project.config.ledger_url).last_attempt("one").outcome == "killed"  # type: ignore[union-attr]
+
+
+def test_an_interrupt_before_the_job_listens_is_no_failure(project: Project) -> None:
+    """However often somebody presses Ctrl-C, the replay has its attempts left (R90)."""
+    create_replay(project.config, request(replay_id="one"))
+    for epoch in range(1, 6):
+        assert begin_attempt(project.config, "one") is not None
+        _ended(project, epoch, attempts.INTERRUPTED, "stopped by the user")
 
 
 def _reseal(project: Project, properties: dict[str, str]) -> None:
