@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pyarrow as pa
 
 from rewindow.application.modes import Mode
 from rewindow.application.operator import FrameOperator, InputPort, OutputPort
-from rewindow.application.validation import Violation, check_graph
+from rewindow.application.validation import UNREAD, Violation, check_graph
 from rewindow.errors import ValidationFailed
 from rewindow.windows import Grid, parse_duration
 
 CHECKPOINT_WINDOWS = 60
+Ports = TypeVar("Ports")
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,24 @@ class Node:
 
     def default_port(self) -> PortHandle:
         """Returns the one output port that is not an error port."""
-        ports = [name for name, port in self.operator.output_ports().items() if not port.error]
+        ports = [name for name, port in (self.output_ports() or {}).items() if not port.error]
         return PortHandle(self.name, ports[0] if len(ports) == 1 else "?")
+
+    def input_ports(self) -> Mapping[str, InputPort] | None:
+        """Returns the input ports, None where they depend on properties that are wrong."""
+        return self._unless_wrong(self.operator.input_ports)
+
+    def output_ports(self) -> Mapping[str, OutputPort] | None:
+        """Returns the output ports, None where they depend on properties that are wrong."""
+        return self._unless_wrong(self.operator.output_ports)
+
+    def _unless_wrong(self, ports: Callable[[], Ports]) -> Ports | None:
+        try:
+            return ports()
+        except Exception:
+            if self.operator.wrong_properties():
+                return None
+            raise
 
 
 @dataclass(frozen=True)
@@ -65,6 +83,8 @@ class Output:
 class Application:
     """An application graph; `window` is the width of its streaming windows, all inputs share its grid.
 
+    With `strict_outputs` an operator of which nothing is read is refused, without it there is a warning (O15).
+
     Example:
         app = Application("clicks_per_page", window="5 seconds")
         clicks = app.input("clicks")
@@ -76,6 +96,7 @@ class Application:
     window: str
     origin_ms: int = 0
     checkpoint_windows: int = CHECKPOINT_WINDOWS
+    strict_outputs: bool = False
     streams: dict[str, pa.Schema | None] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     outputs: dict[str, Output] = field(default_factory=dict)
@@ -87,8 +108,15 @@ class Application:
         return Grid(parse_duration(self.window) // 1000, self.origin_ms)
 
     def input(self, stream: str, schema: pa.Schema | None = None) -> PortHandle:
-        """Declares a recorded stream as input; a schema is checked against the recording at launch."""
-        self.streams[stream] = schema
+        """Declares a recorded stream as input; a schema is checked against the recording at launch.
+
+        It may be declared again, with the same schema or none (O48, O49).
+        """
+        known = self.streams.setdefault(stream, schema)
+        if known is None:
+            self.streams[stream] = schema
+        elif schema is not None and schema != known:
+            self._declared.append(Violation("O48", "", stream, stream, "stream name is taken by another schema"))
         return PortHandle(None, stream)
 
     def add(
@@ -102,30 +130,40 @@ class Application:
     ) -> Node:
         """Adds an operator and connects its input ports, given by name.
 
-        A second instance under a name that is taken is reported at launch and leaves the graph as it was (O48, O49).
+        Another one under a name that is taken is reported at launch and leaves the graph as it was (O48, O49).
         """
         ends = {port: end.default_port() if isinstance(end, Node) else end for port, end in feeds.items()}
         node = Node(name, operator, Mode.parse(mode) if mode else None, checkpoint_windows, ends)
-        if name in self.nodes:
-            if self.nodes[name].operator is not operator:
-                self._declared.append(Violation("O48", name, "", name, "operator name is taken by another instance"))
-            return self.nodes[name]
-        self.nodes[name] = node
-        return node
+        known = self.nodes.setdefault(name, node)
+        if known.operator is not operator or known != node:
+            self._declared.append(Violation("O48", name, "", name, "operator name is taken by another one"))
+        return known
 
     def output(self, name: str, source: Node | PortHandle, *, key: Sequence[str], suite: str | None = None) -> None:
-        """Declares an output of the application."""
-        if name in self.outputs:
-            self._declared.append(Violation("O48", name, "", name, "output name is taken"))
-            return
+        """Declares an output of the application; the same one may be declared again (O48, O49)."""
         handle = source.default_port() if isinstance(source, Node) else source
-        self.outputs[name] = Output(name, handle, tuple(key), suite)
+        output = Output(name, handle, tuple(key), suite)
+        if self.outputs.setdefault(name, output) != output:
+            self._declared.append(Violation("O48", "", name, name, "output name is taken by another one"))
 
     def dropped(self) -> set[PortHandle]:
         """Returns the output ports that nothing reads: their tuples are counted all the same (O16)."""
+        return {node[port] for node in self.nodes.values() for port in node.output_ports() or {}} - self.read()
+
+    def read(self) -> set[PortHandle]:
+        """Returns where the streams begin that an operator or an output reads."""
         read = {end for node in self.nodes.values() for end in node.feeds.values()}
-        read |= {output.source for output in self.outputs.values()}
-        return {node[port] for node in self.nodes.values() for port in node.operator.output_ports()} - read
+        return read | {output.source for output in self.outputs.values()}
+
+    def unread(self) -> list[str]:
+        """Returns the operators none of whose output ports is connected or marked optional (O15)."""
+        read = self.read()
+        ports = {node.name: node.output_ports() or {} for node in self.nodes.values()}
+        return [
+            name
+            for name, out in ports.items()
+            if out and not any(port.optional or PortHandle(name, place) in read for place, port in out.items())
+        ]
 
     def order(self) -> list[Node]:
         """Returns the operators so that each comes after what feeds it; members of a cycle come last."""
@@ -155,11 +193,15 @@ class Application:
         return found
 
     def port(self, handle: PortHandle) -> OutputPort | InputPort | None:
-        """Returns the port that a stream starts from, None when there is no such port."""
+        """Returns the port that a stream starts from, None when there is no such port.
+
+        Of an operator whose ports cannot be told (O60) it is one without a schema.
+        """
         if handle.operator is None:
             return InputPort(self.streams.get(handle.port)) if handle.port in self.streams else None
         node = self.nodes.get(handle.operator)
-        return node.operator.output_ports().get(handle.port) if node else None
+        ports = node.output_ports() if node else {}
+        return InputPort() if ports is None else ports.get(handle.port)
 
     def validate(self, default_mode: Mode = Mode.EXACTLY_ONCE, recorded: dict[str, pa.Schema] | None = None) -> None:
         """Checks the whole application and reports every violation at once (O60).
@@ -173,7 +215,7 @@ class Application:
         """
         violations = [*self._declared, *check_graph(self, default_mode, recorded or {})]
         if violations:
-            rows = tuple(sorted(set(violations)))
+            rows = tuple(sorted(set(violations), key=Violation.place))
             raise ValidationFailed(
                 f'application "{self.name}" breaks {len(rows)} rule{"s" if len(rows) > 1 else ""}',
                 violations=rows,
@@ -183,4 +225,5 @@ class Application:
 
     def warnings(self) -> list[str]:
         """Returns what does not stop a run but is kept with it (O61)."""
-        return [f"{node.name}: {text}" for node in self.nodes.values() for text in node.operator.warnings()]
+        odd = [f"{node.name}: {text}" for node in self.nodes.values() for text in node.operator.warnings()]
+        return odd + [f"{name}: {UNREAD} (O15)" for name in self.unread()]

@@ -29,10 +29,13 @@ class InputPort:
 
 @dataclass(frozen=True)
 class OutputPort:
-    """Where an operator emits tuples; an error port carries error tuples (O19)."""
+    """Where an operator emits tuples; an error port carries error tuples (O19).
+
+    A port that says nothing need not be connected, but one of an operator's ports should be (O15).
+    """
 
     schema: pa.Schema
-    optional: bool = True
+    optional: bool | None = None
     error: bool = False
 
 

@@ -14,16 +14,17 @@ from rewindow.errors import InputError
 from rewindow.windows import WIDTH_MS_MAX, parse_duration
 
 if TYPE_CHECKING:
-    from rewindow.application.graph import Application, Node
+    from rewindow.application.graph import Application, Node, PortHandle
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = {"window_id", "offset", "attempt"}
 _TAKEN = {"windows", "checkpoints", "facts", "scratch"}
+UNREAD = "none of its output ports is connected or marked optional"
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Violation:
-    """One broken rule; ordered by operator, then rule number (O60)."""
+    """One broken rule."""
 
     operator: str
     rule: str
@@ -41,6 +42,10 @@ class Violation:
         ):
             object.__setattr__(self, name, content)
 
+    def place(self) -> tuple[object, ...]:
+        """Returns what violations are ordered by: operator, then rule number (O60)."""
+        return (self.operator, self.rule[0], int(self.rule[1:]), self.port, self.value, self.message)
+
     def __str__(self) -> str:
         where = ".".join(part for part in (self.operator, self.port) if part)
         return f"{self.rule:4} {where}: {self.message} ({self.value})"
@@ -54,7 +59,7 @@ def check_graph(app: Application, default_mode: Mode, recorded: dict[str, pa.Sch
         yield from _check_properties(node)
         yield from _check_attributes(node)
         yield from _check_feeds(app, node, recorded)
-    yield from _check_streams(app)
+    yield from _check_streams(app, recorded)
     yield from _check_cycles(app)
     yield from _check_outputs(app)
     yield from _check_modes(app, default_mode)
@@ -80,9 +85,12 @@ def _check_names(app: Application) -> Iterator[Violation]:
                     "H17", name, "", name, f"{kind} names are letters, digits and _, not beginning with a digit"
                 )
     for node in app.nodes.values():
-        for port in {*node.operator.input_ports(), *node.operator.output_ports()}:
+        inputs, outputs = {*(node.input_ports() or {})}, {*(node.output_ports() or {})}
+        for port in inputs | outputs:
             if not _NAME.fullmatch(port):
                 yield Violation("O12", node.name, port, port, "port names are letters, digits and _")
+        for port in inputs & outputs:
+            yield Violation("O12", node.name, port, port, "an input port and an output port have the same name")
 
 
 def _check_properties(node: Node) -> Iterator[Violation]:
@@ -98,49 +106,61 @@ def _check_attributes(node: Node) -> Iterator[Violation]:
 
 
 def _check_feeds(app: Application, node: Node, recorded: dict[str, pa.Schema]) -> Iterator[Violation]:
-    ports = node.operator.input_ports()
+    told = node.input_ports()
+    ports = told or {}
     for name, end in node.feeds.items():
-        if name not in ports:
+        if told is not None and name not in ports:
             yield Violation("O12", node.name, name, name, f"no such input port; there are {', '.join(ports) or 'none'}")
         elif app.port(end) is None:
             yield Violation("O50", node.name, name, end, "the stream has no source: there is no such output port")
-        else:
-            yield from _check_schema(app, node, name, recorded)
+        elif name in ports:
+            yield from _check_schema(app, node, name, ports[name].schema, recorded)
     for name, port in ports.items():
         if name not in node.feeds and not port.optional:
             yield Violation("O14", node.name, name, name, "input port needs a stream")
-    if not ports:
+    if told is not None and not ports:
         yield Violation(
             "O9", node.name, "", node.name, "an operator without input ports cannot be a root: use app.input"
         )
 
 
-def _check_schema(app: Application, node: Node, name: str, recorded: dict[str, pa.Schema]) -> Iterator[Violation]:
+def _check_schema(
+    app: Application, node: Node, name: str, needed: pa.Schema | None, recorded: dict[str, pa.Schema]
+) -> Iterator[Violation]:
     end = node.feeds[name]
     source = app.port(end)
-    needed = node.operator.input_ports()[name].schema
-    have = recorded.get(end.port) if end.operator is None else source.schema if source else None
+    have = recorded.get(end.port) if end.operator is None else None
     have = have if have is not None else (source.schema if source else None)
+    for column, found in _differences(needed, have):
+        message = f'output port "{end}" with column {column.name} {found} cannot feed it'
+        yield Violation("O13", node.name, name, f"{column.name} {column.type}", message)
+
+
+def _differences(needed: pa.Schema | None, have: pa.Schema | None) -> Iterator[tuple[pa.Field, str]]:
+    """Yields the columns that are absent or of another type, and what there is instead; unknown schemas agree."""
     if needed is None or have is None:
         return
     for column in needed:
         index = have.get_field_index(column.name)
         found = "absent" if index < 0 else str(have.field(index).type)
         if found != str(column.type):
-            message = f'output port "{end}" with column {column.name} {found} cannot feed it'
-            yield Violation("O13", node.name, name, f"{column.name} {column.type}", message)
+            yield column, found
 
 
-def _check_streams(app: Application) -> Iterator[Violation]:
-    read = {end for node in app.nodes.values() for end in node.feeds.values()}
-    read |= {output.source for output in app.outputs.values()}
-    for stream in app.streams:
+def _check_streams(app: Application, recorded: dict[str, pa.Schema]) -> Iterator[Violation]:
+    read = app.read()
+    for stream, schema in app.streams.items():
         if not any(end.operator is None and end.port == stream for end in read):
             yield Violation("O50", "", stream, stream, "the stream has no sink")
+        for column, found in _differences(schema, recorded.get(stream)):
+            message = f"the recorded stream has column {column.name} {found}"
+            yield Violation("O13", "", stream, f"{column.name} {column.type}", message)
     for node in app.nodes.values():
-        for name, port in node.operator.output_ports().items():
-            if not port.optional and node[name] not in read:
+        for name, port in (node.output_ports() or {}).items():
+            if port.optional is False and node[name] not in read:
                 yield Violation("O15", node.name, name, name, "output port must be connected")
+    for name in app.unread() if app.strict_outputs else []:
+        yield Violation("O15", name, "", name, UNREAD)
 
 
 def _check_cycles(app: Application) -> Iterator[Violation]:
@@ -155,14 +175,21 @@ def _check_outputs(app: Application) -> Iterator[Violation]:
         yield Violation("O50", "", "", app.name, "the application has no output")
     for name in sorted(_TAKEN & set(app.outputs)):
         yield Violation("O48", "", name, name, "output name is taken by a table that every application has")
+    first: dict[PortHandle, str] = {}
     for output in app.outputs.values():
+        taken_by = first.setdefault(output.source, output.name)
+        if taken_by != output.name:
+            message = f"the port feeds output {taken_by} already, and a port belongs to one stream"
+            yield Violation("O18", output.source.operator or "", output.source.port, output.name, message)
         port = app.port(output.source)
         if port is None or output.source.operator is None:
             yield Violation(
                 "O50", "", output.name, output.source, "the output has no source: there is no such output port"
             )
             continue
-        names = set(port.schema.names) if port.schema else set()
+        if port.schema is None:
+            continue
+        names = set(port.schema.names)
         for column in sorted(set(output.key) - names):
             yield Violation(
                 "O13", output.source.operator, output.name, column, "key column is not in the port's schema"
@@ -184,8 +211,11 @@ def _check_modes(app: Application, default_mode: Mode) -> Iterator[Violation]:
                 yield Violation(
                     "R39", node.name, port, pair, "an at-most-once operator may feed only at-most-once ones"
                 )
-    if len(set(modes.values())) > 1:
+    wanted = {*modes.values()}
+    if wanted - {default_mode}:
         listed = ", ".join(f"{name} {mode.words}" for name, mode in modes.items())
-        yield Violation(
-            "R3", "", "", listed, "operators of different modes need a second container, which this release lacks"
-        )
+        message = f"the replay is {default_mode.words}, and operators of another mode need a second container, "
+        message += "which this release lacks"
+        if len(wanted) == 1:
+            message += f": replay in mode {min(wanted)}"
+        yield Violation("R3", "", "", listed, message)

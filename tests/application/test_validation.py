@@ -8,10 +8,11 @@ import pyarrow as pa
 import pytest
 from pydantic import Field
 
-from rewindow.application import Application, FrameOperator, InputPort, Mode, OutputPort, PortHandle
+from rewindow.application import Application, FrameOperator, InputPort, Mode, Node, OutputPort, PortHandle
 from rewindow.errors import ValidationFailed
 
 X = pa.schema([("x", pa.int64())])
+Y = pa.schema([("y", pa.int64())])
 
 
 class Pass(FrameOperator):
@@ -28,11 +29,28 @@ class Keeper(Pass):
     state_schema: ClassVar = X
 
 
+class Echo(Pass):
+    """One whose ports share a name."""
+
+    outputs: ClassVar = {"a": OutputPort(X)}
+
+
+class Needed(Pass):
+    """One whose output must be read."""
+
+    outputs: ClassVar = {"out": OutputPort(X, optional=False)}
+
+
 def good() -> Application:
     app = Application("good", window="1 hour")
     node = app.add("pass", Pass(), a=app.input("s"))
     app.output("out", node, key=["x"])
     return app
+
+
+def more(app: Application) -> Node:
+    """Adds an operator of which nothing is read yet."""
+    return app.add("more", Pass(), a=PortHandle(None, "s"))
 
 
 def rules(app: Application, mode: Mode = Mode.EXACTLY_ONCE, recorded: dict | None = None) -> list[str]:
@@ -55,7 +73,7 @@ def test_all_violations_are_reported_together_ordered_by_operator_and_rule() -> 
     with pytest.raises(ValidationFailed) as caught:
         app.validate()
     found = [(violation.operator, violation.rule) for violation in caught.value.violations]
-    assert found == sorted(found)
+    assert found == sorted(found, key=lambda row: (row[0], row[1][0], int(row[1][1:])))
     assert {rule for _, rule in found} >= {"W3", "H17", "O53", "O50", "O12"}
     assert 'application "bad app" breaks' in str(caught.value)
 
@@ -71,8 +89,15 @@ def test_all_violations_are_reported_together_ordered_by_operator_and_rule() -> 
         ("O50", lambda app: app.input("unread")),
         ("O51", lambda app: app.add("loop", Pass(), a=PortHandle("loop", "out"))),
         ("O53", lambda app: app.add("wrong", Pass(factor=10), a=PortHandle(None, "s"))),
-        ("O13", lambda app: app.output("more", PortHandle("pass", "out"), key=["nosuch"])),
-        ("O48", lambda app: app.output("facts", PortHandle("pass", "out"), key=["x"])),
+        ("O13", lambda app: app.output("more", more(app), key=["nosuch"])),
+        ("O48", lambda app: app.output("facts", more(app), key=["x"])),
+        ("O48", lambda app: app.output("out", more(app), key=["x"])),
+        ("O48", lambda app: app.add("pass", app.nodes["pass"].operator, mode="exactly_once", a=PortHandle(None, "s"))),
+        ("O48", lambda app: (app.input("s", X), app.input("s", Y))),
+        ("O18", lambda app: app.output("more", PortHandle("pass", "out"), key=["x"])),
+        ("O12", lambda app: app.output("more", app.add("echo", Echo(), a=PortHandle(None, "s")), key=["x"])),
+        ("O15", lambda app: app.add("needed", Needed(), a=PortHandle(None, "s"))),
+        ("O15", lambda app: (more(app), setattr(app, "strict_outputs", True))),
         ("W56", lambda app: app.add("k", Pass(), a=PortHandle(None, "s"), checkpoint_windows=0)),
     ],
 )
@@ -83,25 +108,54 @@ def test_each_rule_is_reported(rule: str, spoil: object) -> None:
     assert rules(app) == [rule]
 
 
+def test_violations_are_ordered_by_the_number_of_their_rule() -> None:
+    """O60: O9 comes before O12, whatever their texts say."""
+
+    class Rootless(FrameOperator):
+        outputs: ClassVar = {"out": OutputPort(X)}
+
+    app = good()
+    app.add("root", Rootless(), z=PortHandle(None, "s"))
+    assert rules(app) == ["O9", "O12"]
+
+
 def test_a_rejected_duplicate_leaves_the_graph_as_it_was() -> None:
-    """O49: the first instance stays."""
+    """O49: the first operator, stream and output stay."""
     app = good()
-    before = app.nodes["pass"].operator
+    app.input("s", X)
+    before = (app.nodes["pass"], app.streams["s"], app.outputs["out"])
     app.add("pass", Pass(factor=5), a=PortHandle(None, "s"))
-    assert app.nodes["pass"].operator is before
+    app.input("s", Y)
+    app.output("out", app.nodes["pass"], key=["y"])
+    assert (app.nodes["pass"], app.streams["s"], app.outputs["out"]) == before
 
 
-def test_the_same_instance_may_be_added_again() -> None:
-    """O48: adding the same instance under its name is accepted."""
+def test_the_same_may_be_declared_again() -> None:
+    """O48: the same instance, schema or output under its name is accepted; a stream keeps the schema it once got."""
     app = good()
-    app.add("pass", app.nodes["pass"].operator, a=PortHandle(None, "s"))
-    assert rules(app) == []
+    app.add("pass", app.nodes["pass"].operator, a=app.input("s", X))
+    app.output("out", app.nodes["pass"], key=["x"])
+    app.input("s")
+    assert rules(app) == [] and app.streams["s"] == X
 
 
 def test_a_recorded_stream_of_the_wrong_type_is_refused() -> None:
     """O13: the recording's schema is held against the port's; further columns are welcome (O44)."""
     assert rules(good(), recorded={"s": pa.schema([("x", pa.string())])}) == ["O13"]
     assert rules(good(), recorded={"s": pa.schema([("x", pa.int64()), ("y", pa.string())])}) == []
+
+
+def test_a_recorded_stream_of_another_schema_than_declared_is_refused() -> None:
+    """O13: also in columns that no operator asks for; without a recording there is nothing to compare."""
+    app = good()
+    app.input("s", pa.schema([("x", pa.int64()), ("y", pa.string()), ("z", pa.int64())]))
+    with pytest.raises(ValidationFailed) as caught:
+        app.validate(recorded={"s": pa.schema([("x", pa.int64()), ("y", pa.int32())])})
+    assert [violation.message for violation in caught.value.violations] == [
+        "the recorded stream has column y int32",
+        "the recorded stream has column z absent",
+    ]
+    assert rules(app) == []
 
 
 def test_at_most_once_may_not_feed_another_mode() -> None:
@@ -120,6 +174,35 @@ def test_a_second_container_is_refused_with_the_reason() -> None:
     app.add("alo", Pass(), mode="at_least_once", a=PortHandle(None, "s"))
     with pytest.raises(ValidationFailed, match="second container"):
         app.validate()
+
+
+def test_operators_of_another_mode_than_the_replay_are_refused_with_advice() -> None:
+    """R3: also when they agree with each other; what they ask for is never quietly dropped."""
+    app = Application("amo", window="1 hour")
+    first = app.add("first", Pass(), mode="at_most_once", a=app.input("s"))
+    app.output("out", app.add("second", Pass(), a=first), key=["x"])
+    with pytest.raises(ValidationFailed, match="is exactly once, .* second container.*: replay in mode at_most_once"):
+        app.validate(Mode.EXACTLY_ONCE)
+    assert rules(app, Mode.AT_MOST_ONCE) == []
+
+
+def test_an_operator_of_which_nothing_is_read_gives_a_warning() -> None:
+    """O15: unless a port is connected or marked optional; without ports there is nothing to read."""
+
+    class Sink(Pass):
+        outputs: ClassVar = {}
+
+    class Spare(Pass):
+        outputs: ClassVar = {"out": OutputPort(X, optional=True), "errors": OutputPort(X, error=True)}
+
+    app = good()
+    assert app.warnings() == []
+    for name, operator in (("sink", Sink()), ("spare", Spare())):
+        app.add(name, operator, a=PortHandle(None, "s"))
+    assert app.warnings() == []
+    more(app)
+    assert app.warnings() == ["more: none of its output ports is connected or marked optional (O15)"]
+    assert rules(app) == []
 
 
 def test_an_operator_with_a_schema_for_its_state_is_stateful() -> None:
