@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rewindow.config import Config
 from rewindow.errors import InputError, ResourceError
+from rewindow.ledger import Ledger
 from rewindow.supervisor import PORT_DEFAULT, Running, down, running, up
 
 PORTS_TRIED = 10
@@ -71,17 +72,23 @@ def begin_afresh(config: Config, streams: Iterable[str], application: str, say: 
             f'stream "{foreign[0]}" in "{config.state}" is not the example\'s: --fresh would delete it',
             hint="Run without --fresh, or with another state folder (REWINDOW_STATE).",
         )
+    ours = {application, *(f"heartbeat_{stream}" for stream in streams)}
+    other = next(
+        (row for row in Ledger.open(config.ledger_url).replays(limit=1_000_000) if row.application not in ours), None
+    )
+    if other:
+        raise InputError(
+            f'replay "{other.replay_id}" of application "{other.application}" is not the example\'s: --fresh would '
+            "delete it",
+            hint="Run without --fresh, or with another state folder (REWINDOW_STATE).",
+        )
     say(f"deleting what earlier demos left in {config.state}")
     down(config)
-    for name in _OURS:
-        shutil.rmtree(config.state / name, ignore_errors=True)
-    for path in _ledger_files(config):
-        path.unlink(missing_ok=True)
-
-
-def _ledger_files(config: Config) -> list[Path]:
-    """Returns the files of an embedded ledger, which lie in the state folder."""
-    return [path for path in config.state.glob("ledger*") if path.is_file()]
+    for path in (*(config.state / name for name in _OURS), *config.state.glob("ledger*")):
+        if path.is_file():
+            path.unlink()
+        else:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _is_free(port: int) -> bool:

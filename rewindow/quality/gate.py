@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from rewindow.config import Config
-from rewindow.errors import GateError, InputError
+from rewindow.errors import InputError
 from rewindow.ledger import Ledger, State
 from rewindow.quality.assessment import assess
 from rewindow.quality.evaluation import evaluate, preload
@@ -50,7 +50,7 @@ def check(config: Config, replay_id: str, *, on_line: Tell = lambda line: None) 
     folder = replay_folder(config, replay_id)
     try:
         result = judge(config, plan, on_line=on_line)
-    except GateError as error:
+    except Exception as error:  # whatever it was: nothing has passed
         ledger.record_check(replay_id, "failed", str(folder), {"outputs": [], "error": str(error)})
         raise
     ledger.record_check(replay_id, result.verdict, str(folder), result.summary())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from datetime import datetime
 from html import escape
 
+import nh3
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -19,11 +19,32 @@ from rewindow.windows import WindowRange, format_duration, format_time, to_datet
 
 STRIP_MAX = 560
 ROWS_MAX = 200
-_FOREIGN = (
-    r'<link\b[^>]*href="https?://[^>]*>',
-    r"<script\b.*?</script>",
-    r'<img\b[^>]*src="https?://[^>]*>',
-)
+_TAGS = {
+    *(
+        "a",
+        "b",
+        "br",
+        "code",
+        "div",
+        "em",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "hr",
+        "i",
+        "li",
+        "ol",
+        "p",
+        "pre",
+        "span",
+    ),
+    *("strong", "table", "tbody", "td", "th", "thead", "tr", "u", "ul"),
+}
+_ATTRIBUTES = {"*": {"class", "id", "colspan", "rowspan", "data-toggle"}}
+"""What Data Docs' sections are made of. The library does not escape descriptions and values, which come from data."""
 _NOTEWORTHY = (
     "unaccounted_tuples",
     "lost",
@@ -193,9 +214,7 @@ def _cell(value: object) -> str:
 
 
 def _docs(sections: Iterable[str]) -> str:
-    html = "\n".join(sections)
-    for foreign in _FOREIGN:
-        html = re.sub(foreign, "", html, flags=re.S)
+    html = nh3.clean("\n".join(sections), tags=_TAGS, attributes=_ATTRIBUTES)
     return f'<details class="docs"><summary>Data Docs: every expectation with its values</summary>{html}</details>'
 
 

@@ -40,8 +40,13 @@ def prune_results(config: Config, keep_days: float = KEEP_DAYS, *, now: datetime
     old = [
         folder
         for folder in sorted(folders.iterdir() if folders.is_dir() else [])
-        if datetime.fromtimestamp(folder.stat().st_mtime, UTC) < limit
+        if datetime.fromtimestamp(_written(folder), UTC) < limit
     ]
     for folder in old:
         shutil.rmtree(folder)
     return [folder.name for folder in old]
+
+
+def _written(folder: Path) -> float:
+    """Returns when something in a folder was last written: a file that is replaced does not touch its folder."""
+    return max(path.stat().st_mtime for path in (folder, *folder.iterdir()))

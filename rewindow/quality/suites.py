@@ -165,7 +165,12 @@ def _measures(suite: str, meta: Mapping[str, Any]) -> Iterable[Measure]:
             if not isinstance(entry, dict) or not entry.get("sql"):
                 raise GateError(f'measure "{name}" of suite "{suite}" has no SQL')
             over_rows = section == "row_measures"
-            yield Measure(name, entry["sql"], entry.get("empty", 0 if over_rows else None), over_rows)
+            empty = entry.get("empty", 0 if over_rows else None)
+            if isinstance(empty, bool) or not isinstance(empty, int | float | None):
+                raise GateError(
+                    f'measure "{name}" of suite "{suite}" needs a number as "empty", or null, not "{empty}"'
+                )
+            yield Measure(name, entry["sql"], empty, over_rows)
 
 
 def _refuse_twice(suite: str, kind: str, names: list[str]) -> None:

@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 
 from rewindow.application import Mode
 from rewindow.errors import GateError, RewindowError
+from rewindow.publication.losses import losses_of
 from rewindow.quality.suites import Measure
 from rewindow.recovery import OutputPlan, Plan
 from rewindow.tables import Table, query
-from rewindow.tables.staging import FACTS, SEALS
+from rewindow.tables.staging import CHECKPOINTS, FACTS, SEALS
 
 TIMER_COLUMNS = ("is_timer", "from_timer")
 """Names of a boolean column that tells timer tuples from data (rules/heartbeat.md H19)."""
@@ -35,12 +36,14 @@ class Sources:
     staged: Table
     facts: Table
     quarantine: Table | None
+    checkpoints: Table | None = None
 
     @classmethod
     def open(cls, root: Path, output: str, quarantine: Path) -> Sources:
         """Opens the tables of a replay."""
         found = Table.open(quarantine) if Table.exists(quarantine) else None
-        return cls(Table.open(root / output), Table.open(root / FACTS), found)
+        checkpoints = Table.open(root / CHECKPOINTS) if Table.exists(root / CHECKPOINTS) else None
+        return cls(Table.open(root / output), Table.open(root / FACTS), found, checkpoints)
 
 
 def build_report(plan: Plan, output: OutputPlan, sources: Sources, measures: tuple[Measure, ...]) -> pa.Table:
@@ -108,14 +111,10 @@ class _Report:
         self.columns["affected"] = self._affected()
 
     def _affected(self) -> Ints:
-        """Windows of a stateful output that at most once computed after a loss (R14): by any attempt but the first."""
-        affected = np.zeros(self.size, dtype=np.int64)
-        if self.plan.mode is Mode.AT_MOST_ONCE and self.output.stateful and self.sealed.any():
-            first = self.taken[self.sealed].min()
-            later = np.flatnonzero((self.columns["lost"] == 1) | (self.taken > first))
-            if later.size:
-                affected[later[0] :] = self.sealed[later[0] :]
-        return affected
+        """Windows of a stateful output that were computed from a state that lacks windows (R14)."""
+        found = losses_of(self.plan, self.sources.facts, self.sources.checkpoints, self.plan.range)
+        first = found.affected_first.get(self.output.name, self.plan.last + 1)
+        return np.where(np.arange(self.plan.first, self.plan.last + 1) >= first, self.sealed, 0).astype(np.int64)
 
     def _add_inputs_of_facts(self, rows: pa.Table) -> None:
         done, lost_tuples = np.zeros(self.size, dtype=np.int64), np.zeros(self.size, dtype=np.int64)
@@ -260,7 +259,14 @@ class _Report:
         if measure.empty is not None:
             bare = pa.array(self.sealed & (position < 0))
             kind = found.type if float(measure.empty).is_integer() else pa.float64()
-            found = pc.if_else(bare, pa.scalar(measure.empty).cast(kind), found.cast(kind))
+            try:
+                found = pc.if_else(bare, pa.scalar(measure.empty).cast(kind), found.cast(kind))
+            except pa.ArrowException as error:
+                raise GateError(
+                    f'measure "{measure.name}" is of type {values.type}, which cannot be {measure.empty} in a window '
+                    "without rows",
+                    hint='Make it a number, or set "empty": null.',
+                ) from error
         return found
 
     def _ask(self, sql: str, measures: list[Measure], **tables: Table) -> pa.Table:

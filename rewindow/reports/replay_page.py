@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -80,7 +81,7 @@ def write_page(config: Config, name: str, page: Page) -> Path:
     """Writes a page and returns its path; an older one of the name is replaced in one step."""
     folder = pages_folder(config)
     folder.mkdir(parents=True, exist_ok=True)
-    path, draft = folder / name, folder / f"{name}.draft"
+    path, draft = folder / name, folder / f"{name}.{uuid.uuid4().hex}.draft"
     draft.write_text(render_page(page), encoding="utf-8")
     draft.replace(path)
     return path

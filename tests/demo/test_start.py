@@ -12,6 +12,7 @@ from rewindow.config import Config
 from rewindow.demo import start
 from rewindow.demo.telling import Telling
 from rewindow.errors import InputError, ResourceError, RewindowError
+from rewindow.ledger import Ledger
 
 
 def test_folder_without_the_example_is_refused(config: Config) -> None:
@@ -50,6 +51,15 @@ def test_fresh_spares_streams_of_others(config: Config) -> None:
     with pytest.raises(InputError, match="--fresh would delete it"):
         start.begin_afresh(config, ("flights", "weather"), "flight_delays", lambda line: None)
     assert (config.state / "streams" / "clicks").is_dir()
+
+
+def test_fresh_spares_replays_of_others(config: Config) -> None:
+    """An own application over the example's streams has nothing but a replay before it is published."""
+    ledger = Ledger.open(config.ledger_url)
+    ledger.create_replay("mine", "clicks_per_page", 1, 2, "exactly_once", {}, "c", str(config.replay_root("mine")))
+    with pytest.raises(InputError, match='replay "mine" of application "clicks_per_page"'):
+        start.begin_afresh(config, ("flights", "weather"), "flight_delays", lambda line: None)
+    assert Ledger.open(config.ledger_url).find("mine") is not None
 
 
 def test_failed_command_ends_with_its_own_words_and_code(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:

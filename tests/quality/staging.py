@@ -68,6 +68,8 @@ class StagedReplay:
             self.facts.append(self.fact(w, "out", self.output, 3))
             self.facts += [self.fact(w, "in", stream, 6) for stream in self.inputs]
         self.quarantine: list[dict[str, Any]] = []
+        self.checkpoints: list[tuple[int, int]] = []
+        """Mark and attempt of each checkpoint; without any there is no table of them, as after a purge."""
         self.expectations = self.folder / "expectations"
         if not self.expectations.exists():
             shutil.copytree(PROJECT, self.expectations)
@@ -136,6 +138,9 @@ class StagedReplay:
         root = config.replay_root(self.replay_id)
         write_deltalake(str(root / self.output), pa.Table.from_pylist(self.rows, schema=self.schema))
         write_deltalake(str(root / "facts"), pa.Table.from_pylist(self.facts, schema=FACTS_SCHEMA))
+        if self.checkpoints:
+            saved = [{"mark": mark, "attempt": attempt} for mark, attempt in self.checkpoints]
+            write_deltalake(str(root / "checkpoints"), pa.Table.from_pylist(saved))
         for stream in self.inputs:
             rows = [row for row in self.seals if row["stream"] == stream]
             seals = config.windows_table(stream)

@@ -170,6 +170,43 @@ def test_failure_after_a_loss_is_a_warning_where_the_check_says_so(staged: Stage
     assert (result.verdict, outcome(result, "two-each")) == ("failed", ("failed", "critical", [105]))
 
 
+def test_failure_after_a_stop_that_lost_nothing_is_not_excused(staged: StagedReplay) -> None:
+    """At most once: a second attempt alone loses nothing, when it goes on from a checkpoint where the first ended."""
+    staged.mode, staged.stateful = "at_most_once", True
+    for row in (*staged.rows, *staged.facts):
+        if row["window_id"] >= 110:
+            row["attempt"] = 2
+    staged.checkpoints = [(0, 0), (10, 1)]
+    staged.add_suite(
+        "mine",
+        expectation(
+            "two-each", "expect_column_values_to_be_in_set", column="f", value_set=[6], meta={"after_loss": "warning"}
+        ),
+        measures={"f": "sum(flights)"},
+    )
+    next(row for row in staged.rows if row["window_id"] == 115)["flights"] = 7
+    result = judge(staged.config, staged.write().plan)
+    assert (result.verdict, outcome(result, "two-each")) == ("failed", ("failed", "critical", [115]))
+
+
+@pytest.mark.parametrize(
+    ("measure", "words"),
+    [
+        ({"sql": "select window_id, min(date '2024-01-01') as value from output group by window_id"}, "date32"),
+        ({"sql": "select window_id, 1 as value from output", "empty": "none"}, 'needs a number as "empty"'),
+    ],
+)
+def test_measure_of_a_wrong_type_is_an_error_in_words(staged: StagedReplay, measure: dict, words: str) -> None:
+    """And a verdict that stood before does not stand for it."""
+    staged.add_suite(
+        "mine",
+        expectation("any", "expect_column_values_to_be_in_set", column="d", value_set=[1]),
+        row_measures={"d": measure},
+    )
+    with pytest.raises(GateError, match=words):
+        judge(staged.config, staged.write().plan)
+
+
 def test_warning_that_cannot_run_blocks(staged: StagedReplay) -> None:
     """What was not checked has not passed, whatever its severity."""
     staged.add_suite(

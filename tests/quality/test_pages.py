@@ -17,7 +17,7 @@ from rewindow.quality.places import findings_table, replay_folder
 from rewindow.reports.expectation_index import write_index
 from rewindow.tables import query
 from rewindow.windows import WindowRange
-from tests.quality.staging import StagedReplay
+from tests.quality.staging import StagedReplay, expectation
 
 
 class Links(HTMLParser):
@@ -116,11 +116,54 @@ def test_index_shows_each_run_and_links_only_to_pages_that_are_there(tmp_path: P
     assert set(found.links) == {"replays/faulty/made.html", "replays/good/made.html"}
 
     old = (datetime.now(UTC) - timedelta(days=91)).timestamp()
-    os.utime(replay_folder(bad.config, "faulty"), (old, old))
+    folder = replay_folder(bad.config, "faulty")
+    for path in (*folder.iterdir(), folder):
+        os.utime(path, (old, old))
     assert prune_results(bad.config, keep_days=90) == ["faulty"]
     html = write_index(good.config).read_text()
     assert "faulty" in html
     assert "replays/faulty" not in html
+
+
+def test_results_of_a_replay_that_was_checked_again_are_kept(tmp_path: Path) -> None:
+    """Files that are written anew leave their folder as old as it was."""
+    staged = faulty(tmp_path)
+    judge(staged.config, staged.plan)
+    old = (datetime.now(UTC) - timedelta(days=91)).timestamp()
+    os.utime(replay_folder(staged.config, "faulty"), (old, old))
+    assert prune_results(staged.config, keep_days=90) == []
+
+
+def test_text_of_a_stream_cannot_run_in_a_page(tmp_path: Path) -> None:
+    """Values, descriptions and measures are text, whatever they hold; Data Docs alone would not escape them."""
+    evil = "<img src=x onerror=alert(1)><script>alert(2)</script><a href='javascript:alert(3)' onclick=alert(4)>x</a>"
+    staged = StagedReplay(tmp_path)
+    staged.add_suite(
+        "mine",
+        {**expectation("text", "expect_column_values_to_be_in_set", column="o", value_set=[evil]), "description": evil},
+        measures={"o": "min(origin)"},
+    )
+    for row in staged.rows:
+        row["origin"] = evil + row["origin"]
+    html = judge(staged.config, staged.write().plan).outputs[0].docs.read_text()
+    found = Tags()
+    found.feed(html)
+    assert not found.names & {"script", "img"}
+    assert not [pair for pair in found.attributes if pair[0].startswith("on") or "javascript:" in (pair[1] or "")]
+    assert "alert(1)" in html, "the text itself is shown"
+
+
+class Tags(HTMLParser):
+    """Collects the tags and attributes of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.attributes: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        self.attributes += attrs
 
 
 def test_index_before_the_first_check_says_so(staged: StagedReplay) -> None:
