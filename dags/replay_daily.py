@@ -6,7 +6,8 @@ r"""Replays an application day by day, in order: today's data, or a past month b
 The application carries state from window to window, so a day begins only when the day before has been published, and
 one run at a time. A day that fails holds back the days after it until it is cleared or marked as success. For the same
 reason `--run-backwards` is refused: a day computed before the day before it would start from the wrong state. Airflow
-asks for `--reprocess-behavior`, since a day that was replayed before is replayed again.
+asks for `--reprocess-behavior`: with `completed`, a day that was published before is computed and published again. A
+day whose replay was given up (`rewindow abandon`) is planned anew when its run is cleared.
 
 | task | does |
 |---|---|

@@ -9,7 +9,8 @@
 | publish_windows | replaces the range in the published tables |
 
 Fill in the application, the reason and the range: either as times (half-open, with a time zone) or as windows (closed).
-A retry or a clear of any task resumes the same replay.
+A retry or a clear of any task resumes the same replay; once that is published, undone or abandoned, a clear of the
+whole run plans a new one.
 """
 
 from __future__ import annotations

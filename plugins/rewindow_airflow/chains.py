@@ -24,40 +24,48 @@ def application_names() -> list[str]:
 
 def incident_tasks() -> None:
     """Adds the tasks of replay_windows to the DAG that is being made."""
+    plan = RewindowPlanOperator(task_id="plan_replay", request_of=requests.form_request)
+    replay = plan.output["replay_id"]
+    crash = {"crash": "{{ params.crash or '' }}"}
     chain_of(
-        RewindowPlanOperator(task_id="plan_replay", request_of=requests.form_request),
-        RewindowSubmitOperator(task_id="replay_windows", job="replay", arguments={"crash": "{{ params.crash or '' }}"}),
-        RewindowCheckOperator(task_id="check_windows"),
+        plan,
+        RewindowSubmitOperator(task_id="replay_windows", job="replay", replay=replay, arguments=crash),
+        RewindowCheckOperator(task_id="check_windows", replay=replay),
         ApprovePublicationOperator(
             task_id="approve_publication",
+            replay=replay,
             subject="Publish the replayed windows of {{ params.application }}?",
             body="Reason: {{ params.reason }}\n\nThe gate has passed; the task check_windows links to its report.",
         ),
-        RewindowSubmitOperator(task_id="publish_windows", job="publish"),
+        RewindowSubmitOperator(task_id="publish_windows", job="publish", replay=replay),
     )
 
 
 def ordered_tasks() -> None:
     """Adds the tasks of replay_daily: a day begins when every task of the day before has succeeded."""
+    plan = RewindowPlanOperator(
+        task_id="plan_replay",
+        request_of=requests.interval_request,
+        depends_on_past=True,
+        wait_for_downstream=True,
+    )
+    replay = plan.output["replay_id"]
     chain_of(
-        RewindowPlanOperator(
-            task_id="plan_replay",
-            request_of=requests.interval_request,
-            depends_on_past=True,
-            wait_for_downstream=True,
-        ),
-        RewindowSubmitOperator(task_id="replay_windows", job="replay"),
-        RewindowCheckOperator(task_id="check_windows"),
-        RewindowSubmitOperator(task_id="publish_windows", job="publish"),
+        plan,
+        RewindowSubmitOperator(task_id="replay_windows", job="replay", replay=replay),
+        RewindowCheckOperator(task_id="check_windows", replay=replay),
+        RewindowSubmitOperator(task_id="publish_windows", job="publish", replay=replay),
     )
 
 
 def gap_tasks(stream: str) -> None:
     """Adds the tasks that report a stream's gaps and fill them with heartbeats."""
+    plan = RewindowPlanOperator(task_id="plan_filling", request_of=partial(requests.gap_request, stream), part=stream)
+    replay = plan.output["replay_id"]
     chain_of(
         ReportGapsOperator(task_id="report_gaps", stream=stream),
-        RewindowPlanOperator(task_id="plan_filling", request_of=partial(requests.gap_request, stream), part=stream),
-        RewindowSubmitOperator(task_id="fill_gaps", job="replay", part=stream),
-        RewindowCheckOperator(task_id="check_filling", part=stream),
-        RewindowSubmitOperator(task_id="publish_filling", job="publish", part=stream),
+        plan,
+        RewindowSubmitOperator(task_id="fill_gaps", job="replay", replay=replay),
+        RewindowCheckOperator(task_id="check_filling", replay=replay),
+        RewindowSubmitOperator(task_id="publish_filling", job="publish", replay=replay),
     )

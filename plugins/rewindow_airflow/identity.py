@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rewindow.ledger import Ledger, Replay
 
 
 def replay_id_of(dag_id: str, run_id: str, part: str = "") -> str:
-    """Returns the replay id of a DAG run: the same one for every try, another one for every run.
+    """Returns the id of a DAG run's first replay: the same one for every try, another one for every run.
 
     Args:
         dag_id: id of the DAG, which the name begins with.
@@ -26,3 +30,17 @@ def replay_id_of(dag_id: str, run_id: str, part: str = "") -> str:
         digest[:6],
     ]
     return "-".join(part for part in parts if part)
+
+
+def newest_of(ledger: Ledger, first_id: str) -> tuple[str, Replay | None]:
+    """Returns the id of a DAG run's newest replay, and the replay unless it is still to be planned.
+
+    A closed one (published, undone, abandoned) is never computed again: the run's next one is `<first_id>-2`, then -3.
+    """
+    from rewindow.launcher.attempts import CLOSED_STATES
+
+    replay_id, number = first_id, 1
+    while (known := ledger.find(replay_id)) is not None and known.state in CLOSED_STATES:
+        number += 1
+        replay_id = f"{first_id}-{number}"
+    return replay_id, known

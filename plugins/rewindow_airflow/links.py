@@ -7,11 +7,10 @@ from urllib.parse import quote
 
 from airflow.sdk import BaseOperatorLink
 
-from rewindow_airflow.identity import replay_id_of
-
 if TYPE_CHECKING:
     from airflow.models.taskinstancekey import TaskInstanceKey
-    from airflow.sdk import BaseOperator
+
+    from rewindow_airflow.operators import ReplayTask
 
 PREFIX = "/rewindow"
 
@@ -22,10 +21,9 @@ class ReplayLink(BaseOperatorLink):
     name = "Replay"
     page = "page"
 
-    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Returns an address on Airflow's own host; the replay is named after the DAG run."""
-        replay_id = replay_id_of(ti_key.dag_id, ti_key.run_id, getattr(operator, "part", ""))
-        return f"{PREFIX}/replays/{quote(replay_id, safe='')}/{self.page}"
+    def get_link(self, operator: ReplayTask, *, ti_key: TaskInstanceKey) -> str:
+        """Returns an address on Airflow's own host, empty for a task without a replay; called when a task ends."""
+        return f"{PREFIX}/replays/{quote(operator.replay, safe='')}/{self.page}" if operator.replay else ""
 
 
 class WindowReportLink(ReplayLink):

@@ -12,7 +12,6 @@ from airflow.sdk.exceptions import AirflowRuntimeError, AirflowSkipException
 from rewindow_airflow.attempts import BEGINNINGS, settings_for
 from rewindow_airflow.failures import DONE, cause, failure, is_retryable, mapped_errors
 from rewindow_airflow.hook import RewindowSparkHook
-from rewindow_airflow.identity import replay_id_of
 from rewindow_airflow.links import REPLAY_LINKS
 from rewindow_airflow.progress import Progress
 
@@ -27,15 +26,10 @@ _STORE_SECONDS_MIN = 1.0
 
 
 class ReplayTask:
-    """What all tasks of a replay share: its id, and the links to its pages. `part` tells replays of one run apart."""
+    """What all tasks of a replay share: its id, which the task that plans it hands on, and the links to its pages."""
 
-    part: str
+    replay: str
     operator_extra_links = REPLAY_LINKS
-
-    def replay_id_in(self, context: Context) -> str:
-        """Returns the id of the replay of this DAG run."""
-        run = context["dag_run"]
-        return replay_id_of(run.dag_id, run.run_id, self.part)
 
 
 class RewindowSubmitOperator(ReplayTask, SparkSubmitOperator):
@@ -46,27 +40,27 @@ class RewindowSubmitOperator(ReplayTask, SparkSubmitOperator):
 
     Args:
         job: what to submit: replay, publish or record.
-        arguments: what the job is told beside the replay's id (templated).
-        part: tells replays of one run apart, such as the stream.
+        replay: id of the replay that the job is about (templated); none for record.
+        arguments: what else the job is told (templated).
         conn_id: Airflow connection of the Spark to use; without one rewindow.toml says.
     """
 
-    template_fields: Sequence[str] = ("job", "arguments")
+    template_fields: Sequence[str] = ("job", "replay", "arguments")
 
     def __init__(
         self,
         *,
         job: str,
+        replay: str = "",
         arguments: dict[str, Any] | None = None,
-        part: str = "",
         conn_id: str = CONNECTION,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("pool", POOL)
         super().__init__(conn_id=conn_id, application=job, **kwargs)
         self.job = job
+        self.replay = replay
         self.arguments = arguments or {}
-        self.part = part
         self._subject = job
         self._last_lines: list[str] = []
         self._stored_at = 0.0
@@ -82,7 +76,7 @@ class RewindowSubmitOperator(ReplayTask, SparkSubmitOperator):
         """
         from rewindow.launcher import note_kill
 
-        name = self.arguments.get("stream") or self.replay_id_in(context)
+        name = self.replay or self.arguments["stream"]
         self._subject = f'{self.job} of "{name}"'
         with mapped_errors(self._ending()):
             config = settings_for(self._conn_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from rewindow.config import Config
     from rewindow.launcher import ReplayRequest
+    from rewindow.recovery import Plan
 
 
 def form_request(config: Config, replay_id: str, context: Context) -> ReplayRequest:
@@ -131,7 +133,22 @@ def clip(windows: WindowRange, sealed: WindowRange, final: bool) -> WindowRange 
     return WindowRange(first, last) if first <= last else None
 
 
-def describe(plan: Any) -> list[str]:
+def refuse_other_wishes(plan: Plan, conf: Mapping[str, Any]) -> None:
+    """Refuses what a run was told, if it contradicts the replay that the run has already planned.
+
+    Raises:
+        InputError: names the first contradiction.
+    """
+    for name in ("application", "mode", "group_windows", "checkpoint_windows"):
+        wish = conf.get(name)
+        if wish is not None and wish != getattr(plan, name):
+            raise InputError(
+                f'replay "{plan.replay_id}" of this run has {name} {getattr(plan, name)}, asked for is {wish}',
+                hint=f"Give it up (rewindow abandon {plan.replay_id}) and clear the run, which then plans a new one.",
+            )
+
+
+def describe(plan: Plan) -> list[str]:
     """Returns a plan in words, for the task's log."""
     grid = plan.grid
     lines = [

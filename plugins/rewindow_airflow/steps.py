@@ -11,14 +11,16 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from rewindow_airflow.failures import mapped_errors
 from rewindow_airflow.forms import APPROVE, STAGED
+from rewindow_airflow.identity import newest_of, replay_id_of
 from rewindow_airflow.operators import ReplayTask
-from rewindow_airflow.requests import describe
+from rewindow_airflow.requests import describe, refuse_other_wishes
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from rewindow.config import Config
     from rewindow.launcher import ReplayRequest
+    from rewindow.recovery import Plan
 
 
 _SHOWN_ROWS = 100
@@ -27,7 +29,8 @@ _SHOWN_ROWS = 100
 class RewindowPlanOperator(ReplayTask, BaseOperator):
     """Plans a replay: all that can be refused is refused here, before anything runs.
 
-    Planning again, after a retry or a clear, finds the same plan.
+    Planning again, after a retry or a clear, goes on with the run's replay as it was planned while that is open, and
+    plans a new one once it is published, undone or abandoned. Later tasks take the id from this one's XCom.
 
     Args:
         request_of: makes the request from settings, replay id and Airflow's context; None means: nothing to do, and
@@ -42,9 +45,10 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
         part: str = "",
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(multiple_outputs=True, **kwargs)
         self.request_of = request_of
         self.part = part
+        self.replay = ""
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns the replay's id and range.
@@ -54,26 +58,38 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
             AirflowSkipException: there is nothing to replay.
         """
         from rewindow.config import Config
-        from rewindow.launcher import create_replay
+        from rewindow.ledger import Ledger
 
-        replay_id = self.replay_id_in(context)
+        run = context["dag_run"]
+        self.replay = replay_id_of(run.dag_id, run.run_id, self.part)
         with mapped_errors():
             config = Config.load()
-            request = self.request_of(config, replay_id, context)
-            if request is None:
-                raise AirflowSkipException("No window to replay: none of this range is sealed in every input")
-            plan = create_replay(config, request)
+            self.replay, known = newest_of(Ledger.open(config.ledger_url), self.replay)
+            plan = self._planned(config, context) if known is None else known.read_plan()
+            if known is not None:
+                self.log.info("This run's replay is %s: going on with it", known.state)
+                refuse_other_wishes(plan, run.conf or {})
         for line in describe(plan):
             self.log.info("%s", line)
-        return {"replay_id": replay_id, "first": plan.range.first, "last": plan.range.last}
+        return {"replay_id": self.replay, "first": plan.range.first, "last": plan.range.last}
+
+    def _planned(self, config: Config, context: Context) -> Plan:
+        from rewindow.launcher import create_replay
+
+        request = self.request_of(config, self.replay, context)
+        if request is None:
+            raise AirflowSkipException("No window to replay: none of this range is sealed in every input")
+        return create_replay(config, request)
 
 
 class RewindowCheckOperator(ReplayTask, BaseOperator):
     """Runs the gate on a replay's staged output; a gate that does not pass fails the task for good."""
 
-    def __init__(self, *, part: str = "", **kwargs: Any) -> None:
+    template_fields = ("replay",)
+
+    def __init__(self, *, replay: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.part = part
+        self.replay = replay
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns the gate's verdict.
@@ -85,21 +101,22 @@ class RewindowCheckOperator(ReplayTask, BaseOperator):
         from rewindow.errors import GateError
         from rewindow.quality import check
 
-        replay_id = self.replay_id_in(context)
-        with mapped_errors(f'Replay "{replay_id}" stays staged; nothing is published. See the links of this task.'):
-            result = check(Config.load(), replay_id, on_line=self.log.info)
+        with mapped_errors(f'Replay "{self.replay}" stays staged; nothing is published. See the links of this task.'):
+            result = check(Config.load(), self.replay, on_line=self.log.info)
             if result.verdict != "passed":
                 failed = [f"{output.output}: {check.check}" for output in result.outputs for check in output.failed]
-                raise GateError(f'gate of replay "{replay_id}" did not pass', detail=f"Failed: {', '.join(failed)}.")
+                raise GateError(f'gate of replay "{self.replay}" did not pass', detail=f"Failed: {', '.join(failed)}.")
         return result.summary()
 
 
 class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
     """Waits for a person where the form asks for one; passes at once, or leaves the range staged, where it does not."""
 
-    def __init__(self, *, part: str = "", **kwargs: Any) -> None:
+    template_fields = (*ApprovalOperator.template_fields, "replay")
+
+    def __init__(self, *, replay: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.part = part
+        self.replay = replay
 
     def execute(self, context: Context) -> Any:
         """Waits for the answer; a refusal skips the publication."""

@@ -22,7 +22,6 @@ from rewindow.launcher import Submission
 from rewindow.supervisor.processes import started_at, wait_until
 from rewindow_airflow import attempts
 from rewindow_airflow.failures import is_retryable
-from rewindow_airflow.identity import replay_id_of
 from rewindow_airflow.operators import RewindowSubmitOperator, was_cleared
 
 JOB = """
@@ -55,11 +54,10 @@ def job(
         submission = Submission("r", 4, command, environment, outcome)
         monkeypatch.setitem(attempts.BEGINNINGS, "replay", lambda *arguments: submission)
         context = {
-            "dag_run": SimpleNamespace(dag_id="replay_windows", run_id="manual__1"),
             "ti": SimpleNamespace(try_number=1, max_tries=20),
             "task_state_store": Store(),
         }
-        return RewindowSubmitOperator(task_id="replay_windows", job="replay", retries=20), context
+        return RewindowSubmitOperator(task_id="replay_windows", job="replay", replay="r", retries=20), context
 
     return make
 
@@ -92,11 +90,8 @@ def test_message_ends_with_what_a_retry_does(job: Any) -> None:
     operator, context = job("tell(12, 2); leave(75, retryable=True)")
     with pytest.raises(AirflowException) as caught:
         operator.execute(context)
-    replay_id = replay_id_of("replay_windows", "manual__1")
     last = str(caught.value).splitlines()[-1]
-    assert last == (
-        f'A retry or a clear of this task resumes the same replay of "{replay_id}": 2 of 4 windows are committed.'
-    )
+    assert last == 'A retry or a clear of this task resumes the same replay of "r": 2 of 4 windows are committed.'
     assert "said so" in str(caught.value)
 
 
@@ -113,7 +108,7 @@ def test_recording_that_seals_nothing_emits_no_asset(job: Any, monkeypatch: pyte
     """Who waits for a stream's asset is not started when the stream has not grown."""
     operator, context = job("leave(0, windows_sealed=0)")
     monkeypatch.setitem(attempts.BEGINNINGS, "record", attempts.BEGINNINGS["replay"])
-    operator.job, operator.arguments = "record", {"stream": "clicks"}
+    operator.job, operator.replay, operator.arguments = "record", "", {"stream": "clicks"}
     with pytest.raises(AirflowSkipException):
         operator.execute(context)
 

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from rewindow_airflow.links import REPLAY_LINKS
+from rewindow_airflow.operators import RewindowSubmitOperator
 from rewindow_airflow.pages import inside
 
 PAGES = ("page", "report", "docs", "certificate")
+KEY: Any = None
+"""No link looks at the task instance: the operator knows its replay."""
 
 
 @pytest.fixture(scope="module")
@@ -141,11 +144,10 @@ def test_inside_finds_only_files(results: Path) -> None:
     assert inside(results.resolve(), "quality/replays/r-1/delays.html") is not None
 
 
-def test_links_lead_to_the_replay_of_the_run() -> None:
-    """A task's buttons name the same replay as the task, whatever the try."""
-    from types import SimpleNamespace
-
-    key: Any = SimpleNamespace(dag_id="replay_daily", run_id="scheduled__2013-01-05T00:00:00+00:00")
-    found = [link.get_link(SimpleNamespace(part=""), ti_key=key) for link in REPLAY_LINKS]  # type: ignore[arg-type]
-    assert found[0] == "/rewindow/replays/replay_daily-2013-01-05-eab92e/page"
-    assert {path.rpartition("/")[2] for path in found} == set(PAGES)
+def test_links_lead_to_the_replay_of_the_task() -> None:
+    """A task's buttons name the replay that it works on; a task without one, such as record, has none."""
+    operator = RewindowSubmitOperator(task_id="replay_windows", job="replay", replay="r-2")
+    found = [link.get_link(operator, ti_key=KEY) for link in REPLAY_LINKS]
+    assert found == [f"/rewindow/replays/r-2/{page}" for page in PAGES]
+    operator = RewindowSubmitOperator(task_id="record_clicks", job="record", arguments={"stream": "clicks"})
+    assert {link.get_link(operator, ti_key=KEY) for link in REPLAY_LINKS} == {""}

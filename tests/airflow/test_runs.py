@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rewindow.config import Config
+from rewindow.ledger import Ledger
 from rewindow.tables import Table, query
 from rewindow_airflow.identity import replay_id_of
 from tests.airflow.conftest import assert_success, in_force
@@ -63,13 +64,23 @@ def test_replay_windows_publishes_what_the_form_asks_for(first_day: Any, recorde
 def test_replay_daily_goes_on_where_the_day_before_ended(
     dags: Mapping[str, Any], first_day: Any, recorded: Config
 ) -> None:
-    """The second day starts from the state that the first one published. By hand, a run is of the day before."""
-    assert_success(dags["replay_daily"].test(logical_date=FIRST_DAY + timedelta(days=2)))
-    home = query(
-        f"select max(total) as total from t where page = 'home' and window_id < {hour(2)}",
-        t=recorded.stream_table("clicks_by_page.totals"),
-    )
-    assert home.to_pylist() == [{"total": sum(number % 7 for number in range(48))}]
+    """The second day starts from the state that the first one published. By hand, a run is of the day before.
+
+    Run again, as `--reprocess-behavior completed` does, the day is computed and published again, by a second replay.
+    """
+    moment = FIRST_DAY + timedelta(days=2)
+    ledger = Ledger.open(recorded.ledger_url)
+    for suffix in ("", "-2"):
+        run = dags["replay_daily"].test(logical_date=moment, run_after=moment)  # The same run id each time.
+        assert_success(run)
+        row = ledger.replay(replay_id_of("replay_daily", run.run_id) + suffix)
+        newest = ledger.publications(application="clicks_by_page", limit=1)[0]
+        assert (row.state, row.mark, newest.replay_id) == ("published", 24, row.replay_id)
+        home = query(
+            f"select max(total) as total from t where page = 'home' and window_id < {hour(2)}",
+            t=recorded.stream_table("clicks_by_page.totals"),
+        )
+        assert home.to_pylist() == [{"total": sum(number % 7 for number in range(48))}]
 
 
 def test_replay_daily_skips_a_day_before_the_recording(dags: Mapping[str, Any], recorded: Config) -> None:

@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -145,7 +145,23 @@ def _check_killed_replay_recovers(config: Config, found: supervisor.Running) -> 
     for name in ("Replay", "Window report"):
         assert api.call(found.address, links[name], token=token)[0] == 200, name
     ledger = Ledger.open(config.ledger_url)
-    assert [attempt.outcome for attempt in ledger.attempts(ledger.replays()[0].replay_id)] == ["killed", "done"]
+    replay_id = ledger.replays()[0].replay_id
+    assert [attempt.outcome for attempt in ledger.attempts(replay_id)] == ["killed", "done"]
+    for newest in (replay_id, f"{replay_id}-2"):  # Cleared while it is open, then after it was abandoned.
+        _clear(dag, path, token, ended)
+        assert ledger.replays()[0].replay_id == newest
+        assert [attempt.outcome for attempt in ledger.attempts(newest)] == ["killed", "done"]
+        links = api.call(dag, f"{path}/taskInstances/check_windows/links", token=token)[1]["extra_links"]
+        assert links["Replay"].split("/")[-2] == newest
+        ledger.abandon(newest)
+
+
+def _clear(dag: str, path: str, token: str, ended: Callable[[], bool]) -> None:
+    """Clears a whole run and waits until it has ended well again."""
+    status, answer = api.call(dag, f"{path}/clear", body={"dry_run": False}, token=token)
+    assert status == 200, answer
+    assert wait_until(ended, RUN_SECONDS_MAX, every_seconds=0.5)
+    assert api.call(dag, path, token=token)[1]["state"] == "success"
 
 
 def _check_backwards_is_refused(found: supervisor.Running, token: str) -> None:

@@ -1,0 +1,99 @@
+"""The tasks that plan: which replay a DAG run has, and what becomes of it after retries and clears."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+from deltalake import write_deltalake
+
+from rewindow.config import Config
+from rewindow.ledger import Ledger
+from rewindow.tables import Table, query
+from rewindow_airflow import requests
+from rewindow_airflow.forms import daily_params
+from rewindow_airflow.identity import replay_id_of
+from rewindow_airflow.links import REPLAY_LINKS
+from rewindow_airflow.steps import RewindowPlanOperator
+from tests.airflow.conftest import in_force
+from tests.airflow.small_project import FIRST_DAY
+
+DAG = "replay_daily"
+
+
+@pytest.fixture(autouse=True)
+def settings(recorded: Config, tmp_path: Path) -> Iterator[Config]:
+    """The settings of a copy of the recorded project, which each test may change."""
+    copy = Path(shutil.copytree(recorded.root, tmp_path / "project", symlinks=True))
+    config = Config.load(copy / "rewindow.toml")
+    with in_force(config):
+        yield config
+
+
+def context(run_id: str, days: int = 0, **conf: Any) -> dict[str, Any]:
+    """Returns what Airflow tells the task of a run of replay_daily over one of the project's days."""
+    params = {name: param.value for name, param in daily_params(["clicks_by_page"]).items()}
+    return {
+        "dag_run": SimpleNamespace(dag_id=DAG, run_id=run_id, conf=conf),
+        "params": params | conf,
+        "data_interval_start": FIRST_DAY + timedelta(days=days),
+        "data_interval_end": FIRST_DAY + timedelta(days=days + 1),
+    }
+
+
+def plan(found: dict[str, Any]) -> RewindowPlanOperator:
+    """Returns the operator that has planned in a context."""
+    operator = RewindowPlanOperator(task_id="plan_replay", request_of=requests.interval_request)
+    assert operator.execute(found)["replay_id"] == operator.replay
+    return operator
+
+
+def test_run_goes_on_with_its_replay_while_that_is_open() -> None:
+    """A retry or a clear of the plan finds the same replay."""
+    first, again = plan(context("open")), plan(context("open"))
+    assert first.replay == again.replay == replay_id_of(DAG, "open")
+
+
+def test_run_plans_a_new_replay_once_its_last_one_is_closed(settings: Config) -> None:
+    """An abandoned replay is followed by a second and a third one of the same run, and the links follow."""
+    ledger, first = Ledger.open(settings.ledger_url), replay_id_of(DAG, "closed")
+    for replay_id in (first, f"{first}-2", f"{first}-3"):
+        operator = plan(context("closed"))
+        assert operator.replay == replay_id
+        assert REPLAY_LINKS[0].get_link(operator, ti_key=None) == f"/rewindow/replays/{replay_id}/page"  # type: ignore[arg-type]
+        ledger.abandon(replay_id)
+
+
+def test_open_replay_of_another_mode_is_refused_with_the_way_out(settings: Config) -> None:
+    """What the run is told now must not contradict what it planned; the hint leads to a new replay."""
+    replay = plan(context("modes")).replay
+    with pytest.raises(AirflowFailException, match=f"rewindow abandon {replay}"):
+        plan(context("modes", mode="at_least_once"))
+    Ledger.open(settings.ledger_url).abandon(replay)
+    assert plan(context("modes", mode="at_least_once")).replay == f"{replay}-2"
+
+
+def test_filling_goes_on_with_its_open_replay_after_more_was_recorded(settings: Config) -> None:
+    """The range to fill grows with the stream; planned again, an open replay keeps the one that it has."""
+
+    def plan_filling() -> dict[str, Any]:
+        request = partial(requests.gap_request, "clicks")
+        return RewindowPlanOperator(task_id="plan_filling", request_of=request, part="clicks").execute(context("grown"))
+
+    before = plan_filling()
+    seals = settings.windows_table("clicks")
+    newest = query("select * from w order by window_id desc limit 1", w=Table.open(seals))
+    number = newest.schema.get_field_index("window_id")
+    more = newest.set_column(number, "window_id", pc.add(newest["window_id"], 1))
+    write_deltalake(str(seals), more, mode="append")
+    assert plan_filling() == before
+    Ledger.open(settings.ledger_url).abandon(before["replay_id"])
+    assert plan_filling()["last"] == before["last"] + 1
