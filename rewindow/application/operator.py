@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 
+from rewindow.application.properties import half_matched, wrong_values
+from rewindow.errors import InputError
 from rewindow.windows import Grid, WindowRange
 
 if TYPE_CHECKING:
@@ -84,22 +86,36 @@ class FrameOperator(BaseModel):
     other violation of the application at launch (O53, O60).
     """
 
-    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, validate_default=True)
 
     inputs: ClassVar[Mapping[str, InputPort]] = {}
     outputs: ClassVar[Mapping[str, OutputPort]] = {}
     state_schema: ClassVar[pa.Schema | None] = None
     state_version: ClassVar[int] = 1
     _wrong: list[dict[str, Any]] = PrivateAttr(default_factory=list)
+    _is_sound: bool = PrivateAttr(False)
 
     def __init__(self, **properties: Any) -> None:
         try:
             super().__init__(**properties)
-        except ValidationError as error:
+        except (ValidationError, InputError) as error:
             unchecked = type(self).model_construct(**properties)
             for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"):
                 object.__setattr__(self, slot, getattr(unchecked, slot))
-            self._wrong = [dict(item) for item in error.errors(include_url=False)]
+            self._wrong = wrong_values(error, properties)
+        self._is_sound = not self._wrong
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Checks a property that is set after the operator was built, like those that it was built with."""
+        if name not in type(self).model_fields or not (self.__pydantic_private__ or {}).get("_is_sound"):
+            super().__setattr__(name, value)
+            return
+        self._is_sound = False
+        try:
+            self.__pydantic_validator__.validate_assignment(self, name, value)
+        except (ValidationError, InputError) as error:
+            self._wrong = wrong_values(error, {name: value})
+        self._is_sound = not self._wrong
 
     def input_ports(self) -> Mapping[str, InputPort]:
         """Returns the input ports; override it where they depend on properties."""
@@ -148,8 +164,14 @@ class FrameOperator(BaseModel):
         """
         raise NotImplementedError
 
-    def skipped(self, state: DataFrame, skipped: WindowRange) -> DataFrame:
-        """Returns the state with which to go on after an at-most-once skip; by default the one that was restored."""
+    def skipped(self, state: DataFrame, skipped: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
+        """Returns the state with which to go on after an at-most-once skip; by default the one that was restored.
+
+        Args:
+            state: the state that was restored.
+            skipped: the windows that it has not seen and never will.
+            outputs: what this operator had emitted for some of them all the same, per port that is an output.
+        """
         return state
 
     def initial_state(self) -> pa.Table:
@@ -159,5 +181,5 @@ class FrameOperator(BaseModel):
         return schema.empty_table()
 
     def wrong_properties(self) -> list[dict[str, Any]]:
-        """Returns what pydantic found wrong with the properties: location, message and value of each."""
-        return self._wrong
+        """Returns what is wrong with the properties: location, message and value of each (O53)."""
+        return self._wrong or list(half_matched(self))

@@ -96,8 +96,7 @@ def _check_names(app: Application) -> Iterator[Violation]:
 def _check_properties(node: Node) -> Iterator[Violation]:
     for wrong in node.operator.wrong_properties():
         path = ".".join(str(part) for part in wrong["loc"]) or "properties"
-        message = wrong["msg"].removeprefix("Value error, ")
-        yield Violation("O53", node.name, "", f"{path} = {wrong.get('input')!r}", message)
+        yield Violation("O53", node.name, "", f"{path} = {wrong.get('input')!r}", wrong["msg"])
 
 
 def _check_attributes(node: Node) -> Iterator[Violation]:

@@ -72,8 +72,7 @@ def heartbeat_application(stream: str, settings: StreamConfig, schema: pa.Schema
         columns=schema,
     )
     if beat.wrong_properties():
-        reason = beat.wrong_properties()[0]["msg"].removeprefix("Value error, ")
-        raise InputError(f'stream "{stream}" cannot have a heartbeat: {reason}')
+        raise InputError(f'stream "{stream}" cannot have a heartbeat: {beat.wrong_properties()[0]["msg"]}')
     app = Application(f"{HEARTBEAT}{stream}", window=format_duration(settings.width), origin_ms=settings.grid.origin_ms)
     node = app.add("heartbeat", beat, stream=app.input(stream))
     filled = beat.output_ports()["out"].schema

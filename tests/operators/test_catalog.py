@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rewindow.config import Config
-from rewindow.errors import InputError
+from rewindow.errors import InputError, ValidationFailed
 from rewindow.operators.catalog import LoadedApplication, application_names, load_application
 
 ROOT = Path(__file__).parents[2]
@@ -119,3 +119,12 @@ def test_a_property_that_cannot_be_written_is_named_with_its_operator(tmp_path: 
     write(tmp_path, property="schema_: pa.Schema = X")
     with pytest.raises(InputError, match='operator "pass" has a property that cannot be written as JSON'):
         load(tmp_path)
+
+
+def test_a_wrong_property_does_not_keep_an_application_from_being_loaded(tmp_path: Path) -> None:
+    """O60: it is reported at launch, with all others."""
+    write(tmp_path, "beat", imports="from rewindow.operators.heartbeat_operator import Heartbeat", bases="Heartbeat")
+    source = (tmp_path / "beat.py").read_text()
+    (tmp_path / "beat.py").write_text(source.replace("Pass()", "Pass(interval=60, event_at='at', columns='abc')"))
+    with pytest.raises(ValidationFailed, match="columns = 'abc'"):
+        load(tmp_path, "beat").app.validate()

@@ -1,0 +1,212 @@
+"""Properties: what is checked, when, and how it is told (rules/operators.md O53, O54, O60)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Self
+
+import pyarrow as pa
+import pytest
+from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, field_validator, model_validator
+
+from rewindow.application import Application, FrameOperator, InputPort, OutputPort, PortHandle
+from rewindow.errors import ValidationFailed
+from rewindow.windows import parse_duration
+
+X = pa.schema([("x", pa.int64())])
+Word = Annotated[str, StringConstraints(pattern="[a-z]+|[0-9]+")]
+COMPARISONS = "Value has to be one of lte, lt, eq, ne, gt, gte"
+
+
+class Inner(BaseModel):
+    """A nested object."""
+
+    code: str = Field("ok", pattern="[a-z]+")
+    most: int = Field(1, le=5)
+
+
+class Checked(FrameOperator):
+    """An operator with each of the constraints."""
+
+    inputs: ClassVar = {"a": InputPort(X)}
+    outputs: ClassVar = {"out": OutputPort(X)}
+
+    limit: int = Field(1, ge=-2, le=9)
+    maybe: int | None = Field(None, ge=0)
+    code: str = Field("ok", pattern="[a-z]+|[0-9]+")
+    case: str = Field("Ok", pattern=re.compile("(?i)[a-z]+"))
+    unset: str | None = Field(None, pattern="[a-z]+")
+    words: list[Word | None] = []
+    named: dict[str, Word] = {}
+    inner: Inner = Inner()
+    several: list[Inner] = []
+    comparison: str = "eq"
+    low: int = 0
+    twice: int = 0
+
+    @field_validator("comparison")
+    @classmethod
+    def _check_comparison(cls, value: str) -> str:
+        if value not in ("lte", "lt", "eq", "ne", "gt", "gte"):
+            raise AssertionError(COMPARISONS)  # as `assert` does, to which pytest adds a text of its own
+        return value
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if self.low > self.limit:
+            raise ValueError("low must not be above limit")
+        self.twice = 2 * self.limit
+        return self
+
+
+def violations(operator: FrameOperator) -> list[tuple[str, str]]:
+    """Returns value and message of the violations of an application of one operator; all must be of O53."""
+    app = Application("one", window="1 hour")
+    app.output("out", app.add("one", operator, a=app.input("s")), key=["x"])
+    found: tuple[Any, ...] = ()
+    try:
+        app.validate()
+    except ValidationFailed as error:
+        found = error.violations
+    assert all(row.rule == "O53" for row in found)
+    return [(row.value, row.message) for row in found]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"limit": 9},
+        {"limit": -2, "low": -2},
+        {"maybe": None, "unset": None},
+        {"code": "abc", "case": "ABC", "unset": "abc"},
+        {"code": "12", "words": ["a", None, "12"], "named": {"A1": "a"}},
+        {"inner": Inner(code="abc", most=5), "several": [Inner()]},
+        {"comparison": "lte"},
+    ],
+)
+def test_what_holds_is_accepted(given: dict[str, Any]) -> None:
+    """Bounds are inclusive, null passes a pattern where null is allowed, a pattern's alternatives are its own."""
+    assert violations(Checked(**given)) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "value"),
+    [
+        ({"limit": 10}, "limit = 10"),
+        ({"limit": -3}, "limit = -3"),
+        ({"limit": None}, "limit = None"),
+        ({"maybe": -1}, "maybe = -1"),
+        ({"code": None}, "code = None"),
+        ({"code": "a1"}, "code = 'a1'"),
+        ({"code": "1a"}, "code = '1a'"),
+        ({"code": "a\n"}, r"code = 'a\n'"),
+        ({"case": "A1"}, "case = 'A1'"),
+        ({"unset": "1a"}, "unset = '1a'"),
+        ({"words": ["a", "1a"]}, "words.1 = '1a'"),
+        ({"named": {"one": "1a"}}, "named.one = '1a'"),
+        ({"inner": {"code": "1a"}}, "inner.code = '1a'"),
+        ({"inner": Inner(code="1a")}, "inner.code = '1a'"),
+        ({"several": [Inner(), Inner(code="1a")]}, "several.1.code = '1a'"),
+        ({"inner": {"most": 6}}, "inner.most = 6"),
+        ({"nosuch": 1}, "nosuch = 1"),
+    ],
+)
+def test_what_does_not_hold_is_named_with_path_and_value(given: dict[str, Any], value: str) -> None:
+    """O53: a pattern must match the whole text, in lists and nested objects too."""
+    assert [row[0] for row in violations(Checked(**given))] == [value]
+
+
+def test_a_message_of_ones_own_is_shown_unchanged() -> None:
+    """O54: raised as an error or asserted."""
+    assert violations(Checked(comparison="most")) == [("comparison = 'most'", COMPARISONS)]
+    assert violations(Checked(low=2))[0][1] == "low must not be above limit"
+
+
+def test_defaults_are_checked() -> None:
+    """O53: a default is a value like any other."""
+
+    class Wrong(Checked):
+        limit: int = Field(10, le=9)
+        code: str = Field("a1", pattern="[a-z]+")
+
+    assert [row[0] for row in violations(Wrong())] == ["limit = 10"]
+    assert [row[0] for row in violations(Wrong(limit=9))] == ["code = 'a1'"]
+
+
+def test_a_property_set_later_is_checked_like_one_that_was_given() -> None:
+    """O53: nothing is raised, the launch names it; a sound value is converted, and validators see it."""
+    operator = Checked()
+    operator.limit = "4"  # type: ignore[assignment]
+    assert (operator.limit, operator.twice) == (4, 8) and violations(operator) == []
+    operator.limit = 10
+    assert [row[0] for row in violations(operator)] == ["limit = 10"]
+    other = Checked()
+    other.low = 7
+    assert violations(other)[0][1] == "low must not be above limit"
+    other = Checked()
+    other.inner.code = "1a"
+    assert [row[0] for row in violations(other)] == ["inner.code = '1a'"]
+
+
+def test_a_duration_that_cannot_be_read_is_a_violation() -> None:
+    """O60: what Rewindow's own readers refuse in a validator is reported, not raised."""
+
+    class Timed(Checked):
+        wait: Annotated[int, BeforeValidator(parse_duration)] = Field("1 minute")
+
+    assert violations(Timed(wait="2 minutes")) == []
+    assert violations(Timed(wait="soon"))[0] == ("properties = {'wait': 'soon'}", 'duration "soon" cannot be read')
+    operator = Timed()
+    operator.wait = "soon"  # type: ignore[assignment]
+    assert violations(operator)[0] == ("properties = {'wait': 'soon'}", 'duration "soon" cannot be read')
+
+
+class ByColumns(FrameOperator):
+    """An operator whose ports and state depend on a property."""
+
+    columns: list[str]
+
+    def input_ports(self) -> Mapping[str, InputPort]:
+        return {"a": InputPort(self._schema())}
+
+    def output_ports(self) -> Mapping[str, OutputPort]:
+        return {"out": OutputPort(self._schema())}
+
+    def state_columns(self) -> pa.Schema:
+        return self._schema()
+
+    def _schema(self) -> pa.Schema:
+        return pa.schema([(name.strip(), pa.int64()) for name in self.columns])
+
+
+@pytest.mark.parametrize(("given", "value"), [({}, "columns = {}"), ({"columns": [1]}, "columns.0 = 1")])
+def test_ports_that_cannot_be_told_do_not_hide_other_violations(given: dict[str, Any], value: str) -> None:
+    """O60: the missing or wrong property is one violation, those of others stay, and none is made up."""
+    app = Application("one", window="1 hour", strict_outputs=True)
+    first = app.add("first", ByColumns(**given), a=app.input("s"))
+    app.output("direct", first, key=["x"])
+    app.output("out", app.add("second", Checked(limit=10), a=first), key=["x"])
+    app.add("third", Checked(), a=PortHandle("nobody", "out"))
+    with pytest.raises(ValidationFailed) as caught:
+        app.validate(recorded={"s": X})
+    found = [(row.operator, row.rule, row.value) for row in caught.value.violations]
+    assert found == [
+        ("first", "O53", value),
+        ("second", "O53", "limit = 10"),
+        ("third", "O15", "third"),
+        ("third", "O50", "nobody.out"),
+    ]
+
+
+def test_ports_that_fail_with_sound_properties_are_a_defect_of_the_operator() -> None:
+    """It is not taken for a wrong property."""
+
+    class Broken(ByColumns):
+        def _schema(self) -> pa.Schema:
+            raise KeyError("column")
+
+    app = Application("one", window="1 hour")
+    with pytest.raises(KeyError):
+        app.output("out", app.add("one", Broken(columns=["x"]), a=app.input("s")), key=["x"])
