@@ -1,6 +1,6 @@
 r"""Replays an application day by day, in order: today's data, or a past month by a backfill.
 
-    airflow backfill create --dag-id replay_daily --from-date 2013-01-01 --to-date 2013-01-31 \\
+    airflow backfill create --dag-id replay_daily --from-date 2013-01-01 --to-date 2013-01-31 \
         --reprocess-behavior completed
 
 The application carries state from window to window, so a day begins only when the day before has been published, and
@@ -16,8 +16,12 @@ day whose replay was given up (`rewindow abandon`) is planned anew when its run 
 | check_windows | window report and quality gate; a day that does not pass stays staged |
 | publish_windows | replaces the day in the published tables |
 
-Application and mode are parameters: `--dag-run-conf '{"mode": "at_least_once"}'`. The first day ever needs
-`{"initial_state": true}`, unless it begins with the first window that is recorded.
+Windows that are not sealed yet are waited for: plan_replay looks every five minutes (state `up_for_reschedule`), which
+uses up no retry, and fails after a day of it.
+
+Application and mode are parameters: `--dag-run-conf '{"mode": "at_least_once"}'`. A day before which no state was
+published is warmed up: the application first computes all windows recorded before it. `{"initial_state": true}` makes
+the first day of a backfill begin with the initial state instead; the days after it go on from the state before them.
 """
 
 from __future__ import annotations

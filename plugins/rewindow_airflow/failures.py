@@ -4,13 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRescheduleException
 
 from rewindow.errors import RewindowError
 
 DONE, BAD_INPUT, FINAL, TRANSIENT, INTERRUPTED = 0, 2, 65, 75, 130
 _NOT_RETRYABLE = {BAD_INPUT, FINAL, INTERRUPTED}
+WAIT = timedelta(minutes=5)
+WAITS_MAX = 288
+"""A day of waits."""
+
+
+class NotYet(Exception):
+    """Something that a task needs is not recorded yet; waiting for it is no failure and uses up no try."""
+
+
+def waiting(lack: NotYet, waits: int) -> AirflowException:
+    """Returns the exception that makes Airflow run the task again after a while, or fail it when it waited for a day.
+
+    Args:
+        lack: what is not there yet.
+        waits: how often this try has waited before.
+    """
+    if waits >= WAITS_MAX:
+        return AirflowFailException(f"{lack}\nThis task has waited {waits} times, {WAIT} each; clear it to wait on.")
+    return AirflowRescheduleException(datetime.now(UTC) + WAIT)
 
 
 def is_retryable(exit_code: int, outcome_says: bool) -> bool:

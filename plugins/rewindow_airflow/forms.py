@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from airflow.sdk import Param
@@ -38,11 +37,13 @@ class ReplayForm:
 
 
 def applications(config: Config) -> list[str]:
-    """Returns the names of the applications in the configured folders; a file is an application, none is imported."""
-    files = (
-        path for folder in config.applications if Path(folder).is_dir() for path in sorted(Path(folder).glob("*.py"))
-    )
-    return sorted({path.stem for path in files if not path.stem.startswith("_")})
+    """Returns the names of all applications: those in the configured folders, then the heartbeat of each stream.
+
+    They are those of `operators.catalog.application_names`, which imports what is too much for parsing a DAG.
+    """
+    own = {path.stem for folder in config.applications for path in folder.glob("*.py") if path.stem[0] != "_"}
+    heartbeats = {f"heartbeat_{stream}" for stream, settings in config.streams.items() if settings.interval}
+    return [*sorted(own), *sorted(heartbeats - own)]
 
 
 def replay_params(names: list[str]) -> dict[str, Param]:
@@ -115,7 +116,7 @@ def daily_params(names: list[str]) -> dict[str, Param]:
             False,
             type="boolean",
             title="Begin with the initial state",
-            description="Only where no state was published for the window before the day.",
+            description="Only where no state was published before the day, so on the first day of a backfill.",
         ),
         "group_windows": _number("Windows in a commit group", section=_HOW, description="Empty: sized by time."),
     }
@@ -127,9 +128,7 @@ def parse_form(params: Mapping[str, Any]) -> ReplayForm:
     Raises:
         InputError: a field is unknown, or the range is not given in the way that the form says.
     """
-    known = set(replay_params([]))
-    if unknown := sorted(set(params) - known):
-        raise InputError(f'parameter "{unknown[0]}" is unknown', hint=f"Known are: {', '.join(sorted(known))}.")
+    refuse_unknown(params, replay_params([]))
     times = (params["from_time"], params["to_time"])
     windows = (params["first_window"], params["last_window"])
     wanted, other = (times, windows) if params["range_as"] == TIMES else (windows, times)
@@ -158,6 +157,16 @@ def parse_form(params: Mapping[str, Any]) -> ReplayForm:
         publish=params["publish"],
         crash=params["crash"],
     )
+
+
+def refuse_unknown(params: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Refuses a parameter that a DAG does not have; Airflow accepts any.
+
+    Raises:
+        InputError: names it.
+    """
+    if unknown := sorted(set(params) - set(known)):
+        raise InputError(f'parameter "{unknown[0]}" is unknown', hint=f"Known are: {', '.join(sorted(known))}.")
 
 
 def _application(names: list[str]) -> Param:

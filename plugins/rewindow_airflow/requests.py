@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException
-
 from rewindow.errors import InputError
 from rewindow.windows import Grid, WindowRange, format_time
-from rewindow_airflow.forms import parse_form
+from rewindow_airflow.failures import NotYet
+from rewindow_airflow.forms import parse_form, refuse_unknown
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -44,21 +43,22 @@ def form_request(config: Config, replay_id: str, context: Context) -> ReplayRequ
 def interval_request(config: Config, replay_id: str, context: Context) -> ReplayRequest | None:
     """Returns the request for a DAG run's data interval, or None when no window of it will ever be recorded.
 
+    Airflow gives `initial_state` to every day of a backfill; it counts for a day before which no state was published.
+
     Raises:
-        AirflowException: windows of the interval are not sealed yet; Airflow tries again.
+        NotYet: windows of the interval are not sealed yet.
+        InputError: a parameter is unknown to the DAG, or the run has no data interval.
     """
     from rewindow.launcher import ReplayRequest
 
     params = context["params"]
+    refuse_unknown(params, context["dag"].params)
     grid, sealed, final = sealed_range(config, params["application"])
     windows = clip(_windows_of(grid, context), sealed, final)
     if windows is None:
         return None
     if windows.last > sealed.last:
-        raise AirflowException(
-            f"windows {windows} are not all sealed yet, sealed are {sealed}\n"
-            "  Hint: Record the inputs (DAG record_streams); this task tries again."
-        )
+        raise NotYet(f"windows {windows} are not all sealed yet, sealed are {sealed}; DAG record_streams seals them")
     return ReplayRequest(
         application=params["application"],
         first=windows.first,
@@ -66,7 +66,7 @@ def interval_request(config: Config, replay_id: str, context: Context) -> Replay
         mode=params["mode"],
         replay_id=replay_id,
         group_windows=params["group_windows"],
-        initial_state=params["initial_state"],
+        initial_state=params["initial_state"] and not has_state_before(config, params["application"], windows.first),
         reason=f"DAG run {context['dag_run'].run_id}",
     )
 
@@ -93,7 +93,7 @@ def sealed_range(config: Config, application: str) -> tuple[Grid, WindowRange, b
     """Returns an application's grid, the windows that all its inputs have sealed, and whether no more will come.
 
     Raises:
-        InputError: an input is not recorded, or the inputs have no window in common.
+        NotYet: an input is not recorded, or the inputs have no window in common.
     """
     from rewindow.operators.catalog import load_application
 
@@ -101,11 +101,11 @@ def sealed_range(config: Config, application: str) -> tuple[Grid, WindowRange, b
     found = {stream: sealed_of(config, stream) for stream in app.streams}
     for stream, windows in found.items():
         if windows is None:
-            raise InputError(f'stream "{stream}" is not recorded', hint=f"Record it first: rewindow record {stream}.")
+            raise NotYet(f'stream "{stream}" is not recorded yet; `rewindow record {stream}` or its DAG does')
     ranges = [windows for windows in found.values() if windows]
     first, last = max(r.first for r in ranges), min(r.last for r in ranges)
     if first > last:
-        raise InputError(f'inputs of application "{application}" have no sealed window in common')
+        raise NotYet(f'inputs of application "{application}" have no sealed window in common yet')
     final = any(stream in config.streams and config.stream(stream).sealed_to for stream in found)
     return app.grid, WindowRange(first, last), bool(final)
 
@@ -119,6 +119,17 @@ def sealed_of(config: Config, stream: str) -> WindowRange | None:
         return None
     row = query("select min(window_id) as first, max(window_id) as last from w", w=Table.open(path)).to_pylist()[0]
     return None if row["first"] is None else WindowRange(row["first"], row["last"])
+
+
+def has_state_before(config: Config, application: str, window: int) -> bool:
+    """Returns whether a state of an application was published for a window before this one, by whatever code."""
+    from rewindow.tables import Table, query
+
+    path = config.checkpoints_table(application)
+    if not Table.exists(path):
+        return False
+    found = query(f"select count(*) as n from c where window_id < {window}", c=Table.open(path))
+    return bool(found["n"].to_pylist()[0])
 
 
 def clip(windows: WindowRange, sealed: WindowRange, final: bool) -> WindowRange | None:
@@ -163,7 +174,12 @@ def describe(plan: Plan) -> list[str]:
 
 
 def _windows_of(grid: Grid, context: Context) -> WindowRange:
-    begin, end = context["data_interval_start"], context["data_interval_end"]
+    begin, end = context.get("data_interval_start"), context.get("data_interval_end")
+    if begin is None or end is None:
+        raise InputError(
+            "the run has no data interval",
+            hint="Trigger it with a logical date, or replay a range of your choice: DAG replay_windows.",
+        )
     return grid.aligned_range(_micros(begin), _micros(end))
 
 

@@ -9,7 +9,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
-from rewindow_airflow.failures import mapped_errors
+from rewindow_airflow.failures import WAIT, NotYet, mapped_errors, waiting
 from rewindow_airflow.forms import APPROVE, STAGED
 from rewindow_airflow.identity import newest_of, replay_id_of
 from rewindow_airflow.operators import ReplayTask
@@ -55,6 +55,7 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
 
         Raises:
             AirflowFailException: the range, the application or the settings are refused.
+            AirflowRescheduleException: what is to be replayed is not recorded yet.
             AirflowSkipException: there is nothing to replay.
         """
         from rewindow.config import Config
@@ -76,7 +77,11 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
     def _planned(self, config: Config, context: Context) -> Plan:
         from rewindow.launcher import create_replay
 
-        request = self.request_of(config, self.replay, context)
+        try:
+            request = self.request_of(config, self.replay, context)
+        except NotYet as lack:
+            self.log.info("%s\nLooking again in %s", lack, WAIT)
+            raise waiting(lack, context.get("task_reschedule_count", 0)) from lack
         if request is None:
             raise AirflowSkipException("No window to replay: none of this range is sealed in every input")
         return create_replay(config, request)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.sdk.definitions.param import ParamsDict
 
+from rewindow.config import Config
 from rewindow.errors import InputError
-from rewindow_airflow.forms import daily_params, parse_form, replay_params
+from rewindow_airflow.forms import applications, daily_params, parse_form, replay_params
 
 FILLED = {
     "application": "flight_delays",
@@ -88,3 +90,13 @@ def test_windows_may_be_given_in_place_of_times() -> None:
 def test_daily_parameters_have_defaults_for_a_schedule() -> None:
     """A scheduled run needs no form."""
     ParamsDict(daily_params(["flight_delays"])).validate()
+
+
+def test_form_offers_every_application_that_can_be_replayed(project: Config) -> None:
+    """Own applications come first, one of them is the default; then the heartbeat of each stream."""
+    from rewindow.operators.catalog import application_names
+
+    assert applications(project) == ["clicks_by_page", "heartbeat_clicks"]
+    assert sorted(applications(project)) == application_names(project)
+    settings = Config.load(Path(__file__).parents[2] / "rewindow.toml")
+    assert sorted(applications(settings)) == application_names(settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,19 +12,21 @@ from typing import Any
 
 import pyarrow.compute as pc
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException
 from deltalake import write_deltalake
 
 from rewindow.config import Config
 from rewindow.ledger import Ledger
 from rewindow.tables import Table, query
+from rewindow.tables import checkpoints as stored
 from rewindow_airflow import requests
+from rewindow_airflow.failures import WAIT, WAITS_MAX
 from rewindow_airflow.forms import daily_params
 from rewindow_airflow.identity import replay_id_of
 from rewindow_airflow.links import REPLAY_LINKS
 from rewindow_airflow.steps import RewindowPlanOperator
 from tests.airflow.conftest import in_force
-from tests.airflow.small_project import FIRST_DAY
+from tests.airflow.small_project import DAYS, FIRST_DAY
 
 DAG = "replay_daily"
 
@@ -43,6 +45,7 @@ def context(run_id: str, days: int = 0, **conf: Any) -> dict[str, Any]:
     params = {name: param.value for name, param in daily_params(["clicks_by_page"]).items()}
     return {
         "dag_run": SimpleNamespace(dag_id=DAG, run_id=run_id, conf=conf),
+        "dag": SimpleNamespace(params=params),
         "params": params | conf,
         "data_interval_start": FIRST_DAY + timedelta(days=days),
         "data_interval_end": FIRST_DAY + timedelta(days=days + 1),
@@ -97,3 +100,53 @@ def test_filling_goes_on_with_its_open_replay_after_more_was_recorded(settings: 
     assert plan_filling() == before
     Ledger.open(settings.ledger_url).abandon(before["replay_id"])
     assert plan_filling()["last"] == before["last"] + 1
+
+
+def test_initial_state_of_a_backfill_counts_only_where_no_state_was_published_before(settings: Config) -> None:
+    """Airflow gives the flag to every day; a day after a published one goes on from there, whatever the code."""
+
+    def start_of(day: int) -> str:
+        replay = plan(context(f"initial {day}", day, initial_state=True)).replay
+        return Ledger.open(settings.ledger_url).replay(replay).read_plan().start.source
+
+    assert start_of(1) == "initial"
+    window = int((FIRST_DAY + timedelta(days=1)).timestamp()) // 3600 - 1
+    states = stored.encode(window, 24, {}, {}, stored.Provenance("older code", "configuration", 1))
+    write_deltalake(str(settings.checkpoints_table("clicks_by_page")), states)
+    assert start_of(0) == "initial"
+    assert start_of(2) == "warm_up"
+
+
+def test_day_that_is_not_recorded_is_waited_for_without_using_up_tries(settings: Config) -> None:
+    """The plan looks again after a while, for up to a day; then it fails, and says for what it has waited."""
+    shutil.rmtree(settings.windows_table("clicks"))
+    found = context("early")
+    began = datetime.now(UTC)
+    with pytest.raises(AirflowRescheduleException) as caught:
+        plan(found)
+    assert caught.value.reschedule_date >= began + WAIT
+    with pytest.raises(AirflowFailException, match='stream "clicks" is not recorded yet'):
+        plan(found | {"task_reschedule_count": WAITS_MAX})
+
+
+def test_day_that_is_not_sealed_to_its_end_is_waited_for(settings: Config) -> None:
+    """While more may be recorded, the rest of the day may still come."""
+    assert settings.file is not None
+    text = settings.file.read_text()
+    settings.file.write_text("\n".join(line for line in text.splitlines() if not line.startswith("sealed_to")))
+    with pytest.raises(AirflowRescheduleException):
+        plan(context("next", DAYS))
+
+
+def test_run_without_a_data_interval_is_refused() -> None:
+    """A run triggered without a logical date has no day; the hint says what to do instead of trying twenty times."""
+    found = context("manual__1")
+    del found["data_interval_start"], found["data_interval_end"]
+    with pytest.raises(AirflowFailException, match="the run has no data interval\n  Hint: .* replay_windows"):
+        plan(found)
+
+
+def test_parameter_that_the_dag_does_not_have_is_refused() -> None:
+    """A misspelt key of --dag-run-conf does not go unnoticed; Airflow itself takes any."""
+    with pytest.raises(AirflowFailException, match='parameter "group_size" is unknown'):
+        plan(context("misspelt", group_size=5))

@@ -12,9 +12,10 @@ import pytest
 from rewindow.config import Config
 from rewindow.ledger import Ledger
 from rewindow.tables import Table, query
+from rewindow_airflow import failures
 from rewindow_airflow.identity import replay_id_of
-from tests.airflow.conftest import assert_success, in_force
-from tests.airflow.small_project import DAYS, FIRST_DAY
+from tests.airflow.conftest import ROOT, assert_success, in_force
+from tests.airflow.small_project import DAYS, FIRST_DAY, make_project
 
 pytestmark = pytest.mark.timeout(1500)  # Of a loaded machine; a free one needs a minute.
 
@@ -87,6 +88,23 @@ def test_replay_daily_skips_a_day_before_the_recording(dags: Mapping[str, Any], 
     """A day that will never have a window is skipped with all its tasks, not failed."""
     run = dags["replay_daily"].test(logical_date=FIRST_DAY - timedelta(days=5))
     assert {instance.state for instance in run.get_task_instances()} == {"skipped"}
+
+
+def test_replay_daily_waits_for_the_recording_and_gives_up_at_last(
+    dags: Mapping[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While nothing is recorded, the first try goes on looking; only the limit ends it."""
+    from airflow.models.taskreschedule import TaskReschedule
+    from airflow.utils.session import create_session
+
+    monkeypatch.setattr(failures, "WAIT", timedelta(0))
+    monkeypatch.setattr(failures, "WAITS_MAX", 2)
+    with in_force(Config.load(make_project(tmp_path / "unrecorded", ROOT))):
+        run = dags["replay_daily"].test(logical_date=FIRST_DAY + timedelta(days=30))
+    plan = next(instance for instance in run.get_task_instances() if instance.task_id == "plan_replay")
+    with create_session() as session:
+        waits = session.query(TaskReschedule).filter_by(ti_id=plan.id).count()
+    assert (plan.state, plan.try_number, waits) == ("failed", 1, 2)
 
 
 def test_fill_heartbeat_gaps_publishes_the_filled_stream(dags: Mapping[str, Any], recorded: Config) -> None:
