@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -15,7 +14,6 @@ from airflow.sdk.exceptions import AirflowException
 
 from rewindow_airflow.progress import Progress, is_for_machines, parse_progress
 
-_SECRETS = re.compile(r"AIRFLOW__.*(SECRET|FERNET|PASSWORD|SQL_ALCHEMY_CONN)|AIRFLOW_CONN_|AIRFLOW__.*_CMD")
 _PR_SET_PDEATHSIG = 1
 _END_SECONDS = 5.0
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux") else None
@@ -26,7 +24,7 @@ class RewindowSparkHook(SparkSubmitHook):
 
     Args:
         command: the whole spark-submit command.
-        environment: the whole environment of the job; Airflow's secrets are taken out of it.
+        environment: the whole environment of the job; all that is Airflow's is taken out of it.
         on_progress: told each progress line; every other line goes to the task's log.
     """
 
@@ -39,7 +37,7 @@ class RewindowSparkHook(SparkSubmitHook):
     ) -> None:
         super().__init__(conn_id=conn_id)
         self.command = list(command)
-        self.environment = without_secrets(environment)
+        self.environment = without_airflow(environment)
         self._on_progress = on_progress
 
     def run(self) -> int:
@@ -99,9 +97,9 @@ class RewindowSparkHook(SparkSubmitHook):
                 yield line
 
 
-def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns an environment without Airflow's secrets, which no application has to see."""
-    return {name: value for name, value in environment.items() if not _SECRETS.match(name)}
+def without_airflow(environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns an environment without Airflow's variables: a job needs none of them, and many hold secrets."""
+    return {name: value for name, value in environment.items() if not name.startswith(("AIRFLOW", "_AIRFLOW"))}
 
 
 def _dies_with(parent: int) -> Callable[[], None]:

@@ -30,6 +30,7 @@ from rewindow.recording.readers import FILE
 from rewindow.recording.result import OnProgress, RecordProgress, RecordResult
 from rewindow.recording.stream import StreamTables, open_stream, prepare_stream, recording_lock
 from rewindow.recording.tuples import POSITION, REASON, event_schema, parse_columns, read_tuples, session_of
+from rewindow.tables import query
 from rewindow.windows import WindowRange, format_time, parse_time
 
 _EXPRESSION_HINT = "Use functions that give null for what they cannot compute: try_cast, try_to_timestamp, try_divide."
@@ -136,6 +137,7 @@ class _Run:
         healed = sealing.heal(self.spark, tables)
         if healed is not None:
             self.result.warnings.append(f"windows {healed} of a recording that had died were sealed")
+            self._count_sealed(healed, empty=_empty_windows(tables, healed))
         return tables.position
 
     def _take_in(self, position: SourcePosition) -> tuple[Intake, DataFrame]:
@@ -210,9 +212,15 @@ class _Run:
         self._tell(f"recording windows {windows}", facts["new"])
         good = tuples.where(F.col(REASON).isNull())
         sealed = sealing.seal(self.spark, tables, good, windows, facts["new"])
-        self.result.bytes_written, self.result.windows_empty = sealed.size, sealed.empty
-        self.result.first, self.result.last, self.result.windows_sealed = first, last, len(windows)
-        self.result.recorded = facts["new"]
+        self.result.bytes_written, self.result.recorded = sealed.size, facts["new"]
+        self._count_sealed(windows, sealed.empty)
+
+    def _count_sealed(self, windows: WindowRange, empty: int) -> None:
+        """Adds windows that this run has sealed, healed ones included: they lie before the others."""
+        self.result.first = windows.first if self.result.first is None else self.result.first
+        self.result.last = windows.last
+        self.result.windows_sealed += len(windows)
+        self.result.windows_empty += empty
 
     def _put_aside(
         self,
@@ -287,3 +295,8 @@ class _Run:
             waiting = {intake.parts[row[0]].name: dict(intake.parts[row[0]].constants) for row in rows}
         assert intake.version is not None
         tables.set_position(SourcePosition(intake.version, tables.last, waiting))
+
+
+def _empty_windows(tables: StreamTables, windows: WindowRange) -> int:
+    sql = f"select count(*) as n from w where tuples = 0 and window_id between {windows.first} and {windows.last}"
+    return int(query(sql, w=tables.windows)["n"].to_pylist()[0])

@@ -113,6 +113,17 @@ def test_recording_that_seals_nothing_emits_no_asset(job: Any, monkeypatch: pyte
         operator.execute(context)
 
 
+def test_recording_that_is_tried_again_emits_the_asset_that_the_try_before_owes(
+    job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A try that sealed windows and died emitted nothing; the next one finds nothing to seal and emits for it."""
+    operator, context = job("leave(0, windows_sealed=0)")
+    monkeypatch.setitem(attempts.BEGINNINGS, "record", attempts.BEGINNINGS["replay"])
+    operator.job, operator.replay, operator.arguments = "record", "", {"stream": "clicks"}
+    context["ti"].try_number = 2
+    assert operator.execute(context)["windows_sealed"] == 0
+
+
 def test_job_that_ends_without_an_outcome_is_tried_again(job: Any) -> None:
     """Exit code 0 alone proves nothing: the outcome file is missing, so the job was cut off."""
     operator, context = job("sys.exit(0)")
@@ -121,10 +132,13 @@ def test_job_that_ends_without_an_outcome_is_tried_again(job: Any) -> None:
     assert not isinstance(caught.value, AirflowFailException)
 
 
-def test_job_does_not_see_airflows_secrets(job: Any) -> None:
-    """An application's code gets neither keys nor connections of Airflow."""
-    operator, context = job("leave(0, seen=[name for name in os.environ if 'FERNET' in name or 'CONN' in name])")
-    assert operator.execute(context)["seen"] == []
+def test_job_sees_nothing_of_airflows(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An application's code gets no variable of Airflow, wherever that keeps its secrets; it gets all others."""
+    for name in ("AIRFLOW__CELERY__RESULT_BACKEND", "AIRFLOW__SENTRY__SENTRY_DSN", "AIRFLOW_VAR_TOKEN", "_AIRFLOW_X"):
+        monkeypatch.setenv(name, "hidden")
+    monkeypatch.setenv("PGPASSFILE", "seen")
+    operator, context = job("leave(0, seen=[name for name in os.environ if 'AIRFLOW' in name or name == 'PGPASSFILE'])")
+    assert operator.execute(context)["seen"] == ["PGPASSFILE"]
 
 
 def test_last_lines_of_a_failed_job_are_shown(job: Any, caplog: pytest.LogCaptureFixture) -> None:
