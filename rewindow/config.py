@@ -68,7 +68,10 @@ class StreamConfig(Section):
 
         if self.width % 1000:
             raise InputError(f"window width of {self.width} us is not a whole number of milliseconds (W3)")
-        return Grid(self.width // 1000, parse_time(self.origin) // 1000)
+        origin_us = parse_time(self.origin)
+        if origin_us % 1000:
+            raise InputError(f"window origin {self.origin} is not a whole number of milliseconds (W4)")
+        return Grid(self.width // 1000, origin_us // 1000)
 
 
 class SparkConfig(Section):

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
     from rewindow.windows import Grid
 
-__all__ = ["STATE_FIELDS", "HeartbeatResult", "HeartbeatSettings", "heartbeat", "without_clock"]
+__all__ = ["ADDED", "STATE_FIELDS", "HeartbeatResult", "HeartbeatSettings", "heartbeat", "without_clock"]
 
+ADDED = ("is_timer", "cause", "timer_count", "emission")
+"""Columns that a heartbeat adds to those of its stream (H19)."""
 STATE_FIELDS = [(name, pa.int64()) for name in clock.STATE]
 """Fields of the carried state beside the key columns, for an operator's state schema (H55)."""
 
@@ -68,7 +70,7 @@ def heartbeat(
         grid: the windows' grid; needed where the frame has a `window_id`.
 
     Raises:
-        InputError: a column is missing or the grid is.
+        InputError: a column is missing or the grid is, or a column has the name of one that is added.
     """
     _check(frame, settings, grid)
     accepted, errors = split_jumps(frame, settings, state)
@@ -92,6 +94,9 @@ def _check(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -
     absent = [name for name in named if name not in frame.columns]
     if absent:
         raise InputError(f"frame has no column {', '.join(absent)}", hint=f"It has {', '.join(frame.columns)}.")
+    taken = [name for name in ADDED if name in frame.columns]
+    if taken:
+        raise InputError(f"frame has the column {', '.join(taken)}, which a heartbeat adds (H19)", hint="Rename it.")
     if WINDOW in frame.columns and grid is None:
         raise InputError("frame has windows, but no grid is given", hint="Pass grid=Grid(width_ms, origin_ms).")
 

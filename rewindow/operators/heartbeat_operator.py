@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 from pydantic import field_serializer, model_validator
 
 from rewindow.application import FrameOperator, GroupWindows, InputPort, OutputPort
-from rewindow.operators.heartbeat import STATE_FIELDS, HeartbeatResult, heartbeat, without_clock
+from rewindow.operators.heartbeat import ADDED, STATE_FIELDS, HeartbeatResult, heartbeat, without_clock
 from rewindow.operators.heartbeat_settings import HeartbeatProperties
 from rewindow.windows import WindowRange
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 BOOKKEEPING = ("window_id", "offset", "attempt")
 PROVENANCE = [("is_timer", pa.bool_()), ("cause", pa.string()), ("timer_count", pa.int64()), ("emission", pa.int64())]
 """What tells timers from data (H19); `emission` is the place within the window, from 0, in emission order (H52)."""
+RENAME = "rename it upstream, or by keep and select in the settings of the stream"
 
 
 class Heartbeat(HeartbeatProperties, FrameOperator):
@@ -40,21 +41,31 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
 
     @model_validator(mode="after")
     def _check_columns(self) -> Self:
-        named = [self.event_at, self.arrived_at, *self.key_by]
-        absent = [name for name in named if name not in self.columns.names]
-        if absent:
-            known = ", ".join(self.columns.names)
-            raise ValueError(f"column {', '.join(absent)} is not in the stream's columns: {known}")
+        wrong = list(self._wrong_columns())
+        if wrong:
+            raise ValueError("; ".join(wrong))
         return self
+
+    def _wrong_columns(self) -> Iterator[str]:
+        """Yields what the clock lacks, what it cannot count in, and what would be there twice."""
+        names = self.columns.names
+        absent = [name for name in self._clock_columns() if name not in names]
+        if absent:
+            yield f"column {', '.join(absent)} is not in the stream's columns: {', '.join(names)} (H53)"
+        for field in self.columns:
+            is_time = pa.types.is_timestamp(field.type) or pa.types.is_int64(field.type)
+            if field.name in (self.event_at, self.arrived_at) and not is_time:
+                yield f"column {field.name} is {field.type}, it must be a timestamp, or int64 as microseconds (H40)"
+            if field.name in ADDED:
+                yield f"column {field.name} is one that the Heartbeat adds (H19): {RENAME}"
 
     def warnings(self) -> list[str]:
         """Returns what is odd about the properties but does not stop a run (O61)."""
         return [] if self.wrong_properties() else super().warnings()
 
     def input_ports(self) -> Mapping[str, InputPort]:
-        """Returns one port, `stream`, with the columns that the clock needs (H16)."""
-        named = dict.fromkeys([self.event_at, self.arrived_at, *self.key_by])
-        return {"stream": InputPort(pa.schema([field for field in self.columns if field.name in named]))}
+        """Returns one port, `stream`, with the columns that the clock needs and those that pass (H16)."""
+        return {"stream": InputPort(pa.schema(self._needed()))}
 
     def output_ports(self) -> Mapping[str, OutputPort]:
         """Returns the port `out`, and behind it `errors` where tuples can be quarantined (H16)."""
@@ -90,9 +101,16 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         return without_clock(state)
 
     def _beat(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> HeartbeatResult:
-        return heartbeat(
-            inputs["stream"], self, state=state, end_us=windows.end_us, end_included=False, grid=windows.grid
-        )
+        names = dict.fromkeys(["window_id", *(field.name for field in self._needed())])
+        frame = inputs["stream"].select(*(f"`{name}`" for name in names))
+        return heartbeat(frame, self, state=state, end_us=windows.end_us, end_included=False, grid=windows.grid)
+
+    def _clock_columns(self) -> list[str]:
+        return list(dict.fromkeys([self.event_at, self.arrived_at, *self.order_by, *self.key_by]))
+
+    def _needed(self) -> list[Any]:
+        needed = {*self._clock_columns(), *(field.name for field in self._payload())}
+        return [field for field in self.columns if field.name in needed]
 
     def _payload(self) -> list[Any]:
         return [field for field in self.columns if field.name not in BOOKKEEPING]

@@ -150,6 +150,8 @@ def test_heartbeat_names_a_column_that_is_not_there(spark: SparkSession) -> None
     """Columns and grid are looked at before anything runs."""
     with pytest.raises(InputError, match="frame has no column at, case"):
         heartbeat(spark.range(1).selectExpr("id AS arrived_at", "id AS offset"), MINUTE)
+    with pytest.raises(InputError, match="frame has the column cause, which a heartbeat adds"):
+        heartbeat(frame_of(spark, {"a": [(1, 1)]}).selectExpr("*", "'' AS cause"), MINUTE)
     windows = frame_of(spark, {"a": [(1, 1)]}).selectExpr("*", "0 AS window_id")
     with pytest.raises(InputError, match="no grid is given"):
         heartbeat(windows, MINUTE)
@@ -166,7 +168,7 @@ def test_heartbeat_application_keeps_only_timers_that_no_tuple_answers(spark: Sp
     app = heartbeat_application("clicks", stream, schema)
     app.validate()
     rows = {"answered": [(59, 59), (60, 60), (118, 118)], "silent": [(59, 59)]}
-    frame = frame_of(spark, rows).selectExpr("0L AS window_id", "*")
+    frame = frame_of(spark, rows).selectExpr("0L AS window_id", "*", "'' AS cause")
     beat, silent = app.nodes["heartbeat"].operator, app.nodes["silent_timers"].operator
     windows = GroupWindows(Grid(120_000), WindowRange(0, 1))
     state = spark.createDataFrame([], "case STRING, " + ", ".join(f"{name} BIGINT" for name in STATE))

@@ -89,7 +89,7 @@ def test_other_settings_are_refused_when_wrong(given: dict[str, Any]) -> None:
 
 def test_operator_reports_wrong_properties_at_launch() -> None:
     """Building it raises nothing; launch validation names the operator, the property and the documented text (O53)."""
-    columns = pa.schema([("arrived_at", pa.int64()), ("at", pa.int64())])
+    columns = pa.schema([("offset", pa.int64()), ("arrived_at", pa.int64()), ("at", pa.int64())])
     app = Application("clicks", window="1 s")
     beat = app.add("beat", Heartbeat(interval=0, event_at="at", columns=columns), stream=app.input("clicks"))
     app.output("filled", beat, key=["emission"])
@@ -98,8 +98,69 @@ def test_operator_reports_wrong_properties_at_launch() -> None:
     assert "beat: " + NOT_POSITIVE in str(caught.value)
 
 
-def test_operator_refuses_columns_that_the_stream_lacks() -> None:
-    """Event timestamp, arrival and keys must be columns of the stream."""
-    operator = Heartbeat(interval=1, event_at="when", columns=pa.schema([("arrived_at", pa.int64())]))
-    assert "column when is not in the stream's columns" in operator.wrong_properties()[0]["msg"]
+COLUMNS = [("offset", pa.int64()), ("arrived_at", pa.timestamp("us", "UTC")), ("at", pa.int64()), ("x", pa.string())]
+
+
+@pytest.mark.parametrize(
+    ("given", "columns", "text"),
+    [
+        ({"event_at": "when"}, COLUMNS, "column when is not in the stream's columns: offset, arrived_at, at, x"),
+        ({"key_by": ["who"]}, COLUMNS, "column who is not in the stream's columns"),
+        ({}, COLUMNS[1:], "column offset is not in the stream's columns: arrived_at, at, x (H53)"),
+        ({"order_by": ["line"]}, COLUMNS, "column line is not in the stream's columns"),
+        ({"event_at": "x"}, COLUMNS, "column x is string, it must be a timestamp, or int64 as microseconds"),
+        ({}, [*COLUMNS[:2], ("at", pa.int32())], "column at is int32, it must be a timestamp"),
+        ({}, [COLUMNS[0], ("arrived_at", pa.date32()), COLUMNS[2]], "column arrived_at is date32[day]"),
+        ({}, [*COLUMNS, ("cause", pa.string())], "column cause is one that the Heartbeat adds (H19): rename it"),
+    ],
+)
+def test_operator_refuses_columns_that_do_not_serve(given: dict[str, Any], columns: list[Any], text: str) -> None:
+    """At launch: what the clock needs is there and of a type that it can count in, what is added has free names."""
+    operator = Heartbeat(**({"interval": 1, "event_at": "at", "columns": pa.schema(columns)} | given))
+    assert [wrong["msg"][: len(text)] for wrong in operator.wrong_properties()] == [text]
     assert operator.warnings() == []
+
+
+def test_operator_names_all_that_is_wrong_with_its_columns() -> None:
+    """O60: one launch tells everything."""
+    operator = Heartbeat(
+        interval=1, event_at="x", columns=pa.schema([COLUMNS[1], COLUMNS[3], ("emission", pa.int64())])
+    )
+    message = operator.wrong_properties()[0]["msg"]
+    assert [part in message for part in ("column offset", "column x is string", "column emission")] == [True] * 3
+
+
+def test_operator_is_held_against_what_feeds_it() -> None:
+    """O13: the recording must have what the clock needs and what passes; a heartbeat cannot feed another (H19)."""
+    schema = pa.schema(COLUMNS)
+    app = Application("clicks", window="1 s")
+    beat = app.add("beat", Heartbeat(interval=1, event_at="at", columns=schema), stream=app.input("clicks"))
+    app.output("filled", beat, key=["emission"])
+    app.validate(recorded={"clicks": pa.schema([("window_id", pa.int64()), *COLUMNS, ("cause", pa.string())])})
+    with pytest.raises(ValidationFailed) as caught:
+        app.validate(recorded={"clicks": pa.schema([COLUMNS[1], ("at", pa.string())])})
+    assert [(row.rule, row.value) for row in caught.value.violations] == [
+        ("O13", "at int64"),
+        ("O13", "offset int64"),
+        ("O13", "x string"),
+    ]
+    again = Heartbeat(interval=1, event_at="at", columns=beat.operator.output_ports()["out"].schema)
+    app.output("twice", app.add("again", again, stream=beat), key=["emission"])
+    with pytest.raises(ValidationFailed, match=r"again: .*column is_timer is one that the Heartbeat adds \(H19\)"):
+        app.validate()
+
+
+def test_a_missing_setting_is_reported_with_everything_else() -> None:
+    """O53, O60: without an event timestamp there are no ports to tell, which is no reason to say nothing."""
+    app = Application("clicks", window="1 s")
+    app.output(
+        "filled",
+        app.add("beat", Heartbeat(interval=0, columns=pa.schema(COLUMNS)), stream=app.input("clicks")),
+        key=["x"],
+    )
+    with pytest.raises(ValidationFailed) as caught:
+        app.validate()
+    assert [(row.rule, row.value.partition(" ")[0]) for row in caught.value.violations] == [
+        ("O53", "event_at"),
+        ("O53", "interval"),
+    ]
