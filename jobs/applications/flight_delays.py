@@ -16,15 +16,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pydantic import Field
 
 from rewindow.application import Application, FrameOperator, GroupWindows, InputPort, OutputPort
-from rewindow.operators.heartbeat import STATE_FIELDS, HeartbeatResult, HeartbeatSettings, heartbeat, without_clock
-from rewindow.windows import WindowRange, parse_duration
+from rewindow.operators.heartbeat import STATE_FIELDS, HeartbeatResult, heartbeat, without_clock
+from rewindow.operators.heartbeat_settings import HeartbeatProperties
+from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 TIME = pa.timestamp("us", tz="UTC")
+RECORDED = [("offset", pa.int64()), ("arrived_at", TIME)]
+"""What a recorded stream has beside its own columns: the place in its window and the arrival."""
 MEASURES = {
     "temp": pa.decimal128(5, 2),
     "wind_speed": pa.decimal128(9, 5),
@@ -37,16 +41,19 @@ TOTALS = [("flights", pa.int64()), ("departed", pa.int64()), ("delay_minutes", p
 REPORT = [("reported_at", TIME), *MEASURES.items()]
 
 
-class HourlyWeather(FrameOperator):
+class HourlyWeather(HeartbeatProperties, FrameOperator):
     """One row per station and window: its report, or, when it is silent, a heartbeat's timer with the last report.
 
     A timer says only that the hour has begun; `is_timer` marks it, and `age_hours` tells how old the report that it
     carries is at the beginning of the hour. The timer that a report brings for its own hour gives way to the report.
+    Its properties are those of a heartbeat, checked at launch; without a port for errors it can quarantine nothing.
     """
 
     inputs = {
         "weather": InputPort(
-            pa.schema([("origin", pa.string()), ("time_hour", TIME), *((name, pa.float64()) for name in MEASURES)])
+            pa.schema(
+                [*RECORDED, ("origin", pa.string()), ("time_hour", TIME), *((name, pa.float64()) for name in MEASURES)]
+            )
         )
     }
     outputs = {
@@ -58,9 +65,9 @@ class HourlyWeather(FrameOperator):
     }
     state_schema = pa.schema([("origin", pa.string()), *STATE_FIELDS, *REPORT])
 
-    key_by: list[str] = ["origin"]
-    interval: str = "1 hour"
-    slack: str = "10 minutes"
+    event_at: str = "time_hour"
+    key_by: tuple[str, ...] = ("origin",)
+    max_jump: None = None
 
     def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
         """Returns `origin, hour, is_timer, age_hours, reported_at` and the measures, a row per station and window."""
@@ -77,7 +84,7 @@ class HourlyWeather(FrameOperator):
         so_far = Window.partitionBy(*self.key_by).orderBy("window_id")
         newest = F.last(F.when(~F.col("is_timer"), F.col("report")), ignorenulls=True).over(so_far)
         carried = state.select(*self.key_by, F.struct(*(name for name, _ in REPORT)).alias("carried"))
-        rows = rows.withColumn("newest", newest).join(carried, self.key_by, "left")
+        rows = rows.withColumn("newest", newest).join(carried, [*self.key_by], "left")
         hour = F.timestamp_micros(F.col("window_id") * windows.grid.width_us + windows.grid.origin_us).alias("hour")
         shown = F.coalesce("newest", "carried").alias("report")
         rows = rows.select("window_id", *self.key_by, hour, "is_timer", shown)
@@ -96,17 +103,14 @@ class HourlyWeather(FrameOperator):
         before = state.select(F.lit(windows.first - 1).alias("window_id"), *self.key_by, *names)
         newest = F.max_by(F.struct(*names), "window_id").alias("report")
         last = shown.unionByName(before).groupBy(*self.key_by).agg(newest)
-        return clocks.join(last, self.key_by, "left").select(*clocks.columns, "report.*")
+        return clocks.join(last, [*self.key_by], "left").select(*clocks.columns, "report.*")
 
     def skipped(self, state: DataFrame, skipped: WindowRange) -> DataFrame:
         """Returns the state without its clocks: hours that were skipped get no timers afterwards (H58)."""
         return without_clock(state)
 
     def _beat(self, weather: DataFrame, state: DataFrame, windows: GroupWindows) -> HeartbeatResult:
-        settings = HeartbeatSettings(
-            interval=self.interval, slack=self.slack, event_at="time_hour", key_by=tuple(self.key_by)
-        )
-        return heartbeat(weather, settings, state=state, end_us=windows.end_us, end_included=False, grid=windows.grid)
+        return heartbeat(weather, self, state=state, end_us=windows.end_us, end_included=False, grid=windows.grid)
 
 
 class DelaysByAirport(FrameOperator):
@@ -140,7 +144,7 @@ class DelaysByAirport(FrameOperator):
         )
     }
 
-    late_after: str = "15 minutes"
+    late_after_minutes: int = Field(15, ge=0)
 
     def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
         """Returns a row per airport and window; times in whole minutes."""
@@ -158,14 +162,13 @@ class DelaysByAirport(FrameOperator):
         from pyspark.sql import functions as F
 
         delay = F.col("dep_delay")
-        late_minutes = parse_duration(self.late_after) // 60_000_000
         return flights.groupBy("window_id", "origin").agg(
             F.count("*").alias("flights"),
             F.count_if(delay.isNull()).alias("cancelled"),
             F.count(delay).alias("departed"),
             F.sum(delay).alias("delay_minutes"),
             nearest_rank(delay, percent=90).alias("delay_p90_minutes"),
-            F.count_if(delay > late_minutes).alias("late"),
+            F.count_if(delay > self.late_after_minutes).alias("late"),
         )
 
 
@@ -247,7 +250,7 @@ weather = app.input("weather")
 hourly = app.add(
     "hourly_weather", HourlyWeather(key_by=["origin"], interval="1 hour", slack="10 minutes"), weather=weather
 )
-delays = app.add("delays", DelaysByAirport(late_after="15 minutes"), flights=flights, weather=hourly)
+delays = app.add("delays", DelaysByAirport(late_after_minutes=15), flights=flights, weather=hourly)
 ranks = app.add("ranks", CarrierRanks(), flights=flights)
 
 app.output("hourly_weather", hourly, key=["origin"], suite="hourly_weather")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rewindow.application import FrameOperator, GroupWindows
+from rewindow.application import Application, FrameOperator, GroupWindows
 from rewindow.config import Config
 from rewindow.engine.frames import conform, spark_schema
 from rewindow.operators.catalog import load_application
@@ -91,6 +91,38 @@ def some_flights() -> list[tuple[int, str, str, int | None]]:
 
 def _delay(random: Random) -> int | None:
     return None if random.random() < 0.2 else random.randint(-10, 60)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "place", "text"),
+    [
+        ("hourly_weather", {"interval": 0}, "interval", "must be a numeric value greater than zero"),
+        ("hourly_weather", {"interval": "soon"}, "interval", "must be a numeric value greater than zero"),
+        ("hourly_weather", {"interval": 1, "slack": -1}, "slack", "zero or more (H23)"),
+        ("hourly_weather", {"interval": "${hours}"}, "interval", "parameter ${hours} is unknown (H25)"),
+        ("hourly_weather", {"interval": 1, "max_jump": 1}, "max_jump", "None"),
+        ("delays", {"late_after_minutes": -1}, "late_after_minutes", "greater than or equal to 0"),
+        ("delays", {"late_after_minutes": "soon"}, "late_after_minutes", "valid integer"),
+    ],
+)
+def test_wrong_properties_are_found_at_launch(name: str, given: dict[str, Any], place: str, text: str) -> None:
+    """H15, H20, H23, H25: not in the job, hours later."""
+    (wrong,) = type(operator(name))(**given).wrong_properties()
+    assert wrong["loc"] == (place,) and text in wrong["msg"]
+
+
+def test_fine_times_are_kept_with_the_plan_as_warnings() -> None:
+    """H21, H24: the application's warnings hold those of its heartbeat."""
+    app = Application("fine", window="1 hour")
+    made = type(operator("hourly_weather"))(interval="0.005", slack="0.001")
+    app.output("out", app.add("hourly", made, weather=app.input("weather")), key=["origin"])
+    assert [("too fine-grained" in text, "(H24)" in text) for text in app.warnings()] == [(True, False), (False, True)]
+
+
+def test_hourly_weather_needs_what_a_recording_has() -> None:
+    """O13, H53: a stream without the order and the arrival of its tuples is refused at launch."""
+    needed = operator("hourly_weather").input_ports()["weather"].schema
+    assert {"offset", "arrived_at", "time_hour", "origin"} <= {*needed.names}
 
 
 def test_hourly_weather_has_a_row_for_silent_hours_too(spark: SparkSession) -> None:
