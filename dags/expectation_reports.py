@@ -1,6 +1,7 @@
 """Rebuilds the report site from the results of all gates over time: which output passed when, and what failed.
 
-The site is served behind Airflow's login at `/rewindow/files/index.html`.
+The site is served behind Airflow's login at `/rewindow/files/quality/index.html`; the button Reports of the task leads
+there.
 """
 
 from __future__ import annotations

@@ -6,14 +6,14 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
-from rewindow_airflow.links import PREFIX, REPLAY_LINKS
+from rewindow_airflow.links import PREFIX, REPLAY_LINKS, ReportsLink
 
 
 class RewindowPlugin(AirflowPlugin):
     """What Airflow asks for when it loads plugins."""
 
     name = "rewindow"
-    operator_extra_links = list(REPLAY_LINKS)
+    operator_extra_links = [*REPLAY_LINKS, ReportsLink()]
 
     @property
     def fastapi_apps(self) -> list[dict[str, Any]]:

@@ -1,18 +1,26 @@
-"""Buttons of a task's page: replay, window report, Data Docs, certificate. They lead to the plugin's own pages."""
+"""Buttons of a task's page: replay, window report, Data Docs, certificate, reports. They lead to the plugin's pages."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from airflow.sdk import BaseOperatorLink
+from airflow.sdk.configuration import conf
 
 if TYPE_CHECKING:
     from airflow.models.taskinstancekey import TaskInstanceKey
+    from airflow.sdk import BaseOperator
 
     from rewindow_airflow.operators import ReplayTask
 
 PREFIX = "/rewindow"
+
+
+def address(path: str) -> str:
+    """Returns the address of one of the plugin's pages on Airflow's own host, below the path of [api] base_url."""
+    base = urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
+    return f"{base}{PREFIX}/{path}"
 
 
 class ReplayLink(BaseOperatorLink):
@@ -23,7 +31,7 @@ class ReplayLink(BaseOperatorLink):
 
     def get_link(self, operator: ReplayTask, *, ti_key: TaskInstanceKey) -> str:
         """Returns an address on Airflow's own host, empty for a task without a replay; called when a task ends."""
-        return f"{PREFIX}/replays/{quote(operator.replay, safe='')}/{self.page}" if operator.replay else ""
+        return address(f"replays/{quote(operator.replay, safe='')}/{self.page}") if operator.replay else ""
 
 
 class WindowReportLink(ReplayLink):
@@ -45,6 +53,16 @@ class CertificateLink(ReplayLink):
 
     name = "Certificate"
     page = "certificate"
+
+
+class ReportsLink(BaseOperatorLink):
+    """Leads to the report site: all outputs' checks over time."""
+
+    name = "Reports"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """Returns an address on Airflow's own host."""
+        return address("files/quality/index.html")
 
 
 REPLAY_LINKS = (ReplayLink(), WindowReportLink(), DataDocsLink(), CertificateLink())

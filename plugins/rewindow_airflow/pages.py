@@ -6,6 +6,8 @@ route instead of a mount (a mount would pass the dependency by). Who may read DA
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from pathlib import Path
 from typing import Annotated
@@ -17,14 +19,18 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Resp
 
 from rewindow.config import Config
 from rewindow.errors import RewindowError
+from rewindow.version import PACKAGE
 from rewindow_airflow import bodies
-from rewindow_airflow.links import PREFIX
 
 _REPLAY_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
+_FILES = "../../files/"
+"""From the page of a replay to the files: relative, so that it holds below any path that Airflow is served at."""
+_SCRIPT = base64.b64encode(hashlib.sha256((PACKAGE / "reports/templates/page.js").read_bytes()).digest()).decode()
+"""Digest of the one script of our pages. What else stands in them comes from data and must never run."""
 _HEADERS = {
     "Cache-Control": "private, no-cache",
     "Content-Security-Policy": (
-        "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self' 'unsafe-inline'; "
+        f"default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'sha256-{_SCRIPT}'; "
         "img-src 'self' data:; font-src 'self' data:; connect-src 'none'; form-action 'none'; "
         "base-uri 'none'; frame-ancestors 'self'"
     ),
@@ -70,7 +76,7 @@ def show_replay(replay_id: ReplayId, folder: Results) -> Response:
         path = build_replay_page(Config.load(), replay_id)
     except RewindowError as error:
         return HTMLResponse(bodies.not_yet(replay_id, "page", error.primary), 404, _HEADERS)
-    return RedirectResponse(f"{PREFIX}/files/{quote(path.resolve().relative_to(folder).as_posix())}", 307, _HEADERS)
+    return RedirectResponse(_FILES + quote(path.resolve().relative_to(folder).as_posix()), 307, _HEADERS)
 
 
 def show_report(
@@ -121,7 +127,7 @@ def inside(folder: Path, path: str) -> Path | None:
 def _one_or_list(folder: Path, found: list[Path], replay_id: str, what: str, writer: str) -> Response:
     if not found:
         return _not_yet(replay_id, what, f"{writer} writes it.")
-    addresses = {path.stem: f"{PREFIX}/files/{quote(path.relative_to(folder).as_posix())}" for path in found}
+    addresses = {path.stem: _FILES + quote(path.relative_to(folder).as_posix()) for path in found}
     if len(found) == 1:
         return RedirectResponse(next(iter(addresses.values())), 307, _HEADERS)
     return HTMLResponse(bodies.listing(f"{what}: {replay_id}", addresses), headers=_HEADERS)

@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from rewindow_airflow.failures import WAIT, NotYet, mapped_errors, waiting
 from rewindow_airflow.forms import APPROVE, STAGED
 from rewindow_airflow.identity import newest_of, replay_id_of
+from rewindow_airflow.links import ReportsLink
 from rewindow_airflow.operators import ReplayTask
 from rewindow_airflow.requests import describe, refuse_other_wishes
 
@@ -156,6 +157,8 @@ class ReportGapsOperator(BaseOperator):
 
 class BuildReportSiteOperator(BaseOperator):
     """Rebuilds the pages that show the results of all gates over time; a replay's own pages are kept for 90 days."""
+
+    operator_extra_links = (ReportsLink(),)
 
     def execute(self, context: Context) -> str:
         """Returns the path of the site's first page."""

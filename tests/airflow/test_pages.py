@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rewindow.reports.page import render_page
 from rewindow_airflow.links import REPLAY_LINKS
 from rewindow_airflow.operators import RewindowSubmitOperator
 from rewindow_airflow.pages import inside
+from tests.reports import stories
 
 PAGES = ("page", "report", "docs", "certificate")
 KEY: Any = None
@@ -81,6 +88,44 @@ def test_page_of_a_replay_is_shown_to_a_viewer(client: Any, page: str, words: st
     assert words in answer.text
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert "connect-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_only_our_own_script_runs_in_a_page(client: Any, results: Path) -> None:
+    """The one script of a replay's page is allowed by its digest; what its data might smuggle in is not."""
+    (results / "drawn.html").write_text(render_page(stories.page(stories.killed())))
+    answer = client.get("/rewindow/files/drawn.html", headers=token("VIEWER"))
+    scripts = re.findall(r"<script>(.*?)</script>", answer.text, re.DOTALL)
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    policy = dict(part.strip().split(" ", 1) for part in answer.headers["content-security-policy"].split(";"))
+    assert len(digests) == 1
+    assert policy["script-src"] == f"'sha256-{digests[0]}'"
+
+
+def test_addresses_hold_below_the_path_of_the_base_url(client: Any) -> None:
+    """Behind https://host/airflow every link and redirect stays below /airflow."""
+    program = f"""
+import sys
+sys.path[:0] = {[path for path in sys.path if path]!r}
+from airflow.api_fastapi.app import create_app
+from fastapi.testclient import TestClient
+from rewindow_airflow.links import REPLAY_LINKS, ReportsLink
+from rewindow_airflow.operators import RewindowSubmitOperator
+from tests.airflow.test_pages import token
+operator = RewindowSubmitOperator(task_id="replay_windows", job="replay", replay="r-1")
+addresses = [link.get_link(operator, ti_key=None) for link in (*REPLAY_LINKS[1:], ReportsLink())]
+with TestClient(create_app(apps="core")) as client:
+    for address in addresses:
+        answer = client.get(address, headers=token("VIEWER"))
+        print(answer.status_code, answer.url.path)
+"""
+    environment = os.environ | {"AIRFLOW__API__BASE_URL": "https://host.example.org/airflow"}
+    ended = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert [line.split() for line in ended.stdout.splitlines() if "/rewindow/" in line] == [
+        ["200", "/airflow/rewindow/replays/r-1/report"],
+        ["200", "/airflow/rewindow/replays/r-1/docs"],
+        ["200", "/airflow/rewindow/files/certificates/r-0--r-1-0123abcd.html"],
+        ["404", "/airflow/rewindow/files/quality/index.html"],
+    ], ended.stderr
 
 
 def test_window_report_shows_every_window_page_by_page(client: Any) -> None:
