@@ -105,7 +105,7 @@ class HourlyWeather(HeartbeatProperties, FrameOperator):
         last = shown.unionByName(before).groupBy(*self.key_by).agg(newest)
         return clocks.join(last, [*self.key_by], "left").select(*clocks.columns, "report.*")
 
-    def skipped(self, state: DataFrame, skipped: WindowRange) -> DataFrame:
+    def skipped(self, state: DataFrame, skipped: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
         """Returns the state without its clocks: hours that were skipped get no timers afterwards (H58)."""
         return without_clock(state)
 

@@ -164,8 +164,14 @@ class FrameOperator(BaseModel):
         """
         raise NotImplementedError
 
-    def skipped(self, state: DataFrame, skipped: WindowRange) -> DataFrame:
-        """Returns the state with which to go on after an at-most-once skip; by default the one that was restored."""
+    def skipped(self, state: DataFrame, skipped: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
+        """Returns the state with which to go on after an at-most-once skip; by default the one that was restored.
+
+        Args:
+            state: the state that was restored.
+            skipped: the windows that it has not seen and never will.
+            outputs: what this operator had emitted for some of them all the same, per port that is an output.
+        """
         return state
 
     def initial_state(self) -> pa.Table:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 from rewindow.config import Config
 from rewindow.errors import InputError, ResourceError

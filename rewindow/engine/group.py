@@ -152,9 +152,18 @@ class GroupRunner:
         found = {}
         for node in self._order:
             if node.operator.is_stateful:
-                frame = node.operator.skipped(to_frame(self._spark, states[node.name]), skipped)
+                state = to_frame(self._spark, states[node.name])
+                frame = node.operator.skipped(state, skipped, self._emitted(node, skipped))
                 found[node.name] = to_arrow(frame, _state_schema(node), f'state of operator "{node.name}"')
         return found
+
+    def _emitted(self, node: Node, windows: WindowRange) -> dict[str, DataFrame]:
+        """Returns what the outputs of an operator hold of a range, by port."""
+        return {
+            handle.port: self.committed(output.name, windows).drop("attempt")
+            for handle, output in self._outputs.items()
+            if handle.operator == node.name
+        }
 
     def clear_scratch(self) -> None:
         """Deletes the scratch files; what is needed of them has been committed."""

@@ -24,6 +24,7 @@ ADDED = ("is_timer", "cause", "timer_count", "emission")
 """Columns that a heartbeat adds to those of its stream (H19)."""
 STATE_FIELDS = [(name, pa.int64()) for name in clock.STATE]
 """Fields of the carried state beside the key columns, for an operator's state schema (H55)."""
+_LAST_TIMER = "timer_index"
 
 
 @dataclass(frozen=True)
@@ -81,12 +82,26 @@ def heartbeat(
     return HeartbeatResult(_data(accepted, settings).unionByName(timers), errors, _state(indexed, settings))
 
 
-def without_clock(state: DataFrame) -> DataFrame:
-    """Returns a state after skipped windows: the clock starts anew, and no timer comes twice (H58, H10)."""
+def without_clock(
+    state: DataFrame, settings: HeartbeatProperties | None = None, emitted: DataFrame | None = None
+) -> DataFrame:
+    """Returns a state after skipped windows: the clock starts anew, and no timer comes twice (H58, H10).
+
+    Args:
+        state: the state before the skip; may have further columns unless `emitted` is given.
+        settings: what `emitted` was made with.
+        emitted: tuples that were emitted since that state, with `is_timer`.
+    """
     from pyspark.sql import functions as F
 
     gone = [name for name, inner in clock.STATE.items() if inner != SEEN]
-    return state.withColumns({name: F.lit(None).cast("bigint") for name in gone})
+    bare = state.withColumns({name: F.lit(None).cast("bigint") for name in gone})
+    if settings is None or emitted is None:
+        return bare
+    index = clock.floor_div(clock.to_us(emitted, settings.event_at), settings.interval_us).alias(_LAST_TIMER)
+    timers = emitted.where("is_timer").select(*settings.key_by, index)
+    clocks = bare.unionByName(timers, allowMissingColumns=True).groupBy(*settings.key_by)
+    return clocks.agg(*(F.max(name).alias(name) for name in clock.STATE)).where(F.col(_LAST_TIMER).isNotNull())
 
 
 def _check(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -> None:

@@ -96,9 +96,9 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         """Returns the clocks after the group; what they depend on is recorded, so it is the same in every run."""
         return self._beat(inputs, state, windows).state
 
-    def skipped(self, state: DataFrame, skipped: WindowRange) -> DataFrame:
-        """Returns the state with empty clocks and the last timer index of each (H58, H10)."""
-        return without_clock(state)
+    def skipped(self, state: DataFrame, skipped: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
+        """Returns the state with empty clocks and the index of the last timer that was emitted for each (H58, H10)."""
+        return without_clock(state, self, outputs.get("out"))
 
     def _beat(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> HeartbeatResult:
         names = dict.fromkeys(["window_id", *(field.name for field in self._needed())])

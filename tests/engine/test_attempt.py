@@ -173,6 +173,16 @@ def test_a_recovery_is_foretold_and_goes_as_foretold(
     assert lost == {name: set(windows) for name, windows in expected.lost.items()}
 
 
+def test_an_operator_is_given_what_it_emitted_in_skipped_windows(attempt: Callable[..., Attempt]) -> None:
+    """The state never sees them, the output holds them: so a Heartbeat knows which timers are out (H58)."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    with pytest.raises(Crash):
+        attempt("skipping", "one", (Step.AFTER_FIRST_OUTPUT, 2), mode="at_most_once").run()
+    attempt("skipping", "one", mode="at_most_once").run()
+    found = query("select window_id, kept from o order by window_id", o=config.replay_root("one") / "out")
+    assert found["kept"].to_pylist() == [0] * 5 + [3] * (WINDOWS - 5)
+
+
 def affected(config: Config, plan: Plan) -> dict[str, int]:
     """Returns the first affected window of each output."""
     root = config.replay_root(plan.replay_id)

@@ -149,7 +149,7 @@ def test_hourly_weather_makes_nothing_up_for_skipped_hours(spark: SparkSession) 
     values: dict[str, Any] = dict.fromkeys(columns) | {"origin": "EWR", "timer_index": 3, "clock_event_us": 1}
     values |= {"temp": Decimal("31.00"), "reported_at": hour(1)}
     state = spark.createDataFrame([tuple(values[name] for name in columns)], spark_schema(one.state_columns()))
-    after = one.skipped(state, WindowRange(4, 6)).collect()[0].asDict()
+    after = one.skipped(state, WindowRange(4, 6), {}).collect()[0].asDict()
     assert (after["clock_event_us"], after["timer_index"], after["temp"]) == (None, 3, Decimal("31.00"))
 
 

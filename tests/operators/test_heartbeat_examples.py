@@ -120,6 +120,25 @@ def test_heartbeat_starts_anew_after_skipped_windows(spark: SparkSession) -> Non
     assert found["a"] == [(500, 100, False), (510, 130, False), (515, 180, True), (515, 185, False)]
 
 
+def test_timers_that_a_skip_left_in_the_output_do_not_come_again(spark: SparkSession) -> None:
+    """The restored state is older than what was emitted: also for a clock that it does not know yet (H58, H10)."""
+    first, new = {"a": [(30, 30)]}, {"b": [(70, 70)]}
+    restored = heartbeat(frame_of(spark, first), MINUTE, end_us=60_000_000, end_included=False).state
+    emitted = heartbeat(frame_of(spark, first | new), MINUTE, end_us=200_000_000).tuples
+    state = without_clock(restored, MINUTE, emitted)
+    assert {(row["case"], row["timer_index"], row["clock_event_us"]) for row in state.collect()} == {
+        ("a", 3, None),
+        ("b", 3, None),
+    }
+    later = [(500, 100), (510, 130), (515, 185), (516, 245)]
+    found = seconds(
+        heartbeat(frame_of(spark, {"a": later, "b": later}), MINUTE, state=state, end_us=520_000_000).tuples
+    )
+    assert [at for at in found["a"] if at[2]] == [at for at in found["b"] if at[2]] == [(516, 240, True)]
+    again = seconds(heartbeat(frame_of(spark, {"a": later}), MINUTE, state=without_clock(restored)).tuples)
+    assert (510, 120, True) in again["a"], "the restored state alone would repeat a timer"
+
+
 REFUSED: dict[str, tuple[list[tuple[int | None, int]], dict[str, Any], int, str]] = {
     "steps back": ([(60, 60), (59, 61)], {}, 100, r'\{"case":"a","offset":1\} 59000000 us goes back from 60000000 us'),
     "past the end": ([(60, 60)], {}, 59, "60000000 us is after the end, 59000000 us"),
