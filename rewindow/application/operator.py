@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 
+from rewindow.application.modes import Mode
 from rewindow.application.properties import half_matched, wrong_values
 from rewindow.errors import InputError
 from rewindow.windows import Grid, WindowRange
@@ -48,10 +49,14 @@ class GroupWindows:
     Attributes:
         grid: width and origin.
         range: the windows, closed.
+        mode: recovery mode under which they are computed (R3).
+        operator: whose call it is, as application.operator; empty outside a replay.
     """
 
     grid: Grid
     range: WindowRange
+    mode: Mode = Mode.EXACTLY_ONCE
+    operator: str = ""
 
     @property
     def first(self) -> int:

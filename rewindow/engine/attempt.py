@@ -364,7 +364,7 @@ class Attempt:
         return GroupSizer(self.plan.group_windows, self.plan.group_seconds, size)
 
     def _group(self, first: int, last: int) -> GroupWindows:
-        return GroupWindows(self.plan.grid, WindowRange(first, last))
+        return GroupWindows(self.plan.grid, WindowRange(first, last), self.plan.mode)
 
     def _crash(self, step: Step) -> None:
         crash_point(step, max(self._number, 1), self.epoch)

@@ -6,7 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 
@@ -180,7 +180,7 @@ class GroupRunner:
         result: GroupResult,
     ) -> dict[PortHandle, DataFrame]:
         inputs = {port: frames[end] for port, end in node.feeds.items()}
-        made = node.operator.transform(inputs, states.get(node.name), windows)
+        made = node.operator.transform(inputs, states.get(node.name), self._told(node, windows))
         by_port = {node.default_port().port: made} if isinstance(made, DataFrame) else made
         found: dict[PortHandle, DataFrame] = {}
         for port, frame in by_port.items():
@@ -215,8 +215,11 @@ class GroupRunner:
     ) -> pa.Table:
         inputs = {port: frames[end] for port, end in node.feeds.items()}
         outputs = {port: frames[node[port]] for port in node.operator.output_ports() if node[port] in frames}
-        frame = node.operator.next_state(inputs, outputs, state, windows)
+        frame = node.operator.next_state(inputs, outputs, state, self._told(node, windows))
         return to_arrow(frame, _state_schema(node), f'state of operator "{node.name}"')
+
+    def _told(self, node: Node, windows: GroupWindows) -> GroupWindows:
+        return replace(windows, operator=f"{self._app.name}.{node.name}")
 
     def _schema(self, output: Output) -> pa.Schema:
         return self._app.nodes[str(output.source.operator)].operator.output_ports()[output.source.port].schema

@@ -173,6 +173,24 @@ def test_a_recovery_is_foretold_and_goes_as_foretold(
     assert lost == {name: set(windows) for name, windows in expected.lost.items()}
 
 
+def test_an_operator_is_told_its_mode_and_draws_the_same_numbers_in_any_grouping(
+    attempt: Callable[..., Attempt],
+) -> None:
+    """Drawn from application, operator, window and tuple, never from where groups end (R3, R82)."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    attempt("told", "few", group_windows=WINDOWS, mode="at_most_once").run()
+    attempt("told", "many", group_windows=5, mode="at_most_once").run()
+    sql = "select window_id, operator, mode, drawn from o order by window_id, drawn"
+    few, many, second = (
+        query(sql, o=config.replay_root(replay) / output).to_pydict()
+        for replay, output in (("few", "first"), ("many", "first"), ("few", "second"))
+    )
+    assert few == many
+    assert (set(few["operator"]), set(few["mode"])) == ({"told.one"}, {"at_most_once"})
+    numbers = few["drawn"] + second["drawn"]
+    assert len(set(numbers)) == len(numbers) and 0 <= min(numbers) < 0.1 and 0.9 < max(numbers) < 1
+
+
 def test_an_operator_is_given_what_it_emitted_in_skipped_windows(attempt: Callable[..., Attempt]) -> None:
     """The state never sees them, the output holds them: so a Heartbeat knows which timers are out (H58)."""
     config: Config = attempt.config  # type: ignore[attr-defined]
