@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from datetime import datetime
 from typing import Any
 
 from rewindow.supervisor.environment import POOL
@@ -32,12 +33,24 @@ def call(
         return 0, None
 
 
-def health(address: str) -> dict[str, str]:
-    """Returns the state of each component as Airflow reports it; empty while the API does not answer."""
+def health(address: str, since: float = 0.0) -> dict[str, str]:
+    """Returns the state of each component as Airflow reports it; empty while the API does not answer.
+
+    Args:
+        address: of Airflow.
+        since: seconds since the epoch. A component without a heartbeat after it is "silent": Airflow itself calls a
+            dead one healthy for half a minute.
+    """
     status, answer = call(address, "/api/v2/monitor/health", seconds_max=3)
     if status != 200:
         return {}
-    return {name: str((answer.get(name) or {}).get("status")) for name in COMPONENTS}
+    return {name: _state(answer.get(name) or {}, f"latest_{name}_heartbeat", since) for name in COMPONENTS}
+
+
+def unwell(address: str, since: float = 0.0) -> list[str]:
+    """Returns the names of the components that are not healthy, see `health`."""
+    found = health(address, since)
+    return [name.replace("_", "-") for name, state in found.items() if state != "healthy"] if found else ["api-server"]
 
 
 def login(address: str, user: str, password: str) -> str:
@@ -58,6 +71,12 @@ def make_pool(address: str, token: str, slots: int = 1) -> bool:
     """Returns whether the pool of Spark tasks is there; its slots are left as they are once it exists."""
     body = {"name": POOL, "slots": slots, "description": "Spark jobs that may run at once", "include_deferred": False}
     return call(address, "/api/v2/pools", body=body, token=token)[0] in (201, 409)
+
+
+def _state(found: dict[str, Any], heartbeat: str, since: float) -> str:
+    beat = found.get(heartbeat)
+    silent = beat is not None and datetime.fromisoformat(beat).timestamp() < since
+    return "silent" if silent else str(found.get("status"))
 
 
 def _decoded(text: bytes) -> Any:

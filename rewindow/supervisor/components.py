@@ -21,6 +21,8 @@ COMMANDS = {
 """The log servers of scheduler and triggerer would listen on every interface, so they are left out."""
 
 BACK_OFF_SECONDS_MAX = 30.0
+RESTLESS_SECONDS = 4.0
+"""The third delay in a row."""
 STEADY_SECONDS = 60.0
 _IDLE = "LocalExecutor: <idle>"
 _LOG_BYTES_MAX = 20_000_000
@@ -34,13 +36,14 @@ class Component:
         self.log = log_folder / f"{name}.log"
         self.process: subprocess.Popen[bytes] | None = None
         self.dead_sessions: dict[int, str] = {}
+        self.began_at = 0.0
         self._began = 0.0
         self._delay_seconds = 0.0
         self._not_before = 0.0
 
     def start(self) -> None:
         """Starts the process; it dies with the supervisor."""
-        self._began = time.monotonic()
+        self._began, self.began_at = time.monotonic(), time.time()
         with open(self.log, "ab" if _is_small(self.log) else "wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "airflow", *COMMANDS[self.name]],
@@ -70,6 +73,11 @@ class Component:
         self.process = None
         again = f"to be started again in {self._delay_seconds:.0f} s; see {self.log}"
         return f"{self.name} died ({_cause(exit_code)}), {again}"
+
+    @property
+    def restless(self) -> bool:
+        """Whether it has died three times or more without a steady minute between."""
+        return self._delay_seconds >= RESTLESS_SECONDS
 
     @property
     def identity(self) -> tuple[int, int | None]:

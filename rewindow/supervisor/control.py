@@ -13,10 +13,12 @@ from pathlib import Path
 
 from rewindow.config import Config
 from rewindow.errors import InputError, ResourceError
+from rewindow.supervisor.api import unwell
 from rewindow.supervisor.environment import (
     HOST,
     address,
     airflow_environment,
+    airflow_folders,
     airflow_home,
     airflow_version,
     password_file,
@@ -46,17 +48,19 @@ def up(
     Args:
         config: the settings in force; Airflow's home is `<state>/airflow`.
         port: port of web pages and API; by default the one of the last start.
-        wait: return only when a triggered task would run at once (20 to 40 s), not as soon as the supervisor runs.
+        wait: return only when a triggered task would run at once (20 to 40 s), not as soon as the supervisor runs;
+            one that runs already is waited for, too, if a component of it has died or is not healthy.
         on_line: told what happens, a line at a time.
 
     Raises:
-        InputError: the port is no port.
+        InputError: the port is no port, or DAGs and plugin are not there.
         ResourceError: Airflow is not installed, the port is in use, or a component does not come up.
     """
     say = on_line or (lambda line: None)
     airflow_version()
     if port is not None and not 1 <= port <= 65535:
         raise InputError(f"port {port} is out of range, allowed is 1 to 65535")
+    airflow_folders(config)
     status = running(config)
     if status is None:
         _end_leftovers(config)
@@ -65,7 +69,7 @@ def up(
         say(f"Airflow is already running at {address(status.port)}")
         if port not in (None, status.port):
             say(f"Port {port} was not taken: run `rewindow down` first to move it.")
-    if wait and (status is None or status.state != READY):
+    if wait:
         _wait_until_ready(config, say)
     current = running(config)
     return Running(address(current.port if current else port or port_of(config)), password_file(config))
@@ -125,19 +129,27 @@ def _start(config: Config, port: int, say: Callable[[str], None]) -> None:
 def _wait_until_ready(config: Config, say: Callable[[str], None]) -> None:
     began, last = time.monotonic(), ""
 
-    def settled() -> bool:
+    def is_ready() -> bool:
         nonlocal last
         status = running(config)
-        if status and status.message and status.message != last:
+        if status is None or status.state == FAILED:
+            raise ResourceError("Airflow did not come up", detail=_last_words(config), hint=_log_hint(config))
+        if status.state != READY and status.message != last:
             last = status.message
             say(f"{time.monotonic() - began:.0f} s: {last}")
-        return status is None or status.state in (READY, FAILED)
+        return status.state == READY and not unwell(address(status.port))
 
-    in_time = wait_until(settled, _READY_SECONDS_MAX, every_seconds=0.2)
+    if not wait_until(is_ready, _READY_SECONDS_MAX, every_seconds=0.2):
+        lame = ", ".join(unwell(address(port_of(config)))) or "all that is to follow its components' start"
+        raise ResourceError(
+            f"Airflow is not ready: {lame}", detail=f"Waited {_READY_SECONDS_MAX:.0f} s.", hint=_log_hint(config)
+        )
+
+
+def _last_words(config: Config) -> str:
+    """Returns what the supervisor said last, as a sentence; it names the component that died, and its log."""
     status = read_status(airflow_home(config))
-    if not in_time or status is None or not status.alive or status.state != READY:
-        detail = status.message if status and status.state == FAILED else f"Waited {time.monotonic() - began:.0f} s."
-        raise ResourceError("Airflow did not come up", detail=detail, hint=_log_hint(config))
+    return f"{status.message}." if status and status.message else "The supervisor ended."
 
 
 def refuse_port_in_use(port: int) -> None:
@@ -178,4 +190,5 @@ def _end_leftovers(config: Config) -> bool:
 
 
 def _log_hint(config: Config) -> str:
-    return f"Read {airflow_home(config) / 'supervisor.log'} and the logs in {airflow_home(config) / 'logs'}."
+    home = airflow_home(config)
+    return f"Read {home / 'supervisor.log'} and {home / 'logs'}, one log a component. rewindow down stops what runs."

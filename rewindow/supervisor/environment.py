@@ -10,9 +10,9 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import rewindow
 from rewindow.config import Config
-from rewindow.errors import ResourceError
+from rewindow.errors import InputError, ResourceError
+from rewindow.version import PACKAGE
 
 HOST = "127.0.0.1"
 PORT_DEFAULT = 8080
@@ -48,6 +48,27 @@ def airflow_version() -> str:
         raise ResourceError("Airflow is not installed", hint='Run pip install "rewindow[airflow]".') from error
 
 
+def airflow_folders(config: Config) -> tuple[Path, Path]:
+    """Returns the folders of DAGs and plugins: beside the settings, else in the checkout that Rewindow runs from.
+
+    Raises:
+        InputError: one of them is in neither place.
+    """
+    return _folder(config, "dags", "*.py"), _folder(config, "plugins", "rewindow_plugin.py")
+
+
+def _folder(config: Config, name: str, pattern: str) -> Path:
+    places = (config.root / name, PACKAGE.parent / name)
+    for place in places:
+        if any(place.glob(pattern)):
+            return place
+    raise InputError(
+        f'folder "{places[0]}" holds no {pattern}, and without it Airflow has nothing of Rewindow\'s',
+        detail=f"Nor does {places[1]}, where a checkout has it.",
+        hint=f"Copy {name}/ of a checkout to {config.root}, or install a checkout in place: pip install -e CHECKOUT",
+    )
+
+
 def airflow_environment(config: Config, port: int | None = None) -> dict[str, str]:
     """Returns the whole environment that Airflow's commands and tasks run in; makes secrets on first use.
 
@@ -68,16 +89,17 @@ def airflow_environment(config: Config, port: int | None = None) -> dict[str, st
 
 def _places(config: Config) -> dict[str, str]:
     home = airflow_home(config)
+    dags, plugins = airflow_folders(config)
     bundle = {
         "name": "rewindow",
         "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
-        "kwargs": {"path": str(config.root / "dags"), "refresh_interval": 10},
+        "kwargs": {"path": str(dags), "refresh_interval": 10},
     }
-    python_path = (str(Path(rewindow.__file__).parents[1]), os.environ.get("PYTHONPATH", ""))
+    python_path = (str(PACKAGE.parent), os.environ.get("PYTHONPATH", ""))
     places = {
         "AIRFLOW_HOME": str(home),
-        "AIRFLOW__CORE__DAGS_FOLDER": str(config.root / "dags"),
-        "AIRFLOW__CORE__PLUGINS_FOLDER": str(config.root / "plugins"),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(plugins),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps([bundle]),
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / _DATABASE}",

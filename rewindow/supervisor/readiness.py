@@ -8,14 +8,20 @@ from collections.abc import Callable
 
 from rewindow.config import Config
 from rewindow.supervisor import api
-from rewindow.supervisor.environment import password_file
+from rewindow.supervisor.environment import airflow_folders, password_file
 
 _DAGS_SECONDS_MAX = 30.0
 _EVERY_SECONDS = 0.25
 
 
-def make_ready(config: Config, address: str, say: Callable[[str], None], stopping: threading.Event) -> None:
-    """Returns once components are healthy, the API warm, the pool there and the DAGs known, or when told to stop."""
+def make_ready(
+    config: Config,
+    address: str,
+    is_healthy: Callable[[], bool],
+    say: Callable[[str], None],
+    stopping: threading.Event,
+) -> bool:
+    """Waits until components are healthy, the API warm, the pool there and the DAGs known; False when told to stop."""
 
     def until(condition: Callable[[], bool], seconds_max: float = 1e9) -> bool:
         waited = 0.0
@@ -25,24 +31,28 @@ def make_ready(config: Config, address: str, say: Callable[[str], None], stoppin
             waited += _EVERY_SECONDS
         return waited < seconds_max
 
-    until(lambda: api.call(address, "/api/v2/version", seconds_max=3)[0] == 200)
-    say("API answers")
-    until(lambda: api.warm_up(address))
+    steps: dict[str, Callable[[], bool]] = {
+        "API answers": lambda: api.call(address, "/api/v2/version", seconds_max=3)[0] == 200,
+        "API is warm": lambda: api.warm_up(address),
+        "all components are healthy": is_healthy,
+    }
+    for words, condition in steps.items():
+        if not until(condition):
+            return False
+        say(words)
     users = json.loads(password_file(config).read_text())
     user = "admin" if "admin" in users else next(iter(users))
     token = api.login(address, user, users[user])
     if not api.make_pool(address, token):
         say(f'pool of Spark tasks was not made: user "{user}" may not, or the login was refused')
-    say("API is warm")
-    until(lambda: set(api.health(address).values()) == {"healthy"})
-    say("all components are healthy")
-    if not until(lambda: _dags_known(config, address, token), _DAGS_SECONDS_MAX):
+    if not until(lambda: _dags_known(config, address, token), _DAGS_SECONDS_MAX) and not stopping.is_set():
         say("not every DAG of the dags folder is known yet; see logs/dag-processor.log")
+    return not stopping.is_set()
 
 
 def _dags_known(config: Config, address: str, token: str) -> bool:
     """Returns whether every file of the dags folder has become the DAG of its name, or there is an import error."""
-    wanted = {path.stem for path in (config.root / "dags").glob("*.py")}
+    wanted = {path.stem for path in airflow_folders(config)[0].glob("*.py")}
     known, errors = (
         api.call(address, f"/api/v2/{what}?limit=100", token=token)[1] or {} for what in ("dags", "importErrors")
     )

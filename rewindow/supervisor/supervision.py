@@ -8,12 +8,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 from rewindow.config import Config
+from rewindow.supervisor.api import unwell
 from rewindow.supervisor.components import COMMANDS, Component, end_orphans
 from rewindow.supervisor.environment import address, airflow_home, airflow_version, port_of
 from rewindow.supervisor.processes import adopt_orphans, descendants, signal_all, started_at, wait_until
@@ -34,8 +33,9 @@ class Supervisor:
         self.port = port_of(config)
         self.components = [Component(name, self.home / "logs") for name in COMMANDS]
         self.stopping = threading.Event()
-        self.state = STARTING
+        self.state, self.message = STARTING, ""
         self._telling = threading.Lock()
+        self._cancelled, self._prepared = threading.Event(), threading.Event()
 
     def run(self) -> int:
         """Returns the process's exit code, after SIGTERM or SIGINT or a failed start."""
@@ -43,13 +43,13 @@ class Supervisor:
             signal.signal(number, lambda *_: self.stopping.set())
         adopt_orphans()
         (self.home / "logs").mkdir(exist_ok=True)
-        self._tell(STARTING)
+        self._tell()
         if not self._migrate():
             return 1
         for component in self.components:
             component.start()
-        self._tell(STARTING, "components started")
-        threading.Thread(target=self._prepare, daemon=True).start()
+        self._tell("components started")
+        self._prepare()
         while not self.stopping.wait(_LOOK_SECONDS):
             self._look()
         self._stop()
@@ -68,28 +68,44 @@ class Supervisor:
         if process.returncode == 0:
             marker.write_text(wanted)
             return True
-        self._tell(FAILED, f"airflow db migrate failed with exit code {process.returncode}; see {log.name}")
+        self._tell(f"airflow db migrate failed with exit code {process.returncode}; see {log.name}", FAILED)
         return False
 
     def _prepare(self) -> None:
-        began = time.monotonic()
-        make_ready(self.config, address(self.port), partial(self._tell, STARTING), self.stopping)
-        if not self.stopping.is_set():
-            self._tell(READY, f"ready {time.monotonic() - began:.0f} s after the components' start")
+        """Begins to bring Airflow to the point where it is ready; what was begun before does not count any more."""
+        self._cancelled.set()
+        self._cancelled, self._prepared = threading.Event(), threading.Event()
+        threading.Thread(target=self._make_ready, args=(self._cancelled, self._prepared), daemon=True).start()
+
+    def _make_ready(self, cancelled: threading.Event, prepared: threading.Event) -> None:
+        if make_ready(self.config, address(self.port), self._is_healthy, self._tell, cancelled):
+            prepared.set()
+
+    def _is_healthy(self) -> bool:
+        """Returns whether all components run and have given a sign of life since the youngest of them began."""
+        youngest = max(component.began_at for component in self.components)
+        return all(component.process for component in self.components) and not unwell(address(self.port), youngest)
 
     def _look(self) -> None:
+        alive = [component for component in self.components if component.process]
         changes = [line for component in self.components if (line := component.watch())]
-        for line in changes:
-            say(line)
+        died = [component for component in alive if not component.process]
+        if died:
+            failed = self.state == FAILED or any(component.restless for component in died)
+            self._tell("; ".join(changes), FAILED if failed else STARTING)
+            self._prepare()
+        elif changes:
+            self._tell("; ".join(changes))
+        elif self.state != READY and self._prepared.is_set():
+            self._tell("ready", READY)
         dead_sessions = {pid: name for component in self.components for pid, name in component.dead_sessions.items()}
         if dead_sessions and (ended := end_orphans(dead_sessions)):
             say(f"ended {len(ended)} processes that a dead component left behind")
         _reap_adopted({component.process.pid for component in self.components if component.process})
-        if changes:
-            self._tell(self.state)
 
     def _stop(self) -> None:
         say("stopping")
+        self._cancelled.set()
         signal_all((c.process.pid for c in self.components if c.process), signal.SIGTERM)
         if not wait_until(self._all_gone, _STOP_SECONDS):
             signal_all(descendants(os.getpid()), signal.SIGTERM)
@@ -103,11 +119,15 @@ class Supervisor:
         _reap_adopted(set())
         return not descendants(os.getpid())
 
-    def _tell(self, state: str, message: str = "") -> None:
+    def _tell(self, message: str = "", state: str = "") -> None:
+        """Says a line, and keeps it and the state where others read them; a failure's line stays until all is well."""
         identities = {component.name: component.identity for component in self.components}
         with self._telling:
-            self.state = state
-            Status(os.getpid(), started_at(os.getpid()), self.port, state, message, identities).write(self.home)
+            if message and (state or self.state != FAILED):
+                self.message = message
+            self.state = state or self.state
+            status = Status(os.getpid(), started_at(os.getpid()), self.port, self.state, self.message, identities)
+            status.write(self.home)
         if message:
             say(message)
 

@@ -21,12 +21,12 @@ from rewindow import supervisor
 from rewindow.config import Config
 from rewindow.errors import InputError, ResourceError
 from rewindow.ledger import Ledger
-from rewindow.supervisor import api
-from rewindow.supervisor.environment import airflow_environment, airflow_home
-from rewindow.supervisor.processes import descendants, is_alive, started_at, wait_until
+from rewindow.supervisor import api, control, environment
+from rewindow.supervisor.environment import airflow_environment, airflow_folders, airflow_home
+from rewindow.supervisor.processes import descendants, is_alive, signal_all, started_at, wait_until
 from rewindow.supervisor.sqlite import create_metadata_engine
-from rewindow.supervisor.status import read_status
-from tests.airflow.conftest import in_force
+from rewindow.supervisor.status import READY, STARTING, read_status
+from tests.airflow.conftest import ROOT, in_force
 from tests.airflow.small_project import FIRST_DAY
 
 pytestmark = pytest.mark.timeout(1500)  # Of a loaded machine; a free one needs a minute.
@@ -83,6 +83,8 @@ def test_airflow_comes_up_is_kept_alive_and_goes_down(
     status = read_status(airflow_home(config))
     assert status is not None
     _check_component_comes_back(config, found.address)
+    _check_up_fails_while_a_component_keeps_dying(config)
+    _check_up_fails_while_a_component_hangs(config, found.address)
     family = [status.pid, *descendants(status.pid)]
     assert supervisor.down(config)
     assert not [pid for pid in family if started_at(pid)]
@@ -217,6 +219,7 @@ def _check_component_comes_back(config: Config, address: str) -> None:
     assert before is not None
     pid, _started = before.components["scheduler"]
     workers = list(descendants(pid))
+    killed_at = time.time()
     os.kill(pid, signal.SIGKILL)
 
     def back() -> bool:
@@ -229,7 +232,55 @@ def _check_component_comes_back(config: Config, address: str) -> None:
 
     assert wait_until(back, 20)
     assert wait_until(lambda: not [worker for worker in workers if started_at(worker)], 20)
-    assert wait_until(lambda: set(api.health(address).values()) == {"healthy"}, 60)
+    assert _state(config) == STARTING, "a component that has just begun gave no sign of life yet"
+    supervisor.up(config)
+    assert _state(config) == READY
+    assert not api.unwell(address, since=killed_at)
+
+
+def _check_up_fails_while_a_component_keeps_dying(config: Config) -> None:
+    """Killed whenever it comes back, a component is named with its log by `up`; let alone, it lives again."""
+    for _ in range(3):
+        pid = _wait_for_triggerer(config)
+        os.kill(pid, signal.SIGKILL)
+        assert wait_until(lambda pid=pid: started_at(pid) is None and _state(config) != READY, 20)
+    with pytest.raises(ResourceError, match=r"triggerer died \(signal SIGKILL\).*logs/triggerer\.log"):
+        supervisor.up(config)
+    assert wait_until(lambda: _state(config) == READY, 120)
+
+
+def _check_up_fails_while_a_component_hangs(config: Config, address: str) -> None:
+    """A component that is there and does nothing is noticed by its heartbeat."""
+    pid = _wait_for_triggerer(config)
+    family = [pid, *descendants(pid)]
+    signal_all(family, signal.SIGSTOP)
+    try:
+        assert wait_until(lambda: api.unwell(address) == ["triggerer"], 120)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(control, "_READY_SECONDS_MAX", 1.0)
+            with pytest.raises(ResourceError, match="is not ready: triggerer"):
+                supervisor.up(config)
+    finally:
+        signal_all(family, signal.SIGCONT)
+    supervisor.up(config)
+
+
+def _wait_for_triggerer(config: Config) -> int:
+    """Returns the pid of the triggerer, once it runs."""
+
+    def pid() -> int:
+        status = read_status(airflow_home(config))
+        assert status is not None
+        return status.components["triggerer"][0] if is_alive(*status.components["triggerer"]) else 0
+
+    assert wait_until(lambda: pid() > 0, 60)
+    return pid()
+
+
+def _state(config: Config) -> str:
+    status = read_status(airflow_home(config))
+    assert status is not None
+    return status.state
 
 
 def _sockets(pid: int) -> list[str]:
@@ -303,6 +354,30 @@ def test_secrets_outlive_a_restart(tmp_path: Path) -> None:
     keys = [name for name in first if "SECRET" in name or "FERNET" in name]
     assert len(keys) == 3
     assert all(first[name] == second[name] for name in keys)
+
+
+def test_folder_without_dags_takes_those_of_the_checkout(tmp_path: Path) -> None:
+    """A folder anywhere with its own settings gets Rewindow's DAGs and plugin; DAGs of its own come first."""
+    (tmp_path / "rewindow.toml").touch()
+    config = Config.load(tmp_path / "rewindow.toml")
+    assert airflow_folders(config) == (ROOT / "dags", ROOT / "plugins")
+    (tmp_path / "dags").mkdir()
+    (tmp_path / "dags" / "mine.py").touch()
+    with clean_environment():
+        variables = airflow_environment(config)
+    assert variables["AIRFLOW__CORE__DAGS_FOLDER"] == str(tmp_path / "dags")
+    assert variables["AIRFLOW__CORE__PLUGINS_FOLDER"] == str(ROOT / "plugins")
+    assert str(tmp_path / "dags") in variables["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"]
+
+
+def test_installation_without_a_checkout_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wheel brings no DAGs: an Airflow without them is not started, and the message names the folder."""
+    monkeypatch.setattr(environment, "PACKAGE", tmp_path / "site-packages" / "rewindow")
+    (tmp_path / "rewindow.toml").touch()
+    config = Config.load(tmp_path / "rewindow.toml")
+    with pytest.raises(InputError, match=f'folder "{tmp_path}/dags" holds no'):
+        supervisor.up(config)
+    assert not config.state.exists()
 
 
 def test_supervisor_imports_no_airflow() -> None:
