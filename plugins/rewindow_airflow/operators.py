@@ -85,7 +85,8 @@ class RewindowSubmitOperator(ReplayTask, SparkSubmitOperator):
             self.log.info("All windows of the %s are committed already: nothing to do", self._subject)
             return {"name": name, "message": "all windows were committed already"}
         outcome = self._submit(submission, context)
-        note_kill(config, submission, outcome)
+        with mapped_errors():
+            note_kill(config, submission, outcome)
         if outcome.exit_code != DONE:
             self.log.error("The job's last lines:\n%s", "\n".join(f"    {line}" for line in self._last_lines))
             message = f"The {self._subject} ended: {cause(outcome.exit_code)}\n{outcome.message}\n{self._ending()}"

@@ -17,8 +17,10 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
+from rewindow.config import Config
 from rewindow.errors import FencedError, LedgerError, OverlapError, RewindowError
 from rewindow.launcher import Submission
+from rewindow.ledger import Ledger
 from rewindow.supervisor.processes import started_at, wait_until
 from rewindow_airflow import attempts
 from rewindow_airflow.failures import is_retryable
@@ -130,6 +132,21 @@ def test_job_that_ends_without_an_outcome_is_tried_again(job: Any) -> None:
     with pytest.raises(AirflowException) as caught:
         operator.execute(context)
     assert not isinstance(caught.value, AirflowFailException)
+
+
+def test_job_that_a_newer_attempt_has_ended_is_not_tried_again(
+    job: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two who launch the same replay must not end each other for ever: the older one gives way."""
+    monkeypatch.setenv("REWINDOW_STATE", str(tmp_path / "state"))
+    ledger = Ledger.open(Config.load().ledger_url)
+    ledger.create_replay("r", "clicks_by_page", 1, 4, "exactly_once", {}, "code", str(tmp_path))
+    operator, context = job("os.kill(os.getpid(), 9)")
+    for epoch in (1, 2, 3, 4, 5):
+        assert ledger.next_epoch("r") == epoch
+        ledger.begin_attempt("r", epoch, "host", epoch, epoch, 0.0)
+    with pytest.raises(AirflowFailException, match="newest"):
+        operator.execute(context)
 
 
 def test_job_sees_nothing_of_airflows(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
