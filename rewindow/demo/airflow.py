@@ -34,9 +34,9 @@ class Airflow:
         self._token = ""
 
     def trigger(self, run_id: str, form: Mapping[str, Any], note: str) -> str:
-        """Triggers a run of `replay_windows` with a filled-in form and returns its id."""
+        """Triggers a run of `replay_windows` with a filled-in form, unless it is there already, and returns its id."""
         body = {"dag_run_id": run_id, "logical_date": None, "conf": dict(form), "note": note}
-        return str(self._ask("POST", f"/dags/{DAG}/dagRuns", body)["dag_run_id"])
+        return str(self._ask("POST", f"/dags/{DAG}/dagRuns", body, missing=body)["dag_run_id"])
 
     def state(self, run_id: str) -> str:
         """Returns the state of a run."""

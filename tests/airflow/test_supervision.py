@@ -1,0 +1,65 @@
+"""Components of a real Airflow that keep dying, or hang: `up` says so. Runs with the recovery matrix."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from rewindow import supervisor
+from rewindow.config import Config
+from rewindow.errors import ResourceError
+from rewindow.supervisor import api, control
+from rewindow.supervisor.environment import airflow_home
+from rewindow.supervisor.processes import descendants, is_alive, signal_all, started_at, wait_until
+from rewindow.supervisor.status import READY, read_status
+from tests.airflow.test_supervisor import config, port, running, state_of
+
+__all__ = ["config", "port", "running"]
+
+
+@pytest.mark.recovery_matrix
+def test_up_fails_while_a_component_is_unwell(running: tuple[supervisor.Running, float], config: Config) -> None:
+    """It is named, with its log where it dies; let alone, it lives again."""
+    _check_a_component_that_keeps_dying(config)
+    _check_a_component_that_hangs(config, running[0].address)
+
+
+def _check_a_component_that_keeps_dying(config: Config) -> None:
+    """Killed whenever it comes back, a component is named with its log by `up`; let alone, it lives again."""
+    for _ in range(3):
+        pid = _wait_for_triggerer(config)
+        os.kill(pid, signal.SIGKILL)
+        assert wait_until(lambda pid=pid: started_at(pid) is None and state_of(config) != READY, 20)
+    with pytest.raises(ResourceError, match=r"triggerer died \(signal SIGKILL\).*logs/triggerer\.log"):
+        supervisor.up(config)
+    assert wait_until(lambda: state_of(config) == READY, 120)
+
+
+def _check_a_component_that_hangs(config: Config, address: str) -> None:
+    """A component that is there and does nothing is noticed by its heartbeat."""
+    pid = _wait_for_triggerer(config)
+    family = [pid, *descendants(pid)]
+    signal_all(family, signal.SIGSTOP)
+    try:
+        assert wait_until(lambda: api.unwell(address) == ["triggerer"], 120)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(control, "_READY_SECONDS_MAX", 1.0)
+            with pytest.raises(ResourceError, match="is not ready: triggerer"):
+                supervisor.up(config)
+    finally:
+        signal_all(family, signal.SIGCONT)
+    supervisor.up(config)
+
+
+def _wait_for_triggerer(config: Config) -> int:
+    """Returns the pid of the triggerer, once it runs."""
+
+    def pid() -> int:
+        status = read_status(airflow_home(config))
+        assert status is not None
+        return status.components["triggerer"][0] if is_alive(*status.components["triggerer"]) else 0
+
+    assert wait_until(lambda: pid() > 0, 60)
+    return pid()
