@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
@@ -33,7 +34,9 @@ from rewindow.tables.staging import staged_schema
 from rewindow.windows import WindowRange
 
 SMALL_TUPLES = 200_000
-"""Up to here a group is computed in one task an output, as several tasks cost more than they save."""
+"""Up to here a group is computed in one task an output, as several tasks cost more than they save, and without code for
+whole stages: it holds the group's bounds as constants, so each group would compile all of it anew."""
+_WHOLE_STAGE = "spark.sql.codegen.wholeStage"
 
 
 Digests = dict[str, dict[int, WindowDigest]]
@@ -87,6 +90,12 @@ class GroupRunner:
             tuples: tuples of all inputs in the group.
         """
         self._is_small = tuples <= SMALL_TUPLES
+        with _whole_stages(self._spark, compiled=not self._is_small):
+            return self._compute(windows, mark, states, staged)
+
+    def _compute(
+        self, windows: GroupWindows, mark: int, states: Mapping[str, pa.Table], staged: Iterable[str]
+    ) -> GroupResult:
         frames = {
             PortHandle(None, name): self._in_one_task(read_windows(self._spark, table, windows.range))
             for name, table in self._inputs.items()
@@ -232,6 +241,16 @@ class GroupRunner:
                     f'output "{name}" emitted tuples of window {outside[0]}, which is not in its group {windows}',
                     hint="A tuple belongs to the window in which it was made (W17).",
                 )
+
+
+@contextmanager
+def _whole_stages(spark: SparkSession, *, compiled: bool) -> Iterator[None]:
+    before = spark.conf.get(_WHOLE_STAGE)
+    spark.conf.set(_WHOLE_STAGE, before if compiled else "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(_WHOLE_STAGE, before)
 
 
 def _state_schema(node: Node) -> pa.Schema:
