@@ -1,0 +1,71 @@
+"""Metronome: a tuple at every multiple of an interval, by the clock of the recording alone (rules/heartbeat.md H18)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pydantic import Field, ValidationInfo, field_validator
+
+from rewindow.application import FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.operators.heartbeat_clock import WINDOW, floor_div
+from rewindow.operators.heartbeat_settings import FINE_US, TOO_FINE, HeartbeatProperties
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TASK_TIMERS = 1_000_000
+"""Timers that one task makes."""
+
+
+def metronome(spark: SparkSession, windows: GroupWindows, interval_us: int) -> DataFrame:
+    """Returns the timers of some windows: `window_id BIGINT, at TIMESTAMP, timer_index BIGINT`.
+
+    `at` is `timer_index` times the interval since the epoch (H40, H54). It is also the instant of emission, so it lies
+    in the timer's window, start inclusive, end exclusive (H56).
+    """
+    from pyspark.sql import functions as F
+
+    first, end = (-(-border // interval_us) for border in (windows.start_us, windows.end_us))
+    timers = spark.range(first, end, 1, 1 + (end - first) // TASK_TIMERS)
+    at_us = F.col("id") * interval_us
+    window = floor_div(at_us - windows.grid.origin_us, windows.grid.width_us)
+    return timers.select(window.alias(WINDOW), F.timestamp_micros(at_us).alias("at"), F.col("id").alias("timer_index"))
+
+
+class Metronome(FrameOperator):
+    """Emits a timer at every multiple of `interval` in every window, whatever the stream does (H18).
+
+    `stream` only says where in the application it stands; its tuples are not read. `interval` is seconds, or text with
+    a unit, and may name `parameters`, as the Heartbeat's (H20 to H22, H25, H26). Any number of them may run side by
+    side. Downstream a timer is the passage of time, not a data tuple (H60).
+
+    Example:
+        app.add("minutes", Metronome(interval="1 minute"), stream=clicks)
+    """
+
+    inputs = {"stream": InputPort()}
+    outputs = {"out": OutputPort(pa.schema([("at", pa.timestamp("us", tz="UTC")), ("timer_index", pa.int64())]))}
+
+    parameters: dict[str, str] = Field(default_factory=dict)
+    interval: Decimal
+
+    @field_validator("interval", mode="before")
+    @classmethod
+    def _check_interval(cls, value: object, info: ValidationInfo) -> Decimal:
+        return HeartbeatProperties._check_interval(value, info)
+
+    @property
+    def interval_us(self) -> int:
+        """The interval."""
+        return int(self.interval * 1_000_000)
+
+    def warnings(self) -> list[str]:
+        """Returns what is odd about the interval but does not stop a run (H21)."""
+        return [TOO_FINE] if not self.wrong_properties() and self.interval_us < FINE_US else []
+
+    def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
+        """Returns the timers of the group's windows."""
+        return metronome(inputs["stream"].sparkSession, windows, self.interval_us)
