@@ -22,6 +22,7 @@ from rewindow.engine.crash import Step, crash_point
 from rewindow.engine.facts import GroupFacts, Seal, check_input_counts
 from rewindow.engine.frames import count_windows
 from rewindow.engine.group import GroupResult, GroupRunner
+from rewindow.engine.session import send_applications
 from rewindow.errors import CheckpointError, Interrupted
 from rewindow.ledger import PortCount
 from rewindow.recovery import GroupSizer, Marks, Plan, Resume, next_end, resume
@@ -97,6 +98,7 @@ class Attempt:
         """
         self._fence()
         self._crash(Step.FENCED)
+        send_applications()
         runner = GroupRunner(self._session(), self.app, self._inputs, self.root, self.epoch)
         runner.clear_scratch()
         self._committed = Committed(self.plan, self.root, self.epoch, runner, self._tables)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rewindow.config import Config
+from rewindow.operators.catalog import application_modules
 from rewindow.spark_settings import make_scratch, spark_environment, spark_settings
 
 if TYPE_CHECKING:
@@ -47,6 +48,14 @@ def spark_session(
     import delta.exceptions  # noqa: F401  (registers Delta's errors; without it conflicts arrive as bare Java errors)
 
     return session
+
+
+def send_applications() -> None:
+    """Makes Spark send what applications define, such as Python UDFs, since its workers cannot import their modules."""
+    from pyspark import cloudpickle
+
+    for module in application_modules():
+        cloudpickle.register_pickle_by_value(module)
 
 
 def _prepare_environment() -> None:

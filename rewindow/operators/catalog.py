@@ -20,6 +20,7 @@ from rewindow.operators.fingerprints import code_version, configuration_digest
 from rewindow.tables import Table
 from rewindow.version import PACKAGE
 
+_MODULES = "rewindow_applications."
 _brought_along: set[str] = set()
 """Names of the modules that applications imported from their folders: the next application must not find them."""
 
@@ -70,6 +71,11 @@ def load_application(config: Config, name: str, parameters: Mapping[str, str] | 
     return LoadedApplication(app, code_version(app, sources), configuration_digest(app))
 
 
+def application_modules() -> list[ModuleType]:
+    """Returns the modules of the applications loaded so far, and those that they imported from their folders."""
+    return [module for name, module in list(sys.modules.items()) if name.startswith(_MODULES) or name in _brought_along]
+
+
 @contextmanager
 def _importing_from(folder: Path) -> Iterator[None]:
     """Lets an application import modules of its folder: anew each time, and behind all others of the same name."""
@@ -97,7 +103,7 @@ def _modules_of(folder: Path) -> dict[str, Path]:
 
 
 def _import(name: str, path: Path) -> ModuleType:
-    qualified = f"rewindow_applications.{name}"
+    qualified = f"{_MODULES}{name}"
     spec = importlib.util.spec_from_file_location(qualified, path)
     assert spec is not None and spec.loader is not None, "a Python file has a loader"
     module = importlib.util.module_from_spec(spec)

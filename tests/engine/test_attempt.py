@@ -173,6 +173,14 @@ def test_a_recovery_is_foretold_and_goes_as_foretold(
     assert lost == {name: set(windows) for name, windows in expected.lost.items()}
 
 
+def test_a_python_function_of_an_application_runs_in_sparks_workers(attempt: Callable[..., Attempt]) -> None:
+    """They cannot import its module, nor what it imports from its folder."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    attempt("scaling", "one", group_windows=WINDOWS).run()
+    found = query("select x, six from o", o=config.replay_root("one") / "out").to_pylist()
+    assert found and all(row["six"] == 6 * row["x"] for row in found)
+
+
 def test_an_operator_is_told_its_mode_and_draws_the_same_numbers_in_any_grouping(
     attempt: Callable[..., Attempt],
 ) -> None:

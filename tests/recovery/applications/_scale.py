@@ -1,0 +1,8 @@
+"""What an application imports from its own folder."""
+
+FACTOR = 3
+
+
+def scaled(x: int) -> int:
+    """Returns x, scaled."""
+    return FACTOR * x
