@@ -125,6 +125,7 @@ def _refuse_later(config: Config, name: str, publication: Publication) -> None:
         raise FencedError(
             f'table "{name}" already holds publication {there}, {publication.number} is out of date',
             detail="It has stopped without writing.",
+            hint="If the ledger is a new one, and so knows nothing of that publication: rewindow ledger rebuild",
         )
 
 
