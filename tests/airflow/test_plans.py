@@ -33,9 +33,12 @@ DAG = "replay_daily"
 
 @pytest.fixture(autouse=True)
 def settings(recorded: Config, tmp_path: Path) -> Iterator[Config]:
-    """The settings of a copy of the recorded project, which each test may change."""
-    copy = Path(shutil.copytree(recorded.root, tmp_path / "project", symlinks=True))
+    """The settings of a copy of the project with its recorded stream alone, which each test may change."""
+    whole = shutil.ignore_patterns("state")
+    copy = Path(shutil.copytree(recorded.root, tmp_path / "project", symlinks=True, ignore=whole))
     config = Config.load(copy / "rewindow.toml")
+    for path in (recorded.stream_table("clicks"), recorded.windows_table("clicks")):
+        shutil.copytree(path, config.state / path.relative_to(recorded.state))
     with in_force(config):
         yield config
 
