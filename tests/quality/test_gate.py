@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rewindow.errors import GateError, InputError
+from rewindow.errors import GateError, InputError, TableError
 from rewindow.ledger import AttemptEnd, Ledger, State
 from rewindow.quality import GateResult, check, failures, judge, window_report
 from rewindow.windows import WindowRange
@@ -146,10 +147,9 @@ def test_rows_of_an_attempt_that_died_before_its_seal_are_repeats(staged: Staged
     assert outcome(result, "no-repeats")[2] == [112]
 
 
-def test_failure_after_a_loss_is_a_warning_where_the_check_says_so(staged: StagedReplay) -> None:
-    """At most once, stateful: windows that a later attempt computed are affected; earlier ones are not excused."""
+def err_in_second_attempt(staged: StagedReplay) -> None:
+    """At most once, stateful: from window 110 on by attempt 2; window 115 fails a check that a loss excuses."""
     staged.mode, staged.stateful = "at_most_once", True
-    lose(staged, 110, declared=True)
     for row in (*staged.rows, *staged.facts):
         if row["window_id"] >= 110:
             row["attempt"] = 2
@@ -161,6 +161,12 @@ def test_failure_after_a_loss_is_a_warning_where_the_check_says_so(staged: Stage
         measures={"f": "sum(flights)"},
     )
     next(row for row in staged.rows if row["window_id"] == 115)["flights"] = 7
+
+
+def test_failure_after_a_loss_is_a_warning_where_the_check_says_so(staged: StagedReplay) -> None:
+    """At most once, stateful: windows that a later attempt computed are affected; earlier ones are not excused."""
+    lose(staged, 110, declared=True)
+    err_in_second_attempt(staged)
     result = judge(staged.config, staged.write().plan)
     assert (result.verdict, outcome(result, "two-each")) == ("passed", ("failed", "warning", [115]))
 
@@ -172,19 +178,8 @@ def test_failure_after_a_loss_is_a_warning_where_the_check_says_so(staged: Stage
 
 def test_failure_after_a_stop_that_lost_nothing_is_not_excused(staged: StagedReplay) -> None:
     """At most once: a second attempt alone loses nothing, when it goes on from a checkpoint where the first ended."""
-    staged.mode, staged.stateful = "at_most_once", True
-    for row in (*staged.rows, *staged.facts):
-        if row["window_id"] >= 110:
-            row["attempt"] = 2
     staged.checkpoints = [(0, 0), (10, 1)]
-    staged.add_suite(
-        "mine",
-        expectation(
-            "two-each", "expect_column_values_to_be_in_set", column="f", value_set=[6], meta={"after_loss": "warning"}
-        ),
-        measures={"f": "sum(flights)"},
-    )
-    next(row for row in staged.rows if row["window_id"] == 115)["flights"] = 7
+    err_in_second_attempt(staged)
     result = judge(staged.config, staged.write().plan)
     assert (result.verdict, outcome(result, "two-each")) == ("failed", ("failed", "critical", [115]))
 
@@ -197,7 +192,7 @@ def test_failure_after_a_stop_that_lost_nothing_is_not_excused(staged: StagedRep
     ],
 )
 def test_measure_of_a_wrong_type_is_an_error_in_words(staged: StagedReplay, measure: dict, words: str) -> None:
-    """And a verdict that stood before does not stand for it."""
+    """It names the measure, or the type that it has."""
     staged.add_suite(
         "mine",
         expectation("any", "expect_column_values_to_be_in_set", column="d", value_set=[1]),
@@ -251,6 +246,17 @@ def test_check_records_the_verdict_in_the_ledger(staged: StagedReplay) -> None:
         check(staged.config, staged.replay_id)
     assert ledger.replay(staged.replay_id).state is State.ENDED
     assert ledger.checks(staged.replay_id)[0].verdict == "failed"
+
+
+def test_error_of_any_kind_leaves_no_older_verdict_in_force(staged: StagedReplay) -> None:
+    """What cannot be judged has not passed, whatever was in the way: here its staged table is gone."""
+    ledger = ended(staged)
+    assert check(staged.config, staged.replay_id).verdict == "passed"
+    shutil.rmtree(staged.config.replay_root(staged.replay_id) / staged.output)
+    with pytest.raises(TableError):
+        check(staged.config, staged.replay_id)
+    assert ledger.checks(staged.replay_id)[0].verdict == "failed"
+    assert ledger.replay(staged.replay_id).state is State.ENDED
 
 
 def test_replay_that_has_not_ended_is_not_checked(staged: StagedReplay) -> None:
