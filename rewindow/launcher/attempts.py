@@ -69,7 +69,8 @@ def begin_attempt(
 ) -> Submission | None:
     """Takes the next epoch of a replay and returns the job to start; None when all its windows are committed.
 
-    The last attempt's process group is ended first, on this host: its JVM may outlive its Python.
+    The last attempt's process group is ended first, on this host: its JVM may outlive its Python, and a job that was
+    stopped in the middle of a write would keep the ledger's lock for ever.
 
     Raises:
         InputError: there is no such replay, or it is closed.
@@ -92,10 +93,10 @@ def begin_attempt(
         quick=sum(entry.tuples for entry in plan.inputs) < QUICK_TUPLES,
     )  # fmt: skip
     environment = job_environment(config, config.replay_root(replay_id), crash)
-    ledger.acquire(replay_id, [f"{plan.application}.{output.name}" for output in plan.outputs], plan.first, plan.last)
     last = ledger.last_attempt(replay_id)
     if last is not None and last.host == socket.gethostname() and last.process_group and last.process_started_at:
         end_process_group(last.process_group, last.process_started_at)
+    ledger.acquire(replay_id, [f"{plan.application}.{output.name}" for output in plan.outputs], plan.first, plan.last)
     expected = _expected(config, plan) if last is not None else ""
     epoch = ledger.next_epoch(replay_id)
     outcome = config.replay_root(replay_id) / f"outcome-{epoch}.json"

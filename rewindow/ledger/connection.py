@@ -7,12 +7,15 @@ taken before any row of a replay, so that no two writes wait for each other in a
 
 from __future__ import annotations
 
+import contextlib
 import os
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Self
 
+import psutil
 from sqlalchemy import BigInteger, ColumnElement, Connection, Engine, create_engine, event, literal_column, select
 from sqlalchemy import exc as failures
 
@@ -158,9 +161,24 @@ def _no_answer(place: Place, error: Exception) -> LedgerError:
     cause = getattr(error, "orig", None) or error
     text = place.without_password(" ".join(str(cause).split()))
     hint = "Start the database, or set another ledger URL in rewindow.toml or REWINDOW_LEDGER."
-    if place.file:
+    if place.file and getattr(cause, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
+        text = f"{text.rstrip('.')}; {_who_has(place.file)}"
+        hint = "If a process of it hangs or is stopped, let it go on or end it, and try again. The ledger is whole."
+    elif place.file:
         hint = (
             "Look at the file and its folder. If it is damaged, move it away; "
             "`rewindow ledger rebuild` makes a new one from the tables."
         )
     return LedgerError(f'ledger "{place.name}" does not answer', detail=text.rstrip(".") + ".", hint=hint)
+
+
+def _who_has(file: Path) -> str:
+    """Returns which other processes of this host have a file open; those that are stopped, when there are any."""
+    found = {}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.pid != os.getpid() and any(entry.path == str(file) for entry in process.open_files()):
+                found[process.pid] = process.status()
+    stopped = {pid: state for pid, state in found.items() if state == psutil.STATUS_STOPPED}
+    named = [f"{pid} ({state})" for pid, state in sorted((stopped or found).items())]
+    return f"open in process {', '.join(named)}" if named else "no other process that we may see has it open"

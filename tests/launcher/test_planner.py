@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 import sys
 from collections import namedtuple
 from datetime import UTC, datetime
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 import pytest
 
@@ -35,9 +37,11 @@ from rewindow.launcher import (
     note_kill,
     planner,
 )
+from rewindow.launcher.processes import started_at
 from rewindow.ledger import Ledger
 from rewindow.tables import Table, create_table
 from rewindow.tables.staging import CHECKPOINTS, FACTS
+from tests.ledger.life import stop_in_a_write, writer
 from tests.recovery.project import FIRST, ROOT, SEALS, WINDOWS, Project, make_project
 
 LAST = FIRST + WINDOWS - 1
@@ -236,6 +240,19 @@ def test_an_overlapping_replay_is_refused_with_the_holders_name(project: Project
     assert begin_attempt(project.config, "one") is not None
     with pytest.raises(OverlapError, match="one"):
         begin_attempt(project.config, "two")
+
+
+def test_a_job_that_was_stopped_in_a_write_does_not_hold_up_the_next_attempt(project: Project) -> None:
+    """It is ended before the ledger is written: a frozen job that holds its lock would hold it for ever."""
+    create_replay(project.config, request(replay_id="one"))
+    ledger = Ledger.open(project.config.ledger_url)
+    assert begin_attempt(project.config, "one") is not None and ledger.place.file
+    with writer(ledger.place.file) as job:
+        ledger.begin_attempt("one", 1, socket.gethostname(), job.pid, job.pid, started_at(job.pid))
+        stop_in_a_write(job)
+        assert begin_attempt(project.config, "one") is not None
+        assert not psutil.pid_exists(job.pid)
+    assert ledger.replay("one").epoch == 2
 
 
 def test_a_replay_is_given_up_after_too_many_failures(project: Project) -> None:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import uuid
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rewindow.ledger import Ledger, Replay
@@ -42,3 +49,28 @@ def results(jobs: list[Future[Any]]) -> list[Any]:
     for failure in sorted(failures, key=lambda error: "did not come" in str(error)):
         raise failure
     return [job.result() for job in jobs]
+
+
+@contextmanager
+def writer(file: Path) -> Iterator[subprocess.Popen[str]]:
+    """Gives a process, in a group of its own, that is to write to a ledger's file."""
+    code = (
+        "import sqlite3, sys; sys.stdin.readline(); ledger = sqlite3.connect(sys.argv[1], isolation_level=None); "
+        "ledger.execute('BEGIN IMMEDIATE'); print('mine', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(file)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def stop_in_a_write(process: subprocess.Popen[str]) -> None:
+    """Stops a writer while it holds the file's lock."""
+    assert process.stdin is not None and process.stdout is not None
+    print(file=process.stdin, flush=True)
+    assert process.stdout.readline() == "mine\n"
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)

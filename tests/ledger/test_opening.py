@@ -15,10 +15,10 @@ import pytest
 from sqlalchemy import text
 
 from rewindow.errors import InputError, LedgerError
-from rewindow.ledger import Ledger
+from rewindow.ledger import Ledger, connection
 from rewindow.ledger.models import VERSION, metadata
 from rewindow.ledger.place import Place
-from tests.ledger.life import WORKERS, new_schema, results
+from tests.ledger.life import WORKERS, new_schema, results, stop_in_a_write, writer
 from tests.ledger.workers import open_at_once
 
 
@@ -143,6 +143,18 @@ def test_damaged_file_names_the_way_back(tmp_path: Path) -> None:
     (tmp_path / "ledger.sqlite").write_bytes(b"this is not a database" * 500)
     with pytest.raises(LedgerError, match="rewindow ledger rebuild"):
         Ledger.open(f"sqlite:///{tmp_path / 'ledger.sqlite'}").replays()
+
+
+def test_process_that_is_stopped_in_a_write_is_named(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lock holds up every write: the error tells which process to end, and does not call the file damaged."""
+    monkeypatch.setattr(connection, "_WAIT_SECONDS", 0.1)
+    ledger = Ledger.open(sqlite_url)
+    with writer(Path(sqlite_url.removeprefix("sqlite:///"))) as process:
+        stop_in_a_write(process)
+        with pytest.raises(LedgerError, match=rf"locked; open in process {process.pid} \(stopped\)") as caught:
+            ledger.release("r")
+    assert caught.value.retryable and "rebuild" not in caught.value.hint
+    ledger.release("r")
 
 
 def test_folder_that_cannot_be_made_is_an_error_in_words(tmp_path: Path) -> None:

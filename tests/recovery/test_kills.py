@@ -6,11 +6,13 @@ so that every step and every mode is met; `make test-recovery` runs the whole ma
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 
 import psutil
@@ -20,6 +22,7 @@ import pytest
 
 from rewindow.engine.crash import Step
 from rewindow.errors import CheckpointError
+from rewindow.launcher import Outcome
 from rewindow.launcher import attempts as launching
 from rewindow.ledger import Ledger
 from rewindow.recovery import Plan
@@ -119,25 +122,32 @@ def test_a_zombie_that_wakes_changes_nothing(
     """An attempt is stopped, the next one runs to its end elsewhere, then the first wakes and goes on."""
     name = f"zombie_{mode}"
     plan = project.plan(name, mode)
-    stopped = threading.Event()
-    found: dict[str, object] = {}
+    stopped: Future[int] = Future()
+    ended: Future[Outcome] = Future()
 
     def stop(group: int) -> None:
-        os.killpg(group, signal.SIGSTOP)
-        found["group"] = group
-        stopped.set()
+        with Ledger.open(project.config.ledger_url).serialised():  # else it may be stopped while it holds this lock
+            os.killpg(group, signal.SIGSTOP)
+            while any(process.status() not in ("stopped", "zombie") for process in members(group)):
+                pass
+        stopped.set_result(group)
 
-    first = threading.Thread(
-        target=lambda: found.update(outcome=project.attempt(name, on_line=after_first_group(stop)))
-    )
+    def attempt() -> None:
+        ended.set_result(project.attempt(name, on_line=after_first_group(stop)))
+
+    first = threading.Thread(target=attempt, daemon=True)
     first.start()
-    assert stopped.wait(180)
-    monkeypatch.setattr(launching.socket, "gethostname", lambda: "another-host")
-    project.attempts(name, [])
-    before = {output: raw(project.config, plan, output) for output in ("sums", "totals")}
-    os.killpg(int(str(found["group"])), signal.SIGCONT)
-    first.join(180)
-    assert found["outcome"].exit_code == 65, "the zombie must end as superseded"  # type: ignore[attr-defined]
+    group = stopped.result(180)
+    try:
+        monkeypatch.setattr(launching.socket, "gethostname", lambda: "another-host")
+        project.attempts(name, [])
+        before = {output: raw(project.config, plan, output) for output in ("sums", "totals")}
+        os.killpg(group, signal.SIGCONT)
+        assert ended.result(180).exit_code == 65, "the zombie must end as superseded"
+    finally:
+        if not ended.done():
+            os.killpg(group, signal.SIGKILL)
+            first.join()
     assert {output: raw(project.config, plan, output) for output in ("sums", "totals")} == before
     check_promise(project.config, plan, baseline)
 
@@ -244,10 +254,20 @@ def group_of_job() -> int:
     return job
 
 
+def members(group: int) -> list[psutil.Process]:
+    """Returns the processes of a process group."""
+    found = []
+    for process in psutil.process_iter(["name"]):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(process.pid) == group:
+                found.append(process)
+    return found
+
+
 def kill(group: int, name: str) -> None:
     """Kills the members of a process group that have a name."""
-    for process in psutil.process_iter(["pid", "name"]):
-        if os.getpgid(process.pid) == group and name in process.info["name"]:
+    for process in members(group):
+        if name in process.info["name"]:
             process.kill()
 
 
