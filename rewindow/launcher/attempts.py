@@ -21,7 +21,7 @@ from rewindow.engine.crash import VARIABLE as CRASH_VARIABLE
 from rewindow.errors import FencedError, InputError, ResourceError, RewindowError
 from rewindow.launcher.outlook import expect_recovery
 from rewindow.launcher.processes import die_with_parent, end_process_group
-from rewindow.ledger import AttemptEnd, Ledger
+from rewindow.ledger import Attempt, AttemptEnd, Ledger
 from rewindow.recovery import Plan
 from rewindow.spark_settings import make_scratch, spark_environment, spark_settings, spark_submit
 from rewindow.version import PACKAGE
@@ -69,7 +69,8 @@ def begin_attempt(
 ) -> Submission | None:
     """Takes the next epoch of a replay and returns the job to start; None when all its windows are committed.
 
-    The last attempt's process group is ended first, on this host: its JVM may outlive its Python, and a job that was
+    What is left of the last attempt on this host is ended, as its JVM may outlive its Python: after the epoch is taken,
+    so that its launcher finds that it is superseded. Only a job that is stopped is ended before, since one that was
     stopped in the middle of a write would keep the ledger's lock for ever.
 
     Raises:
@@ -94,14 +95,21 @@ def begin_attempt(
     )  # fmt: skip
     environment = job_environment(config, config.replay_root(replay_id), crash)
     last = ledger.last_attempt(replay_id)
-    if last is not None and last.host == socket.gethostname() and last.process_group and last.process_started_at:
-        end_process_group(last.process_group, last.process_started_at)
-    ledger.acquire(replay_id, [f"{plan.application}.{output.name}" for output in plan.outputs], plan.first, plan.last)
+    _end(last, only_stopped=True)
+    tables = [f"{plan.application}.{output.name}" for output in plan.outputs]
+    epoch = ledger.take_over(replay_id, tables, plan.first, plan.last)
+    _end(last)
     expected = _expected(config, plan) if last is not None else ""
-    epoch = ledger.next_epoch(replay_id)
     outcome = config.replay_root(replay_id) / f"outcome-{epoch}.json"
     environment["REWINDOW_OUTCOME"] = str(outcome)
     return Submission(replay_id, epoch, [*command, "--epoch", str(epoch)], environment, outcome, expected)
+
+
+def _end(last: Attempt | None, *, only_stopped: bool = False) -> None:
+    """Ends what is left of an attempt on this host."""
+    if last is None or last.host != socket.gethostname() or not last.process_group or not last.process_started_at:
+        return
+    end_process_group(last.process_group, last.process_started_at, only_stopped=only_stopped)
 
 
 def _expected(config: Config, plan: Plan) -> str:

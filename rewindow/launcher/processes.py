@@ -30,13 +30,14 @@ def started_at(pid: int) -> float:
         return 0.0
 
 
-def end_process_group(group: int, leader_started_at: float) -> None:
+def end_process_group(group: int, leader_started_at: float, *, only_stopped: bool = False) -> None:
     """Kills what is left of a process group and waits until it is gone.
 
     Args:
         group: process group, named by its leader's pid.
         leader_started_at: when that leader began; a process of the same pid that began at another time is somebody
             else's and is left alone.
+        only_stopped: leave the group alone unless a member of it is stopped (SIGSTOP).
 
     Raises:
         ResourceError: a member did not end.
@@ -44,6 +45,8 @@ def end_process_group(group: int, leader_started_at: float) -> None:
     if psutil.pid_exists(group) and abs(started_at(group) - leader_started_at) > 1.0:
         return
     members = list(_members(group))
+    if only_stopped and not any(_is_stopped(process) for process in members):
+        return
     for process in members:
         try:
             process.kill()
@@ -55,6 +58,13 @@ def end_process_group(group: int, leader_started_at: float) -> None:
         raise ResourceError(
             f"process {alive[0].pid} of the last attempt does not end", hint="End it by hand and retry."
         )
+
+
+def _is_stopped(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() == psutil.STATUS_STOPPED)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _members(group: int) -> Iterator[psutil.Process]:

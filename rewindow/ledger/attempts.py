@@ -1,7 +1,7 @@
 """Attempts and epochs: who may write for a replay, how each attempt went, and how often it failed (R89 to R91).
 
-A launcher calls, in this order: `next_epoch`, `attempts_since_checkpoint` (to give up beyond the allowed number),
-`acquire` (leases), starts the process, `begin_attempt`; and `end_attempt` when the process is gone, however it went.
+A launcher calls, in this order: `attempts_since_checkpoint` (to give up beyond the allowed number), `take_over` (leases
+and the next epoch), starts the process, `begin_attempt`; and `end_attempt` when the process is gone, however it went.
 The job itself calls `report_progress` after each commit group. Each write of an attempt first holds the replay's row
 under the condition that its epoch is still the newest; otherwise it is a FencedError and nothing is written.
 """
@@ -84,19 +84,22 @@ class Attempts(Segments, Replays):
             InputError: the replay is unknown, or in a state in which nothing is left to run.
         """
         with self.writing() as connection:
-            may_run = (replays.c.replay_id == replay_id) & replays.c.state.in_(RUNNABLE)
-            step = update(replays).where(may_run).values(epoch=replays.c.epoch + 1, changed_at=self.now)
-            epoch = connection.execute(step.returning(replays.c.epoch)).scalar_one_or_none()
-            if epoch is None:
-                state = read_replay(connection, replay_id).state
-                raise InputError(
-                    f'replay "{replay_id}" is {state}: no attempt can begin',
-                    hint="Plan the range again under another replay id to run it again.",
-                )
-            self._end(connection, replay_id, AttemptEnd.LOST, f"epoch {epoch} was taken before it had ended")
-            values = {"replay_id": replay_id, "epoch": epoch, "message": ""}
-            connection.execute(insert(attempts).values(**values, began_at=self.now, heard_at=self.now))
-            return int(epoch)
+            return self._next_epoch(connection, replay_id)
+
+    def _next_epoch(self, connection: Connection, replay_id: str) -> int:
+        may_run = (replays.c.replay_id == replay_id) & replays.c.state.in_(RUNNABLE)
+        step = update(replays).where(may_run).values(epoch=replays.c.epoch + 1, changed_at=self.now)
+        epoch = connection.execute(step.returning(replays.c.epoch)).scalar_one_or_none()
+        if epoch is None:
+            state = read_replay(connection, replay_id).state
+            raise InputError(
+                f'replay "{replay_id}" is {state}: no attempt can begin',
+                hint="Plan the range again under another replay id to run it again.",
+            )
+        self._end(connection, replay_id, AttemptEnd.LOST, f"epoch {epoch} was taken before it had ended")
+        values = {"replay_id": replay_id, "epoch": epoch, "message": ""}
+        connection.execute(insert(attempts).values(**values, began_at=self.now, heard_at=self.now))
+        return int(epoch)
 
     def begin_attempt(
         self, replay_id: str, epoch: int, host: str, pid: int, process_group: int, process_started_at: float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from rewindow.ledger.checks import Checks
 from rewindow.ledger.leases import Leases
 from rewindow.ledger.publications import Publications
 from rewindow.ledger.staleness import Staleness
+from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
     from rewindow.config import Config
@@ -21,6 +23,21 @@ class Ledger(Attempts, Leases, Checks, Publications, Staleness):
 
     `Ledger.open(url)` returns it. Every method is one transaction: when it raises, nothing of it was written.
     """
+
+    def take_over(self, replay_id: str, tables: Iterable[str], first: int, last: int) -> int:
+        """Grants a replay its range, as `acquire` does, and gives out its next epoch, or does neither.
+
+        Whoever launched the attempt before may enter its end at any moment, which ends the replay's leases: from the
+        moment of the grant on it is a FencedError.
+
+        Raises:
+            OverlapError: another replay holds windows of the range; names it, its range and its state.
+            InputError: the replay is unknown, or in a state in which nothing is left to run.
+        """
+        windows = WindowRange(first, last)
+        with self.serialised() as connection:
+            self._grant(connection, replay_id, tables, windows)
+            return self._next_epoch(connection, replay_id)
 
     def end_attempt(self, replay_id: str, epoch: int, outcome: str, message: str = "") -> None:
         """Enters how an attempt ended, see Attempts.end_attempt; the index of a replay that is done is then whole."""

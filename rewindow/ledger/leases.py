@@ -40,18 +40,21 @@ class Leases(Replays):
             OverlapError: another replay holds windows of the range; names it, its range and its state.
             InputError: the replay is unknown or abandoned.
         """
-        names, windows = sorted(set(tables)), WindowRange(first, last)
         with self.serialised() as connection:
-            if read_replay(connection, replay_id).state is State.ABANDONED:
-                raise InputError(f'replay "{replay_id}" is abandoned', hint="Plan the range again.")
-            held = _first_overlap(connection, replay_id, names, windows)
-            if held is not None:
-                raise _overlap(held, read_replay(connection, held.replay_id), windows)
-            its = (leases.c.replay_id == replay_id) & leases.c.table_name.in_(names)
-            connection.execute(delete(leases).where(its))
-            for name in names:
-                row = {"table_name": name, "replay_id": replay_id, "first": first, "last": last}
-                connection.execute(insert(leases).values(**row, granted_at=self.now))
+            self._grant(connection, replay_id, tables, WindowRange(first, last))
+
+    def _grant(self, connection: Connection, replay_id: str, tables: Iterable[str], windows: WindowRange) -> None:
+        names = sorted(set(tables))
+        if read_replay(connection, replay_id).state is State.ABANDONED:
+            raise InputError(f'replay "{replay_id}" is abandoned', hint="Plan the range again.")
+        held = _first_overlap(connection, replay_id, names, windows)
+        if held is not None:
+            raise _overlap(held, read_replay(connection, held.replay_id), windows)
+        its = (leases.c.replay_id == replay_id) & leases.c.table_name.in_(names)
+        connection.execute(delete(leases).where(its))
+        for name in names:
+            row = {"table_name": name, "replay_id": replay_id, "first": windows.first, "last": windows.last}
+            connection.execute(insert(leases).values(**row, granted_at=self.now))
 
     def release(self, replay_id: str) -> None:
         """Ends all leases of a replay."""

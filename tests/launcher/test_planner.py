@@ -37,7 +37,7 @@ from rewindow.launcher import (
     note_kill,
     planner,
 )
-from rewindow.launcher.processes import started_at
+from rewindow.launcher.processes import end_process_group, started_at
 from rewindow.ledger import Ledger
 from rewindow.tables import Table, create_table
 from rewindow.tables.staging import CHECKPOINTS, FACTS
@@ -253,6 +253,31 @@ def test_a_job_that_was_stopped_in_a_write_does_not_hold_up_the_next_attempt(pro
         assert begin_attempt(project.config, "one") is not None
         assert not psutil.pid_exists(job.pid)
     assert ledger.replay("one").epoch == 2
+
+
+def test_the_launcher_of_a_job_that_is_taken_over_finds_itself_superseded(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However soon it enters that its job is gone: it begins no other attempt, and the new one keeps its leases."""
+    create_replay(project.config, request(replay_id="one"))
+    ledger = Ledger.open(project.config.ledger_url)
+    submission = begin_attempt(project.config, "one")
+    assert submission is not None
+    noticed = []
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as job:
+        ledger.begin_attempt("one", 1, socket.gethostname(), job.pid, job.pid, started_at(job.pid))
+
+        def end_and_notice(*group: float, **wishes: bool) -> None:
+            end_process_group(*group, **wishes)  # type: ignore[arg-type]
+            if not psutil.pid_exists(job.pid):
+                with pytest.raises(FencedError):
+                    note_kill(project.config, submission, Outcome(-9, "gone", True, {}))
+                noticed.append(job.pid)
+
+        monkeypatch.setattr(attempts, "end_process_group", end_and_notice)
+        assert begin_attempt(project.config, "one") is not None
+    assert noticed and len(ledger.leases("one")) == 2
+    assert [ledger.replay("one").epoch, ledger.replay("one").state] == [2, "running"]
 
 
 def test_a_replay_is_given_up_after_too_many_failures(project: Project) -> None:
