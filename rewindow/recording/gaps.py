@@ -209,14 +209,16 @@ def _silences(stream: Table, keys: Sequence[str], span: WindowRange, grid: Grid,
     if lacking:
         raise InputError(f'stream "{stream.path.name}" has no column "{lacking[0]}" to look for silences on')
     end_us = grid.end_us(span.last)
-    columns = "".join(f'"{name}", ' for name in keys)
+    # The stream's columns get names of ours before anything else is named: its own may be any.
+    given = "".join(f"{_quoted(name)} as key_{n}, " for n, name in enumerate(keys))
+    columns = "".join(f"key_{n}, " for n in range(len(keys)))
     ordered = f"over ({'partition by ' + columns.rstrip(', ') if keys else ''} order by arrived, place)"
     place = "offset" if "offset" in names else "window_id"
     sql = f"""
     select {columns} since, coalesce(until, {end_us}) as until, by_window, by_offset
     from (select {columns} arrived as since, lead(arrived) {ordered} as until,
-                 lead(window_id) {ordered} as by_window, lead(place) {ordered} as by_offset
-          from (select {columns} window_id, "{place}" as place, arrow_cast(arrived_at, 'Int64') as arrived
+                 lead(in_window) {ordered} as by_window, lead(place) {ordered} as by_offset
+          from (select {given} window_id as in_window, "{place}" as place, arrow_cast(arrived_at, 'Int64') as arrived
                 from s where window_id <= {span.last}))
     where coalesce(until, {end_us}) - since > {interval_us} and coalesce(until, {end_us}) > {grid.start_us(span.first)}
     order by {columns} since"""
@@ -234,6 +236,11 @@ def _silence(row: dict[str, Any], keys: Sequence[str], span: WindowRange, grid: 
         row["since"],
         row["until"],
         -(-length_us // interval_us) - 1,
-        {key: row[key] for key in keys},
+        {name: row[f"key_{n}"] for n, name in enumerate(keys)},
         f"tuple {last}:{row['by_offset']}" if closed else OPEN,
     )
+
+
+def _quoted(name: str) -> str:
+    """Returns a column's name as SQL takes it literally."""
+    return '"' + name.replace('"', '""') + '"'

@@ -28,24 +28,28 @@ TIME = pa.timestamp("us", "UTC")
 
 
 def recorded(
-    root: Path, sealed: dict[int, int], tuples: list[tuple[str, float]] | None = None, interval: str | None = None
+    root: Path,
+    sealed: dict[int, int],
+    tuples: list[tuple[str, float]] | None = None,
+    interval: str | None = None,
+    key: str = "k",
 ) -> Config:
-    """Returns settings for a stream "s" with windows of ten seconds and a key `k`; `tuples` are key and second."""
+    """Returns settings for a stream "s" with windows of ten seconds and one key; `tuples` are its value and second."""
     config = Config(
         state=root,
-        streams={"s": StreamConfig(source="s.csv", arrived_at="at", keys=["k"], interval=interval, width="10 s")},
+        streams={"s": StreamConfig(source="s.csv", arrived_at="at", keys=[key], interval=interval, width="10 s")},
     )
     windows = create_table(
-        config.windows_table("s"), WINDOWS_SCHEMA, stream_properties({"width_ms": 10_000, "origin_ms": 0, "keys": "k"})
+        config.windows_table("s"), WINDOWS_SCHEMA, stream_properties({"width_ms": 10_000, "origin_ms": 0, "keys": key})
     )
     ids = pa.array(sealed, pa.int64())
     rows = {name: pa.nulls(len(ids), WINDOWS_SCHEMA.field(name).type) for name in WINDOWS_SCHEMA.names}
     rows |= {"window_id": ids, "tuples": pa.array(sealed.values(), pa.int64())}
     if sealed:
         windows.commit_arrow(pa.table(rows, schema=WINDOWS_SCHEMA), app_id="test", version=1)
-    schema = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", TIME), ("k", pa.string())])
+    schema = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", TIME), (key, pa.string())])
     stream = create_table(config.stream_table("s"), schema)
-    found = [(int(second // 10), n, int(second * SECOND), key) for n, (key, second) in enumerate(tuples or [])]
+    found = [(int(second // 10), n, int(second * SECOND), value) for n, (value, second) in enumerate(tuples or [])]
     if found:
         pairs = zip(zip(*found, strict=True), schema, strict=True)
         columns = [pa.array(column).cast(field.type) for column, field in pairs]
@@ -89,6 +93,17 @@ def test_the_count_is_of_intervals_without_a_tuple(tmp_path: Path) -> None:
     found = [(gap.count, gap.closed_by) for gap in report.gaps if gap.kind == "silent"]
     assert found == [(3, "tuple 4:1"), (3, "open")]
     assert (report.counts["intervals_missing"], report.counts["intervals_open"]) == (3, 3)
+
+
+NAMES = ["place", "since", "until", "arrived", "by_window", "by_offset", "key_0", "Place", "a.b", 'a"b', "a'b", "order"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_key_may_have_any_name_that_a_column_may_have(tmp_path: Path, name: str) -> None:
+    """A key's name is neither confused with ours nor read as SQL: capitals, dots and quotes are kept."""
+    report = gaps(recorded(tmp_path, {0: 1, 1: 0, 2: 2}, [("a", 0.0), ("b", 25.0), ("a", 29.0)], "10 s", name), "s")
+    silent = [(gap.key, gap.to_us, gap.closed_by) for gap in report.gaps if gap.kind == "silent"]
+    assert silent == [({name: "a"}, 29 * SECOND, "tuple 2:2")]
 
 
 def test_a_range_shows_the_silences_that_reach_into_it(tmp_path: Path) -> None:
