@@ -12,15 +12,37 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic_core import PydanticCustomError
 
 from rewindow.errors import InputError
 from rewindow.windows import Grid, parse_duration
 
-DurationUs = Annotated[int, BeforeValidator(parse_duration)]
-"""A duration in microseconds, read from text such as "1 hour"; bare numbers are seconds."""
-
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _duration(text: str | int | float) -> int:
+    try:
+        return parse_duration(text)
+    except InputError as error:
+        raise PydanticCustomError("duration", "{text}", {"text": error.primary, "hint": error.hint}) from error
+
+
+def _interval(interval_us: int) -> int:
+    if interval_us <= 0:
+        text = "it is {us} us; the Tuple Output Interval must be a numeric value greater than zero (H20)"
+        raise PydanticCustomError("interval", text, {"us": interval_us})
+    return interval_us
+
+
+def _slack(slack_us: int) -> int:
+    if slack_us < 0:
+        raise PydanticCustomError("slack", "it is {us} us; it must be zero or more (H23)", {"us": slack_us})
+    return slack_us
+
+
+DurationUs = Annotated[int, BeforeValidator(_duration)]
+"""A duration in microseconds, read from text such as "1 hour"; bare numbers are seconds."""
 
 
 class Section(BaseModel):
@@ -52,8 +74,10 @@ class StreamConfig(Section):
     event_at: str | None = None
     """Name of the event column that is the event timestamp."""
     keys: list[str] = Field(default_factory=list)
-    interval: DurationUs | None = None
-    slack: DurationUs = 0
+    interval: Annotated[DurationUs, AfterValidator(_interval)] | None = None
+    """Above this a silence of a key is a gap, and timers fill it (H20)."""
+    slack: Annotated[DurationUs, AfterValidator(_slack)] = 0
+    """How long a timer waits after its scheduled time (H23)."""
     width: DurationUs = 500_000
     origin: str = "1970-01-01T00:00:00Z"
     zone: str = "UTC"
@@ -132,7 +156,8 @@ class Config(Section):
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
-            raise InputError(f'setting "{where}" is wrong: {first["msg"]}', detail=f"Read from {found}.") from error
+            primary, hint = f'setting "{where}" is wrong: {first["msg"]}', first.get("ctx", {}).get("hint", "")
+            raise InputError(primary, detail=f"Read from {found}.", hint=hint) from error
         for name in config.streams:
             check_name("stream", name)
         config._root = found.parent.resolve() if found else Path.cwd()

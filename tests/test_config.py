@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from rewindow.config import StreamConfig
+from rewindow.config import Config, StreamConfig
 from rewindow.errors import InputError
+from rewindow.operators.heartbeat_settings import NOT_POSITIVE
+
+H20 = NOT_POSITIVE[0].lower() + NOT_POSITIVE[1:].rstrip(".")
 
 
 @pytest.mark.parametrize(
@@ -27,3 +32,44 @@ def test_an_origin_within_a_second_is_accepted() -> None:
     """W4: any millisecond."""
     stream = StreamConfig(source="x", arrived_at="at", origin="1970-01-01T00:00:00.250Z")
     assert stream.grid.origin_ms == 250
+
+
+def load(folder: Path, setting: str) -> Config:
+    """Reads settings with one stream that has the given setting."""
+    file = folder / "rewindow.toml"
+    file.write_text(f'[streams.s]\nsource = "s.csv"\narrived_at = "at"\n{setting}\n')
+    return Config.load(file)
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ('interval = "0"', f'interval" is wrong: it is 0 us; {H20} (H20)'),
+        ("interval = -1", f'interval" is wrong: it is -1000000 us; {H20} (H20)'),
+        ('slack = "-10 ms"', 'slack" is wrong: it is -10000 us; it must be zero or more (H23)'),
+        ("interval = nan", 'interval" is wrong: duration "nan" cannot be read'),
+        ("slack = inf", 'slack" is wrong: duration "inf" cannot be read'),
+    ],
+)
+def test_an_interval_or_slack_that_cannot_be_is_refused_where_it_is_set(
+    tmp_path: Path, setting: str, text: str
+) -> None:
+    """H20, H23: the error names the setting and the value, before anything counts in it."""
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, setting)
+    assert caught.value.primary == f'setting "streams.s.{text}'
+    assert f"Read from {tmp_path}" in caught.value.detail
+
+
+def test_the_smallest_interval_and_no_slack_are_accepted(tmp_path: Path) -> None:
+    """H20, H23: only zero and below, and below zero, are out of range."""
+    stream = load(tmp_path, 'interval = "1 us"\nslack = 0').stream("s")
+    assert (stream.interval, stream.slack) == (1, 0)
+
+
+def test_a_duration_that_cannot_be_read_says_how_to_write_it(tmp_path: Path) -> None:
+    """The hint survives on the way from the value to the setting."""
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, 'width = "soon"')
+    assert 'setting "streams.s.width" is wrong: duration "soon"' in caught.value.primary
+    assert "10 minutes" in caught.value.hint
