@@ -98,29 +98,40 @@ class FrameOperator(BaseModel):
     state_schema: ClassVar[pa.Schema | None] = None
     state_version: ClassVar[int] = 1
     _wrong: list[dict[str, Any]] = PrivateAttr(default_factory=list)
-    _is_sound: bool = PrivateAttr(False)
+    _given: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _is_built: bool = PrivateAttr(False)
 
     def __init__(self, **properties: Any) -> None:
+        self._read(properties)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Reads all properties anew when one is set later: they are checked together, and some must change together."""
+        if name not in type(self).model_fields or not (self.__pydantic_private__ or {}).get("_is_built"):
+            super().__setattr__(name, value)
+            return
+        self._read(self._given | self._changed() | {name: value})
+
+    def _read(self, properties: dict[str, Any]) -> None:
+        """Takes properties as they are given, converted when all of them are right, and keeps what is wrong."""
+        if getattr(self, "__pydantic_private__", None):
+            self._is_built = False  # What a validator sets is not given.
+        wrong: list[dict[str, Any]] = []
         try:
             super().__init__(**properties)
         except (ValidationError, InputError) as error:
             unchecked = type(self).model_construct(**properties)
             for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"):
                 object.__setattr__(self, slot, getattr(unchecked, slot))
-            self._wrong = wrong_values(error, properties)
-        self._is_sound = not self._wrong
+            wrong = wrong_values(error, properties)
+        self._wrong, self._given, self._is_built = wrong, properties, True
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Checks a property that is set after the operator was built, like those that it was built with."""
-        if name not in type(self).model_fields or not (self.__pydantic_private__ or {}).get("_is_sound"):
-            super().__setattr__(name, value)
-            return
-        self._is_sound = False
-        try:
-            self.__pydantic_validator__.validate_assignment(self, name, value)
-        except (ValidationError, InputError) as error:
-            self._wrong = wrong_values(error, {name: value})
-        self._is_sound = not self._wrong
+    def _changed(self) -> dict[str, Any]:
+        """Returns the properties that are no longer what was given: changed in place, or by `model_copy`."""
+        as_given = type(self).__new__(type(self))
+        as_given._read(self._given)
+        given = vars(as_given)
+        found = ((name, value) for name, value in vars(self).items() if name in type(self).model_fields)
+        return {name: value for name, value in found if value is not given.get(name) and value != given.get(name)}
 
     def input_ports(self) -> Mapping[str, InputPort]:
         """Returns the input ports; override it where they depend on properties."""

@@ -8,7 +8,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import SchemaValidator, core_schema
+from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from rewindow.errors import InputError
 
@@ -25,32 +25,39 @@ def wrong_values(error: ValidationError | InputError, given: Mapping[str, Any]) 
 
 
 def half_matched(
-    value: object, kind: Any = None, constraints: Sequence[object] = (), place: tuple[str, ...] = ()
+    value: object, kind: Any = None, constraints: Sequence[object] = (), place: tuple[str, ...] = (), engine: str = ""
 ) -> Iterator[dict[str, Any]]:
     """Yields texts of which a pattern matches only a part, in nested objects too: for pydantic that is enough.
+
+    Where a value may be one of several kinds, it is not told which of them it was taken for, and only constraints that
+    hold for all of them are looked at.
 
     Args:
         value: a property, or an object with properties.
         kind: what it is declared to be.
         constraints: those that its field sets.
         place: where it is found.
+        engine: what reads patterns, as pydantic's `regex_engine`; an object with properties says it for them.
     """
     kind, constraints = _bare(kind, constraints)
     parts = get_args(kind)
     if isinstance(value, BaseModel):
+        own = type(value).model_config.get("regex_engine", "rust-regex")
         for name, field in type(value).model_fields.items():
-            yield from half_matched(getattr(value, name, None), field.annotation, field.metadata, (*place, name))
+            yield from half_matched(getattr(value, name, None), field.annotation, field.metadata, (*place, name), own)
     elif isinstance(value, str):
         for pattern in {pattern for one in constraints if (pattern := getattr(one, "pattern", None))}:
-            if not _matches_whole(pattern, value):
+            if not _matches_whole(pattern, value, engine):
                 text = getattr(pattern, "pattern", pattern)
                 yield {"loc": place, "msg": f"the whole text must match pattern '{text}'", "input": value}
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from half_matched(item, parts[-1] if parts else None, (), (*place, str(key)))
+            yield from half_matched(item, parts[-1] if parts else None, (), (*place, str(key)), engine)
     elif isinstance(value, list | tuple | set | frozenset):
+        is_fixed = get_origin(kind) is tuple and Ellipsis not in parts
         for index, item in enumerate(value):
-            yield from half_matched(item, parts[0] if parts else None, (), (*place, str(index)))
+            part = next(iter(parts[index if is_fixed else 0 :]), None)
+            yield from half_matched(item, part, (), (*place, str(index)), engine)
 
 
 def _bare(kind: Any, constraints: Sequence[object]) -> tuple[Any, Sequence[object]]:
@@ -58,13 +65,16 @@ def _bare(kind: Any, constraints: Sequence[object]) -> tuple[Any, Sequence[objec
     if get_origin(kind) is Annotated:
         kind, *more = get_args(kind)
         return _bare(kind, [*constraints, *(one for extra in more for one in getattr(extra, "metadata", [extra]))])
-    options = (
-        [part for part in get_args(kind) if part is not NoneType] if get_origin(kind) in (Union, UnionType) else []
-    )
-    return _bare(options[0], constraints) if len(options) == 1 else (kind, constraints)
+    if get_origin(kind) not in (Union, UnionType):
+        return kind, constraints
+    options = [part for part in get_args(kind) if part is not NoneType]
+    return _bare(options[0], constraints) if len(options) == 1 else (None, constraints)
 
 
-def _matches_whole(pattern: str | re.Pattern[str], text: str) -> bool:
-    if isinstance(pattern, re.Pattern):
-        return pattern.fullmatch(text) is not None
-    return SchemaValidator(core_schema.str_schema(pattern=f"^(?:{pattern})$")).isinstance_python(text)
+def _matches_whole(pattern: str | re.Pattern[str], text: str, engine: str) -> bool:
+    if engine == "python-re" or isinstance(pattern, re.Pattern):
+        return re.fullmatch(pattern, text) is not None
+    try:
+        return SchemaValidator(core_schema.str_schema(pattern=f"^(?:{pattern})$")).isinstance_python(text)
+    except SchemaError:
+        return True  # It ends with a comment, say; pydantic has held the pattern as it is against the text.

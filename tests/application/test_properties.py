@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 import pyarrow as pa
 import pytest
-from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from rewindow.application import Application, FrameOperator, InputPort, OutputPort, PortHandle
 from rewindow.errors import ValidationFailed
@@ -58,6 +58,34 @@ class Checked(FrameOperator):
             raise ValueError("low must not be above limit")
         self.twice = 2 * self.limit
         return self
+
+
+class Timed(Checked):
+    """An operator with a property that must not be read twice: a number means seconds, and becomes microseconds."""
+
+    wait: Annotated[int, BeforeValidator(parse_duration)] = Field("1 minute")
+
+
+class Various(FrameOperator):
+    """An operator with patterns in places of their own."""
+
+    inputs: ClassVar = {"a": InputPort(X)}
+    outputs: ClassVar = {"out": OutputPort(X)}
+
+    pair: tuple[Annotated[str, Field(pattern="^[a-z]+$")], str, Word] = ("abc", "DEF 1", "12")
+    any_length: tuple[Word, ...] = ("a", "b")
+    either: Annotated[str, Field(pattern="^[a-z]+$")] | list[str] = "abc"
+    nested: list[Inner] | Inner = []
+    verbose: str = Field("abc", pattern="(?x) ^[a-z]+$ # letters")
+
+
+class WithPython(Various):
+    """An operator whose patterns are Python's; those of a nested object are its own."""
+
+    model_config = ConfigDict(regex_engine="python-re")
+
+    ahead: str = Field("abc", pattern="(?=a)[a-z]+")
+    inner: Inner = Inner()
 
 
 def violations(operator: FrameOperator) -> list[tuple[str, str]]:
@@ -118,6 +146,25 @@ def test_what_does_not_hold_is_named_with_path_and_value(given: dict[str, Any], 
     assert [row[0] for row in violations(Checked(**given))] == [value]
 
 
+def test_a_pattern_is_held_only_against_what_it_is_declared_for() -> None:
+    """O53: each item of a tuple against its own; what may be one of several kinds against those of nested objects."""
+    assert violations(Various()) == violations(Various(either=["X Y"], nested=Inner())) == []
+    wrong = Various(pair=("abc", "DEF 1", "1a"), any_length=("a", "1a"), nested=[Inner(code="1a")])
+    assert [row[0] for row in violations(wrong)] == [
+        "any_length.1 = '1a'",
+        "nested.0.code = '1a'",
+        "pair.2 = '1a'",
+    ]
+
+
+def test_a_pattern_is_read_by_the_engine_that_the_operator_sets() -> None:
+    """O53: look-around as well; a pattern that cannot be held against a whole text is as strict as pydantic is."""
+    assert violations(WithPython()) == []
+    assert violations(Various(verbose="1a"))[0][0] == violations(WithPython(verbose="1a"))[0][0] == "verbose = '1a'"
+    assert [row[0] for row in violations(WithPython(ahead="abc1"))] == ["ahead = 'abc1'"]
+    assert [row[0] for row in violations(WithPython(inner={"code": "1a"}))] == ["inner.code = '1a'"]
+
+
 def test_a_message_of_ones_own_is_shown_unchanged() -> None:
     """O54: raised as an error or asserted."""
     assert violations(Checked(comparison="most")) == [("comparison = 'most'", COMPARISONS)]
@@ -150,12 +197,46 @@ def test_a_property_set_later_is_checked_like_one_that_was_given() -> None:
     assert [row[0] for row in violations(other)] == ["inner.code = '1a'"]
 
 
+def test_properties_that_must_change_together_are_set_one_after_the_other() -> None:
+    """O53: what is wrong only in between is not held against them; in the end values are converted."""
+    operator = Checked()
+    operator.low = "7"  # type: ignore[assignment]
+    assert violations(operator)[0][1] == "low must not be above limit"
+    operator.limit = "9"  # type: ignore[assignment]
+    assert violations(operator) == [] and (operator.low, operator.limit, operator.twice) == (7, 9, 18)
+    operator.limit = 6
+    assert violations(operator)[0][1] == "low must not be above limit"
+
+
+def test_a_property_that_was_wrong_from_the_start_can_be_set_right() -> None:
+    """O53, O60: what else is wrong is still named, all of it."""
+    operator = Checked(limit=10, code=None, inner={"most": 6})
+    operator.limit = "4"  # type: ignore[assignment]
+    assert [row[0] for row in violations(operator)] == ["code = None", "inner.most = 6"]
+    operator.maybe = -1
+    assert [row[0] for row in violations(operator)] == ["code = None", "inner.most = 6", "maybe = -1"]
+    operator.code, operator.inner, operator.maybe = "ok", Inner(), None
+    assert violations(operator) == [] and operator.limit == 4
+    lacking = ByColumns()
+    lacking.columns = ["x"]
+    assert violations(lacking) == []
+
+
+def test_setting_one_property_leaves_the_others() -> None:
+    """A duration is not read a second time; what was changed in place is neither lost nor unseen."""
+    operator = Timed(wait="2 minutes", words=["a"])
+    operator.words.append("b")
+    operator.inner.code = "abc"
+    operator.limit = 4
+    assert (operator.wait, Timed().wait) == (120_000_000, 60_000_000)
+    assert (operator.words, operator.inner.code, operator.limit) == (["a", "b"], "abc", 4)
+    copied = operator.model_copy(update={"code": "copied"})
+    copied.limit = 5
+    assert (copied.code, copied.limit, operator.code, operator.limit) == ("copied", 5, "ok", 4)
+
+
 def test_a_duration_that_cannot_be_read_is_a_violation() -> None:
     """O60: what Rewindow's own readers refuse in a validator is reported, not raised."""
-
-    class Timed(Checked):
-        wait: Annotated[int, BeforeValidator(parse_duration)] = Field("1 minute")
-
     assert violations(Timed(wait="2 minutes")) == []
     assert violations(Timed(wait="soon"))[0] == ("properties = {'wait': 'soon'}", 'duration "soon" cannot be read')
     operator = Timed()

@@ -121,6 +121,18 @@ def test_operator_refuses_columns_that_do_not_serve(given: dict[str, Any], colum
     assert operator.warnings() == []
 
 
+def test_operator_takes_other_columns_and_then_their_timestamp() -> None:
+    """O53: between the two assignments neither fits the other; what remains wrong is named."""
+    beat = Heartbeat(interval=1, event_at="at", columns=pa.schema(COLUMNS))
+    beat.columns = pa.schema([*COLUMNS[:2], ("ts", pa.int64())])
+    beat.event_at = "ts"
+    assert beat.wrong_properties() == [] and beat.input_ports()["stream"].schema.names[-1] == "ts"
+    beat.interval = "1 minute"  # type: ignore[assignment]
+    assert beat.interval_us == 60_000_000
+    beat.event_at = "at"
+    assert [wrong["msg"][:16] for wrong in beat.wrong_properties()] == ["column at is not"]
+
+
 def test_operator_names_all_that_is_wrong_with_its_columns() -> None:
     """O60: one launch tells everything."""
     operator = Heartbeat(
