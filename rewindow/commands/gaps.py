@@ -34,6 +34,8 @@ def gaps(
 ) -> None:
     """Report what is silent in a recorded stream. Starts no JVM.
 
+    A window that is missing may hold tuples: a silence is open where missing windows begin, another begins behind them.
+
     Examples:
 
         rewindow gaps weather

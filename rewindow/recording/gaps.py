@@ -3,6 +3,9 @@
 Three kinds of rows: windows that are empty (sealed, no tuple), windows that are missing (not sealed, W40), and per key
 the stretches of arrival time without a tuple that are longer than the interval (strictly; a tuple that arrives exactly
 one interval after the last leaves no gap).
+
+Tuples may lie in a missing window, so its time is not called silent: a stretch is open where missing windows begin, and
+another begins behind them. Each must be longer than the interval by itself.
 """
 
 from __future__ import annotations
@@ -16,7 +19,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
@@ -35,11 +37,11 @@ class Gap:
 
     Attributes:
         kind: empty, missing or silent.
-        windows: the windows it spans; of a silent stretch, from the last tuple's to the next one's or the range's last.
-        from_us, to_us: the time it spans; of a silent stretch, between two arrivals.
+        windows: the windows it spans; of a silent stretch, up to the next tuple's.
+        from_us, to_us: the time it spans; of a silent stretch, between arrivals, missing windows and range's end.
         count: windows, or intervals without a tuple: `ceil(length / interval) - 1`.
         key: the key's values, of a silent stretch.
-        closed_by: the tuple that ended a silent stretch, or "open".
+        closed_by: the tuple that ended a silent stretch; "open" where missing windows or the range's end did.
     """
 
     kind: str
@@ -130,7 +132,8 @@ def gaps(
         interval_us: another interval than the stream's; without any, silences are not looked for.
 
     Raises:
-        InputError: the stream was never recorded, or it has no arrival timestamp to look for silences on.
+        InputError: the stream was never recorded, or it has no arrival timestamp to look for silences on; the interval
+            is not greater than zero (H20).
         RangeError: the range has one end, and lies beside all sealed windows.
     """
     if not Table.exists(config.windows_table(stream)):
@@ -138,7 +141,10 @@ def gaps(
         raise InputError(f'stream "{stream}" is not recorded yet', hint=f"Run: rewindow record {stream}")
     windows = Table.open(config.windows_table(stream))
     grid, settings = stored_grid(windows), config.streams.get(stream)
-    interval_us = interval_us or (settings.interval if settings else None)
+    if interval_us is None:
+        interval_us = settings.interval if settings else None
+    elif interval_us <= 0:
+        raise InputError(f"interval is {interval_us} us, it must be greater than zero (H20)")
     sealed, tuples = _seals(windows, first, last)
     if not len(sealed) and (first is None or last is None):
         _refuse_beside(stream, windows, first, last)
@@ -149,8 +155,9 @@ def gaps(
     if interval_us is not None and len(sealed) and int(sealed[-1]) >= span.first:
         stored = [key for key in stored_settings(windows).get("keys", "").split(",") if key]
         seen = WindowRange(span.first, min(span.last, int(sealed[-1])))
-        table = Table.open(config.stream_table(stream))
-        found += _silences(table, settings.keys if settings else stored, seen, grid, interval_us)
+        table, keys = Table.open(config.stream_table(stream)), settings.keys if settings else stored
+        stretches = _stretches(table, keys, seen, grid, interval_us)
+        found += _silences(stretches, keys, seen, grid, interval_us, _holes(windows, stretches, seen, grid))
     return GapReport(stream, span, len(sealed), interval_us, found)
 
 
@@ -199,8 +206,10 @@ def _ranges(kind: str, found: Any, grid: Grid) -> list[Gap]:
     ]
 
 
-def _silences(stream: Table, keys: Sequence[str], span: WindowRange, grid: Grid, interval_us: int) -> list[Gap]:
-    """Returns the silent stretches of each key that reach into a range.
+def _stretches(
+    stream: Table, keys: Sequence[str], span: WindowRange, grid: Grid, interval_us: int
+) -> list[dict[str, Any]]:
+    """Returns each key's stretches without a tuple, whatever is missing in them, that reach into a range.
 
     A key is known from its first tuple on, also from one before the range; the last stretch is open at the range's end.
     """
@@ -222,23 +231,42 @@ def _silences(stream: Table, keys: Sequence[str], span: WindowRange, grid: Grid,
                 from s where window_id <= {span.last}))
     where coalesce(until, {end_us}) - since > {interval_us} and coalesce(until, {end_us}) > {grid.start_us(span.first)}
     order by {columns} since"""
-    found: pa.Table = query(sql, s=stream)
-    return [_silence(row, keys, span, grid, interval_us) for row in found.to_pylist()]
+    rows: list[dict[str, Any]] = query(sql, s=stream).to_pylist()
+    return rows
 
 
-def _silence(row: dict[str, Any], keys: Sequence[str], span: WindowRange, grid: Grid, interval_us: int) -> Gap:
-    closed = row["by_window"] is not None
-    last = row["by_window"] if closed else span.last
-    length_us = row["until"] - row["since"]
-    return Gap(
-        SILENT,
-        WindowRange(grid.window(row["since"]), last),
-        row["since"],
-        row["until"],
-        -(-length_us // interval_us) - 1,
-        {name: row[f"key_{n}"] for n, name in enumerate(keys)},
-        f"tuple {last}:{row['by_offset']}" if closed else OPEN,
-    )
+def _holes(windows: Table, stretches: Sequence[Mapping[str, Any]], span: WindowRange, grid: Grid) -> Any:
+    """Returns begin and end of each run of missing windows, from the first stretch's begin on, as two columns."""
+    first = min((grid.window(row["since"]) for row in stretches), default=span.first)
+    sealed, _ = _seals(windows, first, span.last)
+    runs = _missing(sealed, WindowRange(first, span.last))
+    return np.stack([grid.start_us(runs[:, 0]), grid.end_us(runs[:, 1])], axis=1)
+
+
+def _outside(holes: Any, since_us: int, until_us: int) -> list[tuple[int, int]]:
+    """Returns what is left of a stretch of time outside of holes."""
+    first = np.searchsorted(holes[:, 1], since_us, side="right")
+    last = np.searchsorted(holes[:, 0], until_us, side="left")
+    borders = [since_us, *holes[first:last].ravel().tolist(), until_us]
+    return [(begin, end) for begin, end in zip(borders[::2], borders[1::2], strict=True) if begin < end]
+
+
+def _silences(
+    stretches: Sequence[Mapping[str, Any]], keys: Sequence[str], span: WindowRange, grid: Grid, interval_us: int,
+    holes: Any,
+) -> list[Gap]:  # fmt: skip
+    """Returns a row for each part of a stretch outside of holes that is a gap and reaches into a range."""
+    found, start_us = [], grid.start_us(span.first)
+    for row in stretches:
+        key = {name: row[f"key_{n}"] for n, name in enumerate(keys)}
+        for begin, end in _outside(holes, row["since"], row["until"]):
+            if end - begin <= interval_us or end <= start_us:
+                continue
+            closed = row["by_window"] is not None and end == row["until"]
+            windows = WindowRange(grid.window(begin), row["by_window"] if closed else grid.window(end - 1))
+            closed_by = f"tuple {row['by_window']}:{row['by_offset']}" if closed else OPEN
+            found.append(Gap(SILENT, windows, begin, end, -(-(end - begin) // interval_us) - 1, key, closed_by))
+    return found
 
 
 def _quoted(name: str) -> str:

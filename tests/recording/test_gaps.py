@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from rewindow.config import Config, StreamConfig
 from rewindow.errors import InputError, RangeError
-from rewindow.recording.gaps import _missing, _ranges, gaps
+from rewindow.recording.gaps import _missing, _outside, _ranges, gaps
 from rewindow.tables import create_table
 from rewindow.tables.streams import WINDOWS_SCHEMA, stream_properties
 from rewindow.windows import Grid, WindowRange, to_ranges
@@ -93,6 +93,52 @@ def test_the_count_is_of_intervals_without_a_tuple(tmp_path: Path) -> None:
     found = [(gap.count, gap.closed_by) for gap in report.gaps if gap.kind == "silent"]
     assert found == [(3, "tuple 4:1"), (3, "open")]
     assert (report.counts["intervals_missing"], report.counts["intervals_open"]) == (3, 3)
+
+
+def silences(config: Config, first: int | None = None, last: int | None = None) -> list[tuple[object, ...]]:
+    """Returns the silent stretches that are reported: windows, begin and end in seconds, count, and what ended them."""
+    found = [gap for gap in gaps(config, "s", first, last).gaps if gap.kind == "silent"]
+    return [(str(g.windows), g.from_us / SECOND, g.to_us / SECOND, g.count, g.closed_by) for g in found]
+
+
+def test_missing_windows_are_no_silence(tmp_path: Path) -> None:
+    """Tuples may lie in windows that are not sealed: what is sealed before and behind them is silent for 5 s each."""
+    config = recorded(tmp_path, {0: 0, 1: 0, 2: 1, 5: 1}, [("a", 25.0), ("a", 55.0)], "10 s")
+    report = gaps(config, "s")
+    assert [(gap.kind, str(gap.windows)) for gap in report.gaps] == [("empty", "[0, 1]"), ("missing", "[3, 4]")]
+    assert (report.counts["windows_missing"], report.counts["intervals_missing"]) == (2, 0)
+
+
+def test_a_silence_ends_open_where_windows_are_missing_and_begins_anew_behind_them(tmp_path: Path) -> None:
+    """No stretch holds a missing window; each counts its own intervals, one of exactly the interval is no gap."""
+    sealed = dict.fromkeys([0, 1, 2, 5, 6, 8, 9, 11, 13], 1)
+    config = recorded(tmp_path, sealed, [("a", 5.0), ("a", 131.0)], "10 s")
+    assert silences(config) == [
+        ("[0, 2]", 5.0, 30.0, 2, "open"), ("[5, 6]", 50.0, 70.0, 1, "open"), ("[8, 9]", 80.0, 100.0, 1, "open"),
+    ]  # fmt: skip
+    config = recorded(tmp_path / "closed", {0: 1, 3: 0, 4: 1}, [("a", 5.0), ("a", 45.0)], "10 s")
+    assert silences(config) == [("[3, 4]", 30.0, 45.0, 1, "tuple 4:1")]
+
+
+def test_windows_missing_before_a_range_are_no_silence_either(tmp_path: Path) -> None:
+    """A silence that reaches into a range begins behind the windows missing before it; what ends there is left out."""
+    config = recorded(tmp_path, dict.fromkeys([0, 1, 2, 4, 5, 6, 7], 0), [("a", 5.0)], "10 s")
+    assert silences(config, 6, 7) == [("[4, 7]", 40.0, 80.0, 3, "open")]
+
+
+@given(st.sets(st.integers(0, 30)), st.integers(0, 30), st.integers(1, 30))
+def test_what_is_outside_of_holes_is_what_counting_one_by_one_gives(holes: set[int], since: int, length: int) -> None:
+    """What is left of a stretch are the maximal runs of its microseconds that are in no hole."""
+    inside = [(span.first, span.last + 1) for span in to_ranges(holes)]
+    found = _outside(np.array(inside, dtype=np.int64).reshape(-1, 2), since, since + length)
+    left = to_ranges(set(range(since, since + length)) - holes)
+    assert found == [(span.first, span.last + 1) for span in left]
+
+
+def test_an_interval_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    """H20: zero is not taken for none."""
+    with pytest.raises(InputError, match="interval is 0 us"):
+        gaps(recorded(tmp_path, {0: 1}, [("a", 5.0)], "10 s"), "s", interval_us=0)
 
 
 NAMES = ["place", "since", "until", "arrived", "by_window", "by_offset", "key_0", "Place", "a.b", 'a"b', "a'b", "order"]
