@@ -109,6 +109,8 @@ class RewindowSubmitOperator(ReplayTask, SparkSubmitOperator):
 
         attempt = f"Attempt {submission.epoch} of the " if submission.epoch else "The "
         self.log.info("%s%s begins", attempt, self._subject)
+        if submission.expected:
+            self.log.info("%s", submission.expected)
         self._hook = hook = RewindowSparkHook(
             submission.command, submission.environment, lambda progress: self._keep(progress, context), self._conn_id
         )

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -104,6 +105,19 @@ def test_done_job_returns_its_facts_and_keeps_its_progress(job: Any) -> None:
     assert (answer["epoch"], answer["windows"], answer["exit_code"]) == (4, 4, 0)
     assert context["task_state_store"]["progress"]["mark"] == 4
     assert context["task_state_store"]["progress"]["percent"] == 100
+
+
+@pytest.mark.parametrize("expected", [[], ["expected: restores the state after window 12 and goes on with window 13"]])
+def test_log_foretells_how_a_recovery_goes_on(job: Any, monkeypatch: pytest.MonkeyPatch, expected: list[str]) -> None:
+    """R8: it stands in the task's log before what the job tells, and nothing does where nothing is recovered."""
+    operator, context = job("tell(14, 4); leave(0)")
+    submission = replace(attempts.BEGINNINGS["replay"](), expected="".join(expected))
+    monkeypatch.setitem(attempts.BEGINNINGS, "replay", lambda *arguments: submission)
+    lines: list[str] = []
+    log = SimpleNamespace(info=lambda text, *values: lines.append(text % values), warning=lambda *_: None)
+    monkeypatch.setattr(RewindowSubmitOperator, "log", log)
+    operator.execute(context)
+    assert lines[:-2] == ['Attempt 4 of the replay of "r" begins', *expected]
 
 
 def test_recording_that_seals_nothing_emits_no_asset(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
