@@ -1,11 +1,12 @@
 """What a user writes: an application graph of operators with typed ports. Building one runs nothing."""
 
-from rewindow.application.graph import Application, Node, Output, PortHandle
+from rewindow.application.graph import TOLERANCE, Application, Node, Output, PortHandle
 from rewindow.application.modes import Mode
 from rewindow.application.operator import FrameOperator, GroupWindows, InputPort, OutputPort
 from rewindow.application.validation import Violation
 
 __all__ = [
+    "TOLERANCE",
     "Application",
     "FrameOperator",
     "GroupWindows",

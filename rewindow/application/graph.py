@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -15,6 +16,8 @@ from rewindow.errors import ValidationFailed
 from rewindow.windows import Grid, parse_duration
 
 CHECKPOINT_WINDOWS = 60
+TOLERANCE = 1e-9
+"""How close floating-point values of an output lie that count as equal, unless it declares something else (R85)."""
 Ports = TypeVar("Ports")
 
 
@@ -71,12 +74,14 @@ class Output:
     Attributes:
         key: columns that name a tuple within its window; they order a published window.
         suite: name of the suite of expectations that judges it.
+        tolerance: its floating-point values are equal when |a - b| <= tolerance * max(1, |a|, |b|) (R85).
     """
 
     name: str
     source: PortHandle
     key: tuple[str, ...]
     suite: str | None
+    tolerance: float = TOLERANCE
 
 
 @dataclass
@@ -139,10 +144,24 @@ class Application:
             self._declared.append(Violation("O48", name, "", name, "operator name is taken by another one"))
         return known
 
-    def output(self, name: str, source: Node | PortHandle, *, key: Sequence[str], suite: str | None = None) -> None:
-        """Declares an output of the application; the same one may be declared again (O48, O49)."""
+    def output(
+        self,
+        name: str,
+        source: Node | PortHandle,
+        *,
+        key: Sequence[str],
+        suite: str | None = None,
+        tolerance: float = TOLERANCE,
+    ) -> None:
+        """Declares an output of the application; the same one may be declared again (O48, O49).
+
+        Sums of floating-point values depend on the order in which Spark adds: where positive and negative ones nearly
+        cancel out, declare a `tolerance` that allows for it, or sum decimals (R85).
+        """
         handle = source.default_port() if isinstance(source, Node) else source
-        output = Output(name, handle, tuple(key), suite)
+        output = Output(name, handle, tuple(key), suite, tolerance)
+        if not 0 <= tolerance < math.inf:
+            self._declared.append(Violation("R85", "", name, str(tolerance), "tolerance must be a number, at least 0"))
         if self.outputs.setdefault(name, output) != output:
             self._declared.append(Violation("O48", "", name, name, "output name is taken by another one"))
 

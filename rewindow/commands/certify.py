@@ -22,7 +22,10 @@ def certify(
     b: Annotated[str, typer.Argument(help='What is compared with it: a replay\'s id, or "published".')],
     first: First = None,
     last: Last = None,
-    tolerance: Annotated[float, typer.Option(help="Relative difference up to which floats are equal.", min=0)] = 1e-9,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(help="Relative difference up to which floats are equal.", min=0, show_default="as declared"),
+    ] = None,
     raw: Annotated[bool, typer.Option(help="Look at the rows of all attempts, not only at what readers see.")] = False,
     as_json: AsJson = False,
 ) -> None:

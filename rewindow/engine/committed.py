@@ -63,7 +63,7 @@ class Committed:
             if seals:
                 empty, found = self._runner.empty(output.name), result.digests[output.name]
                 rows = partial(self._both, output.name, result.folders[output.name], windows, seals)
-                known.append(Again(output.name, seals, {w: found.get(w, empty) for w in seals}, rows))
+                known.append(Again(output.name, seals, {w: found.get(w, empty) for w in seals}, rows, output.tolerance))
         check_again(self._plan.replay_id, known)
 
     def _sealed(self, windows: WindowRange) -> Seals:

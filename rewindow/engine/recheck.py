@@ -15,8 +15,6 @@ from rewindow.errors import NotDeterministicError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-TOLERANCE = 1e-9
-"""Floats are equal when |a - b| <= tolerance * max(1, |a|, |b|), as in a certificate."""
 SAMPLE_ROWS = 3
 
 
@@ -26,12 +24,14 @@ class Again:
 
     Attributes:
         rows: returns two frames of the output's rows of some windows: as committed, and as computed now.
+        tolerance: floats are equal when |a - b| <= tolerance * max(1, |a|, |b|), as in a certificate.
     """
 
     output: str
     committed: Mapping[int, Seal]
     found: Mapping[int, WindowDigest]
     rows: Callable[[Sequence[int]], tuple[DataFrame, DataFrame]]
+    tolerance: float
 
 
 def check_again(replay_id: str, outputs: Iterable[Again]) -> None:
@@ -55,8 +55,8 @@ def check_again(replay_id: str, outputs: Iterable[Again]) -> None:
     raise NotDeterministicError(
         f'output "{again.output}" of window {window} differs when computed again',
         detail=f"Committed: {there.tuples} tuples, {there.digest}; now {now.tuples}, {now.digest}. {rows}.",
-        hint="Look for wall clock, random numbers or order in its operators (rules R79 to R85), "
-        f"then abandon the replay: rewindow abandon {replay_id}",
+        hint="Look for wall clock, random numbers or order in its operators (rules R79 to R85), or declare a tolerance "
+        f"of the output if only floats differ; then abandon the replay: rewindow abandon {replay_id}",
     )
 
 
@@ -68,39 +68,63 @@ def _differing(again: Again) -> list[int]:
             exact.append(window)
         elif there.float_digest != now.float_digest:
             floats.append(window)
-    return exact + (_beyond_tolerance(*again.rows(floats)) if floats else [])
+    return exact + (_beyond_tolerance(*again.rows(floats), again.tolerance) if floats else [])
 
 
-def _beyond_tolerance(committed: DataFrame, now: DataFrame) -> list[int]:
+def _beyond_tolerance(committed: DataFrame, now: DataFrame, tolerance: float) -> list[int]:
     """Returns the windows in which rows that are equal but for their floats do not lie close to each other."""
     left, right = (_by_window(frame) for frame in (committed, now))
-    return [window for window in left.keys() | right.keys() if not _close(left.get(window), right.get(window))]
+    windows = left.keys() | right.keys()
+    return [window for window in windows if not _close(left.get(window), right.get(window), tolerance)]
 
 
 def _by_window(frame: DataFrame) -> dict[int, list[Any]]:
     found: dict[int, list[Any]] = {}
     for row in frame.toArrow().to_pylist():
-        found.setdefault(row["window_id"], []).append([row[name] for name in sorted(row) if name not in BOOKKEEPING])
+        values = [_without_order(row[name]) for name in sorted(row) if name not in BOOKKEEPING]
+        found.setdefault(row["window_id"], []).append(values)
     return {window: sorted(rows, key=_order) for window, rows in found.items()}
+
+
+def _without_order(value: Any) -> Any:
+    """Returns a value with the entries of its maps, which are pairs, in one order."""
+    if isinstance(value, dict):
+        return {name: _without_order(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        items = [_without_order(item) for item in value]
+        return sorted(items, key=lambda entry: repr(entry[0])) if value and isinstance(value[0], tuple) else items
+    return value
 
 
 def _order(row: list[Any]) -> tuple[Any, ...]:
     """Returns what sorts rows: what is exact first, so that floats that differ a little do not part a pair."""
-    exact = [repr(value) for value in row if not isinstance(value, float)]
-    floats = [(math.isnan(value), 0.0 if math.isnan(value) else value) for value in row if isinstance(value, float)]
+    floats: list[tuple[bool, float]] = []
+    exact = [repr(_without_floats(value, floats)) for value in row]
     return (exact, floats)
 
 
-def _close(left: Any, right: Any) -> bool:
+def _without_floats(value: Any, floats: list[tuple[bool, float]]) -> Any:
+    """Returns a value without the floats at any depth, which it adds to a list."""
+    if isinstance(value, float):
+        floats.append((math.isnan(value), 0.0 if math.isnan(value) else value))
+        return None
+    if isinstance(value, list | tuple):
+        return [_without_floats(item, floats) for item in value]
+    if isinstance(value, dict):
+        return {name: _without_floats(item, floats) for name, item in value.items()}
+    return value
+
+
+def _close(left: Any, right: Any, tolerance: float) -> bool:
     """Returns whether two values are equal, floats at any depth within the tolerance."""
     if isinstance(left, float) and isinstance(right, float):
         if math.isnan(left) or math.isnan(right) or math.isinf(left) or math.isinf(right):
             return left == right or (math.isnan(left) and math.isnan(right))
-        return abs(left - right) <= TOLERANCE * max(1.0, abs(left), abs(right))
+        return abs(left - right) <= tolerance * max(1.0, abs(left), abs(right))
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        return len(left) == len(right) and all(map(_close, left, right))
+        return len(left) == len(right) and all(_close(*pair, tolerance) for pair in zip(left, right, strict=True))
     if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_close(left[key], right[key]) for key in left)
+        return left.keys() == right.keys() and all(_close(left[key], right[key], tolerance) for key in left)
     return bool(left == right)
 
 

@@ -20,6 +20,7 @@ from rewindow.launcher.outlook import estimate, in_the_way
 from rewindow.launcher.start_state import find_start_state
 from rewindow.ledger import Ledger
 from rewindow.operators.catalog import LoadedApplication, load_application
+from rewindow.operators.heartbeat_operator import Heartbeat
 from rewindow.recovery import InputPlan, OutputPlan, Plan, StartState, guarantee
 from rewindow.tables import Table
 from rewindow.tables import checkpoints as stored
@@ -158,10 +159,24 @@ def _plan(
             *app.warnings(),
             *warnings,
             *([OTHER_CODE] if request.allow_other_code else []),
+            *_forgotten_timers(app, mode),
             *_idle_distances(app, mode, request),
             *_many_marks(mode, windows, distance),
         ],
     )
+
+
+def _forgotten_timers(app: Application, mode: Mode) -> list[str]:
+    """Returns a warning for each Heartbeat that cannot look up in an output which timers it had emitted."""
+    if mode is not Mode.AT_MOST_ONCE:
+        return []
+    outputs = {output.source for output in app.outputs.values()}
+    beats = [node for node in app.nodes.values() if isinstance(node.operator, Heartbeat)]
+    return [
+        f"{node.name}: its tuples are no output, so after a loss some timers may come twice (H58)"
+        for node in beats
+        if node["out"] not in outputs
+    ]
 
 
 def _idle_distances(app: Application, mode: Mode, request: ReplayRequest) -> list[str]:
@@ -204,6 +219,7 @@ def _output(app: Application, name: str, mode: Mode) -> OutputPlan:
         columns=[(column.name, str(column.type)) for column in schema],
         stateful=stateful,
         guarantee=guarantee(mode, stateful=stateful),
+        tolerance=output.tolerance,
     )
 
 
@@ -286,7 +302,8 @@ def _same(plan: Plan, request: ReplayRequest) -> Plan:
         wishes["last"] = plan.grid.window(parse_time(request.to_time)) - 1
     if request.initial_state and plan.start.source not in ("initial", "none"):
         raise _another(plan, f"start state from {plan.start.source}", "the initial state")
-    if request.state_from and Path(plan.start.taken_from).parent.name != request.state_from:
+    source = Path(plan.start.taken_from).parent.name
+    if request.state_from and plan.start.source != "none" and source != request.state_from:
         raise _another(plan, f"start state from {plan.start.source}", f"that of {request.state_from}")
     for name, wish in wishes.items():
         if wish is not None and getattr(plan, name) != wish:

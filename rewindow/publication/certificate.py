@@ -60,6 +60,7 @@ class OutputCertificate(BaseModel):
     rows_removed: int
     rows_changed: int
     equal_within_tolerance: int
+    tolerance: float
     changes: dict[str, dict[str, Any]]
     top_windows: list[dict[str, Any]]
     affected_from: int | None = None
@@ -78,7 +79,6 @@ class Certificate(BaseModel):
     last: int
     width_ms: int
     origin_ms: int
-    tolerance: float
     raw: bool
     same_inputs: bool | None
     notes: list[str]
@@ -106,7 +106,7 @@ def certify(
     a: str,
     b: str,
     *,
-    tolerance: float = 1e-9,
+    tolerance: float | None = None,
     raw: bool = False,
     windows: WindowRange | None = None,
     write: bool = True,
@@ -115,7 +115,7 @@ def certify(
 
     Args:
         a, b: replay ids, or "published"; `a` is the reference.
-        tolerance: floats are equal when |a - b| <= tolerance * max(1, |a|, |b|).
+        tolerance: floats are equal when |a - b| <= tolerance * max(1, |a|, |b|); None for what each output declares.
         raw: look at the rows of all attempts, not only at those that readers see; shows what at least once repeats.
         windows: compare only these.
         write: leave the certificate as JSON and as a page under `config.results`/certificates.
@@ -125,15 +125,17 @@ def certify(
         TableError: differing windows must be read and their files are gone.
     """
     began = time.monotonic()
-    if not tolerance >= 0:
+    if tolerance is not None and not tolerance >= 0:
         raise InputError(f"tolerance of {tolerance} is out of range, at least 0 is needed")
     left, right = both_sides(config, a, b, windows)
     check_comparable(left, right)
     outputs = {output.name: output for side in (left, right) for output in side.outputs}
     names = [{output.name for output in side.outputs} for side in (left, right)]
     shared = [output for name, output in outputs.items() if name in names[0] & names[1]]
-    results = [compare_output(left, right, output, tolerance, raw) for output in shared]
-    draft = _draft(config, left, right, results, tolerance, raw)
+    if tolerance is not None:
+        shared = [output.model_copy(update={"tolerance": tolerance}) for output in shared]
+    results = [compare_output(left, right, output, raw) for output in shared]
+    draft = _draft(config, left, right, results, raw)
     missing = sorted(set(outputs) - {output.name for output in shared})
     if missing:
         draft["notes"].append(f"Only one side has the outputs {', '.join(missing)}.")
@@ -157,9 +159,7 @@ def is_intact(path: Path) -> bool:
     return bool(content.get("digest") == certificate_digest(content))
 
 
-def _draft(
-    config: Config, left: Side, right: Side, results: list[OutputResult], tolerance: float, raw: bool
-) -> dict[str, Any]:
+def _draft(config: Config, left: Side, right: Side, results: list[OutputResult], raw: bool) -> dict[str, Any]:
     from rewindow.publication.sides import staged_plan
 
     plan = staged_plan(config, left.name if left.name != PUBLISHED else right.name)
@@ -174,12 +174,11 @@ def _draft(
         "last": max(left.range.last, right.range.last),
         "width_ms": plan.width_ms,
         "origin_ms": plan.origin_ms,
-        "tolerance": tolerance,
         "raw": raw,
         "same_inputs": _same_inputs(left, right),
         "notes": [*_notes(left, right, raw), *_notes_on_missing(results)],
         "outputs": [_output(left, right, result) for result in results],
-        "first_difference": _first_difference(left, right, results, tolerance, raw) if differing else None,
+        "first_difference": _first_difference(left, right, results, raw) if differing else None,
         "data_read": any(result.data_read for result in results) or raw,
     }
 
@@ -249,6 +248,7 @@ def _output(left: Side, right: Side, result: OutputResult) -> OutputCertificate:
         rows_removed=result.rows_removed,
         rows_changed=result.rows_changed,
         equal_within_tolerance=result.equal_within_tolerance,
+        tolerance=result.output.tolerance,
         changes={column: vars(change) for column, change in sorted(result.changes.items())},
         top_windows=[
             {"window": one.window, "class": one.difference.value, "missing": one.missing, "surplus": one.surplus}
@@ -278,9 +278,7 @@ def _side_digest(side: Side, output: str) -> str:
     return digest.hexdigest()[:32]
 
 
-def _first_difference(
-    left: Side, right: Side, results: list[OutputResult], tolerance: float, raw: bool
-) -> dict[str, Any]:
+def _first_difference(left: Side, right: Side, results: list[OutputResult], raw: bool) -> dict[str, Any]:
     """Returns the first differing window, then the first output in the plan's order, with rows of each side (O140)."""
     found, result = min(
         ((result.differing[0], result) for result in results if result.differing), key=lambda pair: pair[0].window
@@ -288,7 +286,7 @@ def _first_difference(
     rows_a: list[dict[str, Any]] = []
     rows_b: list[dict[str, Any]] = []
     if result.output.name in left.data and result.output.name in right.data:
-        rows_a, rows_b = RowComparison(left, right, result.output, tolerance, raw).sample(found.window)
+        rows_a, rows_b = RowComparison(left, right, result.output, raw).sample(found.window)
     return {
         "window": found.window, "output": result.output.name, "operator": result.output.operator,
         "class": found.difference.value, "only_in": found.only_in,

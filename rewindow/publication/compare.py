@@ -86,7 +86,7 @@ class OutputResult:
     data_read: bool = False
 
 
-def compare_output(a: Side, b: Side, output: OutputPlan, tolerance: float, raw: bool) -> OutputResult:
+def compare_output(a: Side, b: Side, output: OutputPlan, raw: bool) -> OutputResult:
     """Returns how an output differs between two sides; reads data of differing windows only."""
     pairs, equal = _pairs(a, b, output.name)
     if raw and output.name in a.data and output.name in b.data:
@@ -101,7 +101,7 @@ def compare_output(a: Side, b: Side, output: OutputPlan, tolerance: float, raw: 
     both = [pair for pair in pairs if pair.in_both]
     if output.name in a.data and output.name in b.data:
         result.data_read = bool(both)
-        comparison = RowComparison(a, b, output, tolerance, raw)
+        comparison = RowComparison(a, b, output, raw)
         for batch in _batches(both):
             _compare_batch(comparison, batch, a, b, result)
     else:

@@ -29,8 +29,8 @@ class RowComparison:
         columns_differ: whether a side has event columns that the other one lacks.
     """
 
-    def __init__(self, a: Side, b: Side, output: OutputPlan, tolerance: float, raw: bool) -> None:
-        self.a, self.b, self.output, self.tolerance, self.raw = a, b, output, tolerance, raw
+    def __init__(self, a: Side, b: Side, output: OutputPlan, raw: bool) -> None:
+        self.a, self.b, self.output, self.raw = a, b, output, raw
         left, right = (_event_columns(side, output) for side in (a, b))
         self.columns = [name for name, kind in left.items() if right.get(name) == kind]
         self.columns_differ = left != right
@@ -145,7 +145,7 @@ class RowComparison:
 
     def _close(self, left: str, right: str) -> str:
         """Returns SQL for: equal, both null, or within the tolerance."""
-        allowed = f"{self.tolerance!r} * greatest(1.0, abs({left}), abs({right}))"
+        allowed = f"{self.output.tolerance!r} * greatest(1.0, abs({left}), abs({right}))"
         return f"(({left} is not distinct from {right}) or coalesce(abs({left} - {right}) <= {allowed}, false))"
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rewindow.application import Mode
+from rewindow.application import TOLERANCE, Mode
 from rewindow.windows import Grid, WindowRange
 
 
@@ -39,6 +39,7 @@ class OutputPlan(_Value):
         columns: name and type of each event column.
         stateful: whether a stateful operator stands upstream of it, so that a loss affects later windows (R14).
         guarantee: what is promised of it end to end.
+        tolerance: its floating-point values are equal when |a - b| <= tolerance * max(1, |a|, |b|).
     """
 
     name: str
@@ -49,6 +50,7 @@ class OutputPlan(_Value):
     columns: list[tuple[str, str]]
     stateful: bool
     guarantee: str
+    tolerance: float = TOLERANCE
 
 
 class StartState(_Value):

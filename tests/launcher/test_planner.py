@@ -3,58 +3,28 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import sys
-from collections import namedtuple
 from datetime import UTC, datetime
 from pathlib import Path
 
-import psutil
 import pyarrow as pa
 import pytest
 
-from rewindow.config import Config
 from rewindow.errors import (
     CheckpointError,
-    FencedError,
     InputError,
-    OverlapError,
     RangeError,
-    ResourceError,
-    RewindowError,
     TableError,
     ValidationFailed,
 )  # fmt: skip
-from rewindow.launcher import (
-    Outcome,
-    ReplayRequest,
-    Submission,
-    attempts,
-    begin_attempt,
-    create_replay,
-    draft_plan,
-    note_kill,
-    planner,
-)
-from rewindow.launcher.processes import end_process_group, started_at
-from rewindow.ledger import Ledger
+from rewindow.launcher import create_replay, draft_plan, planner
 from rewindow.tables import Table, create_table
 from rewindow.tables.staging import CHECKPOINTS, FACTS
-from tests.ledger.life import stop_in_a_write, writer
-from tests.recovery.project import FIRST, ROOT, SEALS, WINDOWS, Project, make_project
+from tests.launcher.wishes import request
+from tests.recovery.project import FIRST, ROOT, SEALS, WINDOWS, Project
 
 LAST = FIRST + WINDOWS - 1
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    """A recorded stream and an application, of this test alone."""
-    return make_project(tmp_path)
-
-
-def request(**wishes: object) -> ReplayRequest:
-    return ReplayRequest(**{"application": "totals", **wishes})  # type: ignore[arg-type]
 
 
 def test_a_plan_pins_inputs_and_names_promises_and_start_state(project: Project) -> None:
@@ -183,34 +153,57 @@ def test_the_same_request_under_the_same_id_is_the_same_replay(project: Project)
             create_replay(project.config, request(replay_id="one", **wish))
 
 
+def test_a_start_state_for_an_application_without_state_asks_for_nothing(project: Project) -> None:
+    """The same request is the same replay also where --state-from was ignored."""
+    create_replay(project.config, request(replay_id="one"))
+    wish = request(application="rejects", replay_id="two", state_from="one")
+    assert create_replay(project.config, wish) == create_replay(project.config, wish)
+
+
+BEATS = """
+import pyarrow as pa
+from rewindow.application import Application
+from rewindow.operators.heartbeat_operator import Heartbeat
+from rewindow.operators.merge_operator import Merge
+
+COLUMNS = pa.schema([
+    ("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", pa.timestamp("us", tz="UTC")),
+    ("key", pa.string()), ("x", pa.int64()),
+])
+
+
+def build(shown="no"):
+    app = Application("beats", window="1 hour")
+    beat = Heartbeat(interval=600, event_at="arrived_at", key_by=("key",), columns=COLUMNS)
+    node = app.add("beat", beat, stream=app.input("events"))
+    both = Merge(columns=beat.output_ports()["out"].schema, event_at="arrived_at", order_by=("emission",))
+    app.output("both", app.add("both", both, left=node, right=node), key=["emission"])
+    if shown == "yes":
+        app.output("beat", node, key=["emission"])
+    return app
+"""
+
+
+def test_a_heartbeat_that_could_not_tell_its_timers_after_a_loss_is_said(project: Project) -> None:
+    """Only at most once loses windows, and only an output remembers what was emitted in them (H58)."""
+    folder = project.config.root / "applications"
+    folder.mkdir()
+    (folder / "beats.py").write_text(BEATS)
+    config = project.config.model_copy(update={"applications": [folder]})
+
+    def warnings(mode: str, shown: str) -> list[str]:
+        return draft_plan(config, request(application="beats", mode=mode, parameters={"shown": shown})).plan.warnings
+
+    assert [text for text in warnings("at_most_once", "no") if "beat: its tuples are no output" in text]
+    assert not [text for text in warnings("at_most_once", "yes") if "H58" in text]
+    assert not [text for text in warnings("exactly_once", "no") if "H58" in text]
+
+
 @pytest.mark.parametrize("replay_id", ["published", "..", "a/b", "", "a b", "-x"])
 def test_an_id_that_means_something_else_is_refused(project: Project, replay_id: str) -> None:
     """It becomes a folder's name, and certify takes "published" for what is published."""
     with pytest.raises(InputError, match="cannot be used"):
         create_replay(project.config, request(replay_id=replay_id))
-
-
-def test_nothing_is_taken_by_an_attempt_that_cannot_start(project: Project) -> None:
-    """Without jars there is no lease and no epoch: the range stays free."""
-    create_replay(project.config, request(replay_id="one"))
-    config = project.config.model_copy(update={"spark": project.config.spark.model_copy(update={"jars": "/nowhere"})})
-    with pytest.raises(ResourceError, match="jars"):
-        begin_attempt(config, "one")
-    ledger = Ledger.open(config.ledger_url)
-    assert (ledger.replay("one").epoch, ledger.last_attempt("one")) == (0, None)
-
-
-def test_a_job_computes_where_its_launcher_was_told_to(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The job loads the settings anew: the master of an Airflow connection must reach it."""
-    create_replay(project.config, request(replay_id="one"))
-    spark = project.config.spark.model_copy(update={"master": "spark://somewhere:7077"})
-    config = project.config.model_copy(update={"spark": spark})
-    config._root, config._file = project.config.root, project.config.file
-    submission = begin_attempt(config, "one")
-    assert submission is not None
-    for name, value in submission.environment.items():
-        monkeypatch.setenv(name, value)
-    assert Config.load().spark.master == "spark://somewhere:7077"
 
 
 def test_an_application_that_cannot_be_built_is_an_error(project: Project) -> None:
@@ -231,75 +224,6 @@ def test_every_table_is_there_before_the_first_attempt(project: Project) -> None
     root = project.config.replay_root("one")
     assert all(Table.exists(root / name) for name in ("sums", "totals", FACTS, CHECKPOINTS))
     assert Table.open(root / CHECKPOINTS).properties["rewindow.plan"] == plan.model_dump_json()
-
-
-def test_an_overlapping_replay_is_refused_with_the_holders_name(project: Project) -> None:
-    """Two attempts over one range: the second is told who holds it."""
-    for name in ("one", "two"):
-        create_replay(project.config, request(replay_id=name))
-    assert begin_attempt(project.config, "one") is not None
-    with pytest.raises(OverlapError, match="one"):
-        begin_attempt(project.config, "two")
-
-
-def test_a_job_that_was_stopped_in_a_write_does_not_hold_up_the_next_attempt(project: Project) -> None:
-    """It is ended before the ledger is written: a frozen job that holds its lock would hold it for ever."""
-    create_replay(project.config, request(replay_id="one"))
-    ledger = Ledger.open(project.config.ledger_url)
-    assert begin_attempt(project.config, "one") is not None and ledger.place.file
-    with writer(ledger.place.file) as job:
-        ledger.begin_attempt("one", 1, socket.gethostname(), job.pid, job.pid, started_at(job.pid))
-        stop_in_a_write(job)
-        assert begin_attempt(project.config, "one") is not None
-        assert not psutil.pid_exists(job.pid)
-    assert ledger.replay("one").epoch == 2
-
-
-def test_the_launcher_of_a_job_that_is_taken_over_finds_itself_superseded(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However soon it enters that its job is gone: it begins no other attempt, and the new one keeps its leases."""
-    create_replay(project.config, request(replay_id="one"))
-    ledger = Ledger.open(project.config.ledger_url)
-    submission = begin_attempt(project.config, "one")
-    assert submission is not None
-    noticed = []
-    with subprocess.Popen(["sleep", "600"], start_new_session=True) as job:
-        ledger.begin_attempt("one", 1, socket.gethostname(), job.pid, job.pid, started_at(job.pid))
-
-        def end_and_notice(*group: float, **wishes: bool) -> None:
-            end_process_group(*group, **wishes)  # type: ignore[arg-type]
-            if not psutil.pid_exists(job.pid):
-                with pytest.raises(FencedError):
-                    note_kill(project.config, submission, Outcome(-9, "gone", True, {}))
-                noticed.append(job.pid)
-
-        monkeypatch.setattr(attempts, "end_process_group", end_and_notice)
-        assert begin_attempt(project.config, "one") is not None
-    assert noticed and len(ledger.leases("one")) == 2
-    assert [ledger.replay("one").epoch, ledger.replay("one").state] == [2, "running"]
-
-
-def test_a_replay_is_given_up_after_too_many_failures(project: Project) -> None:
-    """R90, R91: more than three failures without a new checkpoint end it; --again asks for one more."""
-    create_replay(project.config, request(replay_id="one"))
-    for _ in range(4):
-        submission = begin_attempt(project.config, "one")
-        Ledger.open(project.config.ledger_url).end_attempt("one", submission.epoch, "failed", "no")  # type: ignore[union-attr]
-    with pytest.raises(RewindowError, match="has failed 4 times") as caught:
-        begin_attempt(project.config, "one")
-    assert not caught.value.retryable
-    assert begin_attempt(project.config, "one", again=True) is not None
-
-
-def test_a_full_disk_is_refused_before_anything_runs(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No room: a retryable error that names the folder, and no epoch is taken."""
-    create_replay(project.config, request(replay_id="one"))
-    usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(attempts.shutil, "disk_usage", lambda path: usage(10, 9, 1))
-    with pytest.raises(ResourceError, match="no disk space") as caught:
-        begin_attempt(project.config, "one")
-    assert caught.value.retryable and Ledger.open(project.config.ledger_url).replay("one").epoch == 0
 
 
 def test_a_stream_of_another_grid_is_refused(project: Project) -> None:
@@ -364,31 +288,6 @@ def test_a_start_state_that_does_not_fit_is_refused_whatever_is_allowed(
     changed = project.config.model_copy(update={"applications": [folder]})
     with pytest.raises(CheckpointError, match=words):
         draft_plan(changed, request(state_from="one", allow_other_code=True))
-
-
-def _ended(project: Project, epoch: int, exit_code: int, message: str = "gone") -> None:
-    submission = Submission("one", epoch, [], {}, project.config.state / "none.json")
-    note_kill(project.config, submission, Outcome(exit_code, message, True, {}))
-
-
-def test_a_launcher_learns_that_another_one_has_taken_over(project: Project) -> None:
-    """Its job was ended by the next attempt: were it to begin again, the two would end each other for ever."""
-    create_replay(project.config, request(replay_id="one"))
-    begin_attempt(project.config, "one")
-    begin_attempt(project.config, "one")
-    with pytest.raises(FencedError) as caught:
-        _ended(project, 1, -9)
-    assert not caught.value.retryable
-    _ended(project, 2, -9)
-    assert Ledger.open(project.config.ledger_url).last_attempt("one").outcome == "killed"  # type: ignore[union-attr]
-
-
-def test_an_interrupt_before_the_job_listens_is_no_failure(project: Project) -> None:
-    """However often somebody presses Ctrl-C, the replay has its attempts left (R90)."""
-    create_replay(project.config, request(replay_id="one"))
-    for epoch in range(1, 6):
-        assert begin_attempt(project.config, "one") is not None
-        _ended(project, epoch, attempts.INTERRUPTED, "stopped by the user")
 
 
 def _reseal(project: Project, properties: dict[str, str]) -> None:

@@ -1,4 +1,7 @@
-"""A faulty application: what it emits changes from run to run, as the environment says by how much."""
+"""A faulty application: what it emits changes from run to run, as the environment says by how much.
+
+TOLERANCE is what its output declares.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from rewindow.application import Application, FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.application import TOLERANCE, Application, FrameOperator, GroupWindows, InputPort, OutputPort
 
 EVENTS = pa.schema([("key", pa.string()), ("x", pa.int64())])
-SCORES = pa.schema([("key", pa.string()), ("x", pa.int64()), ("score", pa.float64())])
+SCORES = pa.schema([
+    ("key", pa.string()), ("x", pa.int64()), ("score", pa.float64()), ("amounts", pa.list_(pa.float64())),
+])  # fmt: skip
 
 
 class Score(FrameOperator):
@@ -26,10 +31,13 @@ class Score(FrameOperator):
         """Returns a row for every tuple."""
         exact, noise = int(os.environ.get("NOISE_EXACT", "0")), float(os.environ.get("NOISE_FLOAT", "0"))
         x = F.col("x") + F.lit(exact).cast("bigint")
-        return inputs["events"].select("window_id", "key", x.alias("x"), (F.col("x") + F.lit(noise)).alias("score"))
+        amounts = F.array(F.when(F.col("key") == "a", F.lit(noise)).otherwise(F.lit(0.0)))
+        score = (F.col("x") + F.lit(noise)).alias("score")
+        return inputs["events"].select("window_id", "key", x.alias("x"), score, amounts.alias("amounts"))
 
 
 app = Application("noisy", window="1 hour", checkpoint_windows=6)
 events = app.input("events")
-app.output("scores", app.add("score", Score(), events=events), key=["key", "x"])
-app.output("again", app.add("score_again", Score(), events=events), key=["key", "x"])
+tolerance = float(os.environ.get("TOLERANCE", TOLERANCE))
+app.output("scores", app.add("score", Score(), events=events), key=["key", "x"], tolerance=tolerance)
+app.output("again", app.add("score_again", Score(), events=events), key=["key", "x"], tolerance=tolerance)

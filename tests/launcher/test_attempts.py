@@ -1,0 +1,136 @@
+"""Attempts: who may begin one, what is ended before, what is entered after. No JVM."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections import namedtuple
+
+import psutil
+import pytest
+
+from rewindow.config import Config
+from rewindow.errors import FencedError, OverlapError, ResourceError, RewindowError
+from rewindow.launcher import Outcome, Submission, attempts, begin_attempt, create_replay, note_kill
+from rewindow.launcher.processes import end_process_group, started_at
+from rewindow.ledger import Ledger
+from tests.launcher.wishes import request
+from tests.ledger.life import stop_in_a_write, writer
+from tests.recovery.project import Project
+
+
+def test_nothing_is_taken_by_an_attempt_that_cannot_start(project: Project) -> None:
+    """Without jars there is no lease and no epoch: the range stays free."""
+    create_replay(project.config, request(replay_id="one"))
+    config = project.config.model_copy(update={"spark": project.config.spark.model_copy(update={"jars": "/nowhere"})})
+    with pytest.raises(ResourceError, match="jars"):
+        begin_attempt(config, "one")
+    ledger = Ledger.open(config.ledger_url)
+    assert (ledger.replay("one").epoch, ledger.last_attempt("one")) == (0, None)
+
+
+def test_a_job_computes_where_its_launcher_was_told_to(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job loads the settings anew: the master of an Airflow connection must reach it."""
+    create_replay(project.config, request(replay_id="one"))
+    spark = project.config.spark.model_copy(update={"master": "spark://somewhere:7077"})
+    config = project.config.model_copy(update={"spark": spark})
+    config._root, config._file = project.config.root, project.config.file
+    submission = begin_attempt(config, "one")
+    assert submission is not None
+    for name, value in submission.environment.items():
+        monkeypatch.setenv(name, value)
+    assert Config.load().spark.master == "spark://somewhere:7077"
+
+
+def test_an_overlapping_replay_is_refused_with_the_holders_name(project: Project) -> None:
+    """Two attempts over one range: the second is told who holds it."""
+    for name in ("one", "two"):
+        create_replay(project.config, request(replay_id=name))
+    assert begin_attempt(project.config, "one") is not None
+    with pytest.raises(OverlapError, match="one"):
+        begin_attempt(project.config, "two")
+
+
+def test_a_job_that_was_stopped_in_a_write_does_not_hold_up_the_next_attempt(project: Project) -> None:
+    """It is ended before the ledger is written: a frozen job that holds its lock would hold it for ever."""
+    create_replay(project.config, request(replay_id="one"))
+    ledger = Ledger.open(project.config.ledger_url)
+    assert begin_attempt(project.config, "one") is not None and ledger.place.file
+    with writer(ledger.place.file) as job:
+        ledger.begin_attempt("one", 1, socket.gethostname(), job.pid, job.pid, started_at(job.pid))
+        stop_in_a_write(job)
+        assert begin_attempt(project.config, "one") is not None
+        assert not psutil.pid_exists(job.pid)
+    assert ledger.replay("one").epoch == 2
+
+
+def test_the_launcher_of_a_job_that_is_taken_over_finds_itself_superseded(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However soon it enters that its job is gone: it begins no other attempt, and the new one keeps its leases."""
+    create_replay(project.config, request(replay_id="one"))
+    ledger = Ledger.open(project.config.ledger_url)
+    submission = begin_attempt(project.config, "one")
+    assert submission is not None
+    noticed = []
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as job:
+        ledger.begin_attempt("one", 1, socket.gethostname(), job.pid, job.pid, started_at(job.pid))
+
+        def end_and_notice(*group: float, **wishes: bool) -> None:
+            end_process_group(*group, **wishes)  # type: ignore[arg-type]
+            if not psutil.pid_exists(job.pid):
+                with pytest.raises(FencedError):
+                    note_kill(project.config, submission, Outcome(-9, "gone", True, {}))
+                noticed.append(job.pid)
+
+        monkeypatch.setattr(attempts, "end_process_group", end_and_notice)
+        assert begin_attempt(project.config, "one") is not None
+    assert noticed and len(ledger.leases("one")) == 2
+    assert [ledger.replay("one").epoch, ledger.replay("one").state] == [2, "running"]
+
+
+def test_a_replay_is_given_up_after_too_many_failures(project: Project) -> None:
+    """R90, R91: more than three failures without a new checkpoint end it; --again asks for one more."""
+    create_replay(project.config, request(replay_id="one"))
+    for _ in range(4):
+        submission = begin_attempt(project.config, "one")
+        Ledger.open(project.config.ledger_url).end_attempt("one", submission.epoch, "failed", "no")  # type: ignore[union-attr]
+    with pytest.raises(RewindowError, match="has failed 4 times") as caught:
+        begin_attempt(project.config, "one")
+    assert not caught.value.retryable
+    assert begin_attempt(project.config, "one", again=True) is not None
+
+
+def test_a_full_disk_is_refused_before_anything_runs(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No room: a retryable error that names the folder, and no epoch is taken."""
+    create_replay(project.config, request(replay_id="one"))
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(attempts.shutil, "disk_usage", lambda path: usage(10, 9, 1))
+    with pytest.raises(ResourceError, match="no disk space") as caught:
+        begin_attempt(project.config, "one")
+    assert caught.value.retryable and Ledger.open(project.config.ledger_url).replay("one").epoch == 0
+
+
+def _ended(project: Project, epoch: int, exit_code: int, message: str = "gone") -> None:
+    submission = Submission("one", epoch, [], {}, project.config.state / "none.json")
+    note_kill(project.config, submission, Outcome(exit_code, message, True, {}))
+
+
+def test_a_launcher_learns_that_another_one_has_taken_over(project: Project) -> None:
+    """Its job was ended by the next attempt: were it to begin again, the two would end each other for ever."""
+    create_replay(project.config, request(replay_id="one"))
+    begin_attempt(project.config, "one")
+    begin_attempt(project.config, "one")
+    with pytest.raises(FencedError) as caught:
+        _ended(project, 1, -9)
+    assert not caught.value.retryable
+    _ended(project, 2, -9)
+    assert Ledger.open(project.config.ledger_url).last_attempt("one").outcome == "killed"  # type: ignore[union-attr]
+
+
+def test_an_interrupt_before_the_job_listens_is_no_failure(project: Project) -> None:
+    """However often somebody presses Ctrl-C, the replay has its attempts left (R90)."""
+    create_replay(project.config, request(replay_id="one"))
+    for epoch in range(1, 6):
+        assert begin_attempt(project.config, "one") is not None
+        _ended(project, epoch, attempts.INTERRUPTED, "stopped by the user")
