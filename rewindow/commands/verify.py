@@ -20,7 +20,8 @@ def verify_sample(config: Config, request: ReplayRequest, draft: Draft, windows:
     """Replays the first windows of a range twice, in one group and in many, and compares every window's digest.
 
     An operator whose output depends on where groups end is found here (R86). The two replays are deleted afterwards.
-    What it says goes to the errors: the output may be the JSON of a plan.
+    They run exactly once unless operators declare another mode: then no other is allowed (R3). What it says goes to the
+    errors: the output may be the JSON of a plan.
 
     Raises:
         NotDeterministicError: names the first output and window that differ.
@@ -29,11 +30,15 @@ def verify_sample(config: Config, request: ReplayRequest, draft: Draft, windows:
     last = min(plan.last, plan.first + max(windows, 2) - 1)
     count = last - plan.first + 1
     ids = [f"verify-{uuid.uuid4().hex[:8]}" for _ in range(2)]
-    sample = replace(request, first=plan.first, last=last, from_time=None, to_time=None, mode="exactly_once")
+    is_declared = any(node.mode for node in draft.loaded.app.nodes.values())
+    sample = replace(
+        request, first=plan.first, last=last, from_time=None, to_time=None, checkpoint_windows=count,
+        mode=request.mode if is_declared else "exactly_once", reason="plan --verify",
+    )  # fmt: skip
     try:
         for replay_id, size in zip(ids, (count, max(1, count // 3 - 1)), strict=True):
             err.print(f"verify: {count} windows in groups of {size}")
-            create_replay(config, replace(sample, replay_id=replay_id, group_windows=size, reason="plan --verify"))
+            create_replay(config, replace(sample, replay_id=replay_id, group_windows=size))
             run_attempts(config, replay_id)
         _compare(config, ids)
     finally:

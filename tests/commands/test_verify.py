@@ -17,8 +17,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return make_project(tmp_path_factory.mktemp("verify"))
 
 
-def verify(project: Project, application: str) -> None:
-    request = ReplayRequest(application)
+def verify(project: Project, application: str, mode: str = "exactly_once") -> None:
+    request = ReplayRequest(application, mode=mode)
     verify_sample(project.config, request, draft_plan(project.config, request), 8)
 
 
@@ -30,6 +30,15 @@ def test_a_sound_application_is_verified(project: Project, capfd: pytest.Capture
     assert said.out == "", "the output is the JSON of `plan --json --verify`"
     assert not list((project.config.state / "replays").glob("verify-*"))
     assert {row.state.value for row in Ledger.open(project.config.ledger_url).replays()} == {"abandoned"}
+
+
+def test_an_application_of_a_declared_mode_is_verified_in_it(
+    project: Project, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """No other is allowed (R3); its checkpoint marks do not cut the one group in pieces."""
+    verify(project, "declared", "at_least_once")
+    said = capfd.readouterr().err
+    assert "verified: 8 windows" in said and f"windows {FIRST} to {FIRST + 7}: 8/8" in said
 
 
 def test_an_application_in_which_groups_show_is_caught(project: Project) -> None:
