@@ -188,13 +188,11 @@ def test_heartbeat_application_keeps_only_timers_that_no_tuple_answers(spark: Sp
     app.validate()
     rows = {"answered": [(59, 59), (60, 60), (118, 118)], "silent": [(59, 59)]}
     frame = frame_of(spark, rows).selectExpr("0L AS window_id", "*", "'' AS cause")
-    beat, silent = app.nodes["heartbeat"].operator, app.nodes["silent_timers"].operator
+    beat = app.nodes["heartbeat"].operator
     windows = GroupWindows(Grid(120_000), WindowRange(0, 1))
     state = spark.createDataFrame([], "case STRING, " + ", ".join(f"{name} BIGINT" for name in STATE))
-    made = beat.transform({"stream": frame}, state, windows)
-    assert set(made) == {"out"}
-    out = silent.transform({"stream": made["out"]}, None, windows)
-    assert list(app.outputs) == ["filled"]
+    out = beat.transform({"stream": frame}, state, windows)["out"]
+    assert {name: str(output.source) for name, output in app.outputs.items()} == {"filled": "heartbeat.out"}
     shown = out.selectExpr("window_id", "emission", "case", "unix_seconds(at)", "cause").orderBy(
         "window_id", "emission"
     )
@@ -209,6 +207,8 @@ def test_heartbeat_application_keeps_only_timers_that_no_tuple_answers(spark: Sp
         (1, 2, "answered", 180, "timeout"),
         (1, 3, "silent", 180, "timeout"),
     ]
+    went_on = beat.skipped(state, windows.range, {"out": out.where("window_id = 0")})
+    assert {row["case"]: row["timer_index"] for row in went_on.collect()} == {"answered": 1, "silent": 1}
 
 
 STATE = ("clock_arrived_us", "clock_event_us", "timer_index", "silence_index", "silence_slack_us")
