@@ -35,8 +35,7 @@ class HeartbeatResult:
         tuples: the frame's columns, then `is_timer BOOLEAN`, `cause STRING` (crossing or timeout, null for data),
             `timer_count BIGINT` (timers that the row stands for: 1, the number left out by H62, null where all further
             ones of a silence are; null for data) and `emission STRUCT`, which sorts tuples as they are emitted (H52).
-            A timer's arrival is the instant of its emission, its window the one that holds this instant (H56); a
-            crossing timer has the order columns of the tuple that it precedes.
+            A timer's arrival is the instant of its emission, its window the one that holds this instant (H56).
         errors: tuples quarantined because of `max_jump` (H61), with the frame's columns.
         state: key columns and `STATE_FIELDS` (H55): arrival and timestamp of the last clock tuple, index of the last
             timer, index as the silence began (for H62) and the slack of the silence.
@@ -109,7 +108,7 @@ def _check(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -
     absent = [name for name in named if name not in frame.columns]
     if absent:
         raise InputError(f"frame has no column {', '.join(absent)}", hint=f"It has {', '.join(frame.columns)}.")
-    taken = [name for name in ADDED if name in frame.columns]
+    taken = [name for name in frame.columns if name.lower() in ADDED]
     if taken:
         raise InputError(f"frame has the column {', '.join(taken)}, which a heartbeat adds (H19)", hint="Rename it.")
     if WINDOW in frame.columns and grid is None:
@@ -183,8 +182,7 @@ def _timers(frame: DataFrame, timers: DataFrame, settings: HeartbeatProperties, 
     from pyspark.sql import functions as F
 
     emitted, stamp = F.col("_emitted_us"), F.col("_index") * settings.interval_us
-    made = {name: F.when(F.col("_is_crossing"), F.col(name)) for name in settings.order_by}
-    made |= {settings.arrived_at: emitted, settings.event_at: stamp}
+    made = {settings.arrived_at: emitted, settings.event_at: stamp}
     made |= {name: F.col(name) for name in settings.key_by}
     if grid is not None and WINDOW in frame.columns:
         made[WINDOW] = clock.floor_div(emitted - grid.origin_us, grid.width_us)
@@ -196,7 +194,8 @@ def _timers(frame: DataFrame, timers: DataFrame, settings: HeartbeatProperties, 
     cause = F.when(F.col("_is_crossing"), "crossing").otherwise("timeout")
     phase = F.when(F.col("_is_crossing"), 1).otherwise(0 if settings.tie == "timer_first" else 2)
     rank = F.when(F.col("_is_early"), 2).otherwise(0)
-    emission = _emission(settings, emitted, phase, [made[name] for name in settings.order_by], rank, F.col("_index"))
+    order = [F.when(F.col("_is_crossing") | F.lit(name in settings.key_by), F.col(name)) for name in settings.order_by]
+    emission = _emission(settings, emitted, phase, order, rank, F.col("_index"))
     return timers.select(
         *columns, F.lit(True).alias("is_timer"), cause.alias("cause"), F.col("_count").alias("timer_count"), emission
     )

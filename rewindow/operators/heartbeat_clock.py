@@ -85,9 +85,14 @@ def to_us(frame: DataFrame, name: str) -> Column:
     from pyspark.sql import functions as F
     from pyspark.sql.types import IntegralType
 
-    column = F.col(name)
+    column = F.col(quoted(name))
     is_count = isinstance(frame.schema[name].dataType, IntegralType)
     return column.cast("bigint") if is_count else F.unix_micros(column.cast("timestamp"))
+
+
+def quoted(name: str) -> str:
+    """Returns a column's name as Spark takes it for that: else a dot asks for a field of a struct."""
+    return f"`{name}`"
 
 
 def blocks(frame: DataFrame) -> list[str]:

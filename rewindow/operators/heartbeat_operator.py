@@ -56,7 +56,7 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
             is_time = pa.types.is_timestamp(field.type) or pa.types.is_int64(field.type)
             if field.name in (self.event_at, self.arrived_at) and not is_time:
                 yield f"column {field.name} is {field.type}, it must be a timestamp, or int64 as microseconds (H40)"
-            if field.name in ADDED:
+            if field.name.lower() in ADDED:
                 yield f"column {field.name} is one that the Heartbeat adds (H19): {RENAME}"
 
     def warnings(self) -> list[str]:

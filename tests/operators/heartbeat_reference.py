@@ -123,7 +123,7 @@ class Clock:
         for index in crossed:
             is_early = self.arrived_us is not None and tuple_.at_us < self.scheduled_us(index)
             place = after if is_early and self.rules.early_crossing == "data_first" else before
-            place.append(Emitted("crossing", tuple_.at_us, index * interval_us, tuple_.offset, count))
+            place.append(Emitted("crossing", tuple_.at_us, index * interval_us, None, count))
         return before, after
 
     def _resynchronise(self, at_us: int, ts_us: int) -> None:

@@ -112,6 +112,7 @@ COLUMNS = [("offset", pa.int64()), ("arrived_at", pa.timestamp("us", "UTC")), ("
         ({}, [*COLUMNS[:2], ("at", pa.int32())], "column at is int32, it must be a timestamp"),
         ({}, [COLUMNS[0], ("arrived_at", pa.date32()), COLUMNS[2]], "column arrived_at is date32[day]"),
         ({}, [*COLUMNS, ("cause", pa.string())], "column cause is one that the Heartbeat adds (H19): rename it"),
+        ({}, [*COLUMNS, ("Cause", pa.string())], "column Cause is one that the Heartbeat adds (H19): rename it"),
     ],
 )
 def test_operator_refuses_columns_that_do_not_serve(given: dict[str, Any], columns: list[Any], text: str) -> None:

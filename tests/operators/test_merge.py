@@ -216,6 +216,24 @@ def test_merge_forgets_after_skipped_windows_what_waited(spark: SparkSession) ->
     assert state_rows(after) == ({"left": 20, "right": 10}, set())
 
 
+def test_merge_takes_columns_with_a_dot_in_their_names(spark: SparkSession) -> None:
+    """They are names like any other, no fields of a struct: as payload, order and time, in tuples and state."""
+    names = {"note": "a.b", "at": "x.at", "offset": "x.offset"}
+    columns = pa.schema([field.with_name(names.get(field.name, field.name)) for field in COLUMNS])
+    both, found = operator(2, columns=columns, event_at="x.at", order_by=("x.offset",)), []
+    tuples = [Tuple(0, 10, 0, 10), Tuple(0, 20, 1, 20), Tuple(1, 30, 0, 15), Tuple(1, 1_010, 0, 20)]
+    state = empty_state(spark, both)
+    for window in (0, 1):
+        inputs = frames_of(spark, tuples, 2, window, window)
+        inputs = {port: frame.withColumnsRenamed(names) for port, frame in inputs.items()}
+        windows = GroupWindows(Grid(1), WindowRange(window, window))
+        out = conform(both.transform(inputs, state, windows), both.output_ports()["out"].schema, "out")
+        found += [row["a.b"] for row in out.orderBy("emission").collect()]
+        after = both.next_state(inputs, {"out": out}, state, windows)
+        state = to_frame(spark, to_arrow(after, both.state_columns(), "state"))
+    assert found == ["left 10 0 10", "right 30 0 15", "left 20 1 20", "right 1010 0 20"]
+
+
 def test_merge_stops_at_a_tuple_without_an_arrival(spark: SparkSession) -> None:
     """Its place in the order cannot be told; input and window are named."""
     inputs = frames_of(spark, [Tuple(0, 10, 0, 10), Tuple(1, 30, 0, 10)], 2)
@@ -230,6 +248,12 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a port twice": ({"ports": ("a", "b", "a")}, "ports are a, b, a, there must be two or more, all different"),
     "unknown columns": ({"event_at": "when", "order_by": ("seq",)}, "column when, seq is not in the streams' columns"),
     "a column's name": ({"columns": COLUMNS.append(pa.field("source", pa.string()))}, "column source has a name of"),
+    "its case": ({"columns": COLUMNS.append(pa.field("Source", pa.string()))}, "column Source has a name of"),
+    "that of the order": (
+        {"columns": COLUMNS.append(pa.field("Emission", pa.int64())), "order_by": ("Emission",)},
+        "column Emission has a name of",
+    ),
+    "that of the window": ({"columns": COLUMNS.append(pa.field("Window_Id", pa.int64()))}, "column Window_Id has a name"),
 }
 
 

@@ -1,0 +1,65 @@
+"""The Heartbeat as an operator: what it passes on of a stream's columns (rules/heartbeat.md H1, H2, H19)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from rewindow.application import GroupWindows
+from rewindow.engine.frames import to_frame
+from rewindow.errors import InputError
+from rewindow.operators.heartbeat import heartbeat
+from rewindow.operators.heartbeat_operator import Heartbeat
+from rewindow.windows import Grid, WindowRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.usefixtures("small_plans")
+
+SECOND_US = 1_000_000
+COLUMNS = pa.schema(
+    [
+        ("offset", pa.int64()),
+        ("arrived_at", pa.timestamp("us", tz="UTC")),
+        ("at", pa.int64()),
+        ("seq", pa.int64()),
+        ("who", pa.string()),
+        ("value", pa.float64()),
+    ]
+)
+
+
+@pytest.mark.parametrize("order_by", [("seq",), ("arrived_at", "seq")])
+def test_timers_have_nothing_but_timestamp_keys_and_arrival(spark: SparkSession, order_by: tuple[str, ...]) -> None:
+    """H2: a crossing timer has none of its tuple's order either, and goes out directly before it all the same."""
+    beat = Heartbeat(interval=60, slack=10, event_at="at", order_by=order_by, key_by=("who",), columns=COLUMNS)
+    given = [(30, 30, 1, "a"), (65, 61, 3, "a"), (65, 40, 2, "a")]
+    rows = [
+        {"window_id": 0, "offset": 9, "arrived_at": at * SECOND_US, "at": ts * SECOND_US, "seq": seq, "who": who}
+        for at, ts, seq, who in given
+    ]
+    schema = pa.schema([("window_id", pa.int64()), *COLUMNS])
+    frame = to_frame(spark, pa.Table.from_pylist([row | {"value": 1.5} for row in rows], schema))
+    windows, state = GroupWindows(Grid(120_000), WindowRange(0, 0)), to_frame(spark, beat.initial_state())
+    out = beat.transform({"stream": frame}, state, windows)["out"].orderBy("emission")
+    shown = out.selectExpr("unix_seconds(arrived_at)", "at DIV 1000000", "seq", "who", "value", "cause")
+    assert [tuple(row) for row in shown.collect()] == [
+        (30, 30, 1, "a", 1.5, None),
+        (65, 40, 2, "a", 1.5, None),
+        (65, 60, None, "a", None, "crossing"),
+        (65, 61, 3, "a", 1.5, None),
+    ]
+
+
+def test_heartbeat_takes_no_column_that_differs_from_its_own_only_by_case(spark: SparkSession) -> None:
+    """Spark would find them ambiguous: the function says it at once, the operator at launch (H19)."""
+    beat = Heartbeat(interval=60, event_at="at", columns=COLUMNS)
+    assert beat.wrong_properties() == []
+    frame = to_frame(spark, COLUMNS.empty_table()).selectExpr("*", "'' AS Cause")
+    with pytest.raises(InputError, match="frame has the column Cause, which a heartbeat adds"):
+        heartbeat(frame, beat)
+    beat.columns = COLUMNS.append(pa.field("Cause", pa.string()))
+    assert "column Cause is one that the Heartbeat adds" in beat.wrong_properties()[0]["msg"]
