@@ -90,6 +90,8 @@ def test_all_violations_are_reported_together_ordered_by_operator_and_rule() -> 
         ("O51", lambda app: app.add("loop", Pass(), a=PortHandle("loop", "out"))),
         ("O53", lambda app: app.add("wrong", Pass(factor=10), a=PortHandle(None, "s"))),
         ("O13", lambda app: app.output("more", more(app), key=["nosuch"])),
+        ("R85", lambda app: app.output("more", more(app), key=["x"], tolerance=-1e-9)),
+        ("R85", lambda app: app.output("more", more(app), key=["x"], tolerance=float("nan"))),
         ("O48", lambda app: app.output("facts", more(app), key=["x"])),
         ("O48", lambda app: app.output("out", more(app), key=["x"])),
         ("O48", lambda app: app.add("pass", app.nodes["pass"].operator, mode="exactly_once", a=PortHandle(None, "s"))),
