@@ -12,7 +12,7 @@ sums of doubles would depend on the order in which they are added, and digests w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -46,6 +46,11 @@ class HourlyWeather(HeartbeatProperties, FrameOperator):
 
     A timer says only that the hour has begun; `is_timer` marks it, and `age_hours` tells how old the report that it
     carries is at the beginning of the hour. The timer that a report brings for its own hour gives way to the report.
+
+    It needs reports that arrive less than interval - slack after their hour, here 50 minutes. After one that came later
+    a silent hour's timer is due only when the hour is over: the hour has no row, and a row of a later window stands for
+    it.
+
     Its properties are those of a heartbeat, checked at launch; without a port for errors it can quarantine nothing.
     """
 
@@ -84,7 +89,7 @@ class HourlyWeather(HeartbeatProperties, FrameOperator):
         so_far = Window.partitionBy(*self.key_by).orderBy("window_id")
         newest = F.last(F.when(~F.col("is_timer"), F.col("report")), ignorenulls=True).over(so_far)
         carried = state.select(*self.key_by, F.struct(*(name for name, _ in REPORT)).alias("carried"))
-        rows = rows.withColumn("newest", newest).join(carried, [*self.key_by], "left")
+        rows = join_by(self.key_by, rows.withColumn("newest", newest), carried, "left")
         hour = F.timestamp_micros(F.col("window_id") * windows.grid.width_us + windows.grid.origin_us).alias("hour")
         shown = F.coalesce("newest", "carried").alias("report")
         rows = rows.select("window_id", *self.key_by, hour, "is_timer", shown)
@@ -103,7 +108,7 @@ class HourlyWeather(HeartbeatProperties, FrameOperator):
         before = state.select(F.lit(windows.first - 1).alias("window_id"), *self.key_by, *names)
         newest = F.max_by(F.struct(*names), "window_id").alias("report")
         last = shown.unionByName(before).groupBy(*self.key_by).agg(newest)
-        return clocks.join(last, [*self.key_by], "left").select(*clocks.columns, "report.*")
+        return join_by(self.key_by, clocks, last, "left").select(*clocks.columns, "report.*")
 
     def skipped(self, state: DataFrame, skipped: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
         """Returns the state without its clocks: hours that were skipped get no timers afterwards (H58)."""
@@ -154,7 +159,7 @@ class DelaysByAirport(FrameOperator):
         weather = inputs["weather"].withColumns(
             {"weather_is_real": ~F.col("is_timer"), "weather_age_hours": F.col("age_hours")}
         )
-        rows = self._departures(inputs["flights"]).join(weather, ["window_id", "origin"], "full")
+        rows = join_by(("window_id", "origin"), self._departures(inputs["flights"]), weather, "full")
         rows = rows.withColumns({name: F.coalesce(name, F.lit(0).cast("bigint")) for name in counts})
         return rows.withColumn("late_share", quotient("late", "departed").cast("decimal(5,4)"))
 
@@ -218,6 +223,16 @@ class CarrierRanks(FrameOperator):
         from pyspark.sql import functions as F
 
         return outputs["out"].where(F.col("window_id") == windows.last).select(*self.state_schema.names)
+
+
+def join_by(keys: Sequence[str], left: DataFrame, right: DataFrame, how: str) -> DataFrame:
+    """Returns a join in which null is a key like any other, as it is in groups: else the end of a group would show."""
+    from pyspark.sql import functions as F
+
+    other = {key: f"_{key}" for key in keys}
+    same = [F.col(key).eqNullSafe(F.col(renamed)) for key, renamed in other.items()]
+    joined = left.join(right.withColumnsRenamed(other), same, how)
+    return joined.withColumns({key: F.coalesce(key, renamed) for key, renamed in other.items()}).drop(*other.values())
 
 
 def to_decimal(name: str) -> Column:

@@ -253,7 +253,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"columns": COLUMNS.append(pa.field("Emission", pa.int64())), "order_by": ("Emission",)},
         "column Emission has a name of",
     ),
-    "that of the window": ({"columns": COLUMNS.append(pa.field("Window_Id", pa.int64()))}, "column Window_Id has a name"),
+    "that of the window": ({"columns": COLUMNS.append(pa.field("Window_Id", pa.int64()))}, "column Window_Id has a"),
 }
 
 
