@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from rewindow.errors import TableError
 from rewindow.publication.sides import Side
 from rewindow.recovery import OutputPlan
-from rewindow.tables import query
+from rewindow.tables import query, quoted
 from rewindow.windows import to_ranges
 
 SAMPLE_ROWS = 20
@@ -87,12 +87,12 @@ class RowComparison:
 
     def _sql(self, windows: list[int]) -> str:
         every = _names(self.columns)
-        wanted = ", ".join(["o.window_id", *(f"o.{_quote(name)}" for name in self.columns)])
+        wanted = ", ".join(["o.window_id", *(f"o.{quoted(name)}" for name in self.columns)])
         where = _where(windows)
         comma = f", {every}" if every else ""
         left = self.a.rows_sql(self.output.name, "a", f"0 as side_, {wanted}", where, self.raw)
         right = self.b.rows_sql(self.output.name, "b", f"1 as side_, {wanted}", where, self.raw)
-        rank = ", ".join(["side_", "window_id", *map(_quote, self.key)])
+        rank = ", ".join(["side_", "window_id", *map(quoted, self.key)])
         return f"""
         with both_sides as ({left} union all {right}),
         counted as (
@@ -112,12 +112,12 @@ class RowComparison:
         near = " and ".join(self._near(name, f"lo_{i}") for i, name in enumerate(self.floats))
         near_high = " and ".join(self._near(name, f"hi_{i}") for i, name in enumerate(self.floats))
         bounds = ", ".join(
-            f"min(case when in_a > 0 then {_quote(name)} end) over (partition by {exact}) as lo_{i}, "
-            f"max(case when in_a > 0 then {_quote(name)} end) over (partition by {exact}) as hi_{i}"
+            f"min(case when in_a > 0 then {quoted(name)} end) over (partition by {exact}) as lo_{i}, "
+            f"max(case when in_a > 0 then {quoted(name)} end) over (partition by {exact}) as hi_{i}"
             for i, name in enumerate(self.floats)
         )
         pair = ", ".join(
-            f"max(case when side_ = {side} then {_quote(name)} end) over (partition by {exact}, at_) as {letter}_{i}"
+            f"max(case when side_ = {side} then {quoted(name)} end) over (partition by {exact}, at_) as {letter}_{i}"
             for i, name in enumerate(self.floats)
             for side, letter in ((0, "fa"), (1, "fb"))
         )
@@ -141,7 +141,7 @@ class RowComparison:
             where not coalesce(n_a = n_b and {close}, false))"""
 
     def _near(self, name: str, bound: str) -> str:
-        return self._close(_quote(name), bound)
+        return self._close(quoted(name), bound)
 
     def _close(self, left: str, right: str) -> str:
         """Returns SQL for: equal, both null, or within the tolerance."""
@@ -172,8 +172,4 @@ def _where(windows: list[int]) -> str:
 
 
 def _names(columns: list[str]) -> str:
-    return ", ".join(map(_quote, columns))
-
-
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return ", ".join(map(quoted, columns))

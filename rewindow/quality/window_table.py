@@ -20,7 +20,7 @@ from rewindow.errors import GateError, RewindowError
 from rewindow.publication.losses import losses_of
 from rewindow.quality.suites import Measure
 from rewindow.recovery import OutputPlan, Plan
-from rewindow.tables import Table, query
+from rewindow.tables import Table, query, quoted
 from rewindow.tables.staging import CHECKPOINTS, FACTS, SEALS
 
 TIMER_COLUMNS = ("is_timer", "from_timer")
@@ -285,14 +285,14 @@ class _Report:
 
 def aggregate_sql(schema: pa.Schema, key: list[str], measures: list[Measure]) -> str:
     """Returns the one pass over the staged rows, as SQL over `t`."""
-    nulls = " or ".join(f'"{column}" is null' for column in key)
+    nulls = " or ".join(f"{quoted(column)} is null" for column in key)
     timer = next(
         (name for name in TIMER_COLUMNS if name in schema.names and pa.types.is_boolean(schema.field(name).type)), ""
     )
     parts = ["window_id", "attempt", "count(*) as rows"]
     parts.append(f"count(*) filter (where {nulls}) as null_keys" if nulls else "0 as null_keys")
-    parts.append(f'count(*) filter (where "{timer}") as heartbeats' if timer else "0 as heartbeats")
-    parts += [f'{measure.sql} as "{measure.name}"' for measure in measures]
+    parts.append(f"count(*) filter (where {quoted(timer)}) as heartbeats" if timer else "0 as heartbeats")
+    parts += [f"{measure.sql} as {quoted(measure.name)}" for measure in measures]
     return f"select {', '.join(parts)} from t group by window_id, attempt"
 
 
@@ -301,7 +301,7 @@ def repeated_keys_sql(key: list[str]) -> str:
 
     Grouping by the key is hundreds of times faster than counting distinct structs of it.
     """
-    columns = ", ".join(f'"{column}"' for column in key)
+    columns = ", ".join(map(quoted, key))
     inner = (
         f"select window_id, attempt, count(*) as n from t group by window_id, attempt, {columns} having count(*) > 1"
     )

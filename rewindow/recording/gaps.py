@@ -22,7 +22,7 @@ import numpy as np
 
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
-from rewindow.tables import Table, query
+from rewindow.tables import Table, query, quoted
 from rewindow.tables.streams import stored_grid, stored_settings
 from rewindow.windows import Grid, WindowRange, format_time
 
@@ -219,7 +219,7 @@ def _stretches(
         raise InputError(f'stream "{stream.path.name}" has no column "{lacking[0]}" to look for silences on')
     end_us = grid.end_us(span.last)
     # The stream's columns get names of ours before anything else is named: its own may be any.
-    given = "".join(f"{_quoted(name)} as key_{n}, " for n, name in enumerate(keys))
+    given = "".join(f"{quoted(name)} as key_{n}, " for n, name in enumerate(keys))
     columns = "".join(f"key_{n}, " for n in range(len(keys)))
     ordered = f"over ({'partition by ' + columns.rstrip(', ') if keys else ''} order by arrived, place)"
     place = "offset" if "offset" in names else "window_id"
@@ -267,8 +267,3 @@ def _silences(
             closed_by = f"tuple {row['by_window']}:{row['by_offset']}" if closed else OPEN
             found.append(Gap(SILENT, windows, begin, end, -(-(end - begin) // interval_us) - 1, key, closed_by))
     return found
-
-
-def _quoted(name: str) -> str:
-    """Returns a column's name as SQL takes it literally."""
-    return '"' + name.replace('"', '""') + '"'

@@ -14,7 +14,7 @@ from rewindow.config import Config
 from rewindow.quality.window_table import TIMER_COLUMNS
 from rewindow.recovery import InputPlan, OutputPlan, Plan
 from rewindow.reports.story import Layer
-from rewindow.tables import Table, query
+from rewindow.tables import Table, query, quoted
 from rewindow.tables.staging import FACTS, SEALS
 from rewindow.windows import WindowRange
 
@@ -69,9 +69,9 @@ def _measure(plan: Plan, root: Path, measure: Measure) -> Layer:
 def _gaps(config: Config, plan: Plan, entry: InputPlan) -> Layer:
     """Returns how many keys of a stream were silent in each window; of a stream without keys, whether it was empty."""
     settings = config.streams.get(entry.stream)
-    keys = ", ".join(f'"{key}"' for key in settings.keys) if settings else ""
+    keys = ", ".join(map(quoted, settings.keys)) if settings else ""
     name, label = f"gaps_{entry.stream}", f"Gaps in {entry.stream}"
-    if not keys:
+    if settings is None or not keys:
         rows = query(f"select window_id, tuples as v from w where {_inside(plan.range)}", w=_seals(entry))
         empty = _spread(plan.range, rows) == 0
         return Layer(name, label, "empty", _values(empty.astype(float)), hue="plum", note="windows without a tuple")
@@ -80,7 +80,7 @@ def _gaps(config: Config, plan: Plan, entry: InputPlan) -> Layer:
     sql = f"""select window_id, count(*) as v from (
               select distinct window_id, {keys} from t where {_inside(plan.range)}) group by window_id"""
     silent = known - np.nan_to_num(_spread(plan.range, query(sql, t=table)))
-    note = f"of {known} keys ({keys.replace(chr(34), '')}), those without a tuple in the window"
+    note = f"of {known} keys ({', '.join(settings.keys)}), those without a tuple in the window"
     return Layer(name, label, "silent", _values(silent), hue="plum", note=note)
 
 
@@ -89,7 +89,7 @@ def _heartbeats(plan: Plan, root: Path, output: OutputPlan) -> Layer | None:
     if timer is None:
         return None
     measure = Measure(
-        f"heartbeats_{output.name}", "Heartbeats", "timers", output.name, f'count(*) filter (where "{timer}")',
+        f"heartbeats_{output.name}", "Heartbeats", "timers", output.name, f"count(*) filter (where {quoted(timer)})",
         total=True, hue="green", note=f"rows of {output.name} made by a timer because the source was silent",
     )  # fmt: skip
     return _measure(plan, root, measure)

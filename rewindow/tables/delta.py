@@ -207,6 +207,11 @@ def query(sql: str, **tables: Table | Path) -> pa.Table:
     return result.cast(plain_schema(result.schema))
 
 
+def quoted(name: str) -> str:
+    """Returns a column's name as `query` takes it, whatever characters it has."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """Returns a schema with string and binary views replaced by plain types."""
     return pa.schema([field.with_type(_plain(field.type)) for field in schema])
