@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rewindow.config import Config
+from rewindow.config import Config, StreamConfig
 from rewindow.engine.attempt import Attempt
 from rewindow.engine.crash import Step
 from rewindow.errors import Interrupted, NotDeterministicError
@@ -21,7 +21,7 @@ from rewindow.recovery import Plan
 from rewindow.tables import Table, query
 from rewindow.tables.staging import CHECKPOINTS, FACTS
 from rewindow.windows import WindowRange
-from tests.recovery.project import FIRST, GROUP, WINDOWS, make_project
+from tests.recovery.project import FIRST, GROUP, WINDOWS, make_project, record_clicks
 from tests.recovery.promises import check_promise, raw
 
 if TYPE_CHECKING:
@@ -185,6 +185,21 @@ def test_what_is_computed_again_is_foretold_after_an_attempt_that_got_nowhere(at
     third = attempt("totals", "one", mode="at_least_once")
     again = expect_recovery(attempt.config, third.plan).again  # type: ignore[attr-defined]
     assert again == WindowRange(FIRST + 8, FIRST + 10)
+
+
+def test_a_heartbeat_repeats_no_timer_after_a_skip(attempt: Callable[..., Attempt]) -> None:
+    """Tuples of a time before the loss come after it: the output knows which timers of that time were emitted (H58)."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    config.streams["clicks"] = StreamConfig(
+        source="x", arrived_at="arrived_at", event_at="at", keys=["key"], interval="60", slack="10", width="1 minute"
+    )
+    record_clicks(config, [(30, 30), (500, 100), (510, 130), (515, 185)])
+    with pytest.raises(Crash):
+        attempt("heartbeat_clicks", "one", (Step.AFTER_FIRST_OUTPUT, 4), mode="at_most_once", group_windows=2).run()
+    attempt("heartbeat_clicks", "one", mode="at_most_once", group_windows=2).run()
+    sql = "select window_id, to_unixtime(at) as at from f where is_timer order by at, window_id"
+    times = [timer["at"] for timer in query(sql, f=config.replay_root("one") / "filled").to_pylist()]
+    assert times[:7] == [60 * n for n in range(1, 8)] and len(times) == len(set(times))
 
 
 def test_a_python_function_of_an_application_runs_in_sparks_workers(attempt: Callable[..., Attempt]) -> None:

@@ -88,5 +88,24 @@ def _record(config: Config, rng: random.Random) -> None:
     table.commit_arrow(_arrow(seals, SEALS), app_id="record", version=1)
 
 
+def record_clicks(config: Config, times: list[tuple[int, int]]) -> None:
+    """Records the stream `clicks` of one key, ten windows of a minute, from arrivals and event times in seconds."""
+    clicks = pa.schema([
+        ("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", _TIME), ("key", pa.string()), ("at", _TIME),
+    ])  # fmt: skip
+    rows, counts = [], dict.fromkeys(range(10), 0)
+    for arrived_s, at_s in times:
+        window = arrived_s // 60
+        arrived_at, at = (EPOCH + timedelta(seconds=seconds) for seconds in (arrived_s, at_s))
+        rows.append((window, counts[window], arrived_at, "a", at))
+        counts[window] += 1
+    table = create_table(config.stream_table("clicks"), clicks)
+    table.commit_arrow(_arrow(rows, clicks), app_id="record", version=1)
+    grid = {"rewindow.width_ms": "60000", "rewindow.origin_ms": "0"}
+    seals = [(window, count, "", None, EPOCH, 1) for window, count in counts.items()]
+    table = create_table(config.windows_table("clicks"), SEALS, grid)
+    table.commit_arrow(_arrow(seals, SEALS), app_id="record", version=1)
+
+
 def _arrow(rows: list[tuple], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
