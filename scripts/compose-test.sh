@@ -102,7 +102,7 @@ run=$(api POST /api/v2/dags/replay_windows/dagRuns "{\"logical_date\": null, \"c
 echo "run $run"
 under_way() { [ "$(sql "SELECT count(*) FROM replays WHERE replay_id LIKE 'replay_windows%' AND mark >= 28" 2>/dev/null)" = 1 ]; }
 until_ok 900 "the first commit groups" under_way
-victim=$(dc ps -q spark-worker | head -1)
+victim=$(dc ps -q spark-worker | sed -n 1p) # head would end before its input, which stops the script
 docker kill "$victim" >/dev/null
 mark=$(sql "SELECT mark FROM replays WHERE replay_id LIKE 'replay_windows%'")
 say "worker ${victim:0:12} killed at mark $mark of $((last - first + 1))"

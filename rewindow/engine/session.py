@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rewindow.config import Config
-from rewindow.operators.catalog import application_modules
 from rewindow.spark_settings import make_scratch, spark_environment, spark_settings
 
 if TYPE_CHECKING:
@@ -53,6 +52,8 @@ def spark_session(
 def send_applications() -> None:
     """Makes Spark send what applications define, such as Python UDFs, since its workers cannot import their modules."""
     from pyspark import cloudpickle
+
+    from rewindow.operators.catalog import application_modules  # not at the top: the class archive needs no operators
 
     for module in application_modules():
         cloudpickle.register_pickle_by_value(module)

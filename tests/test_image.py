@@ -1,0 +1,26 @@
+"""The image's Dockerfile: what a step needs is there when it runs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_class_archive_needs_only_what_is_copied_before_it(tmp_path: Path) -> None:
+    """A module that is not there yet leaves the image without its archive: then every job starts slowly."""
+    before, step, _ = (ROOT / "Dockerfile").read_text().partition("python -m rewindow.engine.archive")
+    assert step
+    for copied in re.findall(r"^COPY (rewindow/.*)$", before, re.MULTILINE):
+        *sources, target = copied.split()
+        (tmp_path / target).mkdir(parents=True, exist_ok=True)
+        for source in sources:
+            for path in ROOT.glob(source):
+                shutil.copy(path, tmp_path / target)
+    code = "import rewindow.engine.archive, rewindow; print(*rewindow.__path__)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == (str(tmp_path / "rewindow"), "")
