@@ -21,6 +21,7 @@ def test_class_archive_needs_only_what_is_copied_before_it(tmp_path: Path) -> No
         for source in sources:
             for path in ROOT.glob(source):
                 shutil.copy(path, tmp_path / target)
-    code = "import rewindow.engine.archive, rewindow; print(*rewindow.__path__)"
+    code = "import sys; sys.meta_path = [finder for finder in sys.meta_path if 'editable' not in repr(finder)]; "
+    code += "import rewindow.engine.archive, rewindow; print(*rewindow.__path__)"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.stderr) == (str(tmp_path / "rewindow"), "")
