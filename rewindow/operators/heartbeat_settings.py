@@ -48,7 +48,8 @@ class HeartbeatProperties(BaseModel):
         first_on_multiple: whether a first tuple exactly on a multiple brings its timer (H29).
         early_crossing: what goes first when a tuple at or past the next timer arrives before its scheduled time (H30).
         tie: what goes first when a tuple arrives at the instant at which a timer is due (H38).
-        arrival_regression: what happens when the machine clock steps back (H45).
+        arrival_regression: what happens when the machine clock steps back (H45). To clamp looks at one frame: a stream
+            that is taken in pieces must not step back over the end of a piece.
         max_jump: a tuple that runs ahead of all earlier ones by more is quarantined; off unless set (H61).
         max_timers: most timers for one crossing or one silence (H62).
         on_too_many: stop beyond `max_timers`, or write one summary row instead of what is beyond (H62).

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from rewindow.operators.heartbeat import HeartbeatSettings
+from rewindow.windows import Grid
 from tests.operators.heartbeat_reference import Arrival, Emitted, Rules
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ UNIT_US = 250
 """Times are mostly multiples of this, so that borders, ties and multiples of the interval are often met."""
 WINDOW_US = 1_000
 WINDOWS = 40
+MS = Grid(1)
+"""The grid of these windows."""
 
 Case = list[Arrival]
 
@@ -112,23 +115,26 @@ def assert_same(found: list[list[Emitted]], wanted: list[list[Emitted]], cases: 
         raise AssertionError("\n".join(rows))
 
 
-def to_frame(spark: SparkSession, cases: list[Case], *, windows: bool = False) -> DataFrame:
-    """Returns all cases as one frame: `case`, `arrived_at`, `ts`, `offset`, and with `windows` the window id."""
+def to_frame(spark: SparkSession, cases: list[Case], grid: Grid | None = None) -> DataFrame:
+    """Returns all cases as one frame: `case`, `arrived_at`, `ts`, `offset`, and on a grid the window id.
+
+    The key of the first is null.
+    """
     rows = [
-        (key, one.at_us, one.ts_us, one.offset, f"{key}/{one.offset}", one.at_us // WINDOW_US)
+        (key or None, one.at_us, one.ts_us, one.offset, f"{key}/{one.offset}", (grid or MS).window(one.at_us))
         for key, case in enumerate(cases)
         for one in case
     ]
     frame = spark.createDataFrame(
         rows, "case INT, arrived_at BIGINT, ts BIGINT, offset BIGINT, payload STRING, window_id BIGINT"
     )
-    return frame if windows else frame.drop("window_id")
+    return frame if grid else frame.drop("window_id")
 
 
-def emitted_by_case(tuples: DataFrame, count: int) -> list[list[Emitted]]:
+def emitted_by_case(tuples: DataFrame, count: int, grid: Grid = MS) -> list[list[Emitted]]:
     """Returns what the library emitted for each case, in emission order."""
     found: dict[int, list[Emitted]] = defaultdict(list)
-    for row in tuples.orderBy("case", "emission").collect():
+    for row in tuples.fillna({"case": 0}).orderBy("case", "emission").collect():
         if row["is_timer"]:
             assert row["payload"] is None, "a timer has no field but its timestamp (H2)"
             timer = Emitted(row["cause"], row["arrived_at"], row["ts"], row["offset"], row["timer_count"])
@@ -137,5 +143,5 @@ def emitted_by_case(tuples: DataFrame, count: int) -> list[list[Emitted]]:
             assert row["payload"] == f"{row['case']}/{row['offset']}", "data pass unchanged (H1)"
             found[row["case"]].append(Emitted("data", row["arrived_at"], row["ts"], row["offset"], None))
         if "window_id" in tuples.columns:
-            assert row["window_id"] == row["arrived_at"] // WINDOW_US, "a tuple's window holds its emission (H56)"
+            assert row["window_id"] == grid.window(row["arrived_at"]), "a tuple's window holds its emission (H56)"
     return [found[key] for key in range(count)]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import functions as F
 
-from rewindow.operators.heartbeat import heartbeat
+from rewindow.operators.heartbeat import HeartbeatResult, heartbeat
 from rewindow.windows import Grid
 from tests.operators.heartbeat_cases import (
+    MS,
     UNIT_US,
     WINDOW_US,
     WINDOWS,
@@ -56,17 +59,39 @@ def expected(cases: list[Case], rules: Rules, *, included: bool = True) -> list[
     return [[one for one in emit(case, rules, END_US, included=included) if one.kind != "refused"] for case in cases]
 
 
-def in_groups(frame: DataFrame, rules: Rules, cuts: set[int], **more: object) -> DataFrame:
-    """Returns the tuples of a recording that is taken in groups of windows, each from the state of the one before."""
-    made, state = [], None
-    for first, end in pairwise([0, *sorted(cuts), WINDOWS]):
+def results_in_groups(
+    frame: DataFrame, rules: Rules, cuts: set[int], grid: Grid = MS, **more: object
+) -> list[HeartbeatResult]:
+    """Returns the results of a recording that is taken in groups of windows, each from the state of the one before."""
+    made: list[HeartbeatResult] = []
+    for first, end in pairwise(sorted({grid.window(cut * WINDOW_US) for cut in {0, *cuts, WINDOWS}})):
         part = frame.where(f"window_id >= {first} AND window_id < {end}")
-        result = heartbeat(
-            part, settings_of(rules, **more), state=state, end_us=end * WINDOW_US, end_included=False, grid=Grid(1)
-        )
-        made.append(result.tuples)
-        state = result.state
-    return reduce(lambda one, other: one.unionByName(other), made)
+        state, end_us = made[-1].state.localCheckpoint() if made else None, grid.start_us(end)
+        settings = settings_of(rules, **more)
+        made.append(heartbeat(part, settings, state=state, end_us=end_us, end_included=False, grid=grid))
+    return made
+
+
+def in_groups(frame: DataFrame, rules: Rules, cuts: set[int], **more: Any) -> DataFrame:
+    """Returns the tuples of a recording that is taken in groups of windows."""
+    return union(result.tuples for result in results_in_groups(frame, rules, cuts, **more))
+
+
+def union(frames: Iterable[DataFrame]) -> DataFrame:
+    return reduce(lambda one, other: one.unionByName(other), frames)
+
+
+def refused(errors: DataFrame) -> set[tuple[int, int]]:
+    """Returns case and offset of the tuples in the error frame."""
+    return {(row["case"] or 0, row["offset"]) for row in errors.collect()}
+
+
+def expected_refused(cases: list[Case], rules: Rules) -> set[tuple[int, int]]:
+    """Returns the reference's quarantined tuples."""
+    walked = enumerate(emit(case, rules, END_US) for case in cases)
+    return {
+        (key, one.offset) for key, found in walked for one in found if one.kind == "refused" and one.offset is not None
+    }
 
 
 @batches(2)
@@ -93,7 +118,7 @@ def test_heartbeat_is_the_same_in_any_grouping_of_windows(
     spark: SparkSession, cases: list[Case], rules: Rules, cuts: set[int]
 ) -> None:
     """Groups of windows with carried state give the tuples of one pass, each in its emission's window (H55-H57)."""
-    tuples = in_groups(to_frame(spark, cases, windows=True), rules, cuts)
+    tuples = in_groups(to_frame(spark, cases, MS), rules, cuts)
     assert_same(emitted_by_case(tuples, len(cases)), expected(cases, rules, included=False), cases)
 
 
@@ -103,8 +128,8 @@ def test_heartbeat_of_one_clock_is_the_same_window_beside_window(
     spark: SparkSession, case: Case, rules: Rules, cuts: set[int]
 ) -> None:
     """A stream without keys, whose windows are sorted apart, gives the tuples of one pass as well (H46, H57)."""
-    tuples = in_groups(to_frame(spark, [case], windows=True), rules, cuts, key_by=())
-    found = emitted_by_case(tuples.fillna({"case": 0}), 1)
+    tuples = in_groups(to_frame(spark, [case], MS), rules, cuts, key_by=())
+    found = emitted_by_case(tuples, 1)
     assert_same(found, expected([case], rules, included=False), [case])
 
 
@@ -114,7 +139,7 @@ def test_heartbeat_folds_a_slack_that_depends_on_the_past(
     spark: SparkSession, cases: list[Case], rules: Rules, cuts: set[int]
 ) -> None:
     """Slack counted from the arrival, or not paid again after timeouts, in groups of windows (H31, H37)."""
-    tuples = in_groups(to_frame(spark, cases, windows=True), rules, cuts)
+    tuples = in_groups(to_frame(spark, cases, MS), rules, cuts)
     assert_same(emitted_by_case(tuples, len(cases)), expected(cases, rules, included=False), cases)
 
 
@@ -127,6 +152,33 @@ def test_heartbeat_quarantines_what_runs_too_far_ahead(
     rules = replace(rules, max_jump_us=jump * UNIT_US)
     result = heartbeat(to_frame(spark, cases), settings_of(rules), end_us=END_US)
     assert_same(emitted_by_case(result.tuples, len(cases)), expected(cases, rules), cases)
-    refused = {(row["case"], row["offset"]) for row in result.errors.collect()}
-    walked = enumerate(emit(case, rules, END_US) for case in cases)
-    assert refused == {(key, one.offset) for key, found in walked for one in found if one.kind == "refused"}
+    assert refused(result.errors) == expected_refused(cases, rules)
+
+
+@batches(1)
+@given(cases=cases, case=long_case, rules=rules, jump=st.integers(1, 30), cuts=anywhere)
+def test_heartbeat_quarantines_the_same_in_any_grouping_of_windows(
+    spark: SparkSession, cases: list[Case], case: Case, rules: Rules, jump: int, cuts: set[int]
+) -> None:
+    """What is believed is carried over the end of a group, with keys and for one clock of all (H57, H61)."""
+    rules = replace(rules, max_jump_us=jump * UNIT_US)
+    for taken, key_by in ((cases, ("case",)), ([case], ())):
+        made = results_in_groups(to_frame(spark, taken, MS), rules, cuts, key_by=key_by)
+        tuples = emitted_by_case(union(result.tuples for result in made), len(taken))
+        assert_same(tuples, expected(taken, rules, included=False), taken)
+        assert refused(union(result.errors for result in made)) == expected_refused(taken, rules)
+
+
+@batches(1)
+@given(cases=cases, rules=st.one_of(rules, readings), cuts=anywhere)
+def test_heartbeat_counts_timestamps_and_windows_from_where_their_grid_begins(
+    spark: SparkSession, cases: list[Case], rules: Rules, cuts: set[int]
+) -> None:
+    """TIMESTAMP columns are read to the microsecond; an origin moves windows, and no timer (H40, H57)."""
+    grid = Grid(3, origin_ms=-5)
+    frame = to_frame(spark, cases, grid).withColumns({name: F.timestamp_micros(name) for name in ("arrived_at", "ts")})
+    tuples = in_groups(frame, rules, cuts, grid=grid)
+    assert {tuples.schema[name].dataType.simpleString() for name in ("arrived_at", "ts")} == {"timestamp"}
+    tuples = tuples.withColumns({name: F.unix_micros(name) for name in ("arrived_at", "ts")})
+    found = emitted_by_case(tuples, len(cases), grid)
+    assert_same(found, expected(cases, rules, included=False), cases)
