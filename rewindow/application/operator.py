@@ -102,16 +102,16 @@ class FrameOperator(BaseModel):
     _is_built: bool = PrivateAttr(False)
 
     def __init__(self, **properties: Any) -> None:
-        self._read(properties)
+        self._read_properties(properties)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Reads all properties anew when one is set later: they are checked together, and some must change together."""
         if name not in type(self).model_fields or not (self.__pydantic_private__ or {}).get("_is_built"):
             super().__setattr__(name, value)
             return
-        self._read(self._given | self._changed() | {name: value})
+        self._read_properties(self._given | self._changed_properties() | {name: value})
 
-    def _read(self, properties: dict[str, Any]) -> None:
+    def _read_properties(self, properties: dict[str, Any]) -> None:
         """Takes properties as they are given, converted when all of them are right, and keeps what is wrong."""
         if getattr(self, "__pydantic_private__", None):
             self._is_built = False  # What a validator sets is not given.
@@ -125,10 +125,10 @@ class FrameOperator(BaseModel):
             wrong = wrong_values(error, properties)
         self._wrong, self._given, self._is_built = wrong, properties, True
 
-    def _changed(self) -> dict[str, Any]:
+    def _changed_properties(self) -> dict[str, Any]:
         """Returns the properties that are no longer what was given: changed in place, or by `model_copy`."""
         as_given = type(self).__new__(type(self))
-        as_given._read(self._given)
+        as_given._read_properties(self._given)
         given = vars(as_given)
         found = ((name, value) for name, value in vars(self).items() if name in type(self).model_fields)
         return {name: value for name, value in found if value is not given.get(name) and value != given.get(name)}
