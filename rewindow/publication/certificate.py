@@ -115,7 +115,8 @@ def certify(
 
     Args:
         a, b: replay ids, or "published"; `a` is the reference.
-        tolerance: floats are equal when |a - b| <= tolerance * max(1, |a|, |b|); None for what each output declares.
+        tolerance: floats are equal when |a - b| <= tolerance * max(1, |a|, |b|); None for what each output of `a`
+            declares.
         raw: look at the rows of all attempts, not only at those that readers see; shows what at least once repeats.
         windows: compare only these.
         write: leave the certificate as JSON and as a page under `config.results`/certificates.
@@ -129,7 +130,7 @@ def certify(
         raise InputError(f"tolerance of {tolerance} is out of range, at least 0 is needed")
     left, right = both_sides(config, a, b, windows)
     check_comparable(left, right)
-    outputs = {output.name: output for side in (left, right) for output in side.outputs}
+    outputs = {output.name: output for side in (right, left) for output in side.outputs}
     names = [{output.name for output in side.outputs} for side in (left, right)]
     shared = [output for name, output in outputs.items() if name in names[0] & names[1]]
     if tolerance is not None:

@@ -144,9 +144,11 @@ class RowComparison:
         return self._close(quoted(name), bound)
 
     def _close(self, left: str, right: str) -> str:
-        """Returns SQL for: equal, both null, or within the tolerance."""
+        """Returns SQL for: equal, both null, both not a number, or finite and within the tolerance."""
         allowed = f"{self.output.tolerance!r} * greatest(1.0, abs({left}), abs({right}))"
-        return f"(({left} is not distinct from {right}) or coalesce(abs({left} - {right}) <= {allowed}, false))"
+        finite = " and ".join(f"abs({value}) < cast('inf' as double)" for value in (left, right))
+        close = f"coalesce({finite} and abs({left} - {right}) <= {allowed}, false)"
+        return f"(({left} is not distinct from {right}) or {close})"
 
 
 def _event_columns(side: Side, output: OutputPlan) -> dict[str, pa.DataType]:

@@ -253,6 +253,13 @@ class _Report:
     def _spread(self, values: pa.ChunkedArray, index: Ints, measure: Measure) -> pa.Array:
         """Returns a measure for every window: null where the window is not sealed, `empty` where it has no rows."""
         plain = _plain_numbers(values)
+        if pa.types.is_floating(plain.type) and pc.any(pc.is_nan(plain)).as_py():
+            window = self.plan.first + int(index[pc.is_nan(plain).index(True).as_py()])
+            raise GateError(
+                f'measure "{measure.name}" of output "{self.output.name}" is not a number in window {window}',
+                detail="A check would pass over it.",
+                hint="Mend the output, or leave them out in the SQL: filter (where not isnan(column)).",
+            )
         position = np.full(self.size, -1, dtype=np.int64)
         position[index] = np.arange(len(index))
         found = plain.take(pa.array(position, mask=position < 0))

@@ -64,6 +64,7 @@ class StagedReplay:
     input_version: int = 3
     digests: Digests = python_digests
     outputs: tuple[str, ...] = tuple(OUTPUTS)
+    tolerance: float = 1e-9
 
     def __post_init__(self) -> None:
         self.root = self.config.replay_root(self.replay_id)
@@ -78,7 +79,7 @@ class StagedReplay:
             OutputPlan(
                 name=name, operator=f"{name}_operator", port="out", key=KEYS[name], suite=None,
                 columns=[(column.name, str(column.type)) for column in schema], stateful=STATEFUL[name],
-                guarantee=guarantee(self.mode, stateful=STATEFUL[name]),
+                guarantee=guarantee(self.mode, stateful=STATEFUL[name]), tolerance=self.tolerance,
             )
             for name, schema in OUTPUTS.items()
             if name in self.outputs

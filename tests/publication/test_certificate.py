@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import tempfile
@@ -188,6 +189,33 @@ def test_floats_are_compared_within_the_tolerance_only(config: Config) -> None:
     assert certificate.verdict == EQUAL_WITHIN_TOLERANCE and certificate.equal and certificate.data_read
     assert output(certificate, "ranks").equal_within_tolerance == 20
     assert certify(config, "a", "b", tolerance=0.0).verdict == DIFFERENT
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("tolerance", [None, 0.0, 1.0])
+def test_what_is_no_number_is_not_close_to_one(value: float, tolerance: float | None, config: Config) -> None:
+    """Whichever side has it; it is equal to itself alone."""
+    simple(config, "a", 100, 103)
+    rows = rows_of(range(100, 104))
+    rows["ranks"][102][0]["share"] = value
+    for name in ("b", "c"):
+        StagedReplay(config, name, 100, 103).group(100, 103, rows, state=state_of(0)).end(ledger=False)
+    for sides in (("a", "b"), ("b", "a")):
+        found = output(certify(config, *sides, tolerance=tolerance, write=False), "ranks")
+        assert found.ranges == {"changed": [(102, 102)]}
+    assert certify(config, "b", "c", tolerance=tolerance, write=False).verdict == EQUAL
+
+
+def test_the_reference_says_how_close_floats_must_lie(config: Config) -> None:
+    """A candidate that declares more is not let pass for that (R85)."""
+    rows = rows_of(range(100, 104))
+    rows["ranks"][102][0]["share"] *= 1.001
+    StagedReplay(config, "a", 100, 103, tolerance=1e-9).group(
+        100, 103, rows_of(range(100, 104)), state=state_of(0)
+    ).end()
+    StagedReplay(config, "b", 100, 103, tolerance=0.1).group(100, 103, rows, state=state_of(0)).end()
+    assert certify(config, "a", "b", write=False).verdict == DIFFERENT
+    assert certify(config, "b", "a", write=False).verdict == EQUAL_WITHIN_TOLERANCE
 
 
 def test_a_table_altered_after_its_windows_were_sealed_does_not_pass(config: Config) -> None:

@@ -120,6 +120,14 @@ def test_row_measures_see_only_the_attempt_that_readers_take(staged: StagedRepla
     [
         (Measure("broken", "sum(nowhere)"), 'measures "broken" of output "made" cannot be computed'),
         (Measure("broken", "select window_id from output", over_rows=True), "cannot be computed"),
+        (
+            Measure("odd", "max(case when window_id = 103 then cast('nan' as double) else 1.5 end)"),
+            'measure "odd" of output "made" is not a number in window 103',
+        ),
+        (
+            Measure("odd", "select window_id, cast('nan' as double) as value from output", over_rows=True),
+            'measure "odd" of output "made" is not a number in window 100',
+        ),
         (Measure("lost", "count(*)"), "has the name of a column of the window report"),
     ],
 )
