@@ -95,19 +95,27 @@ def sealed_range(config: Config, application: str) -> tuple[Grid, WindowRange, b
     Raises:
         NotYet: an input is not recorded, or the inputs have no window in common.
     """
+    from rewindow.operators.applications import HEARTBEAT
     from rewindow.operators.catalog import load_application
 
+    stream = application.removeprefix(HEARTBEAT)
+    if stream != application and stream in config.streams and sealed_of(config, stream) is None:
+        raise _not_recorded(stream)
     app = load_application(config, application).app
     found = {stream: sealed_of(config, stream) for stream in app.streams}
     for stream, windows in found.items():
         if windows is None:
-            raise NotYet(f'stream "{stream}" is not recorded yet; `rewindow record {stream}` or its DAG does')
+            raise _not_recorded(stream)
     ranges = [windows for windows in found.values() if windows]
     first, last = max(r.first for r in ranges), min(r.last for r in ranges)
     if first > last:
         raise NotYet(f'inputs of application "{application}" have no sealed window in common yet')
     final = any(stream in config.streams and config.stream(stream).sealed_to for stream in found)
     return app.grid, WindowRange(first, last), bool(final)
+
+
+def _not_recorded(stream: str) -> NotYet:
+    return NotYet(f'stream "{stream}" is not recorded yet; `rewindow record {stream}` or its DAG does')
 
 
 def sealed_of(config: Config, stream: str) -> WindowRange | None:

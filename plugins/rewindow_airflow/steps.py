@@ -55,12 +55,14 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
         """Returns the replay's id and range.
 
         Raises:
-            AirflowFailException: the range, the application or the settings are refused.
+            AirflowFailException: the range, the application or the settings are refused, or the application is not the
+                one that the run's open replay was planned with (W65).
             AirflowRescheduleException: what is to be replayed is not recorded yet.
             AirflowSkipException: there is nothing to replay.
         """
         from rewindow.config import Config
         from rewindow.ledger import Ledger
+        from rewindow.operators.catalog import check_code, load_application
 
         run = context["dag_run"]
         self.replay = replay_id_of(run.dag_id, run.run_id, self.part)
@@ -71,6 +73,7 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
             if known is not None:
                 self.log.info("This run's replay is %s: going on with it", known.state)
                 refuse_other_wishes(plan, run.conf or {})
+                check_code(plan, load_application(config, plan.application, plan.parameters))
         for line in describe(plan):
             self.log.info("%s", line)
         return {"replay_id": self.replay, "first": plan.range.first, "last": plan.range.last}
@@ -107,7 +110,11 @@ class RewindowCheckOperator(ReplayTask, BaseOperator):
         from rewindow.errors import GateError
         from rewindow.quality import check
 
-        with mapped_errors(f'Replay "{self.replay}" stays staged; nothing is published. See the links of this task.'):
+        ending = (
+            f'Replay "{self.replay}" stays staged; nothing is published. See the links of this task. When a suite is '
+            f"mended, clear this task; when the application is, rewindow abandon {self.replay} and clear the run."
+        )
+        with mapped_errors(ending):
             result = check(Config.load(), self.replay, on_line=self.log.info)
             if result.verdict != "passed":
                 failed = [f"{output.output}: {check.check}" for output in result.outputs for check in output.failed]

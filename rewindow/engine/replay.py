@@ -15,10 +15,9 @@ from rewindow.config import Config
 from rewindow.engine.attempt import Attempt, Progress
 from rewindow.engine.job import StopRequest, say, tell
 from rewindow.engine.session import spark_session
-from rewindow.errors import CheckpointError, FencedError, Interrupted
+from rewindow.errors import FencedError, Interrupted
 from rewindow.ledger import AttemptEnd, Ledger
-from rewindow.operators.catalog import LoadedApplication, load_application
-from rewindow.recovery import Plan
+from rewindow.operators.catalog import check_code, load_application
 from rewindow.spark_settings import AT_MOST_ONCE
 
 if TYPE_CHECKING:
@@ -85,21 +84,3 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
     )
     attempt.run()
     return {"replay": replay_id, "epoch": epoch, "windows": len(plan.range), "pid": os.getpid()}
-
-
-def check_code(plan: Plan, loaded: LoadedApplication) -> None:
-    """Refuses to go on with another code or configuration than the replay was planned with (W65).
-
-    Raises:
-        CheckpointError: one of the fingerprints differs.
-    """
-    for name, planned, now in (
-        ("code version", plan.code_version, loaded.code_version),
-        ("configuration", plan.configuration_digest, loaded.configuration_digest),
-    ):
-        if planned != now:
-            raise CheckpointError(
-                f'{name} of application "{plan.application}" has changed since replay "{plan.replay_id}" was planned',
-                detail=f"Planned with {planned}, now {now}. Its checkpoints belong to the old one.",
-                hint=f"Abandon it (rewindow abandon {plan.replay_id}) and plan the range again, or put the code back.",
-            )

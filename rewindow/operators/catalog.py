@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from rewindow.application import Application
 from rewindow.config import Config
-from rewindow.errors import InputError, RewindowError
+from rewindow.errors import CheckpointError, InputError, RewindowError
 from rewindow.operators.applications import HEARTBEAT, heartbeat_application
 from rewindow.operators.fingerprints import code_version, configuration_digest
+from rewindow.recovery import Plan
 from rewindow.tables import Table
 from rewindow.version import PACKAGE
 
@@ -141,6 +142,24 @@ def _refuse_parameters(name: str, parameters: Mapping[str, str]) -> None:
 def _fill(config: Config, stream: str) -> Application:
     settings = config.stream(stream)
     return heartbeat_application(stream, settings, event_columns(Table.open(config.stream_table(stream))))
+
+
+def check_code(plan: Plan, loaded: LoadedApplication) -> None:
+    """Refuses to go on with another code or configuration than the replay was planned with (W65).
+
+    Raises:
+        CheckpointError: one of the fingerprints differs.
+    """
+    for name, planned, now in (
+        ("code version", plan.code_version, loaded.code_version),
+        ("configuration", plan.configuration_digest, loaded.configuration_digest),
+    ):
+        if planned != now:
+            raise CheckpointError(
+                f'{name} of application "{plan.application}" has changed since replay "{plan.replay_id}" was planned',
+                detail=f"Planned with {planned}, now {now}. Its checkpoints belong to the old one.",
+                hint=f"Abandon it (rewindow abandon {plan.replay_id}) and plan the range again, or put the code back.",
+            )
 
 
 def event_columns(table: Table) -> pa.Schema:

@@ -87,6 +87,17 @@ def test_open_replay_of_another_mode_is_refused_with_the_way_out(settings: Confi
     assert plan(context("modes", mode="at_least_once")).replay == f"{replay}-2"
 
 
+def test_open_replay_of_other_code_is_refused_with_the_way_out(settings: Config) -> None:
+    """A clear after a fix must not judge, and let somebody approve, what the old code made (W65)."""
+    replay = plan(context("fixed")).replay
+    module = settings.applications[0] / "clicks_by_page.py"
+    module.write_text(module.read_text() + "\n# mended\n")
+    with pytest.raises(AirflowFailException, match=f"rewindow abandon {replay}"):
+        plan(context("fixed"))
+    Ledger.open(settings.ledger_url).abandon(replay)
+    assert plan(context("fixed")).replay == f"{replay}-2"
+
+
 def test_filling_goes_on_with_its_open_replay_after_more_was_recorded(settings: Config) -> None:
     """The range to fill grows with the stream; planned again, an open replay keeps the one that it has."""
 
@@ -120,10 +131,14 @@ def test_initial_state_of_a_backfill_counts_only_where_no_state_was_published_be
     assert start_of(2) == "warm_up"
 
 
-def test_day_that_is_not_recorded_is_waited_for_without_using_up_tries(settings: Config) -> None:
+@pytest.mark.parametrize("application", [None, "heartbeat_clicks"])
+def test_day_that_is_not_recorded_is_waited_for_without_using_up_tries(
+    application: str | None, settings: Config
+) -> None:
     """The plan looks again after a while, for up to a day; then it fails, and says for what it has waited."""
     shutil.rmtree(settings.windows_table("clicks"))
-    found = context("early")
+    shutil.rmtree(settings.stream_table("clicks"))
+    found = context("early") if application is None else context("early", application=application)
     began = datetime.now(UTC)
     with pytest.raises(AirflowRescheduleException) as caught:
         plan(found)
