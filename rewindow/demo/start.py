@@ -63,15 +63,15 @@ def begin_afresh(config: Config, streams: Iterable[str], application: str, say: 
     Raises:
         InputError: the state folder holds other streams or applications than the example's.
     """
-    known = {*streams, "quarantine"}
+    ours = {application, *(f"heartbeat_{stream}" for stream in streams)}
+    known = {*streams, "quarantine"} | ours
     found = sorted(path.name for path in (config.state / "streams").glob("*")) if config.state.is_dir() else []
-    foreign = [name for name in found if name.split(".")[0] not in known | {application}]
+    foreign = [name for name in found if name.split(".")[0] not in known]
     if foreign:
         raise InputError(
             f'stream "{foreign[0]}" in "{config.state}" is not the example\'s: --fresh would delete it',
             hint="Run without --fresh, or with another state folder (REWINDOW_STATE).",
         )
-    ours = {application, *(f"heartbeat_{stream}" for stream in streams)}
     other = next(
         (row for row in Ledger.open(config.ledger_url).replays(limit=1_000_000) if row.application not in ours), None
     )

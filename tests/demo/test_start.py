@@ -37,7 +37,14 @@ def test_full_disk_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_fresh_deletes_the_examples_state_and_nothing_else(config: Config) -> None:
     """Streams, replays, results and ledger go; a file that is not ours stays."""
-    for name in ("streams/flights/x", "streams/flight_delays.delays/x", "replays/r/x", "ledger.db", "mine/x"):
+    for name in (
+        "streams/flights/x",
+        "streams/flight_delays.delays/x",
+        "streams/heartbeat_weather.filled/x",
+        "replays/r/x",
+        "ledger.db",
+        "mine/x",
+    ):
         path = config.state / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("")
