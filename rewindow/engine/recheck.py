@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rewindow.engine.digests import BOOKKEEPING
 from rewindow.engine.facts import Seal, WindowDigest
 from rewindow.errors import NotDeterministicError
+from rewindow.recovery.closeness import are_close, in_one_order, sort_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,57 +75,15 @@ def _beyond_tolerance(committed: DataFrame, now: DataFrame, tolerance: float) ->
     """Returns the windows in which rows that are equal but for their floats do not lie close to each other."""
     left, right = (_by_window(frame) for frame in (committed, now))
     windows = left.keys() | right.keys()
-    return [window for window in windows if not _close(left.get(window), right.get(window), tolerance)]
+    return [window for window in windows if not are_close(left.get(window), right.get(window), tolerance)]
 
 
 def _by_window(frame: DataFrame) -> dict[int, list[Any]]:
     found: dict[int, list[Any]] = {}
     for row in frame.toArrow().to_pylist():
-        values = [_without_order(row[name]) for name in sorted(row) if name not in BOOKKEEPING]
+        values = [in_one_order(row[name]) for name in sorted(row) if name not in BOOKKEEPING]
         found.setdefault(row["window_id"], []).append(values)
-    return {window: sorted(rows, key=_order) for window, rows in found.items()}
-
-
-def _without_order(value: Any) -> Any:
-    """Returns a value with the entries of its maps, which are pairs, in one order."""
-    if isinstance(value, dict):
-        return {name: _without_order(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        items = [_without_order(item) for item in value]
-        return sorted(items, key=lambda entry: repr(entry[0])) if value and isinstance(value[0], tuple) else items
-    return value
-
-
-def _order(row: list[Any]) -> tuple[Any, ...]:
-    """Returns what sorts rows: what is exact first, so that floats that differ a little do not part a pair."""
-    floats: list[tuple[bool, float]] = []
-    exact = [repr(_without_floats(value, floats)) for value in row]
-    return (exact, floats)
-
-
-def _without_floats(value: Any, floats: list[tuple[bool, float]]) -> Any:
-    """Returns a value without the floats at any depth, which it adds to a list."""
-    if isinstance(value, float):
-        floats.append((math.isnan(value), 0.0 if math.isnan(value) else value))
-        return None
-    if isinstance(value, list | tuple):
-        return [_without_floats(item, floats) for item in value]
-    if isinstance(value, dict):
-        return {name: _without_floats(item, floats) for name, item in value.items()}
-    return value
-
-
-def _close(left: Any, right: Any, tolerance: float) -> bool:
-    """Returns whether two values are equal, floats at any depth within the tolerance."""
-    if isinstance(left, float) and isinstance(right, float):
-        if math.isnan(left) or math.isnan(right) or math.isinf(left) or math.isinf(right):
-            return left == right or (math.isnan(left) and math.isnan(right))
-        return abs(left - right) <= tolerance * max(1.0, abs(left), abs(right))
-    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        return len(left) == len(right) and all(_close(*pair, tolerance) for pair in zip(left, right, strict=True))
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_close(left[key], right[key], tolerance) for key in left)
-    return bool(left == right)
+    return {window: sorted(rows, key=sort_key) for window, rows in found.items()}
 
 
 def _sample(committed: DataFrame, now: DataFrame) -> list[str]:

@@ -1,7 +1,8 @@
 """Rows of differing windows compared as multisets, by SQL (DataFusion) over both sides; nothing is sorted by hand.
 
 Rows are first matched exactly, floats included. What is left over is matched within the tolerance, by rank of the
-floats among rows with equal exact columns: |a - b| <= tolerance * max(1, |a|, |b|).
+floats among rows with equal exact columns: |a - b| <= tolerance * max(1, |a|, |b|). Only for floats inside arrays,
+structs or maps this is done in Python, over the rows that are left.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 from rewindow.errors import TableError
 from rewindow.publication.sides import Side
 from rewindow.recovery import OutputPlan
+from rewindow.recovery.closeness import SortKey, are_close, in_one_order, sort_key
 from rewindow.tables import query, quoted
 from rewindow.windows import to_ranges
 
@@ -25,7 +27,7 @@ class RowComparison:
 
     Attributes:
         columns: event columns that both sides have with one type.
-        floats: those that are compared within the tolerance.
+        floats: those that are compared within the tolerance; `nested` are those that hold such ones.
         columns_differ: whether a side has event columns that the other one lacks.
     """
 
@@ -35,6 +37,7 @@ class RowComparison:
         self.columns = [name for name, kind in left.items() if right.get(name) == kind]
         self.columns_differ = left != right
         self.floats = [name for name in self.columns if pa.types.is_floating(left[name])]
+        self.nested = [name for name in self.columns if name not in self.floats and _holds_float(left[name])]
         self.key = [name for name in output.key if name in self.columns]
 
     def differing_rows(self, windows: list[int]) -> pa.Table:
@@ -48,7 +51,7 @@ class RowComparison:
         """
         tables = self.a.tables(self.output.name, "a") | self.b.tables(self.output.name, "b")
         try:
-            return query(self._sql(windows), **tables)
+            rows = query(self._sql(windows), **tables)
         except Exception as error:
             if "not found" not in str(error).lower() and "no such file" not in str(error).lower():
                 raise
@@ -57,6 +60,7 @@ class RowComparison:
                 detail=str(error)[:300],
                 hint="They were removed by VACUUM or purge; the digests can still be compared.",
             ) from error
+        return self._without_close(rows) if self.nested else rows
 
     def counts(self, rows: pa.Table) -> dict[int, tuple[int, int, int]]:
         """Returns per window: rows missing in b, surplus rows of b, and how many of those repeat rows of a."""
@@ -140,6 +144,20 @@ class RowComparison:
             select window_id{comma}, side_, n_, repeat_ from paired
             where not coalesce(n_a = n_b and {close}, false))"""
 
+    def _without_close(self, rows: pa.Table) -> pa.Table:
+        """Leaves out the rows that have a row of the other side close to them."""
+        sides: tuple[dict[tuple[str, ...], list[tuple[SortKey, int, list[object]]]], ...] = ({}, {})
+        for place, row in enumerate(rows.to_pylist()):
+            values = [row["window_id"], row["n_"], *(in_one_order(row[name]) for name in self.columns)]
+            key = sort_key(values)
+            sides[row["side_"]].setdefault(tuple(key[0]), []).append((key, place, values))
+        left: set[int] = set(range(rows.num_rows))
+        for exact in sides[0].keys() & sides[1].keys():
+            for (_, one, mine), (_, other, theirs) in zip(*(sorted(side[exact]) for side in sides), strict=False):
+                if are_close(mine, theirs, self.output.tolerance):
+                    left -= {one, other}
+        return rows.take(pa.array(sorted(left), pa.int64()))
+
     def _near(self, name: str, bound: str) -> str:
         return self._close(quoted(name), bound)
 
@@ -149,6 +167,10 @@ class RowComparison:
         finite = " and ".join(f"abs({value}) < cast('inf' as double)" for value in (left, right))
         close = f"coalesce({finite} and abs({left} - {right}) <= {allowed}, false)"
         return f"(({left} is not distinct from {right}) or {close})"
+
+
+def _holds_float(kind: pa.DataType) -> bool:
+    return pa.types.is_floating(kind) or any(_holds_float(kind.field(place).type) for place in range(kind.num_fields))
 
 
 def _event_columns(side: Side, output: OutputPlan) -> dict[str, pa.DataType]:

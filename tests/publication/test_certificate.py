@@ -10,6 +10,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from rewindow.errors import InputError, RangeError
 from rewindow.publication.certificate import DIFFERENT, EQUAL, EQUAL_WITHIN_TOLERANCE, Certificate, certify, is_intact
 from rewindow.publication.losses import skipped_marks
 from rewindow.windows import WindowRange
+from tests.publication import staging
 from tests.publication.staging import Row, StagedReplay, rows_of, simple, state_of
 
 
@@ -189,6 +191,28 @@ def test_floats_are_compared_within_the_tolerance_only(config: Config) -> None:
     assert certificate.verdict == EQUAL_WITHIN_TOLERANCE and certificate.equal and certificate.data_read
     assert output(certificate, "ranks").equal_within_tolerance == 20
     assert certify(config, "a", "b", tolerance=0.0).verdict == DIFFERENT
+
+
+@pytest.mark.parametrize("factor", [1 + 1e-12, 1.1])
+def test_floats_in_arrays_are_compared_within_the_tolerance_too(
+    factor: float, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a recovery compares them; rows that differ in their floats alone are paired by what is exact."""
+    schema = staging.OUTPUTS["ranks"].append(pa.field("shares", pa.list_(pa.float64())))
+    monkeypatch.setitem(staging.OUTPUTS, "ranks", schema)
+    for name, times in (("a", 1.0), ("b", factor)):
+        rows = rows_of(range(100, 104))
+        for window in rows["ranks"].values():
+            window[:] = [
+                {**row, "share": row["share"] * times, "shares": [place * times, 1.0]}
+                for place, row in enumerate((window * 2)[:2])
+            ]
+        StagedReplay(config, name, 100, 103).group(100, 103, rows, state=state_of(0)).end(ledger=False)
+    found = output(certify(config, "a", "b", write=False), "ranks")
+    if factor < 1.1:
+        assert found.equal_within_tolerance == 4 and not found.ranges
+    else:
+        assert found.ranges == {"changed": [(100, 103)]}
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

@@ -1,0 +1,52 @@
+"""How close rows lie: equal in all that is exact, floating-point values at any depth within a tolerance (R85)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+SortKey = tuple[list[str], list[tuple[bool, float]]]
+"""What is exact in a row, as text, and its floats, whether each is not a number first."""
+
+
+def in_one_order(value: Any) -> Any:
+    """Returns a value with the entries of its maps, which are pairs, in one order."""
+    if isinstance(value, dict):
+        return {name: in_one_order(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        items = [in_one_order(item) for item in value]
+        return sorted(items, key=lambda entry: repr(entry[0])) if value and isinstance(value[0], tuple) else items
+    return value
+
+
+def sort_key(row: Iterable[Any]) -> SortKey:
+    """Returns what sorts rows: what is exact first, so that floats that differ a little do not part a pair."""
+    floats: list[tuple[bool, float]] = []
+    exact = [repr(_without_floats(value, floats)) for value in row]
+    return (exact, floats)
+
+
+def are_close(left: Any, right: Any, tolerance: float) -> bool:
+    """Returns whether two values are equal, floats when |left - right| <= tolerance * max(1, |left|, |right|)."""
+    if isinstance(left, float) and isinstance(right, float):
+        if not (math.isfinite(left) and math.isfinite(right)):
+            return left == right or (math.isnan(left) and math.isnan(right))
+        return abs(left - right) <= tolerance * max(1.0, abs(left), abs(right))
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(are_close(*pair, tolerance) for pair in zip(left, right, strict=True))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(are_close(left[key], right[key], tolerance) for key in left)
+    return bool(left == right)
+
+
+def _without_floats(value: Any, floats: list[tuple[bool, float]]) -> Any:
+    """Returns a value without the floats at any depth, which it adds to a list."""
+    if isinstance(value, float):
+        floats.append((math.isnan(value), 0.0 if math.isnan(value) else value))
+        return None
+    if isinstance(value, list | tuple):
+        return [_without_floats(item, floats) for item in value]
+    if isinstance(value, dict):
+        return {name: _without_floats(item, floats) for name, item in value.items()}
+    return value
