@@ -15,7 +15,7 @@ from rewindow.engine.group import GroupResult, GroupRunner
 from rewindow.engine.recheck import Again, check_again
 from rewindow.recovery import Plan
 from rewindow.tables import FencedTable, Table, query
-from rewindow.tables.staging import FACTS
+from rewindow.tables.staging import FACTS, sealed_to
 from rewindow.windows import WindowRange
 
 Seals = dict[str, dict[int, Seal]]
@@ -35,8 +35,7 @@ class Committed:
         self._plan, self._root, self._epoch, self._runner, self._tables = plan, root, epoch, runner, tables
         self._sealed_to = plan.first - 1
         if plan.mode is Mode.AT_LEAST_ONCE:
-            found = query("select max(window_id) as w from f where direction = 'out'", f=tables[FACTS].table)
-            self._sealed_to = found["w"].to_pylist()[0] or self._sealed_to
+            self._sealed_to = sealed_to(tables[FACTS].table, self._sealed_to)
 
     def seals(self, output: str, windows: WindowRange) -> dict[int, Seal]:
         """Returns seals made from the rows that an output's table holds, as a crash may have left out the real ones."""

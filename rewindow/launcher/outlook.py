@@ -9,9 +9,9 @@ from rewindow.application import Mode
 from rewindow.config import Config
 from rewindow.ledger import Ledger
 from rewindow.recovery import Plan, resume
-from rewindow.tables import Table, position, query
+from rewindow.tables import Table, position
 from rewindow.tables import checkpoints as stored
-from rewindow.tables.staging import CHECKPOINTS, FACTS, app_id
+from rewindow.tables.staging import CHECKPOINTS, FACTS, app_id, sealed_to
 from rewindow.windows import WindowRange
 
 START_SECONDS = 10
@@ -68,8 +68,7 @@ def expect_recovery(config: Config, plan: Plan) -> Recovery:
     found = resume(plan.mode, saved, done, started)
     furthest = max(done.values())
     if plan.mode is Mode.AT_LEAST_ONCE:
-        sealed = query("select max(window_id) as w from f where direction = 'out'", f=Table.open(root / FACTS))
-        furthest = max(furthest, (sealed["w"].to_pylist()[0] or plan.first - 1) - plan.first + 1)
+        furthest = max(furthest, plan.mark_of(sealed_to(Table.open(root / FACTS), plan.first - 1)))
     return Recovery(
         mode=plan.mode,
         restored=plan.window_of(found.restore),

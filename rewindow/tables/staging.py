@@ -57,6 +57,12 @@ where direction = 'out' and not lost group by window_id, port
 """SQL over `facts`: for each window and output, the attempt whose rows readers take: the newest sealed one (R52)."""
 
 
+def sealed_to(facts: Table, before: int) -> int:
+    """Returns the last window that any attempt has sealed, whatever marks a later one has set; `before` without any."""
+    found = query("select max(window_id) as w from f where direction = 'out'", f=facts)["w"][0].as_py()
+    return before if found is None else int(found)
+
+
 def read_output(root: Path, output: str, first: int, last: int, columns: str = "*") -> pa.Table:
     """Returns the rows that readers see of a staged output in a closed window range."""
     sql = f"""
