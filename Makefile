@@ -14,9 +14,9 @@ setup: ## Python packages as locked, Java 17, Delta's jars, into .rewindow
 	@scripts/setup.sh
 
 demo: setup ## a year of flights: recorded, replayed, killed, recovered, checked, published, proven (10 minutes)
-	@$(RUN) rewindow demo
+	@$(RUN) rewindow demo $(ARGS)
 
-test: setup ## all tests but the recovery matrix (10 minutes); ARGS="-k heartbeat" picks
+test: setup ## all tests but the recovery matrix (20 minutes); ARGS="-k heartbeat" picks
 	@$(RUN) python -m pytest $(ARGS)
 
 test-recovery: setup ## the recovery matrix: SIGKILL at every step, in every mode

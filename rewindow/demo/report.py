@@ -88,6 +88,6 @@ def _next_steps(stories: Sequence[Story]) -> tuple[tuple[str, str], ...]:
     steps += [
         ("rewindow gaps weather", "when the weather stations were silent"),
         (f"rewindow undo {by_mode['exactly_once'].replay_id}", "take the publication back"),
-        ("rewindow down", "stop Airflow"),
+        ("make down", "stop Airflow"),
     ]
     return tuple(steps)

@@ -69,7 +69,7 @@ def show(
     """
     check_place(config, APPLICATION, STREAMS)
     stage = Show(config, telling, secrets.randbelow(SEED_MAX) + 1 if seed is None else seed, port, last)
-    telling.say(f"seed {stage.seed}: rewindow demo --seed {stage.seed} kills at the same steps again")
+    telling.say(f'seed {stage.seed}: make demo ARGS="--seed {stage.seed}" kills at the same steps again')
     try:
         return _play(stage)
     except KeyboardInterrupt:
@@ -77,7 +77,7 @@ def show(
         _clean_up(stage)
         raise Interrupted(
             "demo stopped", detail="Its running replays are abandoned; what is recorded and published stays.",
-            hint="Begin again: rewindow demo. Airflow runs on until: rewindow down",
+            hint="Begin again: make demo. Airflow runs on until: make down",
         ) from None  # fmt: skip
 
 

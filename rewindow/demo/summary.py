@@ -51,7 +51,7 @@ def _print_places(console: Console, config: Config, page: Path, address: str, se
     console.print(f"\nDone in {int(seconds) // 60} min {int(seconds) % 60:02d} s. Look around:", style="bold")
     console.print(f"  the page     {page}", markup=False)
     console.print(f"  Airflow      {address}, user admin, password in {password_file(config)}", markup=False)
-    console.print("  stop it      rewindow down", markup=False)
+    console.print("  stop it      make down", markup=False)
 
 
 def _seconds(story: Story) -> str:
