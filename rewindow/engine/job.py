@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rewindow.engine.passing import describe, is_passing
 from rewindow.errors import Interrupted, RewindowError
 
 OUTCOME_VARIABLE = "REWINDOW_OUTCOME"
@@ -39,11 +40,11 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
         )
         outcome = {"exit_code": stopped.exit_code, "message": str(stopped), "retryable": False, "kind": "Interrupted"}
     except Exception as error:  # noqa: BLE001  (whatever it is, the outcome file must say so)
-        traceback.print_exc()
-        retryable = _is_passing(error)
+        traceback.print_tb(error.__traceback__)
+        retryable = is_passing(error)
         outcome = {
             "exit_code": RETRY_CODE if retryable else RewindowError.exit_code,
-            "message": f"{type(error).__name__}: {error}", "retryable": retryable, "kind": type(error).__name__,
+            "message": describe(error), "retryable": retryable, "kind": type(error).__name__,
         }  # fmt: skip
     told = _write(outcome)
     if outcome["exit_code"] and not told:
@@ -87,20 +88,6 @@ class StopRequest:
 
     def __call__(self) -> bool:
         return self.asked
-
-
-def _is_passing(error: Exception) -> bool:
-    """Returns whether an error may be gone at the next attempt: not a wrong query, not a bug, not what an operator
-    raised on purpose.
-    """
-    from py4j.protocol import Py4JError
-    from pyspark.errors import AnalysisException, PySparkException
-
-    if "USER_RAISED_EXCEPTION" in str(error):
-        return False
-    return isinstance(error, OSError | MemoryError | Py4JError | PySparkException) and not isinstance(
-        error, AnalysisException
-    )
 
 
 def _write(outcome: dict[str, Any]) -> bool:

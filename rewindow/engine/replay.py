@@ -14,8 +14,9 @@ from rewindow.application import Mode
 from rewindow.config import Config
 from rewindow.engine.attempt import Attempt, Progress
 from rewindow.engine.job import StopRequest, say, tell
+from rewindow.engine.passing import describe
 from rewindow.engine.session import spark_session
-from rewindow.errors import FencedError, Interrupted
+from rewindow.errors import FencedError, Interrupted, RewindowError
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.operators.catalog import check_code, load_application
 from rewindow.spark_settings import AT_MOST_ONCE
@@ -44,7 +45,8 @@ def replay(replay_id: str, epoch: int) -> dict[str, Any]:
         ledger.end_attempt(replay_id, epoch, AttemptEnd.KILLED, "the JVM of the job is gone")
         raise
     except Exception as error:
-        ledger.end_attempt(replay_id, epoch, AttemptEnd.FAILED, str(error))
+        message = str(error) if isinstance(error, RewindowError) else describe(error)
+        ledger.end_attempt(replay_id, epoch, AttemptEnd.FAILED, message)
         raise
     ledger.end_attempt(replay_id, epoch, AttemptEnd.DONE)
     return outcome

@@ -21,6 +21,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction
 
 from rewindow.errors import FencedError, TableError
+from rewindow.tables.failures import error_number, is_about_files, plain_text, table_failure
 
 WRITER_FEATURES_ALLOWED = {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "deletionVectors"}
 WRITER_FEATURES_ALLOWED |= {"columnMapping", "generatedColumns", "timestampNtz", "v2Checkpoint", "variantType"}
@@ -67,9 +68,9 @@ class Table:
             return cls(path, DeltaTable(str(path), version=version))
         except TableNotFoundError as error:
             raise TableError(f'table "{path.name}" is not there', detail=f"Looked in {path}.") from error
-        except DeltaError as error:
+        except (DeltaError, OSError) as error:
             wanted = "" if version is None else f" at version {version}"
-            raise TableError(f'table "{path.name}" cannot be read{wanted}', detail=str(error)) from error
+            raise table_failure(f'table "{path.name}" cannot be read{wanted}', error) from error
 
     @staticmethod
     def exists(path: Path | str) -> bool:
@@ -165,8 +166,11 @@ class Table:
     def _guarded(self, commit: Any) -> None:
         try:
             commit()
-        except CommitFailedError as error:
-            raise FencedError(f'commit to table "{self.path.name}" met another one', detail=str(error)) from error
+        except (DeltaError, OSError) as error:
+            if isinstance(error, CommitFailedError) and error_number(error) is None:
+                met = f'commit to table "{self.path.name}" met another one'
+                raise FencedError(met, detail=plain_text(error)) from error
+            raise table_failure(f'table "{self.path.name}" cannot be written', error) from error
         self.refresh()
 
 
@@ -199,11 +203,23 @@ def data_files(folder: Path) -> list[DataFile]:
 
 
 def query(sql: str, **tables: Table | Path) -> pa.Table:
-    """Returns the result of an SQL query (DataFusion) over tables given by name; no JVM."""
+    """Returns the result of an SQL query (DataFusion) over tables given by name; no JVM.
+
+    Raises:
+        TableError: a file of a table is gone or damaged.
+        ResourceError: the machine cannot read it now.
+    """
     builder = QueryBuilder()
-    for name, table in tables.items():
-        builder.register(name, (table if isinstance(table, Table) else Table.open(table)).delta)
-    result = pa.table(builder.execute(sql))
+    opened = {name: table if isinstance(table, Table) else Table.open(table) for name, table in tables.items()}
+    for name, table in opened.items():
+        builder.register(name, table.delta)
+    try:
+        result = pa.table(builder.execute(sql))
+    except (DeltaError, pa.ArrowException, OSError) as error:
+        if not is_about_files(error):
+            raise  # The query is wrong.
+        names = " or ".join(f'"{table.path.name}"' for table in opened.values())
+        raise table_failure(f"a file of table {names} cannot be read", error) from error
     return result.cast(plain_schema(result.schema))
 
 
