@@ -122,7 +122,7 @@ class ReplayConfig(Section):
 class PublicationConfig(Section):
     """How published tables are kept."""
 
-    undo_days: int = Field(default=30, ge=1)
+    undo_days: int = Field(default=30, ge=1, le=36_500)
     """For so long published tables keep what an undo needs: their log and their removed files."""
 
 

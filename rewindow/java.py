@@ -1,9 +1,13 @@
-"""Finds the Java 17 that Spark needs: JAVA_HOME, then PATH, then where systems keep their JDKs."""
+"""Finds the Java 17 that Spark needs: JAVA_HOME, then PATH, then where systems keep their JDKs.
+
+Also refuses limits of the shell under which no JVM starts, or waits for ever.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -11,12 +15,19 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from rewindow.errors import ResourceError
+from rewindow.errors import InputError, ResourceError
 
 JAVA_MAJOR = 17
 JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 """Variables by which a shell changes every Java that it starts: memory, agents, proxies."""
 
+OPEN_FILES_MIN = 1024
+"""Jars, connections and shuffle files of one local Spark; with 256 it waits for ever."""
+
+BESIDE_HEAP_BYTES = 5 * 2**29
+"""Address space that a JVM reserves beside its heap: a gibibyte for classes, code, the class archive, threads."""
+
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _KNOWN = ("/usr/lib/jvm/*17*", "/Library/Java/JavaVirtualMachines/*17*/Contents/Home", "/opt/java/*17*")
 _VERSION = re.compile(r'version "(\d+)')
 
@@ -28,18 +39,71 @@ def find_java() -> Path:
     Raises:
         ResourceError: none of the places has one; says which versions were seen.
     """
-    seen = []
+    seen: list[str] = []
+    silent: list[Path] = []
     for home in dict.fromkeys(_candidates()):
         major = java_major(home)
         if major == JAVA_MAJOR:
             return home
         if major is not None:
             seen.append(f"{home} is Java {major}")
+        elif os.access(home / "bin" / "java", os.X_OK):
+            seen.append(f"the Java of {home} does not start{_limits()}")
+            silent.append(home)
     raise ResourceError(
-        f"no Java {JAVA_MAJOR} found in JAVA_HOME or PATH",
+        f"no Java {JAVA_MAJOR} {'starts' if silent else 'found in JAVA_HOME or PATH'}",
         detail=("; ".join(seen) + ".") if seen else "",
-        hint=f"Install one (Debian: apt-get install openjdk-{JAVA_MAJOR}-jre-headless) or set JAVA_HOME.",
+        hint="Lift the limits of the shell (ulimit -a), or set JAVA_HOME to another one."
+        if silent
+        else f"Install one (Debian: apt-get install openjdk-{JAVA_MAJOR}-jre-headless) or set JAVA_HOME.",
     )
+
+
+def check_limits(heap: str) -> None:
+    """Makes room for open files up to what is allowed, and refuses limits under which Spark does not start.
+
+    Args:
+        heap: the JVM's heap as Spark writes it, such as "2g".
+
+    Raises:
+        ResourceError: too few open files, or too little address space; names the limit and what is needed.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= soft < OPEN_FILES_MIN:
+        if 0 <= hard < OPEN_FILES_MIN:
+            raise ResourceError(
+                f"limit of {hard} open files is too low, Spark needs at least {OPEN_FILES_MIN}",
+                detail="Nothing has been started.",
+                hint=f"Raise it where the shell or the service is set up: ulimit -n {OPEN_FILES_MIN}",
+            )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES_MIN, hard))
+    space, needed = resource.getrlimit(resource.RLIMIT_AS)[0], heap_bytes(heap) + BESIDE_HEAP_BYTES
+    if 0 <= space < needed:
+        raise ResourceError(
+            f"limit of {space / 2**20:.0f} MB of address space is too low, Java needs {needed / 2**20:.0f} MB",
+            detail=f"That is the heap, spark.driver_memory = {heap}, and what Java reserves beside it.",
+            hint="Lift the limit (ulimit -v unlimited), or set a smaller spark.driver_memory.",
+        )
+
+
+def heap_bytes(text: str) -> int:
+    """Returns a size as Spark writes it in bytes; without a unit it is mebibytes.
+
+    >>> heap_bytes("2g"), heap_bytes("512")
+    (2147483648, 536870912)
+
+    Raises:
+        InputError: the text is not a size.
+    """
+    found = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)b?\s*", text.lower())
+    if not found:
+        raise InputError(f'memory "{text}" cannot be read', hint='Write a number and a unit, such as "2g" or "512m".')
+    return int(found[1]) * _UNITS[found[2] or "m"]
+
+
+def _limits() -> str:
+    space = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return f", under a limit of {space / 2**20:.0f} MB of address space" if space >= 0 else ""
 
 
 def java_major(home: Path) -> int | None:
@@ -50,7 +114,12 @@ def java_major(home: Path) -> int | None:
     environment = {name: value for name, value in os.environ.items() if name not in JAVA_OPTIONS}
     try:
         answer = subprocess.run(
-            [str(binary), "-version"], env=environment, capture_output=True, text=True, timeout=30, check=False
+            [str(binary), "-Xmx32m", "-version"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -15,6 +15,8 @@ from decimal import Decimal, InvalidOperation
 from rewindow.errors import InputError, RangeError
 
 WIDTH_MS_MAX = 503_079_487
+WINDOWS_MAX = 20_000_000
+"""Windows that one range of work may have: arrays with a number for each of them still fit into a small machine."""
 _UNITS_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _NAMES = {
     "us": "us", "microsecond": "us", "ms": "ms", "millisecond": "ms", "s": "s", "sec": "s", "second": "s",
@@ -112,6 +114,23 @@ class WindowRange:
 
     def __str__(self) -> str:
         return f"[{self.first}, {self.last}]"
+
+    def checked(self, what: str) -> WindowRange:
+        """Returns the range itself, if one piece of work may have as many windows.
+
+        Args:
+            what: whose range it is, for the message.
+
+        Raises:
+            RangeError: it has more than WINDOWS_MAX windows.
+        """
+        windows = self.last - self.first + 1  # len() cannot return any number.
+        if windows > WINDOWS_MAX:
+            raise RangeError(
+                f"range {self} of {what} has {windows:,} windows, allowed are {WINDOWS_MAX:,}",
+                hint="Look at both ends of the range; if it is meant, take it in parts.",
+            )
+        return self
 
     def overlap(self, other: WindowRange) -> WindowRange | None:
         """Returns the windows that both ranges have, or None."""

@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewindow.errors import InputError, RangeError
-from rewindow.windows import WIDTH_MS_MAX, Grid, WindowRange, format_time, parse_duration, parse_time, to_ranges
+from rewindow.windows import (
+    WIDTH_MS_MAX,
+    WINDOWS_MAX,
+    Grid,
+    WindowRange,
+    format_time,
+    parse_duration,
+    parse_time,
+    to_ranges,
+)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -102,3 +111,14 @@ def test_text_that_is_no_duration_is_refused(text: str) -> None:
     """H26: unreadable, or not a whole number of microseconds."""
     with pytest.raises(InputError, match="duration"):
         parse_duration(text)
+
+
+@given(st.integers(-(10**40), 10**40), st.integers(0, 10**40))
+def test_range_of_any_size_is_measured_without_being_walked(first: int, more: int) -> None:
+    """A range that no work can have is refused at once, in words, however long it is."""
+    windows = WindowRange(first, first + more)
+    if more + 1 > WINDOWS_MAX:
+        with pytest.raises(RangeError, match="windows, allowed are"):
+            windows.checked("the replay")
+    else:
+        assert windows.checked("the replay") is windows

@@ -16,7 +16,7 @@ from rewindow.publication.purge import purgeable
 def purge(
     yes: Annotated[bool, typer.Option("--yes", help="Delete; without it only say what would be deleted.")] = False,
     older_than: Annotated[
-        int, typer.Option(help="Days after which a replay that was never published may go.", min=0)
+        int, typer.Option(help="Days after which a replay that was never published may go.", min=0, max=36_500)
     ] = 30,
     as_json: AsJson = False,
 ) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rewindow.config import Config
+from rewindow.java import check_limits
 from rewindow.spark_settings import make_scratch, spark_environment, spark_settings
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def spark_session(
 
     settings = spark_settings(config, at_most_once=at_most_once, quick=quick) | dict(extra_conf or {})
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        check_limits(config.spark.driver_memory)
         _prepare_environment()
     make_scratch(config)
     session = SparkSession.builder.appName(name).config(map=dict(settings)).getOrCreate()

@@ -19,6 +19,7 @@ from rewindow.application import Mode
 from rewindow.config import Config
 from rewindow.engine.crash import VARIABLE as CRASH_VARIABLE
 from rewindow.errors import FencedError, InputError, ResourceError, RewindowError
+from rewindow.java import check_limits
 from rewindow.launcher.outlook import expect_recovery
 from rewindow.launcher.processes import die_with_parent, end_process_group
 from rewindow.ledger import Attempt, AttemptEnd, Ledger
@@ -138,6 +139,7 @@ def submit_command(
     config: Config, job: str, arguments: list[str], *, name: str, at_most_once: bool = False, quick: bool = False
 ) -> list[str]:
     """Returns the spark-submit command line of one of our jobs."""
+    check_limits(config.spark.driver_memory)
     make_scratch(config)
     settings = spark_settings(config, at_most_once=at_most_once, quick=quick)
     master = settings.pop("spark.master")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rewindow.application import Application
 from rewindow.config import Config
@@ -13,7 +15,7 @@ from rewindow.errors import InputError, RangeError
 from rewindow.recovery import InputPlan, StartState
 from rewindow.tables import Table, query
 from rewindow.tables.streams import stored_grid
-from rewindow.windows import WindowRange, to_ranges
+from rewindow.windows import WindowRange
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def pin(name: str, stream: Recorded, windows: WindowRange, allow_missing: bool) 
         path=str(stream.table.path),
         version=stream.table.version,
         windows_version=stream.seals.version,
-        tuples=sum(rows["tuples"].to_pylist()),
+        tuples=pc.sum(rows["tuples"]).as_py() or 0,
         bytes=sum(file.size for file in stream.table.files(windows.first, windows.last)),
         missing=[(part.first, part.last) for part in missing],
     )
@@ -128,7 +130,9 @@ def _missing_error(
 
 
 def _missing(rows: pa.Table, windows: WindowRange) -> list[WindowRange]:
-    if rows.num_rows == len(windows):
-        return []
-    sealed = set(rows["window_id"].to_pylist())
-    return to_ranges(window for window in windows if window not in sealed)
+    """Returns the stretches of a range between its seals: arithmetic on these, however long the range is."""
+    sealed = np.unique(rows["window_id"].to_numpy())
+    framed = np.concatenate(([windows.first - 1], sealed, [windows.last + 1]))
+    holes = np.flatnonzero(np.diff(framed) > 1)
+    pairs = zip((framed[holes] + 1).tolist(), (framed[holes + 1] - 1).tolist(), strict=True)
+    return [WindowRange(first, last) for first, last in pairs]

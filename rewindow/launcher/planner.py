@@ -242,6 +242,7 @@ def _range(app: Application, recorded: Mapping[str, Recorded], request: ReplayRe
             common.first if request.first is None else request.first,
             common.last if request.last is None else request.last,
         )
+    windows.checked("the replay")
     if windows.overlap(common) is None:
         word = "in the future: it begins after" if windows.first > common.last else "before"
         raise RangeError(f"window range {windows} is {word} what is sealed, {common}")

@@ -128,7 +128,7 @@ def certify(
     began = time.monotonic()
     if tolerance is not None and not tolerance >= 0:
         raise InputError(f"tolerance of {tolerance} is out of range, at least 0 is needed")
-    left, right = both_sides(config, a, b, windows)
+    left, right = both_sides(config, a, b, windows and windows.checked("the certificate"))
     check_comparable(left, right)
     outputs = {output.name: output for side in (right, left) for output in side.outputs}
     names = [{output.name for output in side.outputs} for side in (left, right)]

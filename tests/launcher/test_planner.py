@@ -21,6 +21,7 @@ from rewindow.errors import (
 from rewindow.launcher import create_replay, draft_plan, planner
 from rewindow.tables import Table, create_table
 from rewindow.tables.staging import CHECKPOINTS, FACTS
+from rewindow.windows import WindowRange
 from tests.launcher.wishes import request
 from tests.recovery.project import FIRST, ROOT, SEALS, WINDOWS, Project
 
@@ -90,6 +91,10 @@ def test_planning_starts_no_jvm(project: Project) -> None:
         ({"first": LAST + 10, "last": LAST + 12}, RangeError, "in the future"),
         ({"first": 1, "last": 2}, RangeError, "before what is sealed"),
         ({"first": LAST - 1, "last": LAST + 2}, RangeError, "2 missing windows"),
+        ({"last": 10**12}, RangeError, "windows, allowed are 20,000,000"),
+        ({"last": 10**30, "allow_missing": True}, RangeError, "windows, allowed are 20,000,000"),
+        ({"first": -(10**30)}, RangeError, "windows, allowed are 20,000,000"),
+        ({"to_time": "2100-01-01"}, RangeError, "missing windows"),
         ({"from_time": "1970-02-11T16:30Z"}, RangeError, "not on a window border"),
         ({"from_time": "1970-02-12", "to_time": "1970-02-12"}, RangeError, "time range is empty"),
         ({"from_time": "noon"}, InputError, 'time "noon" cannot be read'),
@@ -112,6 +117,17 @@ def test_missing_windows_are_replayed_only_when_allowed_and_then_recorded(projec
     """--allow-missing keeps the missing windows in the plan."""
     plan = draft_plan(project.config, request(last=LAST + 2, allow_missing=True)).plan
     assert plan.inputs[0].missing == [(LAST + 1, LAST + 2)]
+
+
+def test_missing_windows_are_found_by_arithmetic(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A range of millions of windows costs what its seals cost: nobody walks through it."""
+
+    def refuse(windows: WindowRange) -> None:
+        raise AssertionError(f"{windows} is walked through")
+
+    monkeypatch.setattr(WindowRange, "__iter__", refuse)
+    plan = draft_plan(project.config, request(first=5, last=FIRST + 19_000_000, allow_missing=True)).plan
+    assert plan.inputs[0].missing == [(5, FIRST - 1), (LAST + 1, FIRST + 19_000_000)]
 
 
 def test_missing_windows_of_a_warm_up_are_not_taken_for_empty(project: Project) -> None:
