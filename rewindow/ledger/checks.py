@@ -19,23 +19,30 @@ PASSED, FAILED = "passed", "failed"
 
 @dataclass(frozen=True)
 class Check:
-    """What the gate said of a replay: "passed" or "failed", and where its results lie."""
+    """What the gate said of a replay: "passed" or "failed", and where its results lie.
+
+    Attributes:
+        tables: what the replay's tables held when the gate read them (`rewindow.tables.staging.staged_contents`);
+            None when it did not come to that, or an older version of Rewindow made the check.
+    """
 
     replay_id: str
     epoch: int | None
     verdict: str
     results: str
     summary: dict[str, Any]
+    tables: dict[str, Any] | None
     checked_at: datetime
 
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Somebody's word that a replay may be published whatever the gate said; kept for ever."""
+    """Somebody's word that a replay may be published whatever the gate said; kept for ever. `tables` as in Check."""
 
     replay_id: str
     reason: str
     who: str
+    tables: dict[str, Any] | None
     accepted_at: datetime
 
 
@@ -49,8 +56,12 @@ class Checks(Replays):
         results: str = "",
         summary: Mapping[str, Any] | None = None,
         epoch: int | None = None,
+        tables: Mapping[str, Any] | None = None,
     ) -> None:
         """Enters a gate result. An ended replay that passed is checked; a checked one that failed is ended again.
+
+        Args:
+            tables: what was judged, see Check; without it nothing can be published by right of this check.
 
         Raises:
             InputError: the replay is unknown or has not ended, or the verdict is neither "passed" nor "failed".
@@ -62,11 +73,11 @@ class Checks(Replays):
             state = read_replay(connection, replay_id).state
             if state not in (State.PUBLISHED, State.UNDONE):
                 self._move(connection, replay_id, State.CHECKED if verdict == PASSED else State.ENDED)
-            values = {"replay_id": replay_id, "epoch": epoch, **row}
+            values = {"replay_id": replay_id, "epoch": epoch, "tables": tables, **row}
             connection.execute(insert(checks).values(**values, checked_at=self.now))
 
-    def accept(self, replay_id: str, reason: str, who: str) -> None:
-        """Enters that somebody takes an ended replay as it is; it is then checked.
+    def accept(self, replay_id: str, reason: str, who: str, tables: Mapping[str, Any] | None = None) -> None:
+        """Enters that somebody takes an ended replay as it is, with what its tables hold; it is then checked.
 
         Raises:
             InputError: the replay is unknown or has not ended, or no reason is given.
@@ -80,7 +91,7 @@ class Checks(Replays):
             state = read_replay(connection, replay_id).state
             if state not in (State.PUBLISHED, State.UNDONE):
                 self._move(connection, replay_id, State.CHECKED, f"accepted by {who}: {reason}")
-            values = {"replay_id": replay_id, "reason": reason, "who": who}
+            values = {"replay_id": replay_id, "reason": reason, "who": who, "tables": tables}
             connection.execute(insert(acceptances).values(**values, accepted_at=self.now))
 
     def checks(self, replay_id: str | None = None, limit: int = 100) -> list[Check]:

@@ -24,7 +24,7 @@ from sqlalchemy import (
 
 from rewindow.windows import to_datetime
 
-VERSION = "0001"
+VERSION = "0002"
 """The newest migration; a ledger at this version is opened without looking at migrations."""
 
 
@@ -186,6 +186,7 @@ checks = Table(
     Column("verdict", String(16), nullable=False),
     Column("results", Text, nullable=False),
     Column("summary", JSON, nullable=False),
+    Column("tables", JSON(none_as_null=True)),
     Column("checked_at", Moment, nullable=False),
     Index("checks_by_replay", "replay_id"),
 )
@@ -197,6 +198,7 @@ acceptances = Table(
     _replay_id(primary_key=False),
     Column("reason", Text, nullable=False),
     Column("who", String(255), nullable=False),
+    Column("tables", JSON(none_as_null=True)),
     Column("accepted_at", Moment, nullable=False),
     Index("acceptances_by_replay", "replay_id"),
 )

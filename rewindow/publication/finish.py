@@ -28,6 +28,7 @@ from rewindow.publication.names import open_published
 from rewindow.publication.parts import Kind, Part, kind_of, parts_of
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
+from rewindow.tables.staging import staged_contents, versions_of
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class Finisher:
 
     def _publish(self, publication: Publication, name: str, versions: dict[str, int | None]) -> None:
         plan = self.ledger.replay(publication.replay_id).read_plan()
+        self._check_staged(publication, plan)
         part = next(part for part in parts_of(plan) if part.name == name)
         pinned = publication.details["staged_versions"]
         if part.kind is Kind.CHECKPOINTS:
@@ -108,6 +110,22 @@ class Finisher:
             write_arrow(self.config, name, publication, published_seals(seals, publication.opened_at, data_version))
             return
         self._publish_tuples(publication, plan, part)
+
+    def _check_staged(self, publication: Publication, plan: Plan) -> None:
+        """Makes sure, once by this publisher, that the staged tables still hold what was judged."""
+        judged = publication.details.get("staged")
+        key = f"{publication.number}"
+        if judged is None or key in self._verified:
+            return
+        now = staged_contents(self.config.replay_root(plan.replay_id), versions_of(judged))
+        changed = sorted(name for name in judged if now[name] != judged[name])
+        if changed:
+            raise TableError(
+                f'table "{changed[0]}" of replay "{plan.replay_id}" is not what was judged and is being published',
+                detail="Its files were altered or damaged since.",
+                hint=f"Take back what was begun: rewindow publish {plan.replay_id} --withdraw",
+            )
+        self._verified.add(key)
 
     def _publish_tuples(self, publication: Publication, plan: Plan, part: Part) -> None:
         from rewindow.publication.frames import published_frame

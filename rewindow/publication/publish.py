@@ -30,7 +30,7 @@ from rewindow.publication.staleness import Standing, stale_windows
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
 from rewindow.tables import Table, position
-from rewindow.tables.staging import CHECKPOINTS, FACTS, app_id
+from rewindow.tables.staging import CHECKPOINTS, FACTS, Contents, app_id, staged_contents, versions_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,8 +108,8 @@ def publish(
         there = _visible(ledger, replay_id)
         if there is not None:
             return _result(config, ledger, there, already=True, rolled=rolled)
-        check_publishable(config, ledger, replay, plan, accept, who)
-        details = _details(config, ledger, plan, accept)
+        staged = check_publishable(config, ledger, replay, plan, accept, who)
+        details = _details(config, ledger, plan, accept, staged)
         for part in parts:
             if part.kind is Kind.DATA:
                 finisher.view(plan, part, details["staged_versions"], plan.range)
@@ -150,12 +150,16 @@ def undo(
 
 def check_publishable(
     config: Config, ledger: Ledger, replay: Replay, plan: Plan, accept: str | None = None, who: str | None = None
-) -> None:
+) -> Contents:
     """Refuses a replay that has not ended or whose gate has not passed; enters an acceptance. No JVM.
+
+    Returns:
+        What its tables hold: that which the gate judged or somebody accepted, and alone may be published.
 
     Raises:
         InputError: it has not ended, is abandoned, or its staged tables were purged.
-        GateError: its gate has not passed, or was never run.
+        GateError: its gate has not passed, was never run, or judged something else than what the tables hold now.
+        TableError: one of its tables, or a file of them, is not there.
     """
     replay_id = replay.replay_id
     root = config.replay_root(replay_id)
@@ -168,13 +172,17 @@ def check_publishable(
             f'replay "{replay_id}" has not ended: {done} of {len(plan.range)} windows are committed',
             hint=f"Run it to its end first: rewindow replay --resume {replay_id}",
         )
+    for output in plan.outputs:
+        Table.open(root / output.name)  # One that is gone is named, whatever was judged.
+    staged = staged_contents(root)
     if accept is not None:
-        ledger.accept(replay_id, accept, who or getpass.getuser())
-        return
+        ledger.accept(replay_id, accept, who or getpass.getuser(), staged)
+        return staged
     checks = ledger.checks(replay_id, limit=1)
     accepted = ledger.acceptances(replay_id)
     if accepted and not (checks and checks[0].checked_at > accepted[0].accepted_at):
-        return
+        _check_unchanged(replay_id, accepted[0].tables, staged, "somebody accepted")
+        return staged
     if not checks or checks[0].verdict != "passed":
         found = f"its gate {checks[0].verdict}" if checks else "its gate was not run"
         raise GateError(
@@ -182,6 +190,34 @@ def check_publishable(
             detail=f"It stays staged. Results: {checks[0].results}." if checks else "It stays staged.",
             hint=f"Run rewindow check {replay_id}, or publish it with --accept and a reason, which is kept.",
         )
+    _check_unchanged(replay_id, checks[0].tables, staged, "its gate judged")
+    return staged
+
+
+def _check_unchanged(replay_id: str, judged: Contents | None, staged: Contents, act: str) -> None:
+    """Refuses to publish by right of a judgement of other contents.
+
+    Raises:
+        GateError: names the tables that have changed since.
+    """
+    if judged == staged:
+        return
+    changed = sorted(name for name in {*(judged or {}), *staged} if (judged or {}).get(name) != staged.get(name))
+    versions = [
+        f"{name} (then {_version(judged, name)}, now {_version(staged, name)})"
+        for name in changed
+        if judged is not None
+    ]
+    raise GateError(
+        f'replay "{replay_id}" cannot be published: its tables are not what {act}',
+        detail=f"Changed since: {', '.join(versions)}." if versions else "What was judged then is not known.",
+        hint=f"Look at what is there now and judge that: rewindow check {replay_id}",
+    )
+
+
+def _version(contents: Contents | None, name: str) -> str:
+    table = (contents or {}).get(name)
+    return f"version {table['version']}" if table else "not there"
 
 
 def _publisher(config: Config, application: str) -> AbstractContextManager[None]:
@@ -197,10 +233,10 @@ def _visible(ledger: Ledger, replay_id: str) -> Publication | None:
     return None
 
 
-def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None) -> dict[str, Any]:
-    """Returns all that finishing a publication needs, pinned."""
+def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None, contents: Contents) -> dict[str, Any]:
+    """Returns all that finishing a publication needs, pinned to what was judged."""
     root = config.replay_root(plan.replay_id)
-    staged = {name: Table.open(root / name).version for name in (*(o.name for o in plan.outputs), FACTS, CHECKPOINTS)}
+    staged = versions_of(contents)
     states = saved_states(Table.open(root / CHECKPOINTS, staged[CHECKPOINTS]))
     kept = kept_checkpoints(plan, states, plan.range)
     start = start_state(plan)
@@ -213,7 +249,9 @@ def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None) -> 
     known = sorted(states)
     step = 1 + len(known) // STATES_MAX
     told = {*known[::step], *kept, plan.first - 1}
-    losses = losses_of(plan, Table.open(root / FACTS, staged[FACTS]), Table.open(root / CHECKPOINTS), plan.range)
+    losses = losses_of(
+        plan, Table.open(root / FACTS, staged[FACTS]), Table.open(root / CHECKPOINTS, staged[CHECKPOINTS]), plan.range
+    )
     lost = {
         output.name: len(plan.range) - staged_seals(config, plan, staged[FACTS], output.name, plan.range).num_rows
         for output in plan.outputs
@@ -221,6 +259,7 @@ def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None) -> 
     return {
         "application": plan.application,
         "staged_versions": staged,
+        "staged": contents,
         "checkpoints": kept,
         "states": {str(window): states[window] for window in sorted(told) if window in states},
         "start": start,

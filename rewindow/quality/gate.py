@@ -22,6 +22,7 @@ from rewindow.quality.places import replay_folder
 from rewindow.quality.suites import Suite, suite_for
 from rewindow.quality.window_table import Sources, build_report
 from rewindow.recovery import OutputPlan, Plan
+from rewindow.tables.staging import Contents, staged_contents, versions_of
 
 Tell = Callable[[str], None]
 CHECKABLE = (State.ENDED, State.CHECKED, State.PUBLISHED, State.UNDONE)
@@ -53,7 +54,7 @@ def check(config: Config, replay_id: str, *, on_line: Tell = lambda line: None) 
     except Exception as error:  # whatever it was: nothing has passed
         ledger.record_check(replay_id, "failed", str(folder), {"outputs": [], "error": str(error)})
         raise
-    ledger.record_check(replay_id, result.verdict, str(folder), result.summary())
+    ledger.record_check(replay_id, result.verdict, str(folder), result.summary(), tables=result.tables)
     write_index(config)
     return result
 
@@ -69,12 +70,13 @@ def judge(config: Config, plan: Plan, *, on_line: Tell = lambda line: None) -> G
     checked_at = datetime.now(UTC)
     folder = replay_folder(config, plan.replay_id)
     folder.mkdir(parents=True, exist_ok=True)
+    tables = staged_contents(config.replay_root(plan.replay_id))
     verdicts = []
     for output in plan.outputs:
-        verdict = _judge_output(config, plan, output, suites[output.name], checked_at)
+        verdict = _judge_output(config, plan, output, suites[output.name], checked_at, tables)
         verdicts.append(verdict)
         _say(on_line, verdict)
-    result = GateResult(plan.replay_id, plan.application, checked_at, tuple(verdicts), folder)
+    result = GateResult(plan.replay_id, plan.application, checked_at, tuple(verdicts), folder, tables)
     (folder / "result.json").write_text(json.dumps(result.to_dict(), indent=2) + "\n")
     record_findings(config, plan, result)
     return result
@@ -100,8 +102,11 @@ def _plan(ledger: Ledger, replay_id: str) -> Plan:
     return ledger.replay(replay_id).read_plan()
 
 
-def _judge_output(config: Config, plan: Plan, output: OutputPlan, suite: Suite, checked_at: datetime) -> OutputVerdict:
-    sources = Sources.open(config.replay_root(plan.replay_id), output.name, config.quarantine_table)
+def _judge_output(
+    config: Config, plan: Plan, output: OutputPlan, suite: Suite, checked_at: datetime, tables: Contents
+) -> OutputVerdict:
+    versions = versions_of(tables)
+    sources = Sources.open(config.replay_root(plan.replay_id), output.name, config.quarantine_table, versions)
     report = build_report(plan, output, sources, suite.measures)
     found = evaluate(config.expectations, suite, report, parameters(plan))
     checks = assess(found, suite, report, plan.range)

@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from rewindow.tables.staging import Contents
 from rewindow.windows import WindowRange
 
 Status = Literal["passed", "failed", "not_run", "nothing_to_check"]
@@ -108,13 +109,14 @@ class OutputVerdict:
 
 @dataclass(frozen=True)
 class GateResult:
-    """The gate's verdict on a replay."""
+    """The gate's verdict on a replay; `tables` is what was judged, and all that may be published by right of it."""
 
     replay_id: str
     application: str
     checked_at: datetime
     outputs: tuple[OutputVerdict, ...]
     folder: Path
+    tables: Contents
 
     @property
     def verdict(self) -> Verdict:

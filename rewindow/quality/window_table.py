@@ -6,6 +6,7 @@ small and already grouped by window. They meet in arrays indexed by window, so a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,11 +40,14 @@ class Sources:
     checkpoints: Table | None = None
 
     @classmethod
-    def open(cls, root: Path, output: str, quarantine: Path) -> Sources:
-        """Opens the tables of a replay."""
+    def open(cls, root: Path, output: str, quarantine: Path, versions: Mapping[str, int] | None = None) -> Sources:
+        """Opens the tables of a replay, at the versions given for them, else at their newest."""
+        at = dict(versions or {})
         found = Table.open(quarantine) if Table.exists(quarantine) else None
-        checkpoints = Table.open(root / CHECKPOINTS) if Table.exists(root / CHECKPOINTS) else None
-        return cls(Table.open(root / output), Table.open(root / FACTS), found, checkpoints)
+        checkpoints = Table.open(root / CHECKPOINTS, at.get(CHECKPOINTS)) if Table.exists(root / CHECKPOINTS) else None
+        return cls(
+            Table.open(root / output, at.get(output)), Table.open(root / FACTS, at.get(FACTS)), found, checkpoints
+        )
 
 
 def build_report(plan: Plan, output: OutputPlan, sources: Sources, measures: tuple[Measure, ...]) -> pa.Table:

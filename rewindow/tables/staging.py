@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
+from rewindow.errors import TableError
 from rewindow.tables import checkpoints
 from rewindow.tables.delta import Table, create_table, query
 
@@ -48,6 +51,53 @@ def create_staging(root: Path, outputs: Mapping[str, pa.Schema], plan_json: str)
         create_table(root / name, staged_schema(schema))
     create_table(root / FACTS, FACTS_SCHEMA)
     create_table(root / CHECKPOINTS, checkpoints.SCHEMA, properties)
+
+
+Contents = dict[str, dict[str, Any]]
+"""What the tables of a replay hold: by table its "version", and "files", a digest of their names and sizes."""
+
+_READ_WHOLE = (FACTS, CHECKPOINTS)
+"""Tables whose bytes go into the digest. Those of an output are compared with its facts when it is published."""
+
+
+def staged_contents(root: Path, versions: Mapping[str, int] | None = None) -> Contents:
+    """Returns what every table of a replay holds, so that two looks at it can be compared.
+
+    The digest covers the table's id and its files with their sizes; of facts and checkpoints also the bytes.
+
+    Args:
+        root: folder of the replay's tables.
+        versions: look at these versions; the newest ones unless given.
+
+    Raises:
+        TableError: a table or one of its files is not there.
+    """
+    names = versions if versions is not None else sorted(path.name for path in root.glob("*/") if Table.exists(path))
+    return {name: _contents(Table.open(root / name, versions[name] if versions else None)) for name in names}
+
+
+def versions_of(contents: Contents) -> dict[str, int]:
+    """Returns table to version."""
+    return {name: int(table["version"]) for name, table in contents.items()}
+
+
+def _contents(table: Table) -> dict[str, Any]:
+    digest = hashlib.sha256(str(table.delta.metadata().id).encode())
+    for file in sorted(table.files(), key=lambda file: file.path):
+        digest.update(f"\0{Path(file.path).relative_to(table.path)}\0{file.size}\0".encode())
+        if table.path.name in _READ_WHOLE:
+            digest.update(_bytes_digest(table, Path(file.path)))
+    return {"version": table.version, "files": digest.hexdigest()}
+
+
+def _bytes_digest(table: Table, file: Path) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").digest()
+    except OSError as error:
+        raise TableError(
+            f'file "{file.name}" of table "{table.path.name}" cannot be read', detail=f"{error.strerror}: {file}."
+        ) from error
 
 
 SEALS = """

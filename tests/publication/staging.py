@@ -19,7 +19,15 @@ from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.recovery import OutputPlan, Plan, StartState, guarantee
 from rewindow.tables import Position, Table
 from rewindow.tables import checkpoints as stored
-from rewindow.tables.staging import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, create_staging, staged_schema
+from rewindow.tables.staging import (
+    CHECKPOINTS,
+    FACTS,
+    FACTS_SCHEMA,
+    app_id,
+    create_staging,
+    staged_contents,
+    staged_schema,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -175,7 +183,7 @@ class StagedReplay:
         book.begin_attempt(plan.replay_id, epoch, host="test", pid=0, process_group=0, process_started_at=0.0)
         book.end_attempt(plan.replay_id, epoch, AttemptEnd.DONE, "")
         if checked:
-            book.record_check(plan.replay_id, "passed")
+            book.record_check(plan.replay_id, "passed", tables=staged_contents(self.root))
 
     def _fact(
         self, window: int, direction: str, port: str, tuples: int, digest: str | None, float_digest: str | None,

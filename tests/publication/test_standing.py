@@ -12,6 +12,7 @@ from rewindow.publication import publish as publishing
 from rewindow.publication.names import open_published
 from rewindow.publication.prepare import prepare_tables
 from rewindow.recovery import StartState
+from rewindow.tables.staging import staged_contents
 from tests.publication.staging import simple, state_of
 
 
@@ -19,7 +20,7 @@ def opened(config: Config, replay_id: str, first: int, last: int, outputs: tuple
     """Stages a replay and enters its publication as a publisher would, but for the rows; it is closed."""
     plan = simple(config, replay_id, first, last, outputs=outputs, **more).plan
     ledger = Ledger.open(config.ledger_url)
-    details = publishing._details(config, ledger, plan, None)
+    details = publishing._details(config, ledger, plan, None, staged_contents(config.replay_root(replay_id)))
     publication = ledger.open_publication(replay_id, prepare_tables(config, plan), first, last, details)
     for table in publication.tables:
         ledger.mark_table_done(publication.number, table.name, open_published(config, table.name).version)

@@ -1,0 +1,127 @@
+"""What may be published: exactly what the gate judged or somebody accepted. No JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rewindow.config import Config
+from rewindow.errors import GateError, TableError
+from rewindow.ledger import Ledger
+from rewindow.publication import publish as publishing
+from rewindow.publication.finish import Finisher
+from rewindow.publication.prepare import prepare_tables
+from rewindow.tables import Table
+from rewindow.tables.staging import staged_contents
+from tests.publication.staging import StagedReplay, simple
+
+
+def flag_as_lost(root: Path) -> None:
+    """Says of a window that it was lost."""
+    Table.open(root / "facts").delta.update(updates={"lost": "true"}, predicate="window_id = 101 and port = 'ranks'")
+
+
+def turn_round(root: Path) -> None:
+    """Makes an output's fact one of an input."""
+    Table.open(root / "facts").delta.update(
+        updates={"direction": "'in'"}, predicate="window_id = 101 and port = 'ranks'"
+    )
+
+
+def flip_a_byte(table: str) -> Callable[[Path], None]:
+    """Returns what changes a byte of a table's file, which makes no commit."""
+
+    def flip(root: Path) -> None:
+        file = Path(Table.open(root / table).files()[0].path)
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+
+    return flip
+
+
+def drop_rows(root: Path) -> None:
+    """Deletes a window of an output."""
+    Table.open(root / "ranks").delta.delete("window_id = 101")
+
+
+def drop_a_checkpoint(root: Path) -> None:
+    """Deletes the start state."""
+    Table.open(root / "checkpoints").delta.delete("window_id = 99")
+
+
+ALTERATIONS = {
+    "facts, a loss": (flag_as_lost, "facts"),
+    "facts, a direction": (turn_round, "facts"),
+    "facts, in place": (flip_a_byte("facts"), "facts"),
+    "rows": (drop_rows, "ranks"),
+    "checkpoints": (drop_a_checkpoint, "checkpoints"),
+    "checkpoints, in place": (flip_a_byte("checkpoints"), "checkpoints"),
+}
+
+
+def refused(config: Config, ledger: Ledger, replay: StagedReplay) -> GateError:
+    """Returns the refusal to publish."""
+    with pytest.raises(GateError) as error:
+        publishing.check_publishable(config, ledger, ledger.replay(replay.replay_id), replay.plan)
+    return error.value
+
+
+@pytest.mark.parametrize(("alter", "table"), ALTERATIONS.values(), ids=ALTERATIONS)
+def test_what_was_altered_after_the_check_is_not_published(
+    config: Config, alter: Callable[[Path], None], table: str
+) -> None:
+    """The verdict is about the tables that the gate read; a newer check, of what is there now, counts."""
+    replay = simple(config, "r", 100, 103)
+    ledger = Ledger.open(config.ledger_url)
+    publishing.check_publishable(config, ledger, ledger.replay("r"), replay.plan)
+    alter(replay.root)
+    error = refused(config, ledger, replay)
+    assert error.primary == 'replay "r" cannot be published: its tables are not what its gate judged'
+    assert f"Changed since: {table} " in error.detail and "rewindow check r" in error.hint
+    ledger.record_check("r", "passed", tables=staged_contents(replay.root))
+    publishing.check_publishable(config, ledger, ledger.replay("r"), replay.plan)
+
+
+def test_what_was_altered_after_somebody_accepted_it_is_not_published(config: Config) -> None:
+    """An acceptance is of what was there when it was given."""
+    replay = simple(config, "r", 100, 103, checked=False)
+    ledger = Ledger.open(config.ledger_url)
+    publishing.check_publishable(config, ledger, ledger.replay("r"), replay.plan, "a known outage", "me")
+    publishing.check_publishable(config, ledger, ledger.replay("r"), replay.plan)
+    flag_as_lost(replay.root)
+    assert "its tables are not what somebody accepted" in refused(config, ledger, replay).primary
+
+
+def test_a_check_that_does_not_say_what_it_judged_is_not_enough(config: Config) -> None:
+    """An older version of Rewindow made it."""
+    replay = simple(config, "r", 100, 103, checked=False)
+    ledger = Ledger.open(config.ledger_url)
+    ledger.record_check("r", "passed")
+    assert refused(config, ledger, replay).detail == "What was judged then is not known."
+
+
+def test_a_publication_takes_the_versions_that_were_judged(config: Config) -> None:
+    """Not those that are the newest when it is entered."""
+    replay = simple(config, "r", 100, 103)
+    ledger = Ledger.open(config.ledger_url)
+    judged = publishing.check_publishable(config, ledger, ledger.replay("r"), replay.plan)
+    drop_rows(replay.root)
+    details = publishing._details(config, ledger, replay.plan, None, judged)
+    assert details["staged_versions"]["ranks"] == Table.open(replay.root / "ranks").version - 1
+
+
+def test_a_publication_that_was_begun_stops_at_facts_that_were_altered_since(config: Config) -> None:
+    """Whoever rolls it forward looks again; as nothing was committed, it is given up."""
+    replay = simple(config, "r", 100, 103)
+    ledger = Ledger.open(config.ledger_url)
+    judged = publishing.check_publishable(config, ledger, ledger.replay("r"), replay.plan)
+    details = publishing._details(config, ledger, replay.plan, None, judged)
+    publication = ledger.open_publication("r", prepare_tables(config, replay.plan), 100, 103, details)
+    flip_a_byte("facts")(replay.root)
+    finisher = Finisher(None, config, ledger, lambda step, number: None)  # type: ignore[arg-type]
+    with pytest.raises(TableError, match='table "facts" of replay "r" is not what was judged'):
+        finisher.finish(publication)
+    assert "is not what was judged" in str(finisher.roll_forward(publication).withdrawn)
