@@ -114,7 +114,7 @@ def java_major(home: Path) -> int | None:
     environment = {name: value for name, value in os.environ.items() if name not in JAVA_OPTIONS}
     try:
         answer = subprocess.run(
-            [str(binary), "-Xmx32m", "-version"],
+            [str(binary), "-Xmx32m", "-XX:ErrorFile=/dev/null", "-version"],
             env=environment,
             capture_output=True,
             text=True,
