@@ -41,6 +41,12 @@ def _slack(slack_us: int) -> int:
     return slack_us
 
 
+def _lateness(seal_after_us: int) -> int:
+    if seal_after_us < 0:
+        raise PydanticCustomError("seal_after", "it is {us} us; it must be zero or more", {"us": seal_after_us})
+    return seal_after_us
+
+
 DurationUs = Annotated[int, BeforeValidator(_duration)]
 """A duration in microseconds, read from text such as "1 hour"; bare numbers are seconds."""
 
@@ -83,7 +89,11 @@ class StreamConfig(Section):
     zone: str = "UTC"
     null_values: list[str] = Field(default_factory=lambda: [""])
     sealed_to: str | None = None
-    """Windows are sealed up to this time (exclusive); by default up to the end of the last tuple's window."""
+    """Windows are sealed up to this time (exclusive), also without a tuple; by default up to the newest tuple's time,
+    so that its window stays open."""
+    seal_after: Annotated[DurationUs, AfterValidator(_lateness)] = 0
+    """How long after a window's end tuples of it may still come: so much earlier than the newest tuple, or than the
+    end of the interval of the DAG record_streams, sealing stops."""
 
     @property
     def grid(self) -> Grid:

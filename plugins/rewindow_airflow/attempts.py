@@ -29,10 +29,24 @@ def begin_publish(config: Config, name: str, arguments: dict[str, Any], again: b
 
 
 def begin_record(config: Config, name: str, arguments: dict[str, Any], again: bool) -> Submission:
-    """Returns the job that records what is new of a stream."""
+    """Returns the job that records what is new of a stream, and seals it up to the end of the run's interval."""
     from rewindow.launcher import plain_submission
 
-    return plain_submission(config, "record.py", ["--stream", name], name)
+    bound = sealing_bound(config, name, str(arguments.get("sealed_to") or ""))
+    return plain_submission(config, "record.py", ["--stream", name, *bound], name)
+
+
+def sealing_bound(config: Config, name: str, interval_end: str) -> list[str]:
+    """Returns how far a run seals, as arguments of the job: so a stream that is silent is sealed too.
+
+    Without an interval the newest tuple decides, with `sealed_to` in rewindow.toml that setting.
+    """
+    from rewindow.windows import format_time, parse_time
+
+    stream = config.stream(name)
+    if not interval_end or stream.sealed_to:
+        return []
+    return ["--sealed-to", format_time(parse_time(interval_end) - stream.seal_after)]
 
 
 BEGINNINGS: dict[str, Callable[[Config, str, dict[str, Any], bool], Submission | None]] = {

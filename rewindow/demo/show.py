@@ -84,7 +84,7 @@ def show(
 def _play(stage: Show) -> Path:
     telling = stage.telling
     with telling.chapter("record", "Record a year of flights and weather into Delta"):
-        telling.run("record", *STREAMS, "--json")
+        telling.run("record", *STREAMS, "--end", "--json")
         _plan(stage)
     with telling.chapter("Airflow starts", "Start Airflow on this machine"):
         stage.airflow = Airflow(start_airflow(stage.config, telling.say, stage.port))

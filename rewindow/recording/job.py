@@ -15,12 +15,12 @@ from rewindow.recording.result import RecordProgress
 _PAUSE_S = 1.0
 
 
-def record_job(stream: str, sealed_to: str | None = None) -> dict[str, Any]:
+def record_job(stream: str, sealed_to: str | None = None, *, end: bool = False) -> dict[str, Any]:
     """Records a stream and returns its counts for the outcome file; progress goes to standard output."""
     config = Config.load()
     config.stream(stream)
     spark = spark_session(config, f"rewindow record {stream}", quick=True)
-    result = record(spark, config, stream, on_progress=_teller(), sealed_to=sealed_to)
+    result = record(spark, config, stream, on_progress=_teller(), sealed_to=sealed_to, end=end)
     for line in result.lines():
         say(line)
     return result.to_json()

@@ -43,27 +43,31 @@ def record(
     *,
     on_progress: OnProgress | None = None,
     sealed_to: str | None = None,
+    end: bool = False,
 ) -> RecordResult:
     """Records what is new in a stream's source and seals its windows; returns the counts.
+
+    The window of the newest tuple stays open, since more may arrive in it: what comes after a seal is late.
 
     Args:
         spark: a session; it is left as it was.
         config: settings in force.
         name: the stream.
         on_progress: told of each step.
-        sealed_to: windows that end at or before this time are sealed; by default the stream's own setting, else up to
-            the window of the last tuple, as far as that has ended.
+        sealed_to: windows that end at or before this time are sealed; by default the stream's own setting, else the
+            arrival of the newest tuple less the stream's `seal_after`.
+        end: nothing will come any more, so the window of the newest tuple is sealed too.
 
     Raises:
         InputError: the stream is unknown, its source is not there or does not fit its settings, or it was recorded
-            with other settings (W4, W15).
+            with other settings (W4, W15); it is said to have ended, and has tuples of the future.
         OverlapError: another recording of the stream is at work.
         ResourceError: the disk is too full.
     """
     stream = config.stream(name)
     with recording_lock(config, name), _scratch(config, name) as folder, session_of(spark, stream.zone):
         run = _Run(spark, config, name, stream, folder, on_progress or (lambda progress: None))
-        return run.record(sealed_to)
+        return run.record(sealed_to, end)
 
 
 @contextmanager
@@ -92,15 +96,15 @@ class _Run:
     def __post_init__(self) -> None:
         self.result = RecordResult(self.name)
 
-    def record(self, sealed_to: str | None) -> RecordResult:
+    def record(self, sealed_to: str | None, end: bool) -> RecordResult:
         """Does all steps in order."""
-        bound = self._bound(sealed_to)
+        given = self._given(sealed_to)
         position = self._heal()
         intake, tuples = self._take_in(position)
         tables = prepare_stream(self.config, self.name, self.stream, event_schema(tuples.schema))
         before = (tables.first, tables.last)
-        facts = self._count(tuples, tables, bound)
-        self._seal(tables, tuples, facts, bound)
+        facts = self._count(tuples, tables, self._limit(tuples, given, end))
+        self._seal(tables, tuples, facts)
         self._put_aside(tables, tuples, intake, position, before, facts)
         if intake.version is not None:
             self._move_on(tables, tuples, intake, facts)
@@ -113,8 +117,8 @@ class _Run:
     def _tell(self, step: str, tuples: int) -> None:
         self.on_progress(RecordProgress(self.name, step, tuples, round(time.monotonic() - self.began, 3)))
 
-    def _bound(self, sealed_to: str | None) -> int | None:
-        """Returns the last window that may be sealed by a given bound, None if there is no bound."""
+    def _given(self, sealed_to: str | None) -> int | None:
+        """Returns the last window that ends at or before the time that was given, None if none was."""
         text = sealed_to or self.stream.sealed_to
         if text is None:
             return None
@@ -183,29 +187,58 @@ class _Run:
         waited = F.coalesce(F.col("window_id") > F.lit(position.sealed_last), F.lit(False))
         return tuples.where(~F.col(FILE).isin(seen) | (waited if position.sealed_last is not None else F.lit(True)))
 
-    def _count(self, tuples: DataFrame, tables: StreamTables, bound: int | None) -> dict[str, Any]:
-        """Returns numbers of tuples and the windows they span; caps the bound at the last window that has ended."""
-        now = self._ended_before(time.time_ns() // 1000)
-        limit = now if bound is None else bound
+    def _limit(self, tuples: DataFrame, given: int | None, end: bool) -> int | None:
+        """Returns the last window to seal, None without one.
+
+        A tuple of the future tells nothing about how far the stream is: it waits, and seals nothing before it.
+        """
+        now_us = time.time_ns() // 1000
+        arrived_us = F.unix_micros("arrived_at")
+        row = tuples.where(F.col("window_id").isNotNull()).agg(
+            F.max(F.when(arrived_us <= now_us, arrived_us)).alias("newest_us"),
+            F.count_if(arrived_us > now_us).alias("future"),
+        )
+        newest_us, future = row.collect()[0]
+        if future and end:
+            raise InputError(
+                f'stream "{self.name}" has {future:,} tuples of the future, so it has not ended',
+                hint="Look at its expression arrived_at, or seal it only to a time: --sealed-to.",
+            )
+        if future:
+            self.result.warnings.append(f"{future:,} tuples have an arrival in the future; they wait, and seal nothing")
+        if end and newest_us is not None:
+            last = self.stream.grid.window(newest_us)
+            return last if given is None else max(last, given)
+        if given is not None or newest_us is None:
+            return given
+        return self._ended_before(newest_us - self.stream.seal_after)
+
+    def _count(self, tuples: DataFrame, tables: StreamTables, limit: int | None) -> dict[str, Any]:
+        """Returns numbers of tuples, and the windows to seal: from `first` to `last`, None where there are none."""
+        now_us = time.time_ns() // 1000
         window = F.col("window_id")
         sealed = F.lit(False) if tables.last is None else window <= F.lit(tables.last)
-        counts = tuples.agg(
+        inside = F.lit(False) if limit is None else window <= F.lit(limit)
+        open_window = F.when(~sealed & ~inside & (F.unix_micros("arrived_at") <= now_us), window)
+        row = tuples.agg(
             F.count_if(F.col(REASON).isNotNull()).alias("malformed"),
             F.count_if(sealed).alias("sealed"),
-            F.count_if(~sealed & (window <= F.lit(limit))).alias("new"),
-            F.count_if(~sealed & (window > F.lit(limit))).alias("waiting"),
+            F.count_if(~sealed & inside).alias("new"),
+            F.count_if(~sealed & ~inside).alias("waiting"),
             F.min(window).alias("first"),
-            F.max(F.when(window <= F.lit(limit), window)).alias("last"),
+            F.min(open_window).alias("open_first"),
+            F.max(open_window).alias("open_last"),
+            F.count(open_window).alias("open"),
         )
-        return dict(counts.collect()[0].asDict())
+        found = dict(row.collect()[0].asDict())
+        return found | {"first": found["first"] if tables.last is None else tables.last + 1, "last": limit}
 
-    def _seal(self, tables: StreamTables, tuples: DataFrame, facts: dict[str, Any], bound: int | None) -> None:
-        """Records and seals the windows up to the bound."""
+    def _seal(self, tables: StreamTables, tuples: DataFrame, facts: dict[str, Any]) -> None:
+        """Records and seals windows, and says which stay open."""
         self.result.waiting = facts["waiting"]
-        if bound is None and facts["waiting"]:
-            self.result.warnings.append(f"{facts['waiting']:,} tuples lie in windows that have not ended by now")
-        first = facts["first"] if tables.last is None else tables.last + 1
-        last = facts["last"] if bound is None else bound
+        if facts["open"]:
+            self.result.open = self._open_windows(WindowRange(facts["open_first"], facts["open_last"]), facts["open"])
+        first, last = facts["first"], facts["last"]
         if first is None or last is None or last < first:
             return
         windows = WindowRange(first, last)
@@ -214,6 +247,16 @@ class _Run:
         sealed = sealing.seal(self.spark, tables, good, windows, facts["new"])
         self.result.bytes_written, self.result.recorded = sealed.size, facts["new"]
         self._count_sealed(windows, sealed.empty)
+
+    def _open_windows(self, windows: WindowRange, tuples: int) -> str:
+        """Returns what a person should know of windows that hold tuples and are not sealed."""
+        which = f"window {windows.first} is" if len(windows) == 1 else f"windows {windows} are"
+        end = format_time(self.stream.grid.end_us(windows.last))
+        return (
+            f"{which} open, as more may arrive: {tuples:,} tuples wait there. Later tuples seal them; so does, from"
+            f" {end} on, `rewindow record {self.name} --sealed-to {end}`, or, if the stream has ended,"
+            f" `rewindow record {self.name} --end`"
+        )
 
     def _count_sealed(self, windows: WindowRange, empty: int) -> None:
         """Adds windows that this run has sealed, healed ones included: they lie before the others."""

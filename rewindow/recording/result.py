@@ -29,6 +29,7 @@ class RecordResult:
         source_version: the version of a Delta source that was read.
         seconds: how long it took.
         warnings: what somebody should look at.
+        open: which windows hold tuples and are not sealed, and how they will be; empty when there are none.
     """
 
     stream: str
@@ -51,6 +52,7 @@ class RecordResult:
     source_version: int | None = None
     seconds: float = 0.0
     warnings: list[str] = field(default_factory=list)
+    open: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Returns the counts as plain values; window ids are decimal text (W14)."""
@@ -72,7 +74,8 @@ class RecordResult:
         ]
         if self.known:
             found.append(f"{self.stream}: {self.known:,} late or malformed tuples were in quarantine before")
-        return found + [f"{self.stream}: warning: {warning}" for warning in self.warnings]
+        found += [f"{self.stream}: warning: {warning}" for warning in self.warnings]
+        return found + ([f"{self.stream}: {self.open}"] if self.open else [])
 
 
 @dataclass(frozen=True)

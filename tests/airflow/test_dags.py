@@ -7,14 +7,18 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rewindow.config import Config
+
 ROOT = Path(__file__).parents[2]
 IDS = {"expectation_reports", "fill_heartbeat_gaps", "record_streams", "replay_daily", "replay_windows"}
 VERBS = ("approve", "build", "check", "fill", "plan", "publish", "record", "replay", "report")
+AN_HOUR_ENDS = datetime(2026, 3, 1, 1, tzinfo=UTC)
 HEAVY = ("pyspark", "great_expectations", "pandas", "deltalake", "pyarrow", "numpy", "sqlalchemy.orm.never")
 
 
@@ -63,6 +67,29 @@ def test_every_spark_task_waits_for_the_spark_pool(dags: Mapping[str, Any]) -> N
     submits = [task for dag in dags.values() for task in dag.tasks if isinstance(task, RewindowSubmitOperator)]
     assert submits
     assert {task.pool for task in submits} == {"spark"}
+
+
+@pytest.mark.parametrize(
+    ("context", "rendered", "bound"),
+    [
+        ({"data_interval_end": AN_HOUR_ENDS}, "2026-03-01 01:00:00+00:00", "2026-03-01T00:50:00Z"),
+        ({}, "", None),
+    ],
+)
+def test_record_streams_seals_to_the_end_of_its_interval(
+    dags: Mapping[str, Any], context: dict[str, Any], rendered: str, bound: str | None
+) -> None:
+    """A stream that is silent is sealed too, less its allowance; without an interval, or with a bound of its own, not."""
+    from rewindow.config import StreamConfig
+    from rewindow_airflow.attempts import sealing_bound
+
+    dag = dags["record_streams"]
+    for task in dag.tasks:
+        assert task.render_template(task.arguments["sealed_to"], context) == rendered
+    live = StreamConfig(source="s.csv", arrived_at="at", seal_after="10 minutes")
+    config = Config(streams={"live": live, "past": live.model_copy(update={"sealed_to": "2014-01-01"})})
+    assert sealing_bound(config, "live", rendered) == (["--sealed-to", bound] if bound else [])
+    assert sealing_bound(config, "past", rendered) == []
 
 
 def test_replay_daily_runs_in_order_and_one_at_a_time(dags: Mapping[str, Any]) -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 COLUMNS = "k STRING, at TIMESTAMP, n INT"
 HEADER = "k,at,n\n"
+ENDS = "1970-01-01T02:47:30Z"
+"""End of window 1004, to which the bench seals by default."""
 
 
 @dataclass
@@ -30,18 +32,18 @@ class Bench:
     def config(self, **settings: Any) -> Config:
         """Returns settings for the stream, changed as asked."""
         values = {"source": str(self.root / "s.csv"), "arrived_at": "at", "columns": COLUMNS, "keys": ["k"]}
-        stream = StreamConfig(**{**values, "width": "10 s", **settings})
+        stream = StreamConfig(**{**values, "width": "10 s", "sealed_to": ENDS, **settings})
         return Config(state=self.root / "state", streams={"s": stream})
 
     def write(self, rows: str, name: str = "s.csv") -> None:
         """Writes a CSV source."""
         (self.root / name).write_text(HEADER + rows)
 
-    def record(self, **settings: Any) -> RecordResult:
+    def record(self, *, end: bool = False, **settings: Any) -> RecordResult:
         """Records the stream."""
         from rewindow.recording.record import record
 
-        return record(self.spark, self.config(**settings), "s")
+        return record(self.spark, self.config(**settings), "s", end=end)
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
         """Returns rows of the stream `s`, its windows `w` and, once something lies in it, the quarantine `q`."""

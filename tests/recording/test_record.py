@@ -112,12 +112,44 @@ def test_tuples_behind_the_bound_wait(bench: Bench) -> None:
     assert bench.rows("select count(*) as n from w where tuples = 0") == [{"n": 5}]
 
 
-def test_a_tuple_of_the_future_waits(bench: Bench) -> None:
-    """One wrong clock does not seal ten thousand years of windows."""
+def test_the_window_of_the_newest_tuple_stays_open(bench: Bench) -> None:
+    """A source that grows loses nothing: what comes later into the newest tuple's window is no late tuple."""
+    bench.write(ROWS)
+    half = bench.record(sealed_to=None)
+    assert (half.last, half.recorded, half.waiting) == (1003, 4, 1)
+    assert half.lines()[-1].startswith("s: window 1004 is open, as more may arrive: 1 tuples wait there.")
+    assert "`rewindow record s --sealed-to 1970-01-01T02:47:30Z`" in half.open
+    bench.write(ROWS + "d,1970-01-01T02:47:29Z,6\ne,1970-01-01T02:47:31Z,7\n")
+    rest = bench.record(sealed_to=None)
+    assert (rest.first, rest.last, rest.recorded, rest.late, rest.waiting) == (1004, 1004, 2, 0, 1)
+    assert [row[3] for row in bench.tuples()] == [2, 1, 3, 4, 5, 6]
+
+
+def test_seal_after_leaves_time_for_stragglers(bench: Bench) -> None:
+    """Sealing stays behind the newest tuple by the stream's allowance."""
+    bench.write(ROWS)
+    result = bench.record(sealed_to=None, seal_after="20 s")
+    assert (result.last, result.recorded, result.waiting) == (1001, 4, 1)
+
+
+def test_an_ended_stream_is_sealed_to_its_last_tuple(bench: Bench) -> None:
+    """With `end` no window with a tuple stays open; a stream with tuples of the future has not ended."""
+    bench.write(ROWS)
+    bench.record(sealed_to=None)
+    ended = bench.record(sealed_to=None, end=True)
+    assert (ended.first, ended.last, ended.recorded, ended.waiting, ended.open) == (1004, 1004, 1, 0, "")
     bench.write(ROWS + "x,9000-01-01T00:00:00Z,1\n")
-    result = bench.record()
-    assert (result.last, result.waiting) == (1004, 1)
-    assert "have not ended" in result.warnings[0]
+    with pytest.raises(InputError, match='stream "s" has 1 tuples of the future'):
+        bench.record(sealed_to=None, end=True)
+
+
+def test_a_tuple_of_the_future_waits_and_seals_nothing(bench: Bench) -> None:
+    """One wrong clock does not seal ten thousand years of windows, nor those that are open before it."""
+    bench.write(ROWS + "x,9000-01-01T00:00:00Z,1\n")
+    result = bench.record(sealed_to=None)
+    assert (result.last, result.waiting) == (1003, 2)
+    assert "in the future" in result.warnings[0]
+    assert result.open.startswith("window 1004 is open")
 
 
 def test_a_bound_in_the_future_is_refused(bench: Bench) -> None:
