@@ -21,6 +21,9 @@ def record(
     end: Annotated[
         bool, typer.Option("--end", help="Nothing more will come: seal the window of the newest tuple too.")
     ] = False,
+    seal_again: Annotated[
+        bool, typer.Option("--seal-again", help="The table of seals is lost: make it anew from the tuples there.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Record what is new of a stream. A second run over the same source changes nothing.
@@ -41,6 +44,7 @@ def record(
     results = {}
     for name in stream:
         arguments = ["--stream", name] + (["--sealed-to", sealed_to] if sealed_to else []) + ["--end"] * end
+        arguments += ["--seal-again"] * seal_again
         outcome = run_plain(config, "record.py", arguments, name)
         results[name] = {key: value for key, value in outcome.facts.items() if key not in ("exit_code", "message")}
     if as_json:

@@ -14,7 +14,7 @@ from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
 from rewindow.recovery import InputPlan, StartState
 from rewindow.tables import Table, query
-from rewindow.tables.streams import stored_grid
+from rewindow.tables.streams import check_reaches, stored_grid
 from rewindow.windows import WindowRange
 
 
@@ -33,6 +33,7 @@ def open_stream(config: Config, name: str) -> Recorded:
     Raises:
         InputError: it is not recorded.
         RangeError: it has no sealed window.
+        TableError: one of its tables is missing, or lacks its last commits.
     """
     path = config.stream_table(name)
     if not Table.exists(path):
@@ -48,7 +49,9 @@ def open_stream(config: Config, name: str) -> Recorded:
     found = query("select min(window_id) as a, max(window_id) as b from w", w=seals).to_pylist()[0]
     if found["a"] is None:
         raise RangeError(f'stream "{name}" has no sealed window', hint=f"Record it: rewindow record {name}")
-    return Recorded(Table.open(path), seals, WindowRange(found["a"], found["b"]))
+    table = Table.open(path)
+    check_reaches(name, table, seals)
+    return Recorded(table, seals, WindowRange(found["a"], found["b"]))
 
 
 def check_grids(app: Application, recorded: Mapping[str, Recorded]) -> None:

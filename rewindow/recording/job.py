@@ -15,12 +15,17 @@ from rewindow.recording.result import RecordProgress
 _PAUSE_S = 1.0
 
 
-def record_job(stream: str, sealed_to: str | None = None, *, end: bool = False) -> dict[str, Any]:
-    """Records a stream and returns its counts for the outcome file; progress goes to standard output."""
+def record_job(stream: str, **wishes: Any) -> dict[str, Any]:
+    """Records a stream and returns its counts for the outcome file; progress goes to standard output.
+
+    Args:
+        stream: its name.
+        wishes: as `record` takes them: sealed_to, end, seal_again.
+    """
     config = Config.load()
     config.stream(stream)
     spark = spark_session(config, f"rewindow record {stream}", quick=True)
-    result = record(spark, config, stream, on_progress=_teller(), sealed_to=sealed_to, end=end)
+    result = record(spark, config, stream, on_progress=_teller(), **wishes)
     for line in result.lines():
         say(line)
     return result.to_json()

@@ -28,7 +28,14 @@ from rewindow.recording.intake import Intake, look_at, take_in
 from rewindow.recording.late import Comparison, compare, surplus
 from rewindow.recording.readers import FILE
 from rewindow.recording.result import OnProgress, RecordProgress, RecordResult
-from rewindow.recording.stream import StreamTables, open_stream, prepare_stream, recording_lock
+from rewindow.recording.stream import (
+    StreamTables,
+    create_seals,
+    open_stream,
+    prepare_stream,
+    recording_lock,
+    tuples_without_seals,
+)  # fmt: skip
 from rewindow.recording.tuples import POSITION, REASON, event_schema, parse_columns, read_tuples, session_of
 from rewindow.tables import query
 from rewindow.windows import WindowRange, format_time, parse_time
@@ -44,6 +51,7 @@ def record(
     on_progress: OnProgress | None = None,
     sealed_to: str | None = None,
     end: bool = False,
+    seal_again: bool = False,
 ) -> RecordResult:
     """Records what is new in a stream's source and seals its windows; returns the counts.
 
@@ -57,16 +65,20 @@ def record(
         sealed_to: windows that end at or before this time are sealed; by default the stream's own setting, else the
             arrival of the newest tuple less the stream's `seal_after`.
         end: nothing will come any more, so the window of the newest tuple is sealed too.
+        seal_again: the table of seals is lost; it is made anew from the tuples that are there.
 
     Raises:
         InputError: the stream is unknown, its source is not there or does not fit its settings, or it was recorded
             with other settings (W4, W15); it is said to have ended, and has tuples of the future.
+        TableError: one of the stream's tables is missing, or lacks its last commits.
         OverlapError: another recording of the stream is at work.
         ResourceError: the disk is too full.
     """
     stream = config.stream(name)
     with recording_lock(config, name), _scratch(config, name) as folder, session_of(spark, stream.zone):
         run = _Run(spark, config, name, stream, folder, on_progress or (lambda progress: None))
+        if seal_again:
+            run.seal_again()
         return run.record(sealed_to, end)
 
 
@@ -114,6 +126,12 @@ class _Run:
         self._tell("done", self.result.recorded)
         return self.result
 
+    def seal_again(self) -> None:
+        """Makes a lost table of seals anew, empty: healing then seals all tuples that are there."""
+        data = tuples_without_seals(self.config, self.name)
+        sealing.check_grid(self.spark, self.name, data, self.stream.grid)
+        create_seals(self.config, self.name, self.stream, data)
+
     def _tell(self, step: str, tuples: int) -> None:
         self.on_progress(RecordProgress(self.name, step, tuples, round(time.monotonic() - self.began, 3)))
 
@@ -140,7 +158,7 @@ class _Run:
             return SourcePosition()
         healed = sealing.heal(self.spark, tables)
         if healed is not None:
-            self.result.warnings.append(f"windows {healed} of a recording that had died were sealed")
+            self.result.warnings.append(f"windows {healed} were sealed from tuples that were there without a seal")
             self._count_sealed(healed, empty=_empty_windows(tables, healed))
         return tables.position
 

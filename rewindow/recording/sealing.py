@@ -27,9 +27,9 @@ from rewindow.engine.frames import empty_frame, read_files, spark_schema
 from rewindow.errors import FencedError, InputError, OverlapError
 from rewindow.recording.stream import StreamTables
 from rewindow.recording.tuples import POSITION
-from rewindow.tables import data_files
+from rewindow.tables import Table, data_files
 from rewindow.tables.streams import WINDOWS_SCHEMA
-from rewindow.windows import WindowRange
+from rewindow.windows import Grid, WindowRange
 
 WINDOWS_MAX = 20_000_000
 _TUPLES_PER_FILE = 250_000
@@ -39,13 +39,15 @@ _FILES_MAX = 4_000
 def heal(spark: SparkSession, tables: StreamTables) -> WindowRange | None:
     """Seals the windows of a run that died after its tuples were committed; returns them, None if there was none.
 
+    Where no window is sealed at all, as after the table of seals was lost, all tuples are of such runs.
+
     Raises:
         OverlapError: that run is alive after all.
     """
     if not tables.torn:
         return None
     run = tables.data.txn(tables.app_id)
-    files = [file for file in tables.data.files() if f"/{_prefix(run)}" in file.path]
+    files = [file for file in tables.data.files() if tables.last is None or f"/{_prefix(run)}" in file.path]
     known = [window for file in files for window in (file.first, file.last) if window is not None]
     if known:
         windows = WindowRange(min(known) if tables.last is None else tables.last + 1, max(known))
@@ -56,6 +58,25 @@ def heal(spark: SparkSession, tables: StreamTables) -> WindowRange | None:
         tables.windows.commit_files([], app_id=tables.app_id, version=run)
     tables.look()
     return None
+
+
+def check_grid(spark: SparkSession, name: str, data: Table, grid: Grid) -> None:
+    """Refuses to seal a stream's tuples on a grid on which they were not recorded.
+
+    Raises:
+        InputError: there is no tuple, or one does not lie in its window of the grid.
+    """
+    files = data.files()
+    if not files:
+        raise InputError(f'stream "{name}" has no tuple to seal', hint=f"Record it anew: rewindow record {name}")
+    frame = spark.read.schema(spark_schema(data.schema)).parquet(*[file.path for file in files])
+    window = F.expr(f"(unix_micros(arrived_at) - {grid.origin_us}) div {grid.width_us}")
+    astray = frame.where(F.col("window_id") != window).count()
+    if astray:
+        raise InputError(
+            f'stream "{name}" was recorded with other windows: {astray:,} tuples do not lie in theirs',
+            hint="Put the old width and origin back into rewindow.toml.",
+        )
 
 
 @dataclass(frozen=True)

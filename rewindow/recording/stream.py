@@ -14,10 +14,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rewindow.config import Config, StreamConfig
-from rewindow.errors import InputError, OverlapError
+from rewindow.engine.frames import spark_schema
+from rewindow.errors import InputError, OverlapError, TableError
 from rewindow.recording.delta_source import SourcePosition
 from rewindow.tables import Table, create_table, query
-from rewindow.tables.streams import WINDOWS_SCHEMA, stored_settings, stream_properties
+from rewindow.tables.streams import WINDOWS_SCHEMA, check_reaches, stored_settings, stream_properties
 
 _FIXED = {
     "width_ms": "width", "origin_ms": "origin", "arrived_at": "arrived_at", "zone": "zone", "schema": "columns",
@@ -84,16 +85,43 @@ class StreamTables:
 
 
 def open_stream(config: Config, name: str) -> StreamTables | None:
-    """Returns a stream's tables, None when it was never recorded."""
-    if not (Table.exists(config.stream_table(name)) and Table.exists(config.windows_table(name))):
+    """Returns a stream's tables, None when it was never recorded.
+
+    Raises:
+        TableError: one of the tables is missing while the other holds something, or lacks its last commits.
+    """
+    paths = config.stream_table(name), config.windows_table(name)
+    missing = [path for path in paths if not Table.exists(path)]
+    if missing:
+        held = [path for path in paths if _holds_something(path)]
+        if held:
+            raise _incomplete(name, missing, held)
         return None
-    tables = StreamTables(
-        name, Table.open(config.stream_table(name)), Table.open(config.windows_table(name)), f"record/{name}"
-    )
+    tables = StreamTables(name, Table.open(paths[0]), Table.open(paths[1]), f"record/{name}")
     for table in (tables.data, tables.windows):
         table.check_committable()
     tables.look()
+    check_reaches(name, tables.data, tables.windows)
     return tables
+
+
+def _holds_something(path: Path) -> bool:
+    """Returns whether a folder holds anything that a new table in its place would destroy."""
+    if Table.exists(path):
+        return bool(Table.open(path).files())
+    return any(file.is_file() for file in path.rglob("*"))
+
+
+def _incomplete(name: str, missing: list[Path], held: list[Path]) -> TableError:
+    """Returns the error for a stream of which a table is missing; what is there may be the only copy."""
+    named = " and ".join(f'"{path.name}"' for path in missing)
+    log = "is missing" if not missing[0].exists() else "is there without its log"
+    seal_again = Table.exists(held[0]) and held[0].name == name
+    return TableError(
+        f'table {named} of stream "{name}" {log}, while {held[0]} holds data',
+        detail="Nothing was changed: a new recording would destroy what is there, which may be the only copy.",
+        hint=f"Put the table back from a copy{f', or seal again: rewindow record {name} --seal-again' * seal_again}.",
+    )
 
 
 def prepare_stream(config: Config, name: str, stream: StreamConfig, schema: StructType) -> StreamTables:
@@ -101,6 +129,7 @@ def prepare_stream(config: Config, name: str, stream: StreamConfig, schema: Stru
 
     Raises:
         InputError: width, origin, arrival, zone or columns differ from those stored with the recording (W4, W15).
+        TableError: one of the tables is missing.
     """
     properties = stream_properties(_settings(stream, schema))
     tables = open_stream(config, name)
@@ -114,6 +143,28 @@ def prepare_stream(config: Config, name: str, stream: StreamConfig, schema: Stru
     check_settings(name, stream, schema, stored_settings(tables.windows))
     tables.set_properties(properties)
     return tables
+
+
+def tuples_without_seals(config: Config, name: str) -> Table:
+    """Returns the tuples of a stream whose seals are lost.
+
+    Raises:
+        InputError: the seals are there, or the tuples are not.
+    """
+    data, windows = config.stream_table(name), config.windows_table(name)
+    if Table.exists(windows) and Table.open(windows).files():
+        raise InputError(f'stream "{name}" cannot be sealed again: its seals are there')
+    if not Table.exists(data):
+        raise InputError(
+            f'stream "{name}" cannot be sealed again: it has no tuples', hint=f"Record it: rewindow record {name}"
+        )
+    return Table.open(data)
+
+
+def create_seals(config: Config, name: str, stream: StreamConfig, data: Table) -> None:
+    """Creates the table of a stream's seals, empty, with the settings in force."""
+    settings = stream_properties(_settings(stream, spark_schema(data.schema)))
+    create_table(config.windows_table(name), WINDOWS_SCHEMA, settings)
 
 
 def check_settings(name: str, stream: StreamConfig, schema: StructType, stored: dict[str, str]) -> None:

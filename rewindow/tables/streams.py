@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from rewindow.errors import TableError
-from rewindow.tables.delta import Table, create_table
+from rewindow.tables.delta import Table, create_table, query
 from rewindow.windows import Grid
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -61,6 +61,21 @@ def stored_grid(windows: Table) -> Grid:
         return Grid(int(settings["width_ms"]), int(settings["origin_ms"]))
     except (KeyError, ValueError) as error:
         raise TableError(f'table "{windows.path.name}" is not ours: no window grid is stored with it') from error
+
+
+def check_reaches(name: str, data: Table, windows: Table) -> None:
+    """Refuses a stream whose seals name a version of its tuples that is not there: the end of that table's log is gone.
+
+    Raises:
+        TableError: says which version is named, and which is there.
+    """
+    named = query("select max(data_version) as version from w", w=windows)["version"].to_pylist()[0]
+    if named is not None and named > data.version:
+        raise TableError(
+            f'table "{name}" is at version {data.version}, but its seals name version {named}',
+            detail=f'The last commits of "{name}" are missing from its log; what they held would be taken for nothing.',
+            hint=f"Put the files of {data.path / '_delta_log'} back from a copy.",
+        )
 
 
 def create_quarantine(path: Path) -> Table:

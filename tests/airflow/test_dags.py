@@ -79,7 +79,7 @@ def test_every_spark_task_waits_for_the_spark_pool(dags: Mapping[str, Any]) -> N
 def test_record_streams_seals_to_the_end_of_its_interval(
     dags: Mapping[str, Any], context: dict[str, Any], rendered: str, bound: str | None
 ) -> None:
-    """A stream that is silent is sealed too, less its allowance; without an interval, or with a bound of its own, not."""
+    """A silent stream is sealed too, less its allowance; without an interval, or with a bound of its own, it is not."""
     from rewindow.config import StreamConfig
     from rewindow_airflow.attempts import sealing_bound
 

@@ -97,7 +97,7 @@ Bench(spark_session(config, "dies", quick=True), Path({str(tmp_path)!r})).record
     assert len(bench.tuples()) == 5
     assert bench.rows("select count(*) as n from w") == [{"n": 0}]
     result = bench.record()
-    assert "had died" in result.warnings[0]
+    assert "without a seal" in result.warnings[0]
     assert (result.first, result.last, result.windows_sealed, result.windows_empty) == (1000, 1004, 5, 2)
     check_complete(bench)
 
