@@ -66,7 +66,7 @@ def test_the_next_run_completes_a_delta_recording(bench: Bench, monkeypatch: pyt
     source = bench.root / "d"
     write_deltalake(str(source), frame_of([("a", 41, 1)]))
     settings = {"source": str(source), "columns": None}
-    bench.record(**settings)
+    bench.record(**settings, sealed_to="1970-01-01T02:46:50Z")
     write_deltalake(str(source), frame_of([("b", 51, 2), ("late", 42, 3)]), mode="append")
     with monkeypatch.context() as patch:
         if point == "move_on":

@@ -194,7 +194,7 @@ def test_settings_do_not_bind_before_the_first_window(bench: Bench) -> None:
     bench.write("")
     bench.record()
     bench.write(ROWS)
-    assert bench.record(width="20 s", keep=["k"]).recorded == 5
+    assert bench.record(width="20 s", keep=["k"], sealed_to="1970-01-01T02:47:40Z").recorded == 5
 
 
 def test_keys_and_event_timestamp_may_change(bench: Bench) -> None:
@@ -238,7 +238,9 @@ def test_bad_settings_are_named(bench: Bench, change: dict[str, object], message
 def test_select_adds_columns_and_zone_reads_texts(bench: Bench) -> None:
     """Texts without a zone are read in the stream's zone; select adds columns, keep chooses among the source's."""
     bench.write("a,1970-06-01T12:00:00,3\n")
-    bench.record(zone="America/New_York", keep=["k"], select={"twice": "n * 2", "hour": "hour(at)"})
+    bench.record(
+        end=True, sealed_to=None, zone="America/New_York", keep=["k"], select={"twice": "n * 2", "hour": "hour(at)"}
+    )
     assert bench.rows("select k, twice, hour, cast(arrived_at as string) as arrived from s") == [
         {"k": "a", "twice": 6, "hour": 12, "arrived": "1970-06-01T16:00:00Z"}
     ]

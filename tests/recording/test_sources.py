@@ -194,7 +194,7 @@ def test_a_zoneless_timestamp_becomes_an_instant(bench: Bench) -> None:
     """A Parquet timestamp without zone is read in the stream's zone."""
     frame = pd.DataFrame({"k": ["a"], "at": [pd.Timestamp("1970-06-01T12:00:00")], "n": [1]})
     frame.to_parquet(bench.root / "s.parquet")
-    bench.record(source=str(bench.root / "s.parquet"), columns=None, zone="Europe/Berlin")
+    bench.record(end=True, sealed_to=None, source=str(bench.root / "s.parquet"), columns=None, zone="Europe/Berlin")
     assert bench.rows("select cast(at as string) as at from s") == [{"at": "1970-06-01T11:00:00Z"}]
 
 
@@ -205,7 +205,7 @@ class TestDelta:
         """The second run reads the new file only; what it holds for sealed windows is late, the rest is new."""
         source = bench.root / "d"
         write_deltalake(str(source), frame_of(TUPLES))
-        first = bench.record(source=str(source), columns=None)
+        first = bench.record(source=str(source), columns=None, sealed_to="1970-01-01T02:47:00Z")
         assert (first.recorded, first.source_version) == (3, 0)
         write_deltalake(str(source), frame_of([("new", 59, 9), ("late", 45, 8), ("a", 41, 1)]), mode="append")
         second = bench.record(source=str(source), columns=None, sealed_to="1970-01-01T02:47:10Z")
