@@ -127,6 +127,8 @@ class ReplayConfig(Section):
     """A fixed number of windows in a commit group instead."""
     attempts: int = Field(default=3, ge=1)
     """Failed attempts without a new checkpoint that are allowed; with one more a replay is given up (R90, R91)."""
+    allow_affected: bool = False
+    """Start also from a state that lacks windows which at most once lost, or that is stale (R14)."""
 
 
 class PublicationConfig(Section):

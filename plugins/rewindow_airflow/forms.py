@@ -32,6 +32,7 @@ class ReplayForm:
     checkpoint_windows: int | None
     initial_state: bool
     allow_missing: bool
+    allow_affected: bool
     publish: str
     crash: str | None
 
@@ -79,6 +80,7 @@ def replay_params(names: list[str]) -> dict[str, Param]:
             section=_RANGE,
             description="Otherwise the state that was published for the window before the range is taken.",
         ),
+        "allow_affected": _affected(),
         "mode": _mode(),
         "publish": Param(
             APPROVE,
@@ -118,6 +120,7 @@ def daily_params(names: list[str]) -> dict[str, Param]:
             title="Begin with the initial state",
             description="Only where no state was published before the day, so on the first day of a backfill.",
         ),
+        "allow_affected": _affected(),
         "group_windows": _number("Windows in a commit group", section=_HOW, description="Empty: sized by time."),
     }
 
@@ -154,6 +157,7 @@ def parse_form(params: Mapping[str, Any]) -> ReplayForm:
         checkpoint_windows=params["checkpoint_windows"],
         initial_state=params["initial_state"],
         allow_missing=params["allow_missing"],
+        allow_affected=params["allow_affected"],
         publish=params["publish"],
         crash=params["crash"],
     )
@@ -172,6 +176,16 @@ def refuse_unknown(params: Mapping[str, Any], known: Iterable[str]) -> None:
 def _application(names: list[str]) -> Param:
     known: dict[str, Any] = {"enum": names} if names else {}
     return Param(names[0] if names else "", type="string", title="Application", **known)
+
+
+def _affected() -> Param:
+    return Param(
+        False,
+        type="boolean",
+        title="Allow an affected start state",
+        section=_RANGE,
+        description="Begin also with a state that lacks lost windows or is stale; it is recorded.",
+    )
 
 
 def _mode() -> Param:

@@ -35,6 +35,7 @@ def form_request(config: Config, replay_id: str, context: Context) -> ReplayRequ
         group_windows=form.group_windows,
         checkpoint_windows=form.checkpoint_windows,
         allow_missing=form.allow_missing,
+        allow_affected=form.allow_affected,
         initial_state=form.initial_state,
         reason=form.reason,
     )
@@ -67,6 +68,7 @@ def interval_request(config: Config, replay_id: str, context: Context) -> Replay
         replay_id=replay_id,
         group_windows=params["group_windows"],
         initial_state=params["initial_state"] and not has_state_before(config, params["application"], windows.first),
+        allow_affected=params["allow_affected"],
         reason=f"DAG run {context['dag_run'].run_id}",
     )
 

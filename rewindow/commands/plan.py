@@ -32,6 +32,9 @@ CheckpointWindows = Annotated[int | None, typer.Option(help="Windows between che
 AllowMissing = Annotated[bool, typer.Option(help="Replay although windows of the range are not sealed; it is kept.")]
 StateFrom = Annotated[str | None, typer.Option(help="Id of a replay whose last state is the start state.")]
 InitialState = Annotated[bool, typer.Option(help="Start from the initial state although the range begins later.")]
+Affected = Annotated[
+    bool, typer.Option("--allow-affected", help="Start from a state that lacks lost windows or is stale; it is kept.")
+]
 OtherCode = Annotated[bool, typer.Option(help="Accept a start state made by other code (W65); it is kept.")]
 Parameter = Annotated[
     list[str] | None, typer.Option("--parameter", "-p", help="name=value for an application that takes parameters.")
@@ -51,6 +54,7 @@ def plan(
     state_from: StateFrom = None,
     initial_state: InitialState = False,
     allow_other_code: OtherCode = False,
+    allow_affected: Affected = False,
     parameter: Parameter = None,
     verify: Annotated[
         int | None, typer.Option(help="Also replay this many windows in two groupings and compare digests.")
@@ -68,7 +72,7 @@ def plan(
     config = Config.load()
     request = ReplayRequest(
         application, first, last, from_time, to_time, mode, None, parameters(parameter), group_windows,
-        checkpoint_windows, allow_missing, state_from, initial_state, allow_other_code,
+        checkpoint_windows, allow_missing, state_from, initial_state, allow_other_code, allow_affected,
     )  # fmt: skip
     draft = draft_plan(config, request)
     horizon = undo_horizon(config, draft.plan.application)
@@ -77,6 +81,7 @@ def plan(
     else:
         show(draft)
         out.print(escape(str(horizon)))
+    draft.check()
     if verify:
         from rewindow.commands.verify import verify_sample
 
@@ -100,6 +105,7 @@ def as_dict(draft: Draft) -> dict[str, Any]:
         "estimated_seconds": draft.seconds,
         "estimate_basis": draft.basis,
         "in_the_way": draft.in_the_way,
+        "refused": str(draft.refusal) if draft.refusal else None,
     }
 
 

@@ -8,6 +8,7 @@ import typer
 from rich.markup import escape
 
 from rewindow.commands.plan import (
+    Affected,
     AllowMissing,
     CheckpointWindows,
     GroupWindows,
@@ -57,6 +58,7 @@ def replay(
     state_from: StateFrom = None,
     initial_state: InitialState = False,
     allow_other_code: OtherCode = False,
+    allow_affected: Affected = False,
     parameter: Parameter = None,
     reason: Annotated[str, typer.Option(help="Why; kept with the replay.")] = "",
     crash: Annotated[str | None, typer.Option(help="Drill: kill the job at STEP:GROUP@ATTEMPT.", hidden=True)] = None,
@@ -81,7 +83,7 @@ def replay(
     elif application:
         request = ReplayRequest(
             application, first, last, from_time, to_time, mode, replay_id, parameters(parameter), group_windows,
-            checkpoint_windows, allow_missing, state_from, initial_state, allow_other_code, reason,
+            checkpoint_windows, allow_missing, state_from, initial_state, allow_other_code, allow_affected, reason,
         )  # fmt: skip
         plan = create_replay(config, request)
     else:

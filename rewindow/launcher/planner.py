@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from rewindow.application import Application, Mode
 from rewindow.config import Config
-from rewindow.errors import InputError, RangeError
+from rewindow.errors import InputError, RangeError, RewindowError
 from rewindow.launcher.inputs import Recorded, check_grids, check_warm_up, common_range, open_stream, pin
 from rewindow.launcher.outlook import estimate, in_the_way
+from rewindow.launcher.start_flaws import AFFECTED, refusal
 from rewindow.launcher.start_state import find_start_state
 from rewindow.ledger import Ledger
 from rewindow.operators.catalog import LoadedApplication, load_application
@@ -41,6 +42,7 @@ class ReplayRequest:
         from_time, to_time: times in ISO 8601, half-open.
         state_from: a replay whose last checkpoint is the start state.
         initial_state: start from the initial state although the range begins later.
+        allow_affected: start from a state that lacks lost windows or is stale.
     """
 
     application: str
@@ -57,6 +59,7 @@ class ReplayRequest:
     state_from: str | None = None
     initial_state: bool = False
     allow_other_code: bool = False
+    allow_affected: bool = False
     reason: str = ""
 
 
@@ -68,6 +71,7 @@ class Draft:
         in_the_way: what would stop it from being run now, in words.
         seconds: estimated time, None without a basis.
         basis: what the estimate rests on.
+        refusal: why it must not be created unless that is asked for, None when nothing speaks against it.
     """
 
     plan: Plan
@@ -75,6 +79,16 @@ class Draft:
     in_the_way: list[str]
     seconds: float | None
     basis: str
+    refusal: RewindowError | None = None
+
+    def check(self) -> None:
+        """Refuses what the plan shows and nobody has allowed.
+
+        Raises:
+            CheckpointError: the start state lacks windows or is stale; names what to replay first.
+        """
+        if self.refusal is not None:
+            raise self.refusal
 
 
 def create_replay(config: Config, request: ReplayRequest) -> Plan:
@@ -86,6 +100,7 @@ def create_replay(config: Config, request: ReplayRequest) -> Plan:
         InputError: something that was named does not exist, or cannot be replayed.
         RangeError: the range is empty, reversed, unaligned, or has missing windows.
         ValidationFailed: the application breaks rules.
+        CheckpointError: the start state lacks windows or is stale, and that is not allowed.
     """
     ledger = Ledger.open(config.ledger_url)
     _check_id(request.replay_id)
@@ -93,6 +108,7 @@ def create_replay(config: Config, request: ReplayRequest) -> Plan:
     if known is not None:
         return _same(known.read_plan(), request)
     draft = draft_plan(config, request)
+    draft.check()
     _create_tables(config, draft)
     plan = draft.plan
     ledger.create_replay(
@@ -116,7 +132,13 @@ def draft_plan(config: Config, request: ReplayRequest) -> Draft:
     holes = check_warm_up(recorded, start, windows, request.allow_missing)
     plan = _plan(config, request, loaded, mode, windows, inputs, start, holes)
     seconds, basis = estimate(config, plan)
-    return Draft(plan, loaded, in_the_way(config, plan), seconds, basis)
+    refused = None if _is_allowed(config, request) else refusal(plan.application, mode, start)
+    return Draft(plan, loaded, in_the_way(config, plan), seconds, basis, refused)
+
+
+def _is_allowed(config: Config, request: ReplayRequest) -> bool:
+    """Returns whether a start state that lacks windows or is stale was asked for."""
+    return request.allow_affected or config.replay.allow_affected
 
 
 def _plan(
@@ -159,6 +181,7 @@ def _plan(
             *app.warnings(),
             *warnings,
             *([OTHER_CODE] if request.allow_other_code else []),
+            *([AFFECTED] if start.affects else []),
             *_forgotten_timers(app, mode),
             *_idle_distances(app, mode, request),
             *_many_marks(mode, windows, distance),
@@ -220,6 +243,7 @@ def _output(app: Application, name: str, mode: Mode) -> OutputPlan:
         stateful=stateful,
         guarantee=guarantee(mode, stateful=stateful),
         tolerance=output.tolerance,
+        errors=app.nodes[operator].operator.output_ports()[output.source.port].error,
     )
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from rewindow.application import Application
 from rewindow.config import Config
 from rewindow.errors import CheckpointError, InputError
+from rewindow.launcher.start_flaws import with_flaws
 from rewindow.ledger import Ledger
 from rewindow.operators.catalog import LoadedApplication
 from rewindow.recovery import StartState
@@ -50,14 +51,16 @@ def find_start_state(
     if earlier == before:
         table = Table.open(published)
         digest = stored.state_digest(stored.rows_at(table, before))
-        return StartState(
+        start = StartState(
             source="published", window=before, taken_from=str(published), version=table.version, digest=digest
         )
+        return with_flaws(config, loaded.app.name, start)
     if earlier is not None and earlier >= first_sealed:
         version = Table.open(published).version
-        return StartState(
+        start = StartState(
             source="warm_up", window=earlier, taken_from=str(published), version=version, warm_up_first=earlier + 1
         )
+        return with_flaws(config, loaded.app.name, start)
     return StartState(source="warm_up", window=first_sealed - 1, warm_up_first=first_sealed)
 
 
@@ -92,7 +95,8 @@ def _of_replay(
         )
     _check_fits(rows, loaded.app, f'checkpoint of replay "{replay_id}" at window {before}')
     digest = stored.state_digest(rows)
-    return StartState(source="replay", window=before, taken_from=str(table.path), version=table.version, digest=digest)
+    start = StartState(source="replay", window=before, taken_from=str(table.path), version=table.version, digest=digest)
+    return with_flaws(config, loaded.app.name, start, replay_id)
 
 
 def _check_fits(rows: pa.Table, app: Application, what: str) -> None:

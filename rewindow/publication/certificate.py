@@ -206,6 +206,10 @@ def _notes(left: Side, right: Side, raw: bool) -> list[str]:
         lacking = ", ".join(map(str, side.losses.lacking))
         if lacking:
             notes.append(f'The state of replay "{side.name}" never saw the windows {lacking} (R14).')
+        stale = side.description.get("start_state", {}).get("stale")
+        if stale:
+            parts = ", ".join(str(WindowRange(*part)) for part in stale)
+            notes.append(f'Replay "{side.name}" began with a state of the windows {parts}, which were stale (R14).')
     if raw:
         notes.append("Rows of all attempts were looked at; readers see one attempt of every window.")
     return notes

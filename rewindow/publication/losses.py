@@ -31,7 +31,7 @@ class Losses:
     Attributes:
         lost: per output, its lost windows.
         affected_first: per output with state upstream, the first window that was computed from a state that lacks
-            windows; every later one is affected too.
+            windows or was stale; every later one is affected too.
         lacking: windows that the state never saw, as closed ranges.
     """
 
@@ -50,12 +50,16 @@ class Losses:
 
 
 def losses_of(plan: Plan, facts: Table, checkpoints: Table | None, windows: WindowRange) -> Losses:
-    """Returns the losses of a replay, counted from its tables; none unless its mode is at most once.
+    """Returns the losses of a replay: those of its start state, and in at most once those counted from its tables.
 
     Once its checkpoints were purged, every window after its first attempt counts as affected.
     """
+    inherited = [WindowRange(*part) for part in plan.start.lacking]
+    stateful = [output.name for output in plan.outputs if output.stateful]
     if plan.mode is not Mode.AT_MOST_ONCE:
-        return Losses()
+        return Losses(
+            affected_first=dict.fromkeys(stateful, plan.first) if plan.start.affects else {}, lacking=inherited
+        )
     lost = query("select distinct port, window_id from facts where direction = 'out' and lost", facts=facts)
     begun = query(_BEGUN, facts=facts)
     saved = (
@@ -63,15 +67,18 @@ def losses_of(plan: Plan, facts: Table, checkpoints: Table | None, windows: Wind
     )
     skipped = skipped_marks(_pairs(begun, "attempt", "first"), saved, plan.first)
     mark = affected_from(plan.mode, skipped)
-    first = plan.window_of(mark) if mark is not None else None
+    first = plan.first if plan.start.affects else plan.window_of(mark) if mark is not None else None
     found: dict[str, set[int]] = {}
     for port, window in zip(lost["port"].to_pylist(), lost["window_id"].to_pylist(), strict=True):
         if window in windows:
             found.setdefault(port, set()).add(window)
     return Losses(
         lost=found,
-        affected_first={output.name: first for output in plan.outputs if output.stateful and first is not None},
-        lacking=[WindowRange(plan.window_of(low), plan.window_of(high)) for low, high in skipped if checkpoints],
+        affected_first={} if first is None else dict.fromkeys(stateful, first),
+        lacking=[
+            *inherited,
+            *(WindowRange(plan.window_of(low), plan.window_of(high)) for low, high in skipped if checkpoints),
+        ],
     )
 
 

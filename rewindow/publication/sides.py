@@ -118,7 +118,10 @@ def staged_side(config: Config, replay_id: str, windows: WindowRange | None = No
         "configuration_digest": plan.configuration_digest, "first": asked.first, "last": asked.last,
         "attempts": attempts, "committed_windows": mark, "ended": mark == len(plan.range),
         "inputs": {entry.stream: [entry.version, entry.windows_version] for entry in plan.inputs},
-        "start_state": {"source": plan.start.source, "window": plan.start.window, "digest": plan.start.digest},
+        "start_state": {
+            "source": plan.start.source, "window": plan.start.window, "digest": plan.start.digest,
+            "lacking": plan.start.lacking, "stale": plan.start.stale,
+        },
         "table_versions": {**{name: table.version for name, table in data.items()}, FACTS: facts.version},
         "windows_sealed_again": _sealed_again(seals),
     }  # fmt: skip

@@ -7,9 +7,10 @@ A suite is a Great Expectations suite. Two keys of its `meta` are ours and add c
                                                            a query over all rows, for rules across windows
 
 A measure is null in a window that is lost or has no rows; `{"sql": ..., "empty": 0}` gives a value for no rows. The
-suite `every_output` is part of every output's suite. An expectation carries a slug in `meta.check`, a sentence for
-readers in `description`, and a severity. `meta.after_loss: "warning"` makes it a warning in windows that are affected
-by a loss which at most once allows (rules/recovery.md R14).
+suite `every_output` is part of every output's suite. An output without a single row in a whole range fails, since every
+other check has looked at nothing, unless `meta` has `"may_be_empty": true`. An expectation carries a slug in
+`meta.check`, a sentence for readers in `description`, and a severity. `meta.after_loss: "warning"` makes it a warning
+in windows that are affected by a loss which at most once allows, or by a start state (rules/recovery.md R14).
 
     python -m rewindow.quality.suites FILE...              writes files in canonical form, with their ids
 """
@@ -21,7 +22,7 @@ import re
 import sys
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from rewindow.version import PACKAGE
 
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "rewindow.expectations")
 EVERY_OUTPUT = "every_output"
+NOT_EMPTY = "not-empty"
+"""The check of `every_output` that a suite's `may_be_empty` takes out."""
 OURS = next((path for path in (PACKAGE.parent / "expectations", PACKAGE / "expectations") if path.is_dir()), PACKAGE)
 """Our own folder of expectations: in the checkout, or where the package was installed."""
 SEVERITIES = ("critical", "warning", "info")
@@ -61,25 +64,38 @@ class Suite:
     expectations: tuple[dict[str, Any], ...]
     measures: tuple[Measure, ...] = ()
     notes: str = ""
+    may_be_empty: bool = False
     checks: Mapping[str, dict[str, Any]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "checks", {entry["id"]: entry for entry in self.expectations})
 
 
-def suite_for(folder: Path, name: str | None) -> Suite:
+def suite_for(folder: Path, name: str | None, *, may_be_empty: bool = False) -> Suite:
     """Returns the checks of an output: those of every output, and those of its own suite.
+
+    Args:
+        folder: the project's expectations.
+        name: the output's own suite, None when it has none.
+        may_be_empty: no row in the whole range is no fault of this output, whatever its suite says.
 
     Raises:
         GateError: a suite file is missing, is not a suite, or checks nothing.
     """
     common = read_suite(folder, EVERY_OUTPUT)
     if name is None or name == EVERY_OUTPUT:
-        return common
+        return _without_emptiness(common) if may_be_empty or common.may_be_empty else common
     own = read_suite(folder, name)
+    if may_be_empty or own.may_be_empty:
+        common = _without_emptiness(common)
     names = [measure.name for measure in (*common.measures, *own.measures)]
     _refuse_twice(name, "measure", names)
     return Suite(name, common.expectations + own.expectations, common.measures + own.measures, own.notes)
+
+
+def _without_emptiness(suite: Suite) -> Suite:
+    kept = tuple(entry for entry in suite.expectations if entry["meta"]["check"] != NOT_EMPTY)
+    return replace(suite, expectations=kept)
 
 
 def read_suite(folder: Path, name: str) -> Suite:
@@ -111,8 +127,12 @@ def read_suite(folder: Path, name: str) -> Suite:
     for entry in suite["expectations"]:
         _check_expectation(name, entry)
     _refuse_twice(name, "check", [entry["meta"]["check"] for entry in suite["expectations"]])
+    meta = suite.get("meta") or {}
+    may_be_empty = meta.get("may_be_empty", False)
+    if not isinstance(may_be_empty, bool):
+        raise GateError(f'suite "{name}" needs true or false as "may_be_empty", not {json.dumps(may_be_empty)}')
     return Suite(
-        name, tuple(suite["expectations"]), tuple(_measures(name, suite.get("meta") or {})), suite.get("notes") or ""
+        name, tuple(suite["expectations"]), tuple(_measures(name, meta)), suite.get("notes") or "", may_be_empty
     )
 
 

@@ -39,6 +39,7 @@ class OutputPlan(_Value):
         columns: name and type of each event column.
         stateful: whether a stateful operator stands upstream of it, so that a loss affects later windows (R14).
         guarantee: what is promised of it end to end.
+        errors: whether it holds error tuples, so that it may well have none (R96).
         tolerance: its floating-point values are equal when |a - b| <= tolerance * max(1, |a|, |b|).
     """
 
@@ -51,6 +52,7 @@ class OutputPlan(_Value):
     stateful: bool
     guarantee: str
     tolerance: float = TOLERANCE
+    errors: bool = False
 
 
 class StartState(_Value):
@@ -59,6 +61,8 @@ class StartState(_Value):
     Attributes:
         source: none (stateless), initial, published, replay (named by --state-from), or warm_up.
         window: the window whose state is taken; the one before the range unless warm_up.
+        lacking: windows that the state never saw, since at most once lost them (R14), as [first, last] pairs.
+        stale: stale windows that it was computed in, as [first, last] pairs: what is published there has changed since.
         taken_from: table that holds it, with its version; empty for initial.
     """
 
@@ -68,6 +72,13 @@ class StartState(_Value):
     version: int | None = None
     digest: str = ""
     warm_up_first: int | None = None
+    lacking: list[tuple[int, int]] = Field(default_factory=list)
+    stale: list[tuple[int, int]] = Field(default_factory=list)
+
+    @property
+    def affects(self) -> bool:
+        """Whether every window computed from it is affected."""
+        return bool(self.lacking or self.stale)
 
 
 class Plan(_Value):

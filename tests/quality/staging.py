@@ -53,6 +53,8 @@ class StagedReplay:
     schema: pa.Schema = SCHEMA
     output: str = "made"
     inputs: list[str] = field(default_factory=lambda: ["flights"])
+    start: dict[str, Any] = field(default_factory=lambda: {"source": "none"})
+    errors: bool = False
 
     def __post_init__(self) -> None:
         self.rows: list[dict[str, Any]] = [
@@ -111,6 +113,7 @@ class StagedReplay:
         output = {
             "name": self.output, "operator": "made", "port": "out", "key": self.key, "suite": self.suite,
             "columns": columns, "stateful": self.stateful, "guarantee": "",
+            "errors": self.errors,
         }  # fmt: skip
         inputs = [
             {
@@ -128,7 +131,7 @@ class StagedReplay:
                 "replay_id": self.replay_id, "application": "testing", "code_version": "1", "configuration_digest": "1",
                 "first": self.windows.first, "last": self.windows.last, "width_ms": HOUR_MS, "origin_ms": 0,
                 "mode": self.mode, "checkpoint_windows": 5, "inputs": inputs, "outputs": [output],
-                "start": {"source": "none"},
+                "start": self.start,
             }
         )  # fmt: skip
 

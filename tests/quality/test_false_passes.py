@@ -245,7 +245,7 @@ def test_replay_that_staged_nothing_fails(staged: StagedReplay) -> None:
     """An empty output has no wrong row; it has no sealed window either."""
     staged.rows, staged.facts = [], []
     result = judge(staged.config, staged.write().plan)
-    assert [entry.check for entry in result.outputs[0].failed] == ["no-undeclared-loss"]
+    assert [entry.check for entry in result.outputs[0].failed] == ["no-undeclared-loss", "not-empty"]
     assert result.outputs[0].failed[0].failing_windows == 20
 
 
