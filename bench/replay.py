@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from bench.report import Row
 from rewindow.config import Config
-from rewindow.engine.attempt import Attempt
 from rewindow.engine.session import spark_session
+from rewindow.engine.spark_engine import spark_attempt
 from rewindow.launcher import ReplayRequest, create_replay
 from rewindow.ledger import Ledger
 from rewindow.operators.catalog import load_application
@@ -214,7 +214,7 @@ def _replay(
     epoch = ledger.next_epoch(plan.replay_id)
     ledger.begin_attempt(plan.replay_id, epoch, "bench", os.getpid(), os.getpid(), 0.0)
     app = load_application(config, application).app
-    Attempt(plan, app, config.replay_root(plan.replay_id), ledger, epoch, lambda: spark).run()
+    spark_attempt(plan, app, config.replay_root(plan.replay_id), ledger, epoch, lambda: spark).run()
     ledger.end_attempt(plan.replay_id, epoch, "done")
     return plan.replay_id
 

@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rewindow.application import Mode
+from rewindow.engine.computation import Seals
 from rewindow.engine.facts import Seal, WindowDigest
 from rewindow.engine.group import GroupResult, GroupRunner
 from rewindow.engine.recheck import Again, check_again
@@ -17,9 +18,6 @@ from rewindow.recovery import Plan
 from rewindow.tables import FencedTable, Table, query
 from rewindow.tables.staging import FACTS, sealed_to
 from rewindow.windows import WindowRange
-
-Seals = dict[str, dict[int, Seal]]
-"""Output name to window to seal."""
 
 
 class Committed:
@@ -35,7 +33,7 @@ class Committed:
         self._plan, self._root, self._epoch, self._runner, self._tables = plan, root, epoch, runner, tables
         self._sealed_to = plan.first - 1
         if plan.mode is Mode.AT_LEAST_ONCE:
-            self._sealed_to = sealed_to(tables[FACTS].table, self._sealed_to)
+            self._sealed_to = sealed_to(Table.open(root / FACTS), self._sealed_to)
 
     def seals(self, output: str, windows: WindowRange) -> dict[int, Seal]:
         """Returns seals made from the rows that an output's table holds, as a crash may have left out the real ones."""

@@ -12,10 +12,11 @@ from py4j.protocol import Py4JNetworkError
 
 from rewindow.application import Mode
 from rewindow.config import Config
-from rewindow.engine.attempt import Attempt, Progress
 from rewindow.engine.job import StopRequest, say, tell
 from rewindow.engine.passing import describe
+from rewindow.engine.progress import Progress
 from rewindow.engine.session import spark_session
+from rewindow.engine.spark_engine import spark_attempt
 from rewindow.errors import FencedError, Interrupted, RewindowError
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.operators.catalog import check_code, load_application
@@ -81,7 +82,7 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
         )  # fmt: skip
 
     stop.listen()
-    attempt = Attempt(
+    attempt = spark_attempt(
         plan, loaded.app, config.replay_root(replay_id), ledger, epoch, session, tell=report, say=say, stop=stop
     )
     attempt.run()

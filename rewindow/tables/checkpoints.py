@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from rewindow.errors import CheckpointError
-from rewindow.tables.delta import Table, plain_schema
+from rewindow.tables.delta import plain_schema
+from rewindow.tables.fence import Log
 
 STATE_BYTES_MAX = 1 << 30
 SCHEMA = pa.schema(
@@ -108,7 +108,7 @@ def decode(row: Mapping[str, object]) -> pa.Table:
     return frame
 
 
-def marks(table: Table) -> list[int]:
+def marks(table: Log) -> list[int]:
     """Returns the marks at which the table has checkpoints, ascending; a file that cannot be read has none (W73)."""
     found: set[int] = set()
     for rows in _parts(table, ["mark"]):
@@ -116,7 +116,7 @@ def marks(table: Table) -> list[int]:
     return sorted(found)
 
 
-def load(table: Table, mark: int) -> Checkpoint:
+def load(table: Log, mark: int) -> Checkpoint:
     """Returns the checkpoint at a mark.
 
     Raises:
@@ -132,7 +132,7 @@ def load(table: Table, mark: int) -> Checkpoint:
     return Checkpoint(int(str(rows[0]["window_id"])), mark, states)
 
 
-def rows_at(table: Table, window: int) -> pa.Table:
+def rows_at(table: Log, window: int) -> pa.Table:
     """Returns the stored rows, state included, of the newest attempt at a window; no rows when there is none."""
     parts = [part.filter(pc.equal(part["window_id"], window)) for part in _parts(table, SCHEMA.names)]
     rows = pa.concat_tables([SCHEMA.empty_table(), *parts])
@@ -145,12 +145,10 @@ def state_digest(rows: pa.Table) -> str:
     return hashlib.sha256(repr(pairs).encode()).hexdigest()[:32]
 
 
-def _parts(table: Table, columns: list[str]) -> Iterable[pa.Table]:
+def _parts(table: Log, columns: list[str]) -> Iterable[pa.Table]:
     for file in table.files():
         try:
-            yield pq.read_table(file.path, columns=columns, partitioning=None).cast(
-                pa.schema([SCHEMA.field(name) for name in columns])
-            )
+            yield table.read(file, columns).cast(pa.schema([SCHEMA.field(name) for name in columns]))
         except (OSError, pa.ArrowException):
             continue
 

@@ -122,6 +122,10 @@ class Table:
         ]
         return [file for file in found if _may_hold(file, first, last)]
 
+    def read(self, file: DataFile, columns: list[str]) -> pa.Table:
+        """Returns columns of one of its files."""
+        return pq.read_table(file.path, columns=columns, partitioning=None)
+
     def is_plain(self) -> bool:
         """Returns whether its Parquet files can be read as they are (no deletion vectors, no column mapping)."""
         protocol = self._delta.protocol()

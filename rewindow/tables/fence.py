@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -19,6 +19,40 @@ from rewindow.errors import FencedError
 from rewindow.tables.delta import DataFile, Table
 
 MARK_BITS = 40
+
+
+class Log(Protocol):
+    """What the protocol needs of a table: its files and transaction ids as of a snapshot, and commits on that snapshot.
+
+    `Table` is one, on Delta. The simulation of the protocol has another one, in memory.
+    """
+
+    path: Path
+
+    def refresh(self) -> Log:
+        """Looks at the newest snapshot."""
+
+    def txn(self, app_id: str) -> int:
+        """Returns the last transaction version of an id on the snapshot, -1 if there is none."""
+
+    def check_committable(self) -> None:
+        """Refuses a table to which a commit of ours is not known to be safe."""
+
+    def files(self) -> list[DataFile]:
+        """Returns the snapshot's files."""
+
+    def read(self, file: DataFile, columns: list[str]) -> pa.Table:
+        """Returns columns of one of its files."""
+
+    def commit_files(
+        self, files: Sequence[DataFile], *, app_id: str, version: int, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        """Adds files. A commit since the snapshot that carried the same id makes it a FencedError."""
+
+    def commit_arrow(
+        self, frame: pa.Table, *, app_id: str, version: int, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        """Adds a small frame, under the same condition."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +68,7 @@ class Position:
         return (self.epoch << MARK_BITS) | self.mark
 
 
-def position(table: Table, app_id: str) -> Position:
+def position(table: Log, app_id: str) -> Position:
     """Returns the position of a table on its snapshot; epoch 0, mark 0 before the first attempt."""
     version = max(table.txn(app_id), 0)
     return Position(version >> MARK_BITS, version & ((1 << MARK_BITS) - 1))
@@ -49,7 +83,7 @@ class FencedTable:
         previous: the epoch that held the table until then.
     """
 
-    table: Table
+    table: Log
     app_id: str
     epoch: int
     done: int
@@ -80,7 +114,13 @@ class FencedTable:
             raise _superseded(self.app_id, self.epoch, now.epoch)
 
 
-def fence(path: Path, app_id: str, epoch: int, mark_of: Callable[[int], int] = lambda mark: mark) -> FencedTable:
+def fence(
+    path: Path,
+    app_id: str,
+    epoch: int,
+    mark_of: Callable[[int], int] = lambda mark: mark,
+    open_table: Callable[[Path], Log] = Table.open,
+) -> FencedTable:
     """Fences a table for an attempt and returns it.
 
     Args:
@@ -88,13 +128,14 @@ def fence(path: Path, app_id: str, epoch: int, mark_of: Callable[[int], int] = l
         app_id: transaction id, `<replay>/<table>`.
         epoch: this attempt's epoch.
         mark_of: the mark to carry, given the table's mark.
+        open_table: opens the table at its newest snapshot.
 
     Raises:
         FencedError: an attempt with the same or a higher epoch was here already.
         TableError: the table is not there.
     """
     while True:
-        table = Table.open(path)
+        table = open_table(path)
         table.check_committable()
         before = position(table, app_id)
         if before.epoch >= epoch:

@@ -11,6 +11,7 @@ import pytest
 from rewindow.config import Config, StreamConfig
 from rewindow.engine.attempt import Attempt
 from rewindow.engine.crash import Step
+from rewindow.engine.spark_engine import spark_attempt
 from rewindow.errors import Interrupted, NotDeterministicError
 from rewindow.launcher import ReplayRequest, create_replay
 from rewindow.launcher.outlook import expect_recovery
@@ -32,16 +33,6 @@ class Crash(Exception):
     """Stands for a kill, in a process that goes on."""
 
 
-class Mortal(Attempt):
-    """An attempt that ends at a step of the protocol, in one group."""
-
-    dies_at: tuple[Step, int] | None = None
-
-    def _crash(self, step: Step) -> None:
-        if self.dies_at == (step, max(self._number, 1)):
-            raise Crash
-
-
 @pytest.fixture
 def attempt(tmp_path: Path, spark: SparkSession) -> Callable[..., Attempt]:
     """Returns what makes the next attempt of a replay, ready to run."""
@@ -56,9 +47,12 @@ def attempt(tmp_path: Path, spark: SparkSession) -> Callable[..., Attempt]:
         ledger.begin_attempt(replay_id, epoch, host="h", pid=1, process_group=1, process_started_at=0.0)
         app = load_application(config, application, {}).app
         root = config.replay_root(replay_id)
-        made = Mortal(plan, app, root, ledger, epoch, lambda: spark, stop=stop, say=say)
-        made.dies_at = dies_at
-        return made
+
+        def crash(step: Step, number: int) -> None:
+            if dies_at == (step, number):
+                raise Crash
+
+        return spark_attempt(plan, app, root, ledger, epoch, lambda: spark, stop=stop, say=say, crash=crash)
 
     make.config = config  # type: ignore[attr-defined]
     return make

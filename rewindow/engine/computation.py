@@ -1,0 +1,57 @@
+"""What an attempt asks of the engine that computes its windows.
+
+Spark is one (`spark_engine`). The simulation of the protocol brings another one, in memory, and so runs the very
+takeover, loop and commits of the product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from rewindow.application import GroupWindows
+from rewindow.engine.facts import Seal, WindowDigest
+from rewindow.tables import DataFile
+from rewindow.windows import WindowRange
+
+if TYPE_CHECKING:
+    from rewindow.engine.group import GroupResult
+
+States = Mapping[str, pa.Table]
+"""Operator name to its state frame."""
+Seals = dict[str, dict[int, Seal]]
+"""Output name to window to seal."""
+Counts = dict[str, dict[int, int]]
+"""Input to window to tuples; windows without tuples may be left out."""
+
+
+class Engine(Protocol):
+    """Computes the windows of one attempt, and knows what earlier attempts have committed of them."""
+
+    def count_inputs(self, windows: WindowRange, *, check: bool = True) -> Counts:
+        """Counts the tuples of all inputs; with `check` they must be as many as were sealed (R58)."""
+
+    def compute(
+        self, windows: GroupWindows, mark: int, states: States, staged: Iterable[str], tuples: int
+    ) -> GroupResult:
+        """Computes a group once. The files of `staged` outputs lie in their table's folder afterwards."""
+
+    def files(self, output: str, result: GroupResult) -> Sequence[DataFile]:
+        """Returns the files that a group's output consists of."""
+
+    def empty(self, output: str) -> WindowDigest:
+        """Returns what is known of a window without tuples."""
+
+    def recheck(self, windows: WindowRange, result: GroupResult, staged: Sequence[str]) -> Seals:
+        """Holds a group against what is committed of it; returns the seals of what was there before (R70)."""
+
+    def seals(self, output: str, windows: WindowRange) -> dict[int, Seal]:
+        """Returns seals made from the rows that an output's table holds."""
+
+    def skip(self, states: States, skipped: WindowRange) -> dict[str, pa.Table]:
+        """Returns the states with which to go on after an at-most-once skip (R14)."""
+
+    def clear_scratch(self) -> None:
+        """Deletes scratch files; what is needed of them has been committed."""

@@ -1,0 +1,116 @@
+"""Commit of a group: outputs in any order, then facts and with them the seals, the checkpoint last.
+
+Every commit checks the epoch on the snapshot that it commits on (`tables.fence`). Nothing of a group can be read before
+its facts are committed, and no checkpoint is ahead of a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from rewindow.application import Application, GroupWindows, Mode
+from rewindow.engine.computation import Counts, Engine, States
+from rewindow.engine.crash import Step
+from rewindow.engine.facts import GroupFacts, Seal
+from rewindow.engine.takeover import Takeover
+from rewindow.recovery import Marks, Plan
+from rewindow.tables import checkpoints as stored
+from rewindow.tables.staging import FACTS
+
+if TYPE_CHECKING:
+    from rewindow.engine.group import GroupResult
+
+
+@dataclass(frozen=True)
+class GroupEnd:
+    """How a group's commit ended: whether with a checkpoint, and whether the attempt is to stop."""
+
+    checkpoint: bool
+    stopping: bool
+
+
+class GroupCommit:
+    """Commits the groups of one attempt.
+
+    Args:
+        stop: returns whether the user asked to stop; looked at once in each group.
+    """
+
+    def __init__(
+        self, plan: Plan, app: Application, takeover: Takeover, engine: Engine, epoch: int, stop: Callable[[], bool]
+    ) -> None:
+        self._plan, self._app, self._engine, self._epoch, self._stop = plan, app, engine, epoch, stop
+        self._checkpoints, self._tables = takeover.checkpoints, takeover.tables
+        self._marks = Marks(plan.checkpoint_windows, plan.checkpoint_multiple)
+        self._made = stored.Provenance(plan.code_version, plan.configuration_digest, epoch)
+        self._versions = {node.name: node.operator.state_version for node in app.nodes.values()}
+
+    def staged(self, mark: int) -> list[str]:
+        """Returns the outputs that lack a group which ends at a mark."""
+        return [name for name in self._app.outputs if self._done(name) < mark]
+
+    def run(
+        self,
+        group: GroupWindows,
+        result: GroupResult,
+        counts: Counts,
+        began_at: datetime,
+        crash: Callable[[Step], None],
+    ) -> GroupEnd:
+        """Commits a computed group.
+
+        Raises:
+            FencedError: a newer attempt has begun.
+            NotDeterministicError: a window computed again differs from what is committed; nothing was committed.
+        """
+        mark = self._plan.mark_of(group.last)
+        rows = GroupFacts(group.range, self._epoch, began_at, self._plan.window_of(self._done(FACTS)))
+        for stream, windows in counts.items():
+            rows.add_input(stream, windows)
+        for port, windows in result.dropped.items():
+            rows.add_dropped(port, windows)
+        self._outputs(group, mark, result, rows, crash)
+        crash(Step.AFTER_OUTPUTS)
+        self._facts(mark, rows)
+        crash(Step.AFTER_FACTS)
+        stopping = group.last < self._plan.last and self._stop()
+        return GroupEnd(self._checkpoint(group.last, mark, result.states, stopping), stopping)
+
+    def _done(self, name: str) -> int:
+        """Mark that a table had when this attempt fenced it; only exactly once leaves out what is there already."""
+        return self._tables[name].done if self._plan.mode is Mode.EXACTLY_ONCE else 0
+
+    def _outputs(
+        self, group: GroupWindows, mark: int, result: GroupResult, rows: GroupFacts, crash: Callable[[Step], None]
+    ) -> None:
+        staged = self.staged(mark)
+        committed = self._engine.recheck(group.range, result, staged)
+        for number, name in enumerate(self._app.outputs):
+            if name in staged:
+                files = self._engine.files(name, result)
+                self._tables[name].commit(mark, files, {"epoch": self._epoch, "mark": mark})
+                found, empty = result.digests[name], self._engine.empty(name)
+                rows.add_output(name, {w: Seal(found.get(w, empty), self._epoch) for w in group.range})
+            else:
+                rows.add_output(name, committed[name])
+            if number == 0:
+                crash(Step.AFTER_FIRST_OUTPUT)
+
+    def _facts(self, mark: int, rows: GroupFacts) -> None:
+        if self._done(FACTS) < mark:
+            self._tables[FACTS].commit(mark, rows.table())
+
+    def _checkpoint(self, window: int, mark: int, states: States, stopping: bool) -> bool:
+        """Commits the checkpoint of all operators if one falls due here: in exactly once after every group (W51).
+
+        So it does where the user stops: nothing is to be repeated or lost to the state for that.
+        """
+        ends = stopping or window == self._plan.last
+        due = self._plan.mode is Mode.EXACTLY_ONCE or self._marks.is_due(window) or ends
+        if due:
+            rows = stored.encode(window, mark, states, self._versions, self._made)
+            self._checkpoints.commit(max(mark, self._checkpoints.done), rows)
+        return due

@@ -1,0 +1,42 @@
+"""What is told of a committed group: to whoever watches, and to the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rewindow.engine.computation import Counts
+from rewindow.ledger import PortCount
+from rewindow.windows import WindowRange
+
+if TYPE_CHECKING:
+    from rewindow.engine.group import GroupResult
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A committed group, as told to whoever watches."""
+
+    first: int
+    last: int
+    mark: int
+    of: int
+    checkpoint: bool
+    seconds: float
+    tuples: Mapping[str, int] = field(default_factory=dict)
+
+
+def output_tuples(result: GroupResult) -> dict[str, int]:
+    """Returns the tuples of a group by output."""
+    return {name: sum(window.tuples for window in found.values()) for name, found in result.digests.items()}
+
+
+def port_counts(windows: WindowRange, counts: Counts, result: GroupResult) -> list[PortCount]:
+    """Returns the tuples of a group by port, as the ledger keeps them."""
+    first, last = windows.first, windows.last
+    found = [PortCount("in", name, first, last, sum(tuples.values())) for name, tuples in counts.items()]
+    found += [PortCount("out", name, first, last, tuples) for name, tuples in output_tuples(result).items()]
+    return found + [
+        PortCount("dropped", port, first, last, sum(tuples.values())) for port, tuples in result.dropped.items()
+    ]

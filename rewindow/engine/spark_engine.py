@@ -1,0 +1,116 @@
+"""The engine of an attempt on Spark: groups, inputs, and what is committed, behind one object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from rewindow.application import Application, GroupWindows
+from rewindow.engine.attempt import Attempt
+from rewindow.engine.committed import Committed
+from rewindow.engine.computation import Counts, Seals, States
+from rewindow.engine.facts import Seal, WindowDigest, check_input_counts
+from rewindow.engine.frames import count_windows
+from rewindow.engine.group import GroupResult, GroupRunner
+from rewindow.engine.session import send_applications
+from rewindow.recovery import Plan
+from rewindow.tables import DataFile, FencedTable, Table, data_files, query
+from rewindow.windows import WindowRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rewindow.ledger import Ledger
+
+
+def spark_attempt(
+    plan: Plan,
+    app: Application,
+    root: Path,
+    ledger: Ledger,
+    epoch: int,
+    session: Callable[[], SparkSession],
+    **listeners: Any,
+) -> Attempt:
+    """Returns an attempt that computes with Spark.
+
+    Args:
+        root: folder of the replay's tables.
+        session: gives the Spark session; called after the fence, since that needs no JVM.
+        listeners: see Attempt.
+    """
+
+    def engine(tables: Mapping[str, FencedTable]) -> SparkEngine:
+        send_applications()
+        return SparkEngine(session(), plan, app, root, epoch, tables)
+
+    return Attempt(plan, app, root, ledger, epoch, engine, **listeners)
+
+
+class SparkEngine:
+    """Computes groups with Spark; reads the inputs at the versions that the plan has pinned.
+
+    Args:
+        tables: the outputs and the facts, as this attempt has fenced them.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        plan: Plan,
+        app: Application,
+        root: Path,
+        epoch: int,
+        tables: Mapping[str, FencedTable],
+    ) -> None:
+        self._inputs = {entry.stream: Table.open(entry.path, entry.version) for entry in plan.inputs}
+        self._seals = {
+            entry.stream: Table.open(f"{entry.path}.windows", entry.windows_version) for entry in plan.inputs
+        }
+        self._runner = GroupRunner(spark, app, self._inputs, root, epoch)
+        self._committed = Committed(plan, root, epoch, self._runner, tables)
+
+    def count_inputs(self, windows: WindowRange, *, check: bool = True) -> Counts:
+        """Counts each input's tuples per window in its files, and holds them against its seals."""
+        counts = {stream: count_windows(table, windows) for stream, table in self._inputs.items()}
+        for stream in counts if check else ():
+            sql = f"select window_id, tuples from w where window_id between {windows.first} and {windows.last}"
+            rows = query(sql, w=self._seals[stream])
+            sealed = dict(zip(rows["window_id"].to_pylist(), rows["tuples"].to_pylist(), strict=True))
+            check_input_counts(stream, {w: n for w, n in counts[stream].items() if w in sealed}, sealed)
+        return counts
+
+    def compute(
+        self, windows: GroupWindows, mark: int, states: States, staged: Iterable[str], tuples: int
+    ) -> GroupResult:
+        """See GroupRunner.compute."""
+        return self._runner.compute(windows, mark, states, staged, tuples)
+
+    def files(self, output: str, result: GroupResult) -> Sequence[DataFile]:
+        """Returns the Parquet files that Spark wrote for an output."""
+        return data_files(result.folders[output])
+
+    def empty(self, output: str) -> WindowDigest:
+        """Returns the digest of a window without tuples."""
+        return self._runner.empty(output)
+
+    def recheck(self, windows: WindowRange, result: GroupResult, staged: Sequence[str]) -> Seals:
+        """Holds a group against what is committed of it, see Committed."""
+        committed = self._committed.before(windows, staged)
+        self._committed.check(windows, result, committed)
+        return committed
+
+    def seals(self, output: str, windows: WindowRange) -> dict[int, Seal]:
+        """See Committed.seals."""
+        return self._committed.seals(output, windows)
+
+    def skip(self, states: States, skipped: WindowRange) -> dict[str, pa.Table]:
+        """See GroupRunner.skip."""
+        return self._runner.skip(states, skipped)
+
+    def clear_scratch(self) -> None:
+        """Deletes the scratch files."""
+        self._runner.clear_scratch()
