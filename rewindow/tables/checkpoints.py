@@ -19,6 +19,8 @@ from rewindow.tables.delta import plain_schema
 from rewindow.tables.fence import Log
 
 STATE_BYTES_MAX = 1 << 30
+COMPRESSED_BYTES_MIN = 1 << 16
+"""Smaller states are stored as they are: compressing one takes longer, in a thread of its own, than it saves."""
 SCHEMA = pa.schema(
     [
         ("operator", pa.string()),
@@ -76,7 +78,7 @@ def encode(
 
 def _row(name: str, window: int, mark: int, frame: pa.Table, version: int, made: Provenance) -> dict[str, object]:
     sink = io.BytesIO()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    options = pa.ipc.IpcWriteOptions(compression="zstd" if frame.nbytes > COMPRESSED_BYTES_MIN else None)
     with pa.ipc.new_stream(sink, frame.schema, options=options) as writer:
         writer.write_table(frame)
     blob = sink.getvalue()

@@ -59,6 +59,36 @@ def test_an_older_attempt_that_looked_before_the_fence_conflicts(path: Path) -> 
     assert query("select count(*) as n from t", t=path)["n"].to_pylist() == [0]
 
 
+class Overtaken(Table):
+    """A table that a newer attempt fences between a commit of this one and its next look."""
+
+    def refresh(self) -> Table:
+        newest = position(Table.open(self.path), APP)
+        if newest.epoch == 1 and newest.mark == overtaken_at:
+            fence(self.path, APP, 2)
+        return super().refresh()
+
+
+overtaken_at = 0
+
+
+def test_an_attempt_that_is_overtaken_in_its_fence_learns_it_by_the_fence(path: Path) -> None:
+    """The epoch is looked at again after the fence's commit."""
+    with pytest.raises(FencedError, match="superseded by attempt 2"):
+        fence(path, APP, 1, open_table=Overtaken.open)
+
+
+def test_an_attempt_that_is_overtaken_in_a_commit_learns_it_by_that_commit(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The epoch is looked at again after a commit; what was committed before the newer fence stays."""
+    monkeypatch.setattr(f"{__name__}.overtaken_at", 3)
+    fenced = fence(path, APP, 1, open_table=Overtaken.open)
+    with pytest.raises(FencedError, match="superseded by attempt 2"):
+        fenced.commit(3, rows(1))
+    assert query("select count(*) as n from t", t=path)["n"].to_pylist() == [1]
+
+
 def test_an_epoch_is_taken_only_once(path: Path) -> None:
     """Two attempts with one epoch: the second is stopped."""
     fence(path, APP, 3)

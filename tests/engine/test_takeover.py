@@ -1,0 +1,52 @@
+"""The takeover on tables in memory: what is fenced first, and what is read when."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from rewindow.application import Mode
+from rewindow.engine.takeover import take_over
+from rewindow.tables import DataFile
+from rewindow.tables import checkpoints as stored
+from rewindow.tables.staging import CHECKPOINTS, FACTS, app_id
+from tests.recovery.memory import OUTPUTS, MemoryLedger, MemoryLog, World
+from tests.recovery.simulation import APP, PLANS, ROOT, START
+
+
+class Watched(MemoryLog):
+    """A table that tells what is done to it."""
+
+    done: list[str]
+
+    def commit_files(self, files: object, **how: object) -> None:
+        self.done.append(f"fence {self.path.name}")
+        super().commit_files(files, **how)  # type: ignore[arg-type]
+
+    def read(self, file: DataFile, columns: list[str]) -> pa.Table:
+        self.done.append(f"read {self.path.name}")
+        return super().read(file, columns)
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_takeover_fences_first_and_then_reads_the_checkpoints_before_every_other_fence(mode: Mode) -> None:
+    """What it reads can no longer change, and at least once knows what it restores before it sets tables back."""
+    world, done = World(), []
+
+    def open_table(path: Path) -> Watched:
+        log = Watched(world, path, lambda: None)
+        log.done = done
+        return log
+
+    MemoryLog(world, ROOT / CHECKPOINTS, lambda: None).commit_arrow(
+        START, app_id=app_id("simulated", CHECKPOINTS), version=0
+    )
+    ledger = MemoryLedger(world, lambda: None)
+    taken = take_over(PLANS[mode], APP, ROOT, ledger, 1, lambda line: None, open_table)  # type: ignore[arg-type]
+    fences = [step for step in done if step.startswith("fence")]
+    assert fences == [f"fence {name}" for name in (CHECKPOINTS, *OUTPUTS, FACTS)]
+    assert done[:2] == [f"fence {CHECKPOINTS}", f"read {CHECKPOINTS}"]
+    assert taken.resume.first == 1 and taken.checkpoint is not None
+    assert taken.checkpoint.states["sum"].equals(stored.decode(START.to_pylist()[0]))

@@ -1,0 +1,206 @@
+"""Tables, ledger and engine in memory, for the simulation of the protocol.
+
+Everything that outlives a crash is in `World`. Whatever another process could see or do something in between calls
+`pause`, at which the simulation may let another attempt run, or this one die.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from rewindow.application import Application, FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.engine.facts import Seal, WindowDigest
+from rewindow.engine.group import GroupResult
+from rewindow.errors import FencedError
+from rewindow.tables import DataFile, FencedTable
+from rewindow.windows import WindowRange
+
+OUTPUTS = ("a", "b")
+ROWS = pa.schema([("window_id", pa.int64()), ("attempt", pa.int64()), ("value", pa.int64())])
+VALUE = pa.schema([("value", pa.int64())])
+
+Pause = Callable[[], None]
+Row = tuple[int, int, int]
+"""Window, attempt, and the sum of all windows' numbers that the state has seen: a wrong recovery shows in it."""
+
+
+class Sum(FrameOperator):
+    """Stands for an operator with a state and two outputs; the engine below computes it."""
+
+    inputs: ClassVar = {"events": InputPort(VALUE)}
+    outputs: ClassVar = {name: OutputPort(VALUE) for name in OUTPUTS}
+    state_schema: ClassVar = VALUE
+
+
+def make_app() -> Application:
+    """Returns an application of one operator with two outputs."""
+    app = Application("simulated", window="1 hour", checkpoint_windows=3)
+    node = app.add("sum", Sum(), events=app.input("events"))
+    for name in OUTPUTS:
+        app.output(name, node[name], key=[])
+    return app
+
+
+@dataclass
+class Commit:
+    """A commit of a table: its transaction, and the frames that it added."""
+
+    app_id: str
+    version: int
+    frames: list[pa.Table]
+
+
+@dataclass
+class World:
+    """All that outlives a crash.
+
+    Attributes:
+        tables: a table's name to its commits.
+        computed: window to how often it was computed.
+        written: files that were written, committed or not.
+    """
+
+    tables: dict[str, list[Commit]] = field(default_factory=dict)
+    written: dict[str, pa.Table] = field(default_factory=dict)
+    epoch: int = 0
+    started: int = 0
+    computed: Counter[int] = field(default_factory=Counter)
+    compares: bool = True
+    checks_started: bool = True
+    starts_first: bool = True
+
+    def frames(self, name: str) -> list[pa.Table]:
+        """Returns all frames that a table holds."""
+        return [frame for commit in self.tables.get(name, []) for frame in commit.frames]
+
+    def rows(self, name: str) -> list[Row]:
+        """Returns an output's rows."""
+        return [row for frame in self.frames(name) for row in zip(*frame.to_pydict().values(), strict=True)]
+
+
+class MemoryLog:
+    """A table of the world, as a process sees it: pinned to the snapshot that it last looked at."""
+
+    def __init__(self, world: World, path: Path, pause: Pause) -> None:
+        self.path, self._world, self._pause = path, world, pause
+        self._commits = world.tables.setdefault(path.name, [])
+        pause()
+        self._seen = len(self._commits)
+
+    def refresh(self) -> MemoryLog:
+        self._pause()
+        self._seen = len(self._commits)
+        return self
+
+    def txn(self, app_id: str) -> int:
+        return next((c.version for c in reversed(self._commits[: self._seen]) if c.app_id == app_id), -1)
+
+    def check_committable(self) -> None:
+        pass
+
+    def files(self) -> list[DataFile]:
+        return [
+            DataFile(f"{number}.{part}", frame.num_rows, None, None, 0)
+            for number, commit in enumerate(self._commits[: self._seen])
+            for part, frame in enumerate(commit.frames)
+        ]
+
+    def read(self, file: DataFile, columns: list[str]) -> pa.Table:
+        number, part = map(int, file.path.split("."))
+        return self._commits[number].frames[part].select(columns)
+
+    def commit_files(
+        self, files: Sequence[DataFile], *, app_id: str, version: int, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        self._commit(Commit(app_id, version, [self._world.written[file.path] for file in files]))
+
+    def commit_arrow(
+        self, frame: pa.Table, *, app_id: str, version: int, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        self._commit(Commit(app_id, version, [frame]))
+
+    def _commit(self, commit: Commit) -> None:
+        """Compares and sets, as Delta does by transaction id; looks again afterwards, as `Table` does."""
+        self._pause()
+        if self._world.compares and any(c.app_id == commit.app_id for c in self._commits[self._seen :]):
+            raise FencedError("commit met another one")
+        self._commits.append(commit)
+        self.refresh()
+
+
+class MemoryLedger:
+    """What an attempt needs of the ledger. It refuses no report of an old attempt: the tables are safe without that."""
+
+    def __init__(self, world: World, pause: Pause) -> None:
+        self._world, self._pause = world, pause
+
+    def started(self, replay_id: str) -> int:
+        self._pause()
+        return self._world.started
+
+    def start_group(self, replay_id: str, epoch: int, mark: int) -> None:
+        self._pause()
+        if self._world.checks_started and self._world.epoch != epoch:
+            raise FencedError("not the newest attempt")
+        if self._world.starts_first:
+            self._world.started = max(self._world.started, mark)
+
+    def report_progress(self, replay_id: str, epoch: int, mark: int, *rest: object) -> None:
+        self._pause()
+        self._world.started = max(self._world.started, mark)
+
+
+class MemoryEngine:
+    """Computes sums of window numbers."""
+
+    def __init__(self, world: World, epoch: int, pause: Pause, tables: Mapping[str, FencedTable]) -> None:
+        self._world, self._epoch, self._pause, self._tables = world, epoch, pause, tables
+
+    def count_inputs(self, windows: WindowRange, *, check: bool = True) -> dict[str, dict[int, int]]:
+        return {"events": {}}
+
+    def compute(
+        self, windows: GroupWindows, mark: int, states: Mapping[str, pa.Table], staged: Iterable[str], tuples: int
+    ) -> GroupResult:
+        value = states["sum"]["value"][0].as_py()
+        rows, digests = [], {}
+        for window in windows.range:
+            value += window
+            rows.append((window, self._epoch, value))
+            digests[window] = WindowDigest(1, str(value), None)
+            self._world.computed[window] += 1
+        self._pause()
+        folders = {name: Path(f"{name}/{self._epoch}-{mark}") for name in OUTPUTS}
+        for name in staged:
+            self._world.written[str(folders[name])] = pa.table(list(zip(*rows, strict=True)), schema=ROWS)
+        return GroupResult(folders, dict.fromkeys(OUTPUTS, digests), {"sum": pa.table({"value": [value]})})
+
+    def files(self, output: str, result: GroupResult) -> Sequence[DataFile]:
+        path = str(result.folders[output])
+        return [DataFile(path, self._world.written[path].num_rows, None, None, 0)]
+
+    def empty(self, output: str) -> WindowDigest:
+        return WindowDigest(0, "", None)
+
+    def recheck(self, windows: WindowRange, result: GroupResult, staged: Sequence[str]) -> dict[str, dict[int, Seal]]:
+        return {name: self.seals(name, windows) for name in OUTPUTS if name not in staged}
+
+    def seals(self, output: str, windows: WindowRange) -> dict[int, Seal]:
+        self._pause()
+        newest: dict[int, Seal] = {}
+        for window, attempt, value in sorted(self._world.rows(output)):
+            newest[window] = Seal(WindowDigest(1, str(value), None), attempt)
+        before = self._tables[output].previous
+        return {window: newest.get(window, Seal(self.empty(output), before)) for window in windows}
+
+    def skip(self, states: Mapping[str, pa.Table], skipped: WindowRange) -> Mapping[str, pa.Table]:
+        return states
+
+    def clear_scratch(self) -> None:
+        pass
