@@ -1,4 +1,4 @@
-"""Publishes a replay's range, or takes its publication back: one Spark process, submitted by the launcher."""
+"""Publishes a replay's range, takes that back, or withdraws what was begun: one Spark process, of the launcher."""
 
 import argparse
 
@@ -8,7 +8,11 @@ from rewindow.publication.job import run_publication
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replay", required=True, help="id of the replay")
-    parser.add_argument("--undo", action="store_true", help="take its publication back")
+    act = parser.add_mutually_exclusive_group()
+    act.add_argument("--undo", dest="act", action="store_const", const="undo", help="take its publication back")
+    act.add_argument(
+        "--withdraw", dest="act", action="store_const", const="withdraw", help="give up what was begun and left open"
+    )
     parser.add_argument(
         "--accept", metavar="REASON", help="publish although the gate has not passed; the reason is kept"
     )
@@ -17,7 +21,7 @@ if __name__ == "__main__":
     leave(
         run_job(
             lambda: run_publication(
-                options.replay, take_back=options.undo, accept=options.accept or None, who=options.who
+                options.replay, options.act or "publish", accept=options.accept or None, who=options.who
             )
         )
     )

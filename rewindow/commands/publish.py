@@ -10,6 +10,7 @@ from rich.markup import escape
 from rewindow.commands.job import run_plain
 from rewindow.commands.screen import AsJson, ReplayId, out, print_json
 from rewindow.config import Config
+from rewindow.errors import InputError
 
 
 def publish(
@@ -17,6 +18,10 @@ def publish(
     accept: Annotated[
         str | None, typer.Option(help="Publish although the gate has not passed; the reason is kept.", metavar="REASON")
     ] = None,
+    withdraw: Annotated[
+        bool,
+        typer.Option("--withdraw", help="Give up a publication or an undo that was begun and cannot be finished."),
+    ] = False,
     crash: Annotated[str | None, typer.Option(help="Drill: kill the job at STEP:NUMBER.", hidden=True)] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -27,7 +32,19 @@ def publish(
         rewindow publish flight_delays-376949-385704-1f2e3d
 
         rewindow publish flight_delays-376949-385704-1f2e3d --accept "late flights are known"
+
+        rewindow publish flight_delays-376949-385704-1f2e3d --withdraw
     """
+    if withdraw:
+        if accept:
+            raise InputError("--accept and --withdraw exclude each other")
+        outcome = run_plain(Config.load(), "publish.py", ["--replay", replay_id, "--withdraw"], replay_id, crash)
+        show(
+            outcome.facts,
+            as_json,
+            f"withdrawn; the tables show what they showed before. See: rewindow status {replay_id}",
+        )
+        return
     arguments = ["--replay", replay_id] + (["--accept", accept] if accept else [])
     outcome = run_plain(Config.load(), "publish.py", arguments, replay_id, crash)
     show(outcome.facts, as_json, f"published; take it back with: rewindow undo {replay_id}")

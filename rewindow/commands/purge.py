@@ -6,11 +6,12 @@ from datetime import timedelta
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from rewindow.commands.screen import AsJson, out, print_json, print_rows
 from rewindow.config import Config
+from rewindow.publication.purge import Purged, purgeable
 from rewindow.publication.purge import purge as delete
-from rewindow.publication.purge import purgeable
 
 
 def purge(
@@ -28,12 +29,16 @@ def purge(
 
         rewindow purge --older-than 7 --yes
     """
-    found = purgeable(Config.load(), timedelta(days=older_than))
-    freed = delete(found) if yes else sum(entry.bytes for entry in found)
+    config, age = Config.load(), timedelta(days=older_than)
+    purged = delete(config, age) if yes else Purged(purgeable(config, age), [])
+    found, freed = purged.deleted, purged.bytes
     if as_json:
-        print_json({"deleted": yes, "bytes": freed, "folders": [str(entry.folder) for entry in found]})
+        folders = [str(entry.folder) for entry in found]
+        print_json({"deleted": yes, "bytes": freed, "folders": folders, "being_published": purged.busy})
         return
     rows = [(e.replay_id, e.folder.name, round(e.bytes / 1e6, 2), e.reason) for e in found]
     print_rows("", ("replay", "folder", "MB", "why"), rows)
+    for replay_id in purged.busy:
+        out.print(f"{escape(replay_id)} is being published or undone: left alone")
     words = "freed" if yes else "would be freed; delete with --yes"
     out.print(f"{freed / 1e6:.1f} MB {words}")

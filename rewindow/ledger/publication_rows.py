@@ -13,7 +13,7 @@ from rewindow.errors import InputError
 from rewindow.ledger.models import publication_tables, publications
 from rewindow.windows import WindowRange
 
-PUBLISH, UNDO = "publish", "undo"
+PUBLISH, UNDO, WITHDRAW = "publish", "undo", "withdraw"
 
 
 def publish_app_id(table_name: str) -> str:
@@ -38,13 +38,14 @@ class PublishedTable:
 
 @dataclass(frozen=True)
 class Publication:
-    """An act of publishing a window range of a replay, or of undoing such an act.
+    """An act of publishing a window range of a replay, of undoing that, or of withdrawing an act that was begun.
 
     Attributes:
         number: transaction version of its commits; higher than that of any publication before.
-        undoes: number of the publication that an undo takes back.
+        undoes: number of the act that an undo or a withdrawal takes back. An undo takes back all of its replay's
+            publications up to that one.
         details: what the publisher wants to find again when it is rolled forward.
-        withdrawn: why it was given up without a commit, None as a rule.
+        withdrawn: why it was given up, None as a rule; what it had committed is taken back by a withdrawal.
         closed_at: None while it must be rolled forward.
     """
 
@@ -77,12 +78,27 @@ class Publication:
 _undo = publications.alias("undo")
 _UNDONE = (
     select(_undo.c.number)
-    .where(_undo.c.undoes == publications.c.number, _undo.c.withdrawn.is_(None))
+    .where(
+        _undo.c.kind == UNDO,
+        _undo.c.withdrawn.is_(None),
+        _undo.c.replay_id == publications.c.replay_id,
+        _undo.c.undoes >= publications.c.number,
+    )
     .correlate(publications)
     .exists()
 )
 STANDING: ColumnElement[bool] = (publications.c.kind == PUBLISH) & publications.c.withdrawn.is_(None) & ~_UNDONE
 """The condition that a publication is neither withdrawn nor undone."""
+
+
+def standing(acts: Iterable[Publication]) -> list[Publication]:
+    """Returns the publications among some acts that are neither withdrawn nor undone by these, as STANDING does."""
+    listed = [act for act in acts if act.withdrawn is None]
+    undone: dict[str, int] = {}
+    for act in listed:
+        if act.kind == UNDO and act.undoes is not None:
+            undone[act.replay_id] = max(act.undoes, undone.get(act.replay_id, 0))
+    return [act for act in listed if act.kind == PUBLISH and act.number > undone.get(act.replay_id, 0)]
 
 
 def read_publication(connection: Connection, number: int) -> Publication:

@@ -29,6 +29,11 @@ point, and the next publisher of one of its tables, whoever that is, goes on fro
 | between two tables             | one table new, one old        | commits n to the rest (readers may pin versions) |
 | before close_publication       | all done, row open            | repeats step 5, closes                          |
 
+A publication or undo that cannot be finished, since its source is damaged or gone, is given up: `withdraw_publication`
+when no table holds it, else `open_withdrawal`, an act with a number of its own that puts the tables back and is
+finished like any other. A replay has at most one publication that stands: the undo of a replay takes back all of its
+publications, also those that lie below others.
+
 What a publication writes must therefore follow from its row alone: the staged tables of its replay, its range, its
 `details`, and for an undo the versions before of the publication that it takes back. `versions_before` are those of
 the first opening; opening again returns them unchanged.
@@ -50,6 +55,7 @@ from rewindow.ledger.publication_rows import (
     PUBLISH,
     STANDING,
     UNDO,
+    WITHDRAW,
     Publication,
     find_publications,
     later_over,
@@ -139,6 +145,25 @@ class Publications(Replays):
             row = {"replay_id": undone.replay_id, "kind": UNDO, "first": undone.first, "last": undone.last}
             return self._open(connection, {**row, "undoes": number}, versions_before, details)
 
+    def open_withdrawal(
+        self, number: int, reason: str, versions_before: Mapping[str, int], details: Mapping[str, Any] | None = None
+    ) -> Publication:
+        """Gives up an act that was begun and enters the one that takes its commits back, with a number of its own.
+
+        Raises:
+            InputError: it is closed, or a withdrawal itself.
+        """
+        with self.serialised() as connection:
+            begun = read_publication(connection, number)
+            if begun.closed_at is not None or begun.kind == WITHDRAW:
+                what = "is closed" if begun.closed_at is not None else "is a withdrawal"
+                raise InputError(f"publication {number} {what} and cannot be withdrawn")
+            its = publications.c.number == number
+            connection.execute(update(publications).where(its).values(closed_at=self.now, withdrawn=reason))
+            row = {"replay_id": begun.replay_id, "kind": WITHDRAW, "first": begun.first, "last": begun.last}
+            kept = {**(details or {}), "reason": reason}
+            return self._open(connection, {**row, "undoes": number}, versions_before, kept)
+
     def _open(
         self,
         connection: Connection,
@@ -176,6 +201,8 @@ class Publications(Replays):
             missing = [table.name for table in publication.tables if not table.done]
             assert not missing, f"publication {number} is not done for {missing}"
             self._close(connection, publication)
+            if publication.kind == WITHDRAW:
+                return  # The replay is in the state in which it was before the act that was withdrawn.
             replay_id = publication.replay_id
             still_there = find_publications(connection, STANDING & (publications.c.replay_id == replay_id), limit=1)
             state = State.PUBLISHED if still_there else State.UNDONE
@@ -195,7 +222,7 @@ class Publications(Replays):
                 what = f'has been committed to table "{done[0]}"' if done else "is closed"
                 raise InputError(
                     f"publication {number} {what} and cannot be withdrawn",
-                    hint=f"Roll it forward (rewindow publish {publication.replay_id}), then undo it.",
+                    hint=f"Roll it forward: rewindow publish {publication.replay_id}; to take it back add --withdraw.",
                 )
             self._close(connection, publication, withdrawn=reason)
 

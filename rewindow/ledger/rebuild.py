@@ -27,7 +27,7 @@ from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.ledger.attempts import AttemptEnd
 from rewindow.ledger.models import attempts, counters, publication_tables, publications, replays
-from rewindow.ledger.publication_rows import PUBLISH, publish_app_id
+from rewindow.ledger.publication_rows import WITHDRAW, find_publications, publish_app_id, standing
 from rewindow.ledger.replays import State, find_replay
 from rewindow.ledger.segments import SEGMENT_WINDOWS, Segment
 from rewindow.tables.delta import Table, query
@@ -98,8 +98,10 @@ def rebuild(ledger: Ledger, config: Config) -> Rebuilt:
         for root in sorted(folder.iterdir() if folder.is_dir() else ()):
             if not _restore_replay(ledger, connection, root):
                 passed_over.append(root.name)
+        acts = [one.told for one in found.values()]
+        withdrawn = {act["undoes"]: act["details"]["reason"] for act in acts if act["kind"] == WITHDRAW}
         for number in sorted(found):
-            _restore_publication(ledger, config, connection, number, found[number], last_numbers)
+            _restore_publication(ledger, config, connection, number, found[number], last_numbers, withdrawn.get(number))
         highest = max([0, *last_numbers.values(), *found])
         connection.execute(update(counters).values(value=highest))
         _settle_states(connection)
@@ -185,6 +187,7 @@ def _restore_publication(
     number: int,
     found: _Found,
     last_numbers: Mapping[str, int],
+    withdrawn: str | None,
 ) -> None:
     told, names = found.told, list(found.told["versions_before"])
     if find_replay(connection, told["replay"]) is None:
@@ -195,7 +198,8 @@ def _restore_publication(
     row = {
         "number": number, "replay_id": told["replay"], "kind": told["kind"], "first": told["first"],
         "last": told["last"], "undoes": told.get("undoes") if known else None, "details": told.get("details") or {},
-        "opened_at": made_at, "closed_at": made_at if done == set(names) else None,
+        "opened_at": made_at, "closed_at": made_at if done == set(names) or withdrawn is not None else None,
+        "withdrawn": withdrawn,
     }  # fmt: skip
     connection.execute(insert(publications).values(**row))
     for index, name in enumerate(names):
@@ -221,11 +225,10 @@ def _insert_purged(ledger: Ledger, connection: Connection, told: Mapping[str, An
 
 def _settle_states(connection: Connection) -> None:
     """Sets replays with closed publications to published, or to undone when none of theirs stands."""
-    closed = connection.execute(select(publications).where(publications.c.closed_at.is_not(None))).all()
-    undone = {row.undoes for row in closed if row.kind != PUBLISH}
-    standing = {row.replay_id for row in closed if row.kind == PUBLISH and row.number not in undone}
-    for replay_id in {row.replay_id for row in closed}:
-        state = State.PUBLISHED if replay_id in standing else State.UNDONE
+    closed = find_publications(connection, publications.c.closed_at.is_not(None) & publications.c.withdrawn.is_(None))
+    published = {act.replay_id for act in standing(closed)}
+    for replay_id in {act.replay_id for act in closed if act.kind != WITHDRAW}:
+        state = State.PUBLISHED if replay_id in published else State.UNDONE
         connection.execute(update(replays).where(replays.c.replay_id == replay_id).values(state=state))
 
 

@@ -1,6 +1,7 @@
 """Publication: replays made visible, taken back, compared; pinned reading.
 
-`publish` and `undo` need Spark and are in `rewindow.publication.publish`; everything named here starts no JVM.
+`publish` needs Spark, and so do `undo` and `withdraw` in `rewindow.publication.take_back`; everything named here starts
+no JVM.
 """
 
 from rewindow.publication.certificate import Certificate, certify

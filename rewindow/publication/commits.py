@@ -63,6 +63,11 @@ def held(config: Config, name: str) -> int:
     return open_published(config, name).txn(publish_app_id(name))
 
 
+def is_begun(config: Config, name: str, publication: Publication) -> bool:
+    """Returns whether a table is there and holds the commit of a publication or of a later one."""
+    return Table.exists(config.stream_table(name)) and held(config, name) >= publication.number
+
+
 def version_of(config: Config, name: str, number: int) -> int:
     """Returns the version that brought a publication's commit: the first one that holds its number.
 
@@ -112,9 +117,16 @@ def write_arrow(config: Config, name: str, publication: Publication, rows: pa.Ta
     write_deltalake(table.delta, rows, mode="overwrite", predicate=predicate, commit_properties=properties)
 
 
+def write_empty(config: Config, name: str, publication: Publication) -> None:
+    """Gives a table a publication's number and changes nothing in it: whoever is late with an older one is refused."""
+    open_published(config, name).commit_files(
+        [], app_id=publish_app_id(name), version=publication.number, metadata=publication.commit_metadata()
+    )
+
+
 def is_conflict(error: Exception) -> bool:
     """Returns whether another commit came between, so that looking again helps."""
-    if isinstance(error, CommitFailedError):
+    if isinstance(error, CommitFailedError) or isinstance(error.__cause__, CommitFailedError):
         return True
     return any("delta.exceptions" in base.__module__ and "Concurrent" in base.__name__ for base in type(error).__mro__)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -91,11 +91,18 @@ def published_seals(seals: pa.Table, sealed_at: datetime, data_version: int) -> 
     ).cast(WINDOWS_SCHEMA)
 
 
-def rows_before(config: Config, name: str, version: int, windows: WindowRange) -> pa.Table:
-    """Returns the rows of a small published table in a range as they were at an earlier version."""
-    table = open_published(config, name, version)
-    rows = query(f"select * from t where window_id between {windows.first} and {windows.last}", t=table)
-    return rows.select(table.schema.names).cast(table.schema)
+def rows_before(config: Config, name: str, pieces: Sequence[tuple[WindowRange, int]]) -> pa.Table:
+    """Returns the rows of a small published table in disjoint ranges, each as it was at a version.
+
+    Columns that came later are null.
+    """
+    schema = open_published(config, name).schema
+    parts = [schema.empty_table()]
+    for windows, version in pieces:
+        table = open_published(config, name, version)
+        rows = query(f"select * from t where window_id between {windows.first} and {windows.last}", t=table)
+        parts.append(rows.select(table.schema.names).cast(table.schema))
+    return pa.concat_tables(parts, promote_options="default").select(schema.names)
 
 
 def published_state(config: Config, application: str, window: int) -> pa.Table:

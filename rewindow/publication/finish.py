@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from rewindow.config import Config
-from rewindow.errors import TableError
+from rewindow.errors import CheckpointError, InputError, RewindowError, TableError
 from rewindow.ledger import Ledger, Publication
-from rewindow.publication.commits import commit_once, held, write_arrow, write_spark
+from rewindow.publication.commits import commit_once, is_begun, write_arrow, write_empty, write_spark
 from rewindow.publication.contents import (
     checkpoint_rows,
     files_of,
@@ -24,6 +24,7 @@ from rewindow.publication.contents import (
     rows_before,
     staged_seals,
 )
+from rewindow.publication.history import Piece
 from rewindow.publication.names import open_published
 from rewindow.publication.parts import Kind, Part, kind_of, parts_of
 from rewindow.publication.steps import Crash, PublishStep
@@ -55,10 +56,9 @@ class Finisher:
         self.say(f"publication {publication.number} of replay {publication.replay_id} was left open: going on with it")
         try:
             return self.finish(publication)
-        except TableError as error:
-            begun = any(held(self.config, table.name) >= publication.number for table in publication.tables)
-            if begun:
-                raise
+        except (TableError, CheckpointError, InputError) as error:
+            if any(is_begun(self.config, table.name, publication) for table in publication.tables):
+                raise _unfinishable(publication, error) from error
             self.say(f"publication {publication.number} is given up: {error.primary}")
             self.ledger.withdraw_publication(publication.number, error.primary)
             return self.ledger.publication(publication.number)
@@ -157,16 +157,21 @@ class Finisher:
     def _put_back(self, publication: Publication, name: str) -> None:
         from rewindow.publication.frames import frame_before
 
-        assert publication.undoes is not None, "an undo"
-        undone = self.ledger.publication(publication.undoes)
-        version = next(table.version_before for table in undone.tables if table.name == name)
-        assert version is not None, "every published table is created before its first publication"
-        files_of(self.config, name, version, publication.range)
-        if kind_of(name) is Kind.DATA:
-            frame = frame_before(self.spark, self.config, name, version, publication.range)
+        pieces = [(WindowRange(first, last), version) for first, last, version in self._pieces(publication, name)]
+        for windows, version in pieces:
+            files_of(self.config, name, version, windows)
+        if not pieces:
+            write_empty(self.config, name, publication)
+        elif kind_of(name) is Kind.DATA:
+            frame = frame_before(self.spark, self.config, name, pieces)
             write_spark(self.config, name, publication, frame, merge_schema=False)
         else:
-            write_arrow(self.config, name, publication, rows_before(self.config, name, version, publication.range))
+            write_arrow(self.config, name, publication, rows_before(self.config, name, pieces))
+
+    def _pieces(self, publication: Publication, name: str) -> list[Piece]:
+        """Returns what is put back into a table, nothing when it never held the act that is withdrawn."""
+        pieces: list[Piece] = publication.details["put_back"].get(name, [])
+        return pieces
 
     def _settle(self, publication: Publication) -> None:
         """Enters the stale ranges as they follow from this publication; may be repeated."""
@@ -175,3 +180,13 @@ class Finisher:
             self.ledger.clear_stale(application, row.table_name, row.first, row.last)
         for name, first, last in publication.details["stale"]:
             self.ledger.mark_stale(application, name, first, last, publication.number)
+
+
+def _unfinishable(publication: Publication, error: RewindowError) -> TableError:
+    """Returns the error that stops everybody until an act that was begun is withdrawn."""
+    name = publication.replay_id
+    return TableError(
+        f'publication {publication.number} of replay "{name}" was begun and cannot be finished: {error.primary}',
+        detail=f"{error.detail} It is in some of its tables; nothing else is published there before it ends.".strip(),
+        hint=f"Take back what was begun: rewindow publish {name} --withdraw",
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -81,11 +83,21 @@ def published_frame(frame: DataFrame, plan: Plan, output: OutputPlan, tuples: in
     return numbered.select("window_id", "offset", "arrived_at", *(_name(name) for name in rest))
 
 
-def frame_before(spark: SparkSession, config: Config, name: str, version: int, windows: WindowRange) -> DataFrame:
-    """Returns the tuples of a published stream in a range as they were at an earlier version."""
-    reader = spark.read.format("delta").option("versionAsOf", version)
-    inside = F.col("window_id").between(windows.first, windows.last)
-    return reader.load(str(config.stream_table(name))).where(inside).orderBy("window_id", "offset")
+def frame_before(
+    spark: SparkSession, config: Config, name: str, pieces: Sequence[tuple[WindowRange, int]]
+) -> DataFrame:
+    """Returns the tuples of a published stream in disjoint ranges, each as it was at a version."""
+    path = str(config.stream_table(name))
+    frames = [
+        spark.read.format("delta")
+        .option("versionAsOf", version)
+        .load(path)
+        .where(F.col("window_id").between(windows.first, windows.last))
+        for windows, version in pieces
+    ]
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames).orderBy(
+        "window_id", "offset"
+    )
 
 
 def _order(schema: T.StructType, key: list[str]) -> list[Column]:

@@ -7,33 +7,42 @@ from typing import Any
 from rewindow.config import Config
 from rewindow.engine.job import say, tell
 from rewindow.engine.session import spark_session
-from rewindow.publication.publish import PublicationResult, publish, undo
+from rewindow.publication.publish import publish
+from rewindow.publication.result import PublicationResult
+from rewindow.publication.take_back import undo, withdraw
 
 
 def run_publication(
-    replay_id: str, *, take_back: bool = False, accept: str | None = None, who: str | None = None
+    replay_id: str, act: str = "publish", *, accept: str | None = None, who: str | None = None
 ) -> dict[str, Any]:
-    """Publishes a replay, or takes its publication back, and returns what the outcome file says.
+    """Publishes a replay, takes its publication back, or withdraws what was begun; returns what the outcome file says.
+
+    Args:
+        act: publish, undo or withdraw.
+        accept, who: see publish.
 
     Raises:
-        RewindowError: see publish and undo.
+        RewindowError: see publish, undo and withdraw.
     """
     config = Config.load()
-    spark = spark_session(config, f"rewindow {'undo' if take_back else 'publish'} {replay_id}", quick=True)
-    if take_back:
-        result = undo(spark, config, replay_id, say=say)
-    else:
+    spark = spark_session(config, f"rewindow {act} {replay_id}", quick=True)
+    if act == "publish":
         result = publish(spark, config, replay_id, accept=accept, who=who, say=say)
+    else:
+        result = (undo if act == "undo" else withdraw)(spark, config, replay_id, say=say)
     for line in _for_people(result):
         say(line)
     tell("publication", **result.to_json())
     return {"publication": result.to_json()}
 
 
+_DONE = {"publish": "published", "undo": "undone", "withdraw": "withdrawn"}
+
+
 def _for_people(result: PublicationResult) -> list[str]:
     """Returns what somebody should know of a publication: losses, what is stale now, what to do next."""
     windows = f"windows {result.first} to {result.last}"
-    done = "published" if result.kind == "publish" else "undone"
+    done = _DONE["withdraw" if result.withdrawn else result.kind]
     lines = [
         f"{windows} of {result.application} {'were ' if result.already else ''}{done} as publication {result.number}"
     ]

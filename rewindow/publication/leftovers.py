@@ -1,7 +1,9 @@
 """What a killed publisher leaves running: its JVM outlives its Python by half a second and may still be committing.
 
 The publisher's lock ends with its Python. So each publisher notes its processes beside the tables, and the next one
-ends those of a Python that is gone before it commits anything; on a local file system nothing else would stop them.
+ends the JVM of a Python that is gone before it commits anything; on a local file system nothing else would stop it.
+Only the very JVM that runs this process's Spark is noted, and only if this process or our spark-submit started it.
+A publisher that ends, also by an error, takes its note back: a notebook that goes on living is in nobody's way.
 """
 
 from __future__ import annotations
@@ -12,36 +14,48 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
+from rewindow.config import Config
+from rewindow.engine.job import OUTCOME_VARIABLE
 from rewindow.errors import OverlapError, ResourceError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _PATIENCE_SECONDS = 15.0
 
 
 @contextmanager
-def only_publisher(folder: Path, application: str) -> Iterator[None]:
+def only_publisher(config: Config, application: str, spark: SparkSession | None) -> Iterator[None]:
     """Ends what the last publisher of an application left running on this host; notes the processes of this one.
+
+    Args:
+        spark: the session that this publisher works with; None when it works without one.
 
     Raises:
         OverlapError: the last publisher itself is alive, under another ledger.
         ResourceError: a process that it left does not end.
     """
-    note = folder / f"{application}.publisher.json"
-    _end_leftovers(note, application)
+    note = config.state / "streams" / f"{application}.publisher.json"
+    jvm = _own_jvm(spark)
+    _end_leftovers(note, application, jvm)
     note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text(json.dumps({"host": socket.gethostname(), "python": _named(psutil.Process()), "java": _java()}))
-    yield
-    note.unlink(missing_ok=True)
+    note.write_text(json.dumps({"host": socket.gethostname(), "python": _named(psutil.Process()), "java": jvm}))
+    try:
+        yield
+    finally:
+        note.unlink(missing_ok=True)
 
 
-def _end_leftovers(note: Path, application: str) -> None:
+def _end_leftovers(note: Path, application: str, jvm: list[list[float]]) -> None:
     try:
         left = json.loads(note.read_text())
     except (OSError, ValueError):
         return
-    mine = {tuple(named) for named in (_named(psutil.Process()), *_java())}
+    mine = {tuple(named) for named in (_named(psutil.Process()), *jvm)}
     if left.get("host") != socket.gethostname() or tuple(left["python"]) in mine:
         return
     if _find(left["python"]) is not None:
@@ -57,17 +71,18 @@ def _end_leftovers(note: Path, application: str) -> None:
         raise ResourceError(f"process {alive[0].pid} of the last publisher does not end", hint="End it by hand.")
 
 
-def _java() -> list[list[float]]:
-    """Returns the JVMs of this process: started by it, or, under spark-submit, its parents."""
-    own = psutil.Process(os.getpid())
-    return [_named(process) for process in (*own.children(recursive=True), *own.parents()) if _is_java(process)]
-
-
-def _is_java(process: psutil.Process) -> bool:
+def _own_jvm(spark: SparkSession | None) -> list[list[float]]:
+    """Returns the JVM of a session if it ends with this process: its own child, or the spark-submit that we began."""
+    gateway = getattr(spark, "_jvm", None)
+    if gateway is None:
+        return []
     try:
-        return bool(process.name() == "java")
-    except psutil.Error:
-        return False
+        jvm = psutil.Process(int(gateway.java.lang.ProcessHandle.current().pid()))
+        me = psutil.Process()
+        submitted = OUTCOME_VARIABLE in os.environ and jvm in me.parents()
+        return [_named(jvm)] if submitted or me in jvm.parents() else []
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _named(process: psutil.Process) -> list[float]:

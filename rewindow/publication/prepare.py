@@ -58,6 +58,7 @@ def _prepare(config: Config, plan: Plan, part: Part) -> Table:
     if part.kind is Kind.DATA:
         schema = published_schema(events)
         table = create_table(path, schema, retention(config))
+        table.check_committable()
         if there:
             _check_columns(part.name, table.schema, schema)
         return table

@@ -1,4 +1,4 @@
-"""Publishing: the range of a replay made visible in the published tables, and taken back (design, section 7).
+"""Publishing: the range of a replay made visible in the published tables (design, section 7).
 
 A publication is a row in the ledger before its first commit, then one commit to each of its tables, then closed. It may
 be killed anywhere: whoever publishes or undoes next rolls it forward first. The protocol is in
@@ -9,24 +9,24 @@ from __future__ import annotations
 
 import getpass
 import shutil
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rewindow.config import Config
 from rewindow.engine.crash import crash_point
 from rewindow.errors import GateError, InputError, ResourceError
 from rewindow.ledger import Ledger, Publication, Replay, State
-from rewindow.publication.contents import files_of, kept_checkpoints, saved_states, staged_seals, start_state
+from rewindow.ledger.publication_rows import standing
+from rewindow.publication.contents import kept_checkpoints, saved_states, staged_seals, start_state
+from rewindow.publication.effects import related_acts, stale_ranges, states_in_effect
 from rewindow.publication.finish import Finisher
-from rewindow.publication.horizon import undo_horizon
 from rewindow.publication.leftovers import only_publisher
 from rewindow.publication.losses import losses_of
-from rewindow.publication.names import data_name, open_published
-from rewindow.publication.parts import Kind, kind_of, parts_of
+from rewindow.publication.names import data_name
+from rewindow.publication.parts import Kind, parts_of
 from rewindow.publication.prepare import prepare_tables
-from rewindow.publication.staleness import Standing, stale_windows
+from rewindow.publication.result import PublicationResult, result_of
+from rewindow.publication.staleness import Standing
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
 from rewindow.tables import Table, position
@@ -37,41 +37,6 @@ if TYPE_CHECKING:
 
 STATES_MAX = 200
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class PublicationResult:
-    """What publishing or undoing has come to.
-
-    Attributes:
-        number: the publication; its tables' commits carry it.
-        already: nothing had to be done, or only what a killed publisher had left.
-        versions: table to the version that it has now.
-        lost: output to the number of windows that at most once gave up; they are missing in what is published.
-        state_lacks: windows that the state never saw, as [first, last]; the published checkpoint lacks them too.
-        stale: [table, first, last] of everything stale now; `replay_next` is what to replay first.
-        rolled_forward: publications of killed publishers that were finished on the way.
-        horizon: for how long this can be undone, in words.
-    """
-
-    number: int
-    kind: str
-    replay_id: str
-    application: str
-    first: int
-    last: int
-    already: bool
-    versions: dict[str, int | None]
-    lost: dict[str, int] = field(default_factory=dict)
-    state_lacks: list[list[int]] = field(default_factory=list)
-    stale: list[tuple[str, int, int]] = field(default_factory=list)
-    replay_next: tuple[int, int] | None = None
-    rolled_forward: list[int] = field(default_factory=list)
-    horizon: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the result as JSON values."""
-        return asdict(self)
 
 
 def publish(
@@ -101,13 +66,13 @@ def publish(
     ledger = Ledger.open(config.ledger_url)
     plan = ledger.replay(replay_id).read_plan()
     parts = parts_of(plan)
-    with ledger.publishing(part.name for part in parts) as unfinished, _publisher(config, plan.application):
+    with ledger.publishing(part.name for part in parts) as unfinished, only_publisher(config, plan.application, spark):
         finisher = Finisher(spark, config, ledger, crash, say)
         rolled = [finisher.roll_forward(publication).number for publication in unfinished]
         replay = ledger.replay(replay_id)
         there = _visible(ledger, replay_id)
         if there is not None:
-            return _result(config, ledger, there, already=True, rolled=rolled)
+            return result_of(config, ledger, there, already=True, rolled=rolled)
         staged = check_publishable(config, ledger, replay, plan, accept, who)
         details = _details(config, ledger, plan, accept, staged)
         for part in parts:
@@ -115,37 +80,7 @@ def publish(
                 finisher.view(plan, part, details["staged_versions"], plan.range)
         publication = _open(config, ledger, plan, details, crash)
         crash(PublishStep.OPENED, 1)
-        return _result(config, ledger, finisher.finish(publication), rolled=rolled)
-
-
-def undo(
-    spark: SparkSession, config: Config, replay_id: str, *, crash: Crash = crash_point, say: Say = lambda line: None
-) -> PublicationResult:
-    """Takes a replay's publication back: tuples, seals and checkpoints of its range are again what they were before.
-
-    Again it changes nothing.
-
-    Raises:
-        InputError: the replay is not published, or a later publication overlaps it (names that).
-        TableError: the versions before were removed by VACUUM or log cleanup.
-        OverlapError: another process publishes one of its tables, or another replay runs on its range.
-    """
-    ledger = Ledger.open(config.ledger_url)
-    replay = ledger.replay(replay_id)
-    tables = [table.name for publication in ledger.publications(replay_id, limit=1) for table in publication.tables]
-    if not tables:
-        raise InputError(f'replay "{replay_id}" is {replay.state} and was never published: there is nothing to undo')
-    with ledger.publishing(tables) as unfinished, _publisher(config, replay.application):
-        finisher = Finisher(spark, config, ledger, crash, say)
-        rolled = [finisher.roll_forward(publication).number for publication in unfinished]
-        newest = next((one for one in ledger.publications(replay_id) if one.withdrawn is None), None)
-        if newest is None:
-            raise InputError(f'replay "{replay_id}" was never published: its publications were given up')
-        if newest.undoes is not None:
-            return _result(config, ledger, newest, already=True, rolled=rolled)
-        publication = _open_undo(config, ledger, newest, replay.application, crash)
-        crash(PublishStep.OPENED, 1)
-        return _result(config, ledger, finisher.finish(publication), rolled=rolled)
+        return result_of(config, ledger, finisher.finish(publication), rolled=rolled)
 
 
 def check_publishable(
@@ -220,17 +155,10 @@ def _version(contents: Contents | None, name: str) -> str:
     return f"version {table['version']}" if table else "not there"
 
 
-def _publisher(config: Config, application: str) -> AbstractContextManager[None]:
-    return only_publisher(config.state / "streams", application)
-
-
 def _visible(ledger: Ledger, replay_id: str) -> Publication | None:
     """Returns the publication by which all of a replay is visible now, None when there is none."""
-    for publication in ledger.publications(replay_id):
-        if publication.withdrawn is None:
-            covered = publication.undoes is not None or ledger.later_overlapping(publication.number)
-            return None if covered else publication
-    return None
+    publication = next(iter(standing(ledger.publications(replay_id))), None)
+    return None if publication is None or ledger.later_overlapping(publication.number) else publication
 
 
 def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None, contents: Contents) -> dict[str, Any]:
@@ -242,9 +170,9 @@ def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None, con
     start = start_state(plan)
     names = [data_name(plan.application, output.name) for output in plan.outputs]
     stateful = [data_name(plan.application, output.name) for output in plan.outputs if output.stateful]
-    related = _related(ledger, plan.application, names)
-    standing = _standing(related)
-    number = 1 + max((one.number for one in standing), default=0)
+    related = related_acts(ledger, plan.application, names)
+    in_effect = states_in_effect(related)
+    number = 1 + max((one.number for one in in_effect), default=0)
     new = Standing(number, plan.range, states, start["source"], start["window"], start["digest"])
     known = sorted(states)
     step = 1 + len(known) // STATES_MAX
@@ -267,7 +195,7 @@ def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None, con
         "lost": {name: count for name, count in lost.items() if count},
         "state_lacks": [[part.first, part.last] for part in losses.lacking],
         "accepted": accept,
-        "stale": _stale(stateful, [*standing, new]) + _stale_beside(ledger, plan.application, names, related),
+        "stale": stale_ranges(ledger, plan.application, names, stateful, related, [*in_effect, new]),
     }
 
 
@@ -284,61 +212,6 @@ def _open(config: Config, ledger: Ledger, plan: Plan, details: dict[str, Any], c
         raise
 
 
-def _open_undo(config: Config, ledger: Ledger, newest: Publication, application: str, crash: Crash) -> Publication:
-    """Enters an undo once it is sure that what it puts back is there."""
-    later = ledger.later_overlapping(newest.number)
-    for table in newest.tables if not later else ():
-        files_of(config, table.name, table.version_before or 0, newest.range)
-    names = [table.name for table in newest.tables]
-    ledger.acquire(newest.replay_id, names, newest.first, newest.last)
-    try:
-        crash(PublishStep.PREPARED, 1)
-        versions = {name: open_published(config, name).version for name in names}
-        related = _related(ledger, application, names)
-        left = [one for one in _standing(related) if one.number != newest.number]
-        stateful = newest.details.get("stateful", [])
-        stale = _stale(stateful, left) + _stale_beside(ledger, application, names, related)
-        details = {"application": application, "stale": stale, "stateful": stateful}
-        return ledger.open_undo(newest.number, versions, details)
-    except Exception:
-        ledger.release(newest.replay_id)
-        raise
-
-
-def _related(ledger: Ledger, application: str, names: Iterable[str]) -> list[Publication]:
-    """Returns the publications of an application that have an output among some tables; of others nothing follows."""
-    every = ledger.publications(application=application, limit=1_000_000)
-    return [one for one in every if _outputs(one) & set(names)]
-
-
-def _outputs(publication: Publication) -> set[str]:
-    return {table.name for table in publication.tables if kind_of(table.name) is Kind.DATA}
-
-
-def _standing(related: list[Publication]) -> list[Standing]:
-    """Returns the publications that stand, as far as state goes."""
-    undone = {one.undoes for one in related if one.withdrawn is None}
-    found = []
-    for one in related:
-        if one.undoes is None and one.withdrawn is None and one.number not in undone:
-            states = {int(window): digest for window, digest in one.details.get("states", {}).items()}
-            start = one.details.get("start") or {"source": "initial", "window": None, "digest": ""}
-            found.append(Standing(one.number, one.range, states, start["source"], start["window"], start["digest"]))
-    return found
-
-
-def _stale(stateful: list[str], standing: list[Standing]) -> list[list[Any]]:
-    return [[name, part.first, part.last] for part in stale_windows(standing) for name in stateful]
-
-
-def _stale_beside(
-    ledger: Ledger, application: str, names: Iterable[str], related: list[Publication]
-) -> list[list[Any]]:
-    """Returns what is stale of an application's other outputs, which stays so: details tell of all of them."""
-    judged = set(names).union(*map(_outputs, related))
-    return [[row.table_name, row.first, row.last] for row in ledger.stale(application) if row.table_name not in judged]
-
-
 def _check_space(config: Config, plan: Plan, details: dict[str, Any]) -> None:
     root = config.replay_root(plan.replay_id)
     needed = sum(
@@ -353,27 +226,3 @@ def _check_space(config: Config, plan: Plan, details: dict[str, Any]) -> None:
             detail="Nothing was published.",
             hint="Make room (rewindow purge shows what can go) and publish again.",
         )
-
-
-def _result(
-    config: Config, ledger: Ledger, publication: Publication, *, rolled: list[int], already: bool = False
-) -> PublicationResult:
-    application = ledger.replay(publication.replay_id).application
-    stale = [(row.table_name, row.first, row.last) for row in ledger.stale(application)]
-    first = min(((first, last) for _, first, last in stale), default=None)
-    return PublicationResult(
-        number=publication.number,
-        kind=publication.kind,
-        replay_id=publication.replay_id,
-        application=application,
-        first=publication.first,
-        last=publication.last,
-        already=already,
-        versions={table.name: table.version_after for table in publication.tables},
-        lost=publication.details.get("lost", {}),
-        state_lacks=publication.details.get("state_lacks", []),
-        stale=stale,
-        replay_next=first,
-        rolled_forward=rolled,
-        horizon=str(undo_horizon(config, application)),
-    )

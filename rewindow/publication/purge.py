@@ -2,8 +2,10 @@
 
 Kept are: whatever an open replay still writes or starts from, what has not been published unless it is old, and the
 facts of every replay, which `certify` and `why` read. Recordings, the ledger and quarantined tuples are never touched.
-Nothing is deleted but below the folder of staged replays, and nothing of a replay whose plan is not known.
-Undo puts back older versions of the published tables and needs nothing that is deleted here.
+A replay's tables are deleted under the locks of its publishers and after another look at it, so that no publication or
+undo that begins in between loses what it needs. Nothing is deleted but below the folder of staged replays, and nothing
+of a replay whose plan is not known. Undo puts back older versions of the published tables and needs nothing that is
+deleted here.
 """
 
 from __future__ import annotations
@@ -14,8 +16,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from rewindow.config import Config
+from rewindow.errors import OverlapError
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import Replay, State
+from rewindow.publication.parts import parts_of
 from rewindow.tables.staging import CHECKPOINTS, FACTS
 
 DELETED = frozenset({State.ABANDONED, State.PUBLISHED})
@@ -33,6 +37,19 @@ class Purgeable:
     reason: str
 
 
+@dataclass(frozen=True)
+class Purged:
+    """What was deleted, and the replays that were left alone because somebody publishes their tables."""
+
+    deleted: list[Purgeable]
+    busy: list[str]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes freed."""
+        return sum(entry.bytes for entry in self.deleted)
+
+
 def purgeable(config: Config, older_than: timedelta) -> list[Purgeable]:
     """Returns the folders that nobody needs any more.
 
@@ -42,26 +59,48 @@ def purgeable(config: Config, older_than: timedelta) -> list[Purgeable]:
     ledger = Ledger.open(config.ledger_url)
     rows = [row for row in ledger.replays(limit=LIMIT) if row.plan]
     locked = _locked(rows)
-    found = []
-    for row in rows:
-        reason = _reason(row, older_than)
-        if reason and _is_staged(config, row) and not _is_open(ledger, row):
-            found += [
-                Purgeable(row.replay_id, folder, _size(folder), reason)
-                for folder in sorted(Path(row.root).glob("*/"))
-                if folder.name != FACTS and folder not in locked
-            ]
-    return found
+    return [entry for row in rows for entry in _folders(config, ledger, row, older_than, locked)]
 
 
-def purge(found: list[Purgeable]) -> int:
-    """Deletes folders and returns the bytes freed; a folder that is gone already is no error (W86)."""
-    for entry in found:
-        draft = entry.folder.with_name(f".{entry.folder.name}.purged")
-        if entry.folder.exists():
-            entry.folder.rename(draft)
-        shutil.rmtree(draft, ignore_errors=True)
-    return sum(entry.bytes for entry in found)
+def purge(config: Config, older_than: timedelta) -> Purged:
+    """Deletes the folders that nobody needs; what changes meanwhile is left alone, and so is what is being published.
+
+    Args:
+        older_than: see purgeable.
+    """
+    ledger = Ledger.open(config.ledger_url)
+    deleted: list[Purgeable] = []
+    busy: list[str] = []
+    for replay_id in dict.fromkeys(entry.replay_id for entry in purgeable(config, older_than)):
+        tables = [part.name for part in parts_of(ledger.replay(replay_id).read_plan())]
+        try:
+            with ledger.publishing(tables, wait_s=0):
+                rows = [row for row in ledger.replays(limit=LIMIT) if row.plan]
+                row = next(row for row in rows if row.replay_id == replay_id)
+                deleted += [_delete(entry) for entry in _folders(config, ledger, row, older_than, _locked(rows))]
+        except OverlapError:
+            busy.append(replay_id)
+    return Purged(deleted, busy)
+
+
+def _delete(entry: Purgeable) -> Purgeable:
+    """Deletes a folder; one that is gone already is no error (W86)."""
+    draft = entry.folder.with_name(f".{entry.folder.name}.purged")
+    if entry.folder.exists():
+        entry.folder.rename(draft)
+    shutil.rmtree(draft, ignore_errors=True)
+    return entry
+
+
+def _folders(config: Config, ledger: Ledger, row: Replay, older_than: timedelta, locked: set[Path]) -> list[Purgeable]:
+    reason = _reason(row, older_than)
+    if not reason or not _is_staged(config, row) or _is_open(ledger, row):
+        return []
+    return [
+        Purgeable(row.replay_id, folder, _size(folder), reason)
+        for folder in sorted(Path(row.root).glob("*/"))
+        if folder.name != FACTS and folder not in locked
+    ]
 
 
 def _reason(row: Replay, older_than: timedelta) -> str:

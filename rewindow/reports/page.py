@@ -76,7 +76,12 @@ def _checks(stories: Iterable[Story]) -> list[dict[str, Any]]:
 def _acts(acts: Iterable[Act]) -> list[dict[str, Any]]:
     """Returns publications with what became of them: taken back by an undo, or covered by a later one."""
     listed = list(acts)
-    undone = {act.undoes for act in listed if act.undoes is not None}
+    undos = [act for act in listed if act.kind == "undo"]
+    undone = {
+        act.number
+        for act in listed
+        if any(undo.replay_id == act.replay_id and (undo.undoes or 0) >= act.number for undo in undos)
+    }
     found: list[dict[str, Any]] = []
     for place, act in enumerate(listed):
         later = [one for one in listed[place + 1 :] if one.kind == "publish" and one.number not in undone]

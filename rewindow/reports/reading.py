@@ -72,7 +72,7 @@ def read_acts(config: Config, application: str, windows: WindowRange, limit: int
             act.undoes, act.opened_at, act.closed_at,
         )
         for act in reversed(found)
-        if act.range.overlap(windows)
+        if act.range.overlap(windows) and act.withdrawn is None
     )  # fmt: skip
 
 

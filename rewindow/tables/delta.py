@@ -27,6 +27,8 @@ WRITER_FEATURES_ALLOWED = {"appendOnly", "invariants", "checkConstraints", "chan
 WRITER_FEATURES_ALLOWED |= {"columnMapping", "generatedColumns", "timestampNtz", "v2Checkpoint", "variantType"}
 """Table features beside which a commit of ours is known to work (delta-rs refuses row tracking and others)."""
 
+_FORGETS = "delta.setTransactionRetentionDuration"
+
 
 @dataclass(frozen=True)
 class DataFile:
@@ -132,11 +134,17 @@ class Table:
         return protocol.min_reader_version < 2 or not (protocol.reader_features or protocol.min_reader_version == 2)
 
     def check_committable(self) -> None:
-        """Refuses a table with a feature beside which a commit of ours is not known to be safe.
+        """Refuses a table with a feature or a property beside which a commit of ours is not known to be safe.
 
         Raises:
-            TableError: names the feature.
+            TableError: names it.
         """
+        if _FORGETS in self.properties:
+            raise TableError(
+                f'table "{self.path.name}" forgets transactions after {self.properties[_FORGETS]}',
+                detail=f"Its property {_FORGETS} is set. Without its last transaction nobody knows what was committed.",
+                hint=f"Unset it: ALTER TABLE ... UNSET TBLPROPERTIES ('{_FORGETS}')",
+            )
         extra = set(self._delta.protocol().writer_features or []) - WRITER_FEATURES_ALLOWED
         if extra:
             raise TableError(f'table "{self.path.name}" has a feature that cannot be committed to: {sorted(extra)[0]}')

@@ -11,6 +11,7 @@ import pytest
 
 from rewindow.errors import InputError, OverlapError
 from rewindow.ledger import Ledger, State
+from rewindow.ledger.publication_rows import standing
 from tests.ledger.life import WORKERS, plan, results, run_to_end
 from tests.ledger.workers import (
     ACTS,
@@ -79,15 +80,49 @@ def test_undo_puts_back_what_was_there(ledger: Ledger, tables: FakeTables) -> No
     assert ledger.replay("b").state is State.PUBLISHED
 
 
-def test_undo_of_one_of_two_publications_leaves_the_replay_published(ledger: Ledger, tables: FakeTables) -> None:
-    """A replay that was published twice is undone only when neither publication stands."""
+def test_undo_takes_back_every_publication_of_the_replay(ledger: Ledger, tables: FakeTables) -> None:
+    """Also one that lies below another replay's: when that is undone too, nothing stands."""
+    checked(ledger, "r", "over")
+    for name in ("r", "over", "r"):
+        publish(ledger, tables, name, nothing)
+    undo(ledger, tables, "r", nothing)
+    assert ledger.replay("r").state is State.UNDONE
+    newest = ledger.newest_over("app.out", 100, 199)
+    assert newest is not None and newest.replay_id == "over"
+    undo(ledger, tables, "over", nothing)
+    assert ledger.newest_over("app.out", 100, 199) is None
+    assert standing(ledger.publications()) == []
+    publish(ledger, tables, "r", nothing)
+    assert [act.number for act in standing(ledger.publications())] == [6]
+
+
+def test_a_withdrawal_gives_up_what_was_begun_and_leaves_the_replay_as_it_was(ledger: Ledger) -> None:
+    """Of a publication or an undo; an older publication of the replay goes on standing; it is closed like any act."""
     checked(ledger, "r")
-    publish(ledger, tables, "r", nothing)
-    publish(ledger, tables, "r", nothing)
-    undo(ledger, tables, "r", nothing)
+    tables = {"app.out": 0, "app.x": 0}
+    first = ledger.open_publication("r", tables, 100, 199)
+    ledger.mark_table_done(first.number, "app.out", 1)
+    with pytest.raises(InputError, match="to take it back add --withdraw"):
+        ledger.withdraw_publication(first.number, "no")
+    withdrawal = ledger.open_withdrawal(first.number, "damaged", {"app.out": 1})
+    assert (withdrawal.kind, withdrawal.undoes, withdrawal.details["reason"]) == ("withdraw", 1, "damaged")
+    assert ledger.open_publications() == [withdrawal]
+    with pytest.raises(InputError, match="is closed and cannot be withdrawn"):
+        ledger.open_withdrawal(first.number, "again", {"app.out": 1})
+    with pytest.raises(InputError, match="is a withdrawal and cannot be withdrawn"):
+        ledger.open_withdrawal(withdrawal.number, "again", {"app.out": 1})
+    ledger.mark_table_done(withdrawal.number, "app.out", 2)
+    ledger.close_publication(withdrawal.number)
+    assert ledger.replay("r").state is State.CHECKED and standing(ledger.publications()) == []
+    second = ledger.open_publication("r", {"app.out": 2}, 100, 199)
+    ledger.mark_table_done(second.number, "app.out", 3)
+    ledger.close_publication(second.number)
+    undo = ledger.open_undo(second.number, {"app.out": 3})
+    back = ledger.open_withdrawal(undo.number, "versions are gone", {"app.out": 3})
+    ledger.mark_table_done(back.number, "app.out", 4)
+    ledger.close_publication(back.number)
+    assert [act.number for act in standing(ledger.publications())] == [second.number]
     assert ledger.replay("r").state is State.PUBLISHED
-    undo(ledger, tables, "r", nothing)
-    assert ledger.replay("r").state is State.UNDONE and ledger.newest_over("app.out", 100, 199) is None
 
 
 def test_undo_is_refused_under_a_later_publication_and_names_it(ledger: Ledger, tables: FakeTables) -> None:

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 from rewindow.config import Config
 from rewindow.ledger import Ledger, Publication, publish_app_id
 from rewindow.publication import published_state
-from rewindow.publication.publish import PublicationResult, publish, undo
+from rewindow.publication.publish import publish
+from rewindow.publication.result import PublicationResult
+from rewindow.publication.take_back import undo
 from rewindow.recovery import StartState
 from rewindow.tables import Table, query
 from rewindow.tables import checkpoints as stored

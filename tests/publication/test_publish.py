@@ -16,9 +16,10 @@ from rewindow.errors import GateError, InputError, OverlapError, TableError
 from rewindow.ledger import Ledger, State
 from rewindow.publication import certify, frames, published_state, read_published, undo_horizon
 from rewindow.publication.prepare import prepare_tables
-from rewindow.publication.publish import check_publishable, publish, undo
+from rewindow.publication.publish import check_publishable, publish
 from rewindow.publication.read import published_arrow
 from rewindow.publication.sides import staged_plan
+from rewindow.publication.take_back import undo
 from rewindow.recovery import StartState
 from rewindow.tables import Table, query
 from rewindow.tables import checkpoints as stored

@@ -125,3 +125,13 @@ def test_a_publication_that_was_begun_stops_at_facts_that_were_altered_since(con
     with pytest.raises(TableError, match='table "facts" of replay "r" is not what was judged'):
         finisher.finish(publication)
     assert "is not what was judged" in str(finisher.roll_forward(publication).withdrawn)
+
+
+def test_a_published_table_that_forgets_transactions_is_refused(config: Config) -> None:
+    """By its last transaction a table tells which publication it holds."""
+    replay = simple(config, "r", 100, 103)
+    prepare_tables(config, replay.plan)
+    name = "delta.setTransactionRetentionDuration"
+    Table.open(config.stream_table("app.ranks")).delta.alter.set_table_properties({name: "interval 1 days"})
+    with pytest.raises(TableError, match='table "app.ranks" forgets transactions'):
+        prepare_tables(config, replay.plan)

@@ -11,11 +11,14 @@ import pytest
 from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.ledger import Ledger, Replay, publish_app_id
+from rewindow.publication import purge as module
 from rewindow.publication.certificate import certify
 from rewindow.publication.names import open_published
 from rewindow.publication.parts import parts_of
 from rewindow.publication.prepare import prepare_tables
 from rewindow.publication.purge import Purgeable, purge, purgeable
+from rewindow.recovery import StartState
+from rewindow.tables import Table
 from tests.publication.staging import simple
 
 AT_ONCE = timedelta(0)
@@ -56,7 +59,7 @@ def test_a_published_replay_loses_its_tables_but_for_the_facts(config: Config, h
     """Facts stay, for `certify` and `why`; a second purge finds nothing more."""
     published(config, "one")
     assert names(purgeable(config, AT_ONCE)) == {"one/delays", "one/ranks", "one/checkpoints"}
-    assert purge(purgeable(config, AT_ONCE)) > 0
+    assert purge(config, AT_ONCE).bytes > 0
     assert [path.name for path in config.replay_root("one").iterdir()] == ["facts"]
     assert purgeable(config, AT_ONCE) == []
 
@@ -64,12 +67,10 @@ def test_a_published_replay_loses_its_tables_but_for_the_facts(config: Config, h
 def test_a_rebuilt_ledger_never_leads_purge_to_the_working_directory(config: Config, here: Path) -> None:
     """Publish, purge, lose the ledger, rebuild, purge again: the project is as it was."""
     published(config, "one").close()
-    purge(purgeable(config, AT_ONCE))
+    purge(config, AT_ONCE)
     (config.state / "ledger.sqlite").unlink()
     assert Ledger.rebuild(config).replays == 1
-    found = purgeable(config, AT_ONCE)
-    purge(found)
-    assert found == []
+    assert purge(config, AT_ONCE).deleted == []
     assert [path.read_text() for path in here.glob("*/file")] == ["mine", "mine"]
 
 
@@ -100,8 +101,57 @@ def test_a_replay_whose_plan_was_purged_is_refused_by_certify(config: Config, he
     """After purge and rebuild its digests are there, but not what they are of: an error for people."""
     published(config, "one").close()
     simple(config, "two", 100, 103, ledger=False)
-    purge(purgeable(config, AT_ONCE))
+    purge(config, AT_ONCE)
     (config.state / "ledger.sqlite").unlink()
     Ledger.rebuild(config)
     with pytest.raises(InputError, match='the plan of replay "one" was purged'):
         certify(config, "two", "one")
+
+
+def test_tables_that_somebody_publishes_are_left_alone(config: Config, here: Path) -> None:
+    """Purge takes the locks of the replay's publishers and does not wait for them; next time it deletes."""
+    other = published(config, "one")
+    with other.publishing(["app.ranks"]):
+        purged = purge(config, AT_ONCE)
+    assert (purged.deleted, purged.busy) == ([], ["one"])
+    assert purgeable(config, AT_ONCE) != []
+    assert names(purge(config, AT_ONCE).deleted) == {"one/delays", "one/ranks", "one/checkpoints"}
+
+
+def test_a_publication_that_begins_after_the_first_look_keeps_its_tables(
+    config: Config, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the locks purge looks again."""
+    ledger = published(config, "one")
+    look = module.purgeable
+
+    def look_then_publish(config: Config, older_than: timedelta) -> list[Purgeable]:
+        found = look(config, older_than)
+        ledger.open_publication("one", {"app.ranks": 1}, 100, 103)
+        return found
+
+    monkeypatch.setattr(module, "purgeable", look_then_publish)
+    assert purge(config, AT_ONCE).deleted == []
+    assert Table.exists(config.replay_root("one") / "ranks")
+
+
+def test_what_was_not_published_goes_only_when_it_is_old(config: Config, here: Path) -> None:
+    """Ended, checked and undone replays; abandoned ones go at once."""
+    simple(config, "one", 100, 103)
+    simple(config, "two", 104, 107)
+    Ledger.open(config.ledger_url).abandon("two")
+    assert {entry.replay_id for entry in purgeable(config, timedelta(days=1))} == {"two"}
+    assert {entry.replay_id for entry in purgeable(config, AT_ONCE)} == {"one", "two"}
+
+
+def test_a_checkpoint_from_which_an_open_replay_starts_is_kept(config: Config, here: Path) -> None:
+    """W85: the start state of what is planned, running or failed; it goes once that replay has ended."""
+    published(config, "one")
+    taken_from = str(config.replay_root("one") / "checkpoints")
+    start = StartState(source="replay", window=103, taken_from=taken_from, version=1)
+    plan = simple(config, "two", 104, 107, start=start, ledger=False).plan
+    ledger = Ledger.open(config.ledger_url)
+    ledger.create_replay("two", "app", 104, 107, "exactly_once", plan.model_dump(mode="json"), "code-1", "/none")
+    assert names(purge(config, AT_ONCE).deleted) == {"one/delays", "one/ranks"}
+    ledger.abandon("two")
+    assert names(purgeable(config, AT_ONCE)) == {"one/checkpoints"}

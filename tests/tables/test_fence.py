@@ -141,3 +141,13 @@ def test_the_mark_survives_log_checkpoints(path: Path) -> None:
         fenced.commit(mark, [])
     Table.open(path).delta.create_checkpoint()
     assert position(Table.open(path), APP) == Position(1, 24)
+
+
+def test_a_table_that_forgets_transactions_is_refused(path: Path) -> None:
+    """Its owner may set this; then the fence and every number of a publication could vanish from it."""
+    fence(path, APP, 1)
+    name = "delta.setTransactionRetentionDuration"
+    Table.open(path).delta.alter.set_table_properties({name: "interval 1 days"})
+    with pytest.raises(TableError, match='table "out" forgets transactions after interval 1 days') as error:
+        fence(path, APP, 2)
+    assert f"UNSET TBLPROPERTIES ('{name}')" in error.value.hint

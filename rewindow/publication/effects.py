@@ -1,0 +1,53 @@
+"""What follows from the acts of an application: which publications are in effect, and what is stale since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rewindow.ledger import Ledger, Publication
+from rewindow.ledger.publication_rows import standing
+from rewindow.publication.parts import Kind, kind_of
+from rewindow.publication.staleness import Standing, stale_windows
+
+
+def related_acts(ledger: Ledger, application: str, names: Iterable[str]) -> list[Publication]:
+    """Returns the acts of an application that have an output among some tables; of others nothing follows."""
+    every = ledger.publications(application=application, limit=1_000_000)
+    return [one for one in every if _outputs(one) & set(names)]
+
+
+def states_in_effect(acts: Iterable[Publication]) -> list[Standing]:
+    """Returns the publications that stand, as far as state goes."""
+    found = []
+    for one in standing(acts):
+        states = {int(window): digest for window, digest in one.details.get("states", {}).items()}
+        start = one.details.get("start") or {"source": "initial", "window": None, "digest": ""}
+        found.append(Standing(one.number, one.range, states, start["source"], start["window"], start["digest"]))
+    return found
+
+
+def stale_ranges(
+    ledger: Ledger,
+    application: str,
+    names: Iterable[str],
+    stateful: Sequence[str],
+    acts: Sequence[Publication],
+    in_effect: Sequence[Standing],
+) -> list[list[Any]]:
+    """Returns [table, first, last] of all that is stale of an application when some publications are in effect.
+
+    Args:
+        names: tables of the act that is judged.
+        stateful: those of its outputs that have state before them.
+        acts: related ones, see `related_acts`. What is stale of other outputs stays so: details tell of all of them.
+        in_effect: the publications that then stand.
+    """
+    judged = set(names).union(*map(_outputs, acts))
+    mine = [[name, part.first, part.last] for part in stale_windows(in_effect) for name in stateful]
+    others = [row for row in ledger.stale(application) if row.table_name not in judged]
+    return mine + [[row.table_name, row.first, row.last] for row in others]
+
+
+def _outputs(publication: Publication) -> set[str]:
+    return {table.name for table in publication.tables if kind_of(table.name) is Kind.DATA}

@@ -1,0 +1,74 @@
+"""Which version of a published table shows what: how acts of publication lie over each other. Pure arithmetic.
+
+An act puts a range of a table into a state; the version before it still shows what was there. What a window shows is
+named by the number of the publication that it comes from, and by None where it comes from none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rewindow.ledger.publication_rows import WITHDRAW, Publication, standing
+from rewindow.publication.staleness import Standing, in_effect
+from rewindow.windows import WindowRange
+
+Piece = tuple[int, int, int]
+"""First and last window, and the version of the table that shows what they are to show."""
+_Shown = tuple[WindowRange, int | None]
+
+
+def versions_without(acts: Sequence[Publication], table: str, act: Publication, left: Sequence[int]) -> list[Piece]:
+    """Returns from which versions a table's range is put back when an act is taken back.
+
+    Of several versions that show the same the newest is taken, which VACUUM removes last. As a rule that is the one
+    before the act; it is another one where the content that lies below was undone in the meantime.
+
+    Args:
+        acts: every act on the table that was not withdrawn, the one that is taken back among them.
+        table: the table's name.
+        act: what is taken back.
+        left: numbers of the publications that then stand.
+    """
+    known = sorted(acts, key=lambda one: one.number)
+    wanted = _shown([one for one in known if one.number in set(left)], act.range)
+    pieces: list[Piece] = []
+    for place in range(len(known) - 1, -1, -1):
+        version = next((entry.version_before for entry in known[place].tables if entry.name == table), None)
+        if version is None or not wanted or known[place].kind == WITHDRAW:
+            continue
+        before = _shown(standing(known[:place]), act.range)
+        rest: list[_Shown] = []
+        for windows, owner in wanted:
+            same = [part for other, shown in before if shown == owner and (part := windows.overlap(other))]
+            pieces += [(part.first, part.last, version) for part in same]
+            rest += [(part, owner) for part in _without(windows, same)]
+        wanted = rest
+    assert not wanted, f"no version of {table} shows windows {wanted[0][0]} as they are to be"
+    return _joined(sorted(pieces))
+
+
+def _joined(pieces: Sequence[Piece]) -> list[Piece]:
+    joined: list[Piece] = []
+    for first, last, version in pieces:
+        if joined and joined[-1][1:] == (first - 1, version):
+            first = joined.pop()[0]
+        joined.append((first, last, version))
+    return joined
+
+
+def _shown(publications: Sequence[Publication], windows: WindowRange) -> list[_Shown]:
+    """Returns, ascending, which publication the windows of a range show."""
+    segments = in_effect([Standing(one.number, one.range) for one in publications])
+    owned = [(part, one.owner.number) for one in segments if (part := one.range.overlap(windows))]
+    free = _without(windows, [part for part, _ in owned])
+    return sorted([*owned, *((part, None) for part in free)], key=lambda entry: entry[0].first)
+
+
+def _without(windows: WindowRange, taken: Sequence[WindowRange]) -> list[WindowRange]:
+    """Returns what is left of a range beside disjoint parts of it."""
+    left, first = [], windows.first
+    for part in sorted(taken, key=lambda part: part.first):
+        if first < part.first:
+            left.append(WindowRange(first, part.first - 1))
+        first = part.last + 1
+    return [*left, WindowRange(first, windows.last)] if first <= windows.last else left

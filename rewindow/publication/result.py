@@ -1,0 +1,73 @@
+"""What an act of publication came to, for people and for JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rewindow.config import Config
+from rewindow.ledger import Ledger, Publication
+from rewindow.publication.horizon import undo_horizon
+
+
+@dataclass(frozen=True)
+class PublicationResult:
+    """What publishing or undoing has come to.
+
+    Attributes:
+        number: the publication; its tables' commits carry it.
+        already: nothing had to be done, or only what a killed publisher had left.
+        versions: table to the version that it has now.
+        lost: output to the number of windows that at most once gave up; they are missing in what is published.
+        state_lacks: windows that the state never saw, as [first, last]; the published checkpoint lacks them too.
+        stale: [table, first, last] of everything stale now; `replay_next` is what to replay first.
+        rolled_forward: publications of killed publishers that were finished on the way.
+        withdrawn: why it was given up; None as a rule.
+        horizon: for how long this can be undone, in words.
+    """
+
+    number: int
+    kind: str
+    replay_id: str
+    application: str
+    first: int
+    last: int
+    already: bool
+    versions: dict[str, int | None]
+    lost: dict[str, int] = field(default_factory=dict)
+    state_lacks: list[list[int]] = field(default_factory=list)
+    stale: list[tuple[str, int, int]] = field(default_factory=list)
+    replay_next: tuple[int, int] | None = None
+    rolled_forward: list[int] = field(default_factory=list)
+    withdrawn: str | None = None
+    horizon: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the result as JSON values."""
+        return asdict(self)
+
+
+def result_of(
+    config: Config, ledger: Ledger, publication: Publication, *, rolled: list[int], already: bool = False
+) -> PublicationResult:
+    """Returns what an act came to, with what is stale now."""
+    application = ledger.replay(publication.replay_id).application
+    stale = [(row.table_name, row.first, row.last) for row in ledger.stale(application)]
+    first = min(((first, last) for _, first, last in stale), default=None)
+    return PublicationResult(
+        number=publication.number,
+        kind=publication.kind,
+        replay_id=publication.replay_id,
+        application=application,
+        first=publication.first,
+        last=publication.last,
+        already=already,
+        versions={table.name: table.version_after for table in publication.tables},
+        lost=publication.details.get("lost", {}),
+        state_lacks=publication.details.get("state_lacks", []),
+        stale=stale,
+        replay_next=first,
+        rolled_forward=rolled,
+        withdrawn=publication.withdrawn,
+        horizon=str(undo_horizon(config, application)),
+    )

@@ -1,0 +1,166 @@
+"""Taking back: the undo of a publication, and the withdrawal of an act that was begun and cannot be finished.
+
+Both put tuples, seals and checkpoints of the range into the state in which they would be without the act. Which
+versions of the tables show that follows from the acts over the range (`rewindow.publication.history`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from rewindow.config import Config
+from rewindow.engine.crash import crash_point
+from rewindow.errors import InputError
+from rewindow.ledger import Ledger, Publication
+from rewindow.ledger.publication_rows import UNDO, WITHDRAW, standing
+from rewindow.publication.commits import is_begun
+from rewindow.publication.contents import files_of
+from rewindow.publication.effects import related_acts, stale_ranges, states_in_effect
+from rewindow.publication.finish import Finisher
+from rewindow.publication.history import versions_without
+from rewindow.publication.leftovers import only_publisher
+from rewindow.publication.names import open_published
+from rewindow.publication.result import PublicationResult, result_of
+from rewindow.publication.steps import Crash, PublishStep
+from rewindow.tables import Table
+from rewindow.windows import WindowRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Say = Callable[[str], None]
+_WITHDRAWN = "withdrawn on request"
+
+
+def undo(
+    spark: SparkSession, config: Config, replay_id: str, *, crash: Crash = crash_point, say: Say = lambda line: None
+) -> PublicationResult:
+    """Takes a replay's publications back: its range again shows what it would show without them.
+
+    Again it changes nothing.
+
+    Raises:
+        InputError: the replay is not published, or a later publication overlaps it (names that).
+        TableError: the versions before were removed by VACUUM or log cleanup.
+        OverlapError: another process publishes one of its tables, or another replay runs on its range.
+    """
+    ledger = Ledger.open(config.ledger_url)
+    replay = ledger.replay(replay_id)
+    tables = [table.name for publication in ledger.publications(replay_id, limit=1) for table in publication.tables]
+    if not tables:
+        raise InputError(f'replay "{replay_id}" is {replay.state} and was never published: there is nothing to undo')
+    with ledger.publishing(tables) as unfinished, only_publisher(config, replay.application, spark):
+        finisher = Finisher(spark, config, ledger, crash, say)
+        rolled = [finisher.roll_forward(publication).number for publication in unfinished]
+        newest = _newest_act(ledger, replay_id)
+        if newest is None:
+            raise InputError(f'replay "{replay_id}" was never published: its publications were given up')
+        if newest.kind == UNDO:
+            return result_of(config, ledger, newest, already=True, rolled=rolled)
+        publication = open_undo(config, ledger, newest, replay.application, crash)
+        crash(PublishStep.OPENED, 1)
+        return result_of(config, ledger, finisher.finish(publication), rolled=rolled)
+
+
+def withdraw(
+    spark: SparkSession, config: Config, replay_id: str, *, crash: Crash = crash_point, say: Say = lambda line: None
+) -> PublicationResult:
+    """Gives up the publication or the undo of a replay that was begun; the tables show again what they showed before.
+
+    The staged tables are not needed for it. Again it changes nothing.
+
+    Raises:
+        InputError: nothing of the replay was begun and left open.
+        TableError: the versions before were removed by VACUUM or log cleanup.
+        OverlapError: another process publishes one of its tables.
+    """
+    ledger = Ledger.open(config.ledger_url)
+    replay = ledger.replay(replay_id)
+    newest = next(iter(ledger.publications(replay_id, limit=1)), None)
+    names = [table.name for table in newest.tables] if newest else []
+    with ledger.publishing(names) as unfinished, only_publisher(config, replay.application, spark):
+        finisher = Finisher(spark, config, ledger, crash, say)
+        mine = [act for act in unfinished if act.replay_id == replay_id and act.kind != WITHDRAW]
+        rolled = [finisher.roll_forward(act).number for act in unfinished if act not in mine]
+        if not mine:
+            newest = next(iter(ledger.publications(replay_id, limit=1)), None)
+            if newest is not None and (newest.kind == WITHDRAW or newest.withdrawn is not None):
+                return result_of(config, ledger, newest, already=True, rolled=rolled)
+            raise InputError(
+                f'replay "{replay_id}" has no publication that was begun and left open',
+                detail=f"It is {replay.state}.",
+                hint=f"Take back a publication that was finished with: rewindow undo {replay_id}",
+            )
+        (begun,) = mine
+        crash(PublishStep.PREPARED, 1)
+        if not any(is_begun(config, table.name, begun) for table in begun.tables):
+            ledger.withdraw_publication(begun.number, _WITHDRAWN)
+            return result_of(config, ledger, ledger.publication(begun.number), rolled=rolled)
+        publication = _open_withdrawal(config, ledger, begun, replay.application)
+        crash(PublishStep.OPENED, 1)
+        return result_of(config, ledger, finisher.finish(publication), rolled=rolled)
+
+
+def open_undo(config: Config, ledger: Ledger, newest: Publication, application: str, crash: Crash) -> Publication:
+    """Enters an undo once it is sure that what it puts back is there."""
+    names = [table.name for table in newest.tables]
+    acts = related_acts(ledger, application, names)
+    left = [act for act in acts if act.replay_id != newest.replay_id]
+    covered = ledger.later_overlapping(newest.number)
+    details = {} if covered else _details(config, ledger, newest, application, acts, left)
+    ledger.acquire(newest.replay_id, names, newest.first, newest.last)
+    try:
+        crash(PublishStep.PREPARED, 1)
+        versions = {name: open_published(config, name).version for name in names}
+        return ledger.open_undo(newest.number, versions, details)  # Refuses, by name, what later ones cover.
+    except Exception:
+        ledger.release(newest.replay_id)
+        raise
+
+
+def _open_withdrawal(config: Config, ledger: Ledger, begun: Publication, application: str) -> Publication:
+    """Enters a withdrawal once it is sure that what it puts back is there; its leases are those of the act."""
+    names = [table.name for table in begun.tables if Table.exists(config.stream_table(table.name))]
+    acts = related_acts(ledger, application, names)
+    left = [act for act in acts if act.number != begun.number]
+    details = _details(config, ledger, begun, application, acts, left)
+    versions = {name: open_published(config, name).version for name in names}
+    return ledger.open_withdrawal(begun.number, _WITHDRAWN, versions, details)
+
+
+def _details(
+    config: Config,
+    ledger: Ledger,
+    taken: Publication,
+    application: str,
+    acts: list[Publication],
+    left: list[Publication],
+) -> dict[str, Any]:
+    """Returns all that finishing needs: the versions to put back, of tables that hold the act, and what is stale then.
+
+    Args:
+        taken: the act that is taken back.
+        acts: it and all that are related to it.
+        left: those of them that then count.
+
+    Raises:
+        TableError: a version that is needed was removed.
+    """
+    remaining = [act.number for act in standing(left)]
+    put_back = {}
+    for name in (table.name for table in taken.tables if taken.closed_at or is_begun(config, table.name, taken)):
+        on_table = [act for act in acts if act.withdrawn is None and name in {table.name for table in act.tables}]
+        put_back[name] = versions_without(on_table, name, taken, remaining)
+        for first, last, version in put_back[name]:
+            files_of(config, name, version, WindowRange(first, last))
+    names = [table.name for table in taken.tables]
+    stateful = taken.details.get("stateful", [])
+    stale = stale_ranges(ledger, application, names, stateful, acts, states_in_effect(left))
+    return {"application": application, "put_back": put_back, "stale": stale, "stateful": stateful}
+
+
+def _newest_act(ledger: Ledger, replay_id: str) -> Publication | None:
+    """Returns what was done last for a replay, but for what was withdrawn and its withdrawal."""
+    acts = ledger.publications(replay_id)
+    return next((act for act in acts if act.withdrawn is None and act.kind != WITHDRAW), None)

@@ -1,0 +1,128 @@
+"""Taking back: publications that lie over each other, and ways out of one that cannot be finished."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rewindow.config import Config
+from rewindow.errors import InputError, TableError
+from rewindow.ledger import Ledger, State
+from rewindow.publication.publish import publish
+from rewindow.publication.take_back import undo, withdraw
+from rewindow.tables import Table, query
+from tests.publication.staging import simple
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLES = ("app.ranks", "app.ranks.windows", "app.checkpoints")
+NOTHING: dict[str, list[Any]] = {name: [] for name in TABLES}
+
+
+class Died(Exception):
+    """Stands for the end of a publisher."""
+
+
+def die_at(step: str, number: int = 1) -> Callable[[str, int], None]:
+    """Returns what ends a publisher at a step."""
+
+    def die(reached: str, count: int) -> None:
+        if (reached, count) == (step, number):
+            raise Died
+
+    return die
+
+
+def stage(config: Config, spark: SparkSession, replay_id: str, first: int, last: int, plus: int = 0) -> None:
+    """Stages a replay of one output."""
+    simple(config, replay_id, first, last, plus, spark=spark, outputs=("ranks",))
+
+
+def contents(config: Config) -> dict[str, list[Any]]:
+    """Returns what readers see, but for times and versions."""
+    changing = ("data_version", "sealed_at")
+    found = {}
+    for name in TABLES:
+        rows = query("select * from t", t=Table.open(config.stream_table(name)))
+        found[name] = sorted(map(repr, rows.drop_columns([c for c in changing if c in rows.column_names]).to_pylist()))
+    return found
+
+
+def test_undone_replays_leave_what_was_there_before_the_first_of_them(spark: SparkSession, config: Config) -> None:
+    """Publish r1, r2, r1 again, undo r1, undo r2: nothing of r1 comes back from below."""
+    stage(config, spark, "r1", 100, 103)
+    stage(config, spark, "r2", 102, 105, plus=50)
+    publish(spark, config, "r1")
+    publish(spark, config, "r2")
+    publish(spark, config, "r1")
+    undo(spark, config, "r1")
+    windows = query("select distinct window_id as w from t order by w", t=Table.open(config.stream_table("app.ranks")))
+    assert windows["w"].to_pylist() == [102, 103, 104, 105], "of r2 alone"
+    ledger = Ledger.open(config.ledger_url)
+    assert (ledger.replay("r1").state, ledger.replay("r2").state) == (State.UNDONE, State.PUBLISHED)
+    undo(spark, config, "r2")
+    assert contents(config) == NOTHING
+    assert undo(spark, config, "r1").already
+    assert [ledger.replay(name).state for name in ("r1", "r2")] == [State.UNDONE] * 2
+
+
+@pytest.mark.parametrize("step", ["table_committed", "table_marked"])
+def test_a_begun_publication_whose_source_is_gone_is_withdrawn(spark: SparkSession, config: Config, step: str) -> None:
+    """Until then it names the way out to everybody; afterwards readers see what they saw, and others publish again."""
+    stage(config, spark, "r0", 100, 105)
+    publish(spark, config, "r0")
+    before = contents(config)
+    stage(config, spark, "fix", 102, 103, plus=9)
+    stage(config, spark, "next", 104, 107, plus=5)
+    with pytest.raises(Died):
+        publish(spark, config, "fix", crash=die_at(step))
+    shutil.rmtree(config.replay_root("fix"))
+    for act in (lambda: publish(spark, config, "next"), lambda: undo(spark, config, "r0")):
+        with pytest.raises(TableError, match='publication 2 of replay "fix" was begun and cannot') as error:
+            act()
+        assert "rewindow publish fix --withdraw" in error.value.hint
+    result = withdraw(spark, config, "fix")
+    assert (result.kind, result.already) == ("withdraw", False) and contents(config) == before
+    ledger = Ledger.open(config.ledger_url)
+    assert ledger.open_publications() == [] and ledger.leases() == []
+    assert ledger.replay("fix").state is State.CHECKED and ledger.publication(2).withdrawn == "withdrawn on request"
+    assert withdraw(spark, config, "fix").already
+    assert not publish(spark, config, "next").already
+    undo(spark, config, "next")
+    undo(spark, config, "r0")
+    assert contents(config) == NOTHING
+
+
+def test_a_begun_undo_is_withdrawn(spark: SparkSession, config: Config) -> None:
+    """Readers see the publication again, and it can be undone later."""
+    stage(config, spark, "r0", 100, 103)
+    publish(spark, config, "r0")
+    before = contents(config)
+    with pytest.raises(Died):
+        undo(spark, config, "r0", crash=die_at("table_committed", 2))
+    assert contents(config) != before
+    withdraw(spark, config, "r0")
+    assert contents(config) == before
+    assert Ledger.open(config.ledger_url).replay("r0").state is State.PUBLISHED
+    assert publish(spark, config, "r0").already
+    undo(spark, config, "r0")
+    assert contents(config) == NOTHING
+
+
+def test_there_is_nothing_to_withdraw_but_what_was_begun(spark: SparkSession, config: Config) -> None:
+    """Neither before a publication nor after it; one without a commit is given up at once."""
+    stage(config, spark, "r0", 100, 101)
+    with pytest.raises(InputError, match="no publication that was begun and left open"):
+        withdraw(spark, config, "r0")
+    with pytest.raises(Died):
+        publish(spark, config, "r0", crash=die_at("opened"))
+    result = withdraw(spark, config, "r0")
+    assert (result.withdrawn, result.already) == ("withdrawn on request", False)
+    publish(spark, config, "r0")
+    with pytest.raises(InputError, match="no publication that was begun") as error:
+        withdraw(spark, config, "r0")
+    assert "rewindow undo r0" in error.value.hint
