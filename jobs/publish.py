@@ -17,11 +17,16 @@ if __name__ == "__main__":
         "--accept", metavar="REASON", help="publish although the gate has not passed; the reason is kept"
     )
     parser.add_argument("--who", help="who accepts")
+    parser.add_argument("--leave-out-damaged", action="store_true", help="go on without windows of damaged files")
     options = parser.parse_args()
     leave(
         run_job(
             lambda: run_publication(
-                options.replay, options.act or "publish", accept=options.accept or None, who=options.who
+                options.replay,
+                options.act or "publish",
+                accept=options.accept or None,
+                who=options.who,
+                leave_out_damaged=options.leave_out_damaged,
             )
         )
     )

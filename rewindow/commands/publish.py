@@ -12,6 +12,11 @@ from rewindow.commands.screen import AsJson, ReplayId, out, print_json
 from rewindow.config import Config
 from rewindow.errors import InputError
 
+LeaveOutDamaged = Annotated[
+    bool,
+    typer.Option("--leave-out-damaged", help="Go on without the windows of damaged files; these are then missing."),
+]
+
 
 def publish(
     replay_id: ReplayId,
@@ -22,6 +27,7 @@ def publish(
         bool,
         typer.Option("--withdraw", help="Give up a publication or an undo that was begun and cannot be finished."),
     ] = False,
+    leave_out_damaged: LeaveOutDamaged = False,
     crash: Annotated[str | None, typer.Option(help="Drill: kill the job at STEP:NUMBER.", hidden=True)] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -35,17 +41,19 @@ def publish(
 
         rewindow publish flight_delays-376949-385704-1f2e3d --withdraw
     """
+    spare = ["--leave-out-damaged"] if leave_out_damaged else []
     if withdraw:
         if accept:
             raise InputError("--accept and --withdraw exclude each other")
-        outcome = run_plain(Config.load(), "publish.py", ["--replay", replay_id, "--withdraw"], replay_id, crash)
+        arguments = ["--replay", replay_id, "--withdraw", *spare]
+        outcome = run_plain(Config.load(), "publish.py", arguments, replay_id, crash)
         show(
             outcome.facts,
             as_json,
             f"withdrawn; the tables show what they showed before. See: rewindow status {replay_id}",
         )
         return
-    arguments = ["--replay", replay_id] + (["--accept", accept] if accept else [])
+    arguments = ["--replay", replay_id] + (["--accept", accept] if accept else []) + spare
     outcome = run_plain(Config.load(), "publish.py", arguments, replay_id, crash)
     show(outcome.facts, as_json, f"published; take it back with: rewindow undo {replay_id}")
 

@@ -7,13 +7,14 @@ from typing import Annotated
 import typer
 
 from rewindow.commands.job import run_plain
-from rewindow.commands.publish import show
+from rewindow.commands.publish import LeaveOutDamaged, show
 from rewindow.commands.screen import AsJson, ReplayId
 from rewindow.config import Config
 
 
 def undo(
     replay_id: ReplayId,
+    leave_out_damaged: LeaveOutDamaged = False,
     crash: Annotated[str | None, typer.Option(help="Drill: kill the job at STEP:NUMBER.", hidden=True)] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -23,5 +24,6 @@ def undo(
 
         rewindow undo flight_delays-376949-385704-1f2e3d
     """
-    outcome = run_plain(Config.load(), "publish.py", ["--replay", replay_id, "--undo"], replay_id, crash)
+    arguments = ["--replay", replay_id, "--undo", *(["--leave-out-damaged"] if leave_out_damaged else [])]
+    outcome = run_plain(Config.load(), "publish.py", arguments, replay_id, crash)
     show(outcome.facts, as_json, f"undone; publish it again with: rewindow publish {replay_id}")

@@ -6,7 +6,8 @@ publisher began.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 from rewindow.config import Config
 from rewindow.errors import CheckpointError, InputError, RewindowError, TableError
 from rewindow.ledger import Ledger, Publication
-from rewindow.publication.commits import commit_once, is_begun, write_arrow, write_empty, write_spark
+from rewindow.publication.commits import commit_once, is_begun, is_conflict, write_arrow, write_empty, write_spark
 from rewindow.publication.contents import (
     checkpoint_rows,
     files_of,
@@ -24,12 +25,14 @@ from rewindow.publication.contents import (
     rows_before,
     staged_seals,
 )
+from rewindow.publication.damage import DamagedFile, damaged_error, damaged_now, find_damage
 from rewindow.publication.history import Piece
 from rewindow.publication.names import open_published
 from rewindow.publication.parts import Kind, Part, kind_of, parts_of
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
-from rewindow.tables.staging import staged_contents, versions_of
+from rewindow.tables import Table
+from rewindow.tables.staging import CHECKPOINTS, staged_contents, versions_of
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -88,10 +91,40 @@ class Finisher:
         return self.ledger.publication(publication.number)
 
     def _commit(self, publication: Publication, name: str, versions: dict[str, int | None]) -> None:
-        if publication.undoes is None:
-            self._publish(publication, name, versions)
-        else:
-            self._put_back(publication, name)
+        with self._naming_damage(lambda: self._damage(publication, name)):
+            if publication.undoes is None:
+                self._publish(publication, name, versions)
+            else:
+                self._put_back(publication, name)
+
+    @contextmanager
+    def _naming_damage(self, look: Callable[[], list[DamagedFile]]) -> Iterator[None]:
+        """Turns what a library says of a file that cannot be read into an error that names the file."""
+        try:
+            yield
+        except RewindowError:
+            raise
+        except Exception as error:
+            damage = [] if is_conflict(error) else look()
+            if not damage:
+                raise
+            raise damaged_error(damage, "") from error
+
+    def _damage(self, publication: Publication, name: str) -> list[DamagedFile]:
+        """Returns the damaged files that a commit to a table reads: those there now, and those of its source."""
+        found = damaged_now(self.config, [name], publication.range)
+        if publication.undoes is not None:
+            for windows, version in self._pieces(publication, name):
+                found += find_damage(open_published(self.config, name, version), name, windows)
+            return found
+        plan = self.ledger.replay(publication.replay_id).read_plan()
+        part = next(part for part in parts_of(plan) if part.name == name)
+        return found + self._staged_damage(plan, part, publication.details["staged_versions"], publication.range)
+
+    def _staged_damage(self, plan: Plan, part: Part, pinned: dict[str, int], windows: WindowRange) -> list[DamagedFile]:
+        staged = part.output.name if part.output is not None else CHECKPOINTS
+        table = Table.open(self.config.replay_root(plan.replay_id) / staged, pinned[staged])
+        return find_damage(table, f"{plan.replay_id}/{staged}", windows)
 
     def _publish(self, publication: Publication, name: str, versions: dict[str, int | None]) -> None:
         plan = self.ledger.replay(publication.replay_id).read_plan()
@@ -150,17 +183,18 @@ class Finisher:
         frame = readers_view(self.spark, self.config, plan, output, pinned[output.name], seals, windows)
         key = f"{plan.replay_id}/{output.name}/{windows}"
         if key not in self._verified:
-            check_seals(frame, seals, output.name)
+            with self._naming_damage(lambda: self._staged_damage(plan, part, pinned, windows)):
+                check_seals(frame, seals, output.name)
             self._verified.add(key)
         return frame
 
     def _put_back(self, publication: Publication, name: str) -> None:
         from rewindow.publication.frames import frame_before
 
-        pieces = [(WindowRange(first, last), version) for first, last, version in self._pieces(publication, name)]
+        pieces = self._pieces(publication, name)
         for windows, version in pieces:
             files_of(self.config, name, version, windows)
-        if not pieces:
+        if name not in publication.details["put_back"]:
             write_empty(self.config, name, publication)
         elif kind_of(name) is Kind.DATA:
             frame = frame_before(self.spark, self.config, name, pieces)
@@ -168,10 +202,10 @@ class Finisher:
         else:
             write_arrow(self.config, name, publication, rows_before(self.config, name, pieces))
 
-    def _pieces(self, publication: Publication, name: str) -> list[Piece]:
-        """Returns what is put back into a table, nothing when it never held the act that is withdrawn."""
+    def _pieces(self, publication: Publication, name: str) -> list[tuple[WindowRange, int]]:
+        """Returns what is put back into a table, and from which versions."""
         pieces: list[Piece] = publication.details["put_back"].get(name, [])
-        return pieces
+        return [(WindowRange(first, last), version) for first, last, version in pieces]
 
     def _settle(self, publication: Publication) -> None:
         """Enters the stale ranges as they follow from this publication; may be repeated."""

@@ -88,6 +88,8 @@ def frame_before(
 ) -> DataFrame:
     """Returns the tuples of a published stream in disjoint ranges, each as it was at a version."""
     path = str(config.stream_table(name))
+    if not pieces:
+        return spark.read.format("delta").load(path).limit(0)
     frames = [
         spark.read.format("delta")
         .option("versionAsOf", version)

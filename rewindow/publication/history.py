@@ -47,6 +47,25 @@ def versions_without(acts: Sequence[Publication], table: str, act: Publication, 
     return _joined(sorted(pieces))
 
 
+def without_windows(pieces: Sequence[Piece], left_out: Sequence[WindowRange | None]) -> list[Piece]:
+    """Returns pieces without some windows; None among these means all of them.
+
+    >>> without_windows([(100, 109, 3)], [WindowRange(102, 104)])
+    [(100, 101, 3), (105, 109, 3)]
+    """
+    for windows in left_out:
+        if windows is None:
+            return []
+        pieces = [
+            (part.first, part.last, version)
+            for first, last, version in pieces
+            for part in _without(
+                WindowRange(first, last), [p for p in [windows.overlap(WindowRange(first, last))] if p]
+            )
+        ]
+    return list(pieces)
+
+
 def _joined(pieces: Sequence[Piece]) -> list[Piece]:
     joined: list[Piece] = []
     for first, last, version in pieces:

@@ -13,13 +13,18 @@ from rewindow.publication.take_back import undo, withdraw
 
 
 def run_publication(
-    replay_id: str, act: str = "publish", *, accept: str | None = None, who: str | None = None
+    replay_id: str,
+    act: str = "publish",
+    *,
+    accept: str | None = None,
+    who: str | None = None,
+    leave_out_damaged: bool = False,
 ) -> dict[str, Any]:
     """Publishes a replay, takes its publication back, or withdraws what was begun; returns what the outcome file says.
 
     Args:
         act: publish, undo or withdraw.
-        accept, who: see publish.
+        accept, who, leave_out_damaged: see publish and undo.
 
     Raises:
         RewindowError: see publish, undo and withdraw.
@@ -27,9 +32,10 @@ def run_publication(
     config = Config.load()
     spark = spark_session(config, f"rewindow {act} {replay_id}", quick=True)
     if act == "publish":
-        result = publish(spark, config, replay_id, accept=accept, who=who, say=say)
+        result = publish(spark, config, replay_id, accept=accept, who=who, leave_out_damaged=leave_out_damaged, say=say)
     else:
-        result = (undo if act == "undo" else withdraw)(spark, config, replay_id, say=say)
+        take_back = undo if act == "undo" else withdraw
+        result = take_back(spark, config, replay_id, leave_out_damaged=leave_out_damaged, say=say)
     for line in _for_people(result):
         say(line)
     tell("publication", **result.to_json())

@@ -18,6 +18,7 @@ from rewindow.errors import GateError, InputError, ResourceError
 from rewindow.ledger import Ledger, Publication, Replay, State
 from rewindow.ledger.publication_rows import standing
 from rewindow.publication.contents import kept_checkpoints, saved_states, staged_seals, start_state
+from rewindow.publication.damage import damaged_now, settle_damage
 from rewindow.publication.effects import related_acts, stale_ranges, states_in_effect
 from rewindow.publication.finish import Finisher
 from rewindow.publication.leftovers import only_publisher
@@ -46,6 +47,7 @@ def publish(
     *,
     accept: str | None = None,
     who: str | None = None,
+    leave_out_damaged: bool = False,
     crash: Crash = crash_point,
     say: Say = lambda line: None,
 ) -> PublicationResult:
@@ -54,6 +56,7 @@ def publish(
     Args:
         accept: publish although the gate has not passed, for this reason, which is kept.
         who: who accepts; the user of this process unless given.
+        leave_out_damaged: take damaged files of the published tables out; their other windows are then missing.
         crash: called after each step.
         say: told what is done, in lines for people.
 
@@ -78,6 +81,8 @@ def publish(
         for part in parts:
             if part.kind is Kind.DATA:
                 finisher.view(plan, part, details["staged_versions"], plan.range)
+        damage = damaged_now(config, [part.name for part in parts], plan.range)
+        settle_damage(config, damage, leave_out_damaged, f"rewindow publish {replay_id}", say)
         publication = _open(config, ledger, plan, details, crash)
         crash(PublishStep.OPENED, 1)
         return result_of(config, ledger, finisher.finish(publication), rolled=rolled)

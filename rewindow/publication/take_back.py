@@ -7,6 +7,7 @@ versions of the tables show that follows from the acts over the range (`rewindow
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rewindow.config import Config
@@ -16,9 +17,10 @@ from rewindow.ledger import Ledger, Publication
 from rewindow.ledger.publication_rows import UNDO, WITHDRAW, standing
 from rewindow.publication.commits import is_begun
 from rewindow.publication.contents import files_of
+from rewindow.publication.damage import damaged_error, damaged_now, find_damage, output_of, settle_damage
 from rewindow.publication.effects import related_acts, stale_ranges, states_in_effect
 from rewindow.publication.finish import Finisher
-from rewindow.publication.history import versions_without
+from rewindow.publication.history import Piece, versions_without, without_windows
 from rewindow.publication.leftovers import only_publisher
 from rewindow.publication.names import open_published
 from rewindow.publication.result import PublicationResult, result_of
@@ -33,16 +35,36 @@ Say = Callable[[str], None]
 _WITHDRAWN = "withdrawn on request"
 
 
+@dataclass(frozen=True)
+class Spare:
+    """What to do about damaged files: leave their windows out, or name the command that would."""
+
+    leave_out: bool
+    command: str
+    say: Say
+
+
 def undo(
-    spark: SparkSession, config: Config, replay_id: str, *, crash: Crash = crash_point, say: Say = lambda line: None
+    spark: SparkSession,
+    config: Config,
+    replay_id: str,
+    *,
+    leave_out_damaged: bool = False,
+    crash: Crash = crash_point,
+    say: Say = lambda line: None,
 ) -> PublicationResult:
     """Takes a replay's publications back: its range again shows what it would show without them.
 
     Again it changes nothing.
 
+    Args:
+        leave_out_damaged: windows whose files are damaged, now or in the versions before, are missing afterwards.
+        crash: called after each step.
+        say: told what is done, in lines for people.
+
     Raises:
         InputError: the replay is not published, or a later publication overlaps it (names that).
-        TableError: the versions before were removed by VACUUM or log cleanup.
+        TableError: the versions before were removed by VACUUM or log cleanup; a file is damaged (names its windows).
         OverlapError: another process publishes one of its tables, or another replay runs on its range.
     """
     ledger = Ledger.open(config.ledger_url)
@@ -58,21 +80,31 @@ def undo(
             raise InputError(f'replay "{replay_id}" was never published: its publications were given up')
         if newest.kind == UNDO:
             return result_of(config, ledger, newest, already=True, rolled=rolled)
-        publication = open_undo(config, ledger, newest, replay.application, crash)
+        spare = Spare(leave_out_damaged, f"rewindow undo {replay_id}", say)
+        publication = open_undo(config, ledger, newest, replay.application, spare, crash)
         crash(PublishStep.OPENED, 1)
         return result_of(config, ledger, finisher.finish(publication), rolled=rolled)
 
 
 def withdraw(
-    spark: SparkSession, config: Config, replay_id: str, *, crash: Crash = crash_point, say: Say = lambda line: None
+    spark: SparkSession,
+    config: Config,
+    replay_id: str,
+    *,
+    leave_out_damaged: bool = False,
+    crash: Crash = crash_point,
+    say: Say = lambda line: None,
 ) -> PublicationResult:
     """Gives up the publication or the undo of a replay that was begun; the tables show again what they showed before.
 
     The staged tables are not needed for it. Again it changes nothing.
 
+    Args:
+        leave_out_damaged, crash, say: see undo.
+
     Raises:
         InputError: nothing of the replay was begun and left open.
-        TableError: the versions before were removed by VACUUM or log cleanup.
+        TableError: the versions before were removed by VACUUM or log cleanup; a file is damaged (names its windows).
         OverlapError: another process publishes one of its tables.
     """
     ledger = Ledger.open(config.ledger_url)
@@ -97,18 +129,21 @@ def withdraw(
         if not any(is_begun(config, table.name, begun) for table in begun.tables):
             ledger.withdraw_publication(begun.number, _WITHDRAWN)
             return result_of(config, ledger, ledger.publication(begun.number), rolled=rolled)
-        publication = _open_withdrawal(config, ledger, begun, replay.application)
+        spare = Spare(leave_out_damaged, f"rewindow publish {replay_id} --withdraw", say)
+        publication = _open_withdrawal(config, ledger, begun, replay.application, spare)
         crash(PublishStep.OPENED, 1)
         return result_of(config, ledger, finisher.finish(publication), rolled=rolled)
 
 
-def open_undo(config: Config, ledger: Ledger, newest: Publication, application: str, crash: Crash) -> Publication:
+def open_undo(
+    config: Config, ledger: Ledger, newest: Publication, application: str, spare: Spare, crash: Crash
+) -> Publication:
     """Enters an undo once it is sure that what it puts back is there."""
     names = [table.name for table in newest.tables]
     acts = related_acts(ledger, application, names)
     left = [act for act in acts if act.replay_id != newest.replay_id]
     covered = ledger.later_overlapping(newest.number)
-    details = {} if covered else _details(config, ledger, newest, application, acts, left)
+    details = {} if covered else _details(config, ledger, newest, application, acts, left, spare)
     ledger.acquire(newest.replay_id, names, newest.first, newest.last)
     try:
         crash(PublishStep.PREPARED, 1)
@@ -119,12 +154,12 @@ def open_undo(config: Config, ledger: Ledger, newest: Publication, application: 
         raise
 
 
-def _open_withdrawal(config: Config, ledger: Ledger, begun: Publication, application: str) -> Publication:
+def _open_withdrawal(config: Config, ledger: Ledger, begun: Publication, application: str, spare: Spare) -> Publication:
     """Enters a withdrawal once it is sure that what it puts back is there; its leases are those of the act."""
     names = [table.name for table in begun.tables if Table.exists(config.stream_table(table.name))]
     acts = related_acts(ledger, application, names)
     left = [act for act in acts if act.number != begun.number]
-    details = _details(config, ledger, begun, application, acts, left)
+    details = _details(config, ledger, begun, application, acts, left, spare)
     versions = {name: open_published(config, name).version for name in names}
     return ledger.open_withdrawal(begun.number, _WITHDRAWN, versions, details)
 
@@ -136,6 +171,7 @@ def _details(
     application: str,
     acts: list[Publication],
     left: list[Publication],
+    spare: Spare,
 ) -> dict[str, Any]:
     """Returns all that finishing needs: the versions to put back, of tables that hold the act, and what is stale then.
 
@@ -143,9 +179,10 @@ def _details(
         taken: the act that is taken back.
         acts: it and all that are related to it.
         left: those of them that then count.
+        spare: what to do about damaged files.
 
     Raises:
-        TableError: a version that is needed was removed.
+        TableError: a version that is needed was removed, or a file of it is damaged.
     """
     remaining = [act.number for act in standing(left)]
     put_back = {}
@@ -157,7 +194,34 @@ def _details(
     names = [table.name for table in taken.tables]
     stateful = taken.details.get("stateful", [])
     stale = stale_ranges(ledger, application, names, stateful, acts, states_in_effect(left))
+    put_back = _without_damage(config, put_back, taken, spare)
     return {"application": application, "put_back": put_back, "stale": stale, "stateful": stateful}
+
+
+def _without_damage(
+    config: Config, put_back: dict[str, list[Piece]], taken: Publication, spare: Spare
+) -> dict[str, list[Piece]]:
+    """Returns what is put back without the windows of damaged files; takes those out of the tables as they are now.
+
+    Raises:
+        TableError: a file is damaged and is not to be left out.
+    """
+    before = [
+        entry
+        for name, pieces in put_back.items()
+        for first, last, version in pieces
+        for entry in find_damage(open_published(config, name, version), name, WindowRange(first, last))
+    ]
+    now = damaged_now(config, put_back, taken.range)
+    if before and not spare.leave_out:
+        raise damaged_error(before, spare.command)
+    settle_damage(config, now, spare.leave_out, spare.command, spare.say)
+    for entry in before:
+        spare.say(f'{entry.table}: windows {entry.windows} of damaged file "{entry.file.name}" cannot be put back')
+    return {
+        name: without_windows(pieces, [one.windows for one in before if output_of(one.table) == output_of(name)])
+        for name, pieces in put_back.items()
+    }
 
 
 def _newest_act(ledger: Ledger, replay_id: str) -> Publication | None:

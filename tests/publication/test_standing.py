@@ -11,7 +11,7 @@ from rewindow.ledger import Ledger, Publication
 from rewindow.publication import publish as publishing
 from rewindow.publication.names import open_published
 from rewindow.publication.prepare import prepare_tables
-from rewindow.publication.take_back import open_undo
+from rewindow.publication.take_back import Spare, open_undo
 from rewindow.recovery import StartState
 from rewindow.tables.staging import staged_contents
 from tests.publication.staging import simple, state_of
@@ -66,5 +66,6 @@ def test_an_undo_leaves_other_outputs_alone(config: Config) -> None:
     assert fix.details["stale"] == [["app.ranks", 102, 109]]
     ledger = Ledger.open(config.ledger_url)
     ledger.mark_stale("app", "app.delays", 104, 105, 1)
-    undo = open_undo(config, ledger, fix, "app", lambda step, number: None)
+    spare = Spare(leave_out=False, command="", say=lambda line: None)
+    undo = open_undo(config, ledger, fix, "app", spare, lambda step, number: None)
     assert undo.details["stale"] == [["app.delays", 104, 105]]

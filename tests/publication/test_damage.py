@@ -1,0 +1,131 @@
+"""Damaged files of published tables are named before anything is begun, and left out on request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from rewindow.config import Config
+from rewindow.errors import TableError
+from rewindow.ledger import Ledger
+from rewindow.publication import frames
+from rewindow.publication.damage import KEPT_IN, damaged_error, damaged_now, find_damage, leave_out
+from rewindow.publication.publish import publish
+from rewindow.publication.take_back import undo
+from rewindow.tables import Table, query
+from rewindow.windows import WindowRange
+from tests.publication.staging import simple
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RANGE = WindowRange(100, 109)
+
+
+def cut(file: Path) -> None:
+    """Leaves half of a file."""
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def zero(file: Path) -> None:
+    """Overwrites a page of data; the size stays."""
+    content = bytearray(file.read_bytes())
+    content[4:60] = bytes(56)
+    file.write_bytes(content)
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {"cut": cut, "page": zero, "gone": Path.unlink}
+
+
+@pytest.fixture
+def table(config: Config) -> Path:
+    """A published table of two files, windows 100 to 104 and 105 to 109, and its seals."""
+    path = config.stream_table("app.x")
+    for first in (100, 105):
+        windows = pa.array(range(first, first + 5), pa.int64())
+        write_deltalake(path, pa.table({"window_id": windows, "x": ["some text"] * 5}), mode="append")
+        write_deltalake(config.stream_table("app.x.windows"), pa.table({"window_id": windows}), mode="append")
+    return path
+
+
+def windows_of(path: Path) -> list[int]:
+    """Returns the windows that have rows."""
+    return query("select window_id as w from t order by w", t=Table.open(path))["w"].to_pylist()
+
+
+def file_of(path: Path, window: int) -> Path:
+    """Returns the file that holds a window."""
+    return Path(next(file.path for file in Table.open(path).files(window, window)))
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_file_is_named_with_its_windows(config: Config, table: Path, damage: Callable[[Path], None]) -> None:
+    """Cut, overwritten or gone; only where the range needs it."""
+    assert find_damage(Table.open(table), "app.x", RANGE) == []
+    file = file_of(table, 107)
+    damage(file)
+    assert find_damage(Table.open(table), "app.x", WindowRange(100, 104)) == []
+    (found,) = find_damage(Table.open(table), "app.x", RANGE)
+    assert (found.table, found.file, found.windows) == ("app.x", file, WindowRange(105, 109)) and found.why
+    text = str(damaged_error([found], "rewindow undo r"))
+    assert f'file "{file.name}" of table "app.x" is damaged: windows 105 to 109 cannot be read' in text
+    assert "rewindow undo r --leave-out-damaged" in text
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_file_is_left_out_and_kept(config: Config, table: Path, damage: Callable[[Path], None]) -> None:
+    """Its windows have neither rows nor seals then, all others are as they were; again it changes nothing."""
+    windows = pa.array([104, 105], pa.int64())
+    write_deltalake(table, pa.table({"window_id": windows, "x": ["more", "text"]}), mode="append")
+    file = file_of(table, 107)
+    damage(file)
+    leave_out(config, damaged_now(config, ["app.x", "app.x.windows"], RANGE))
+    assert windows_of(table) == [100, 101, 102, 103, 104, 104]
+    assert windows_of(config.stream_table("app.x.windows")) == [100, 101, 102, 103, 104]
+    assert (table / KEPT_IN / file.name).exists() == (damage is not Path.unlink)
+    assert damaged_now(config, ["app.x", "app.x.windows"], RANGE) == []
+
+
+def test_a_file_that_is_gone_elsewhere_is_not_forgotten_on_the_way(config: Config, table: Path) -> None:
+    """Files of windows that nobody asked about stay in the log."""
+    cut(file_of(table, 107))
+    file_of(table, 100).unlink()
+    with pytest.raises(TableError, match='table "app.x" lacks files of other windows too'):
+        leave_out(config, damaged_now(config, ["app.x"], WindowRange(105, 109)))
+    assert file_of(table, 107).exists()
+
+
+def test_good_windows_are_put_back_and_published_beside_damaged_ones(
+    spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over a damaged earlier version, and over a damaged file that is there now: refused, then on request done."""
+    monkeypatch.setattr(frames, "TUPLES_PER_FILE", 4)
+    simple(config, "r0", 100, 107, spark=spark, outputs=("ranks",))
+    simple(config, "fix", 100, 107, plus=9, spark=spark, outputs=("ranks",))
+    simple(config, "next", 106, 107, plus=5, spark=spark, outputs=("ranks",))
+    path, seals = config.stream_table("app.ranks"), config.windows_table("app.ranks")
+    publish(spark, config, "r0")
+    damaged = file_of(path, 103)
+    (held,) = [(file.first, file.last) for file in Table.open(path).files() if file.path == str(damaged)]
+    publish(spark, config, "fix")
+    cut(damaged)
+    with pytest.raises(TableError, match=f'of table "app.ranks" is damaged: windows {held[0]} to {held[1]}'):
+        undo(spark, config, "fix")
+    ledger = Ledger.open(config.ledger_url)
+    assert ledger.open_publications() == [] and ledger.leases() == []
+    undo(spark, config, "fix", leave_out_damaged=True)
+    left = [w for w in range(100, 108) if not held[0] <= w <= held[1]]
+    assert windows_of(path) == sorted([*left, *left]) and windows_of(seals) == left
+
+    newest = file_of(path, 107)
+    cut(newest)
+    with pytest.raises(TableError, match=f'file "{newest.name}" of table "app.ranks" is damaged'):
+        publish(spark, config, "next")
+    assert ledger.open_publications() == []
+    publish(spark, config, "next", leave_out_damaged=True)
+    assert {106, 107} <= set(windows_of(seals)) and windows_of(seals) == sorted(set(windows_of(path)))
