@@ -1,0 +1,89 @@
+"""What a publication takes of a replay: of each window the newest sealed attempt, of each state the newest. No JVM."""
+
+from __future__ import annotations
+
+import pytest
+
+from rewindow.application import Mode
+from rewindow.config import Config
+from rewindow.errors import FencedError
+from rewindow.ledger import Ledger, publish_app_id
+from rewindow.publication.commits import commit_once
+from rewindow.publication.contents import checkpoint_rows, saved_states, staged_seals
+from rewindow.publication.horizon import kept_days, undo_horizon
+from rewindow.publication.names import open_published
+from rewindow.publication.prepare import prepare_tables
+from rewindow.publication.sides import staged_side
+from rewindow.tables import Table, create_table
+from rewindow.tables import checkpoints as stored
+from rewindow.windows import WindowRange
+from tests.publication.staging import StagedReplay, rows_of, simple, state_of
+
+RANGE = WindowRange(100, 105)
+
+
+@pytest.fixture
+def repeated(config: Config) -> StagedReplay:
+    """Windows 100 to 105, of which a second attempt has computed 103 to 105 again, with other rows and states.
+
+    A third attempt was killed before it sealed what it had written.
+    """
+    replay = StagedReplay(config, "r", 100, 105, mode=Mode.AT_LEAST_ONCE, outputs=("ranks",))
+    replay.group(100, 102, rows_of(range(100, 103)), 1, state=state_of(1))
+    replay.group(103, 105, rows_of(range(103, 106)), 1, state=state_of(2))
+    later = rows_of(range(103, 106), plus=7)
+    later["ranks"][104] = later["ranks"][104][:1]
+    replay.group(103, 105, later, 2, state=state_of(3))
+    replay.write("ranks", 104, 105, rows_of([104, 105], plus=9)["ranks"], 3)
+    return replay.end(epoch=3)
+
+
+def test_the_newest_sealed_attempt_of_a_window_is_published(config: Config, repeated: StagedReplay) -> None:
+    """With its count and digests; an attempt that did not seal the window does not count."""
+    facts = Table.open(repeated.root / "facts")
+    seals = staged_seals(config, repeated.plan, facts.version, "ranks", RANGE).to_pylist()
+    assert [(seal["window_id"], seal["attempt"], seal["tuples"]) for seal in seals] == [
+        (100, 1, 2), (101, 1, 2), (102, 1, 2), (103, 2, 2), (104, 2, 1), (105, 2, 2),
+    ]  # fmt: skip
+    wanted = {(fact["window_id"], fact["attempt"]): fact["digest"] for fact in repeated.facts}
+    assert [seal["digest"] for seal in seals] == [wanted[seal["window_id"], seal["attempt"]] for seal in seals]
+
+
+def test_a_certificate_is_about_the_newest_sealed_attempt_too(config: Config, repeated: StagedReplay) -> None:
+    """What is compared is what would be published."""
+    seals = staged_side(config, "r").output_seals("ranks")
+    published = staged_seals(config, repeated.plan, Table.open(repeated.root / "facts").version, "ranks", RANGE)
+    assert seals["digest"].to_pylist() == published["digest"].to_pylist()
+
+
+def test_the_newest_state_after_a_window_is_published(config: Config, repeated: StagedReplay) -> None:
+    """Of a window that was saved by several attempts; its digest is the one by which staleness is judged."""
+    table = Table.open(repeated.root / "checkpoints")
+    (row,) = checkpoint_rows(config, repeated.plan, table.version, [105]).to_pylist()
+    assert stored.decode(row).equals(state_of(3))
+    states = saved_states(table)
+    assert sorted(states) == [99, 102, 105]
+    assert states[105] == stored.state_digest(checkpoint_rows(config, repeated.plan, table.version, [105]))
+
+
+def test_a_publication_that_is_out_of_date_commits_nothing(config: Config) -> None:
+    """A table that holds a later number refuses an earlier one, whoever wakes up with it."""
+    plan = simple(config, "r", 100, 105).plan
+    ledger = Ledger.open(config.ledger_url)
+    late = ledger.open_publication("r", prepare_tables(config, plan), 100, 105)
+    table = open_published(config, "app.ranks")
+    table.commit_files([], app_id=publish_app_id("app.ranks"), version=late.number + 1)
+    done: list[str] = []
+    with pytest.raises(FencedError, match='table "app.ranks" already holds publication 2, 1 is out of date'):
+        commit_once(config, "app.ranks", late, lambda: done.append("committed"))
+    assert done == [] and open_published(config, "app.ranks").version == table.version
+
+
+def test_a_table_that_says_nothing_keeps_what_delta_keeps(config: Config) -> None:
+    """Removed files for seven days, the log for thirty: the shorter time is the horizon."""
+    path = config.stream_table("app.ranks")
+    table = create_table(path, stored.SCHEMA)
+    assert kept_days(table) == 7.0
+    assert (undo_horizon(config, "app").days, undo_horizon(config, "app").short) == (7.0, {"app.ranks": 7.0})
+    table.delta.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 60 days"})
+    assert kept_days(Table.open(path)) == 30.0
