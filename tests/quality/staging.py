@@ -13,6 +13,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from rewindow.config import Config
+from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.quality.suites import canonical
 from rewindow.recovery import Plan
 from rewindow.tables.staging import FACTS_SCHEMA
@@ -165,3 +166,29 @@ def expectation(slug: str, type_: str, severity: str = "critical", **kwargs: Any
 def read_json(path: Path) -> Any:
     """Returns what a JSON file holds."""
     return json.loads(path.read_text())
+
+
+def ended(staged: StagedReplay) -> Ledger:
+    """Writes a replay and enters it in a ledger as ended."""
+    staged.write()
+    ledger = Ledger.open(staged.config.ledger_url)
+    ledger.create_replay(**ledger_row(staged))
+    epoch = ledger.next_epoch(staged.replay_id)
+    ledger.begin_attempt(staged.replay_id, epoch, host="here", pid=1, process_group=1, process_started_at=0.0)
+    ledger.end_attempt(staged.replay_id, epoch, AttemptEnd.DONE)
+    return ledger
+
+
+def ledger_row(staged: StagedReplay) -> dict[str, object]:
+    """Returns what the ledger is told of a new replay."""
+    plan = staged.plan
+    return {
+        "replay_id": plan.replay_id,
+        "application": plan.application,
+        "first": plan.first,
+        "last": plan.last,
+        "mode": plan.mode.value,
+        "plan": plan.model_dump(mode="json"),
+        "code_version": plan.code_version,
+        "root": str(Path(staged.config.replay_root(plan.replay_id))),
+    }

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from rewindow.errors import GateError, InputError, TableError
-from rewindow.ledger import AttemptEnd, Ledger, State
-from rewindow.quality import GateResult, check, failures, gate, judge, window_report
-from rewindow.tables import Table
-from rewindow.tables.staging import Contents, staged_contents
+from rewindow.ledger import Ledger, State
+from rewindow.quality import GateResult, check, failures, judge, window_report
 from rewindow.windows import WindowRange
-from tests.quality.staging import StagedReplay, expectation, read_json
+from tests.quality.staging import StagedReplay, ended, expectation, ledger_row, read_json
 
 IN_SET = "expect_column_values_to_be_in_set"
 Fault = Callable[[StagedReplay], None]
@@ -306,34 +303,6 @@ def test_check_records_the_verdict_in_the_ledger(staged: StagedReplay) -> None:
     assert ledger.checks(staged.replay_id)[0].verdict == "failed"
 
 
-def test_a_verdict_names_what_was_judged(staged: StagedReplay) -> None:
-    """The versions at which the gate began, also when a table changes while it judges."""
-    ledger, root = ended(staged), staged.config.replay_root(staged.replay_id)
-    before = staged_contents(root)
-    assert check(staged.config, staged.replay_id).tables == before == ledger.checks(staged.replay_id)[0].tables
-    rows = Table.open(root / staged.output).delta
-    result = check(staged.config, staged.replay_id, on_line=lambda line: rows.delete("window_id = 101"))
-    assert result.verdict == "passed" and staged_contents(root) != before
-    assert ledger.checks(staged.replay_id)[0].tables == before
-
-
-def test_the_gate_reads_the_versions_that_it_names(staged: StagedReplay, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is committed after it has begun is not judged, since it is not what is published."""
-    ended(staged)
-    root = staged.config.replay_root(staged.replay_id)
-    look = gate.staged_contents
-
-    def look_then_alter(folder: Path) -> Contents:
-        contents = look(folder)
-        Table.open(root / staged.output).delta.delete("window_id = 101")
-        return contents
-
-    monkeypatch.setattr(gate, "staged_contents", look_then_alter)
-    assert check(staged.config, staged.replay_id).verdict == "passed"
-    monkeypatch.undo()
-    assert check(staged.config, staged.replay_id).verdict == "failed"
-
-
 def test_error_of_any_kind_leaves_no_older_verdict_in_force(staged: StagedReplay) -> None:
     """What cannot be judged has not passed, whatever was in the way: here its staged table is gone."""
     ledger = ended(staged)
@@ -383,29 +352,3 @@ def test_results_are_kept_as_json(staged: StagedReplay) -> None:
     kept = read_json(verdict.results)
     assert (kept["verdict"], kept["failed"]) == ("failed", ["no-null-keys"])
     assert kept["great_expectations"]["statistics"]["evaluated_expectations"] == len(kept["checks"])
-
-
-def ended(staged: StagedReplay) -> Ledger:
-    """Writes a replay and enters it in a ledger as ended."""
-    staged.write()
-    ledger = Ledger.open(staged.config.ledger_url)
-    ledger.create_replay(**ledger_row(staged))
-    epoch = ledger.next_epoch(staged.replay_id)
-    ledger.begin_attempt(staged.replay_id, epoch, host="here", pid=1, process_group=1, process_started_at=0.0)
-    ledger.end_attempt(staged.replay_id, epoch, AttemptEnd.DONE)
-    return ledger
-
-
-def ledger_row(staged: StagedReplay) -> dict[str, object]:
-    """Returns what the ledger is told of a new replay."""
-    plan = staged.plan
-    return {
-        "replay_id": plan.replay_id,
-        "application": plan.application,
-        "first": plan.first,
-        "last": plan.last,
-        "mode": plan.mode.value,
-        "plan": plan.model_dump(mode="json"),
-        "code_version": plan.code_version,
-        "root": str(Path(staged.config.replay_root(plan.replay_id))),
-    }

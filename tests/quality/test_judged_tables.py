@@ -1,0 +1,40 @@
+"""A verdict is bound to what was judged: the tables at the versions at which the gate began."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rewindow.quality import check, gate
+from rewindow.tables import Table
+from rewindow.tables.staging import Contents, staged_contents
+from tests.quality.staging import StagedReplay, ended
+
+
+def test_a_verdict_names_what_was_judged(staged: StagedReplay) -> None:
+    """The versions at which the gate began, also when a table changes while it judges."""
+    ledger, root = ended(staged), staged.config.replay_root(staged.replay_id)
+    before = staged_contents(root)
+    assert check(staged.config, staged.replay_id).tables == before == ledger.checks(staged.replay_id)[0].tables
+    rows = Table.open(root / staged.output).delta
+    result = check(staged.config, staged.replay_id, on_line=lambda line: rows.delete("window_id = 101"))
+    assert result.verdict == "passed" and staged_contents(root) != before
+    assert ledger.checks(staged.replay_id)[0].tables == before
+
+
+def test_the_gate_reads_the_versions_that_it_names(staged: StagedReplay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is committed after it has begun is not judged, since it is not what is published."""
+    ended(staged)
+    root = staged.config.replay_root(staged.replay_id)
+    look = gate.staged_contents
+
+    def look_then_alter(folder: Path) -> Contents:
+        contents = look(folder)
+        Table.open(root / staged.output).delta.delete("window_id = 101")
+        return contents
+
+    monkeypatch.setattr(gate, "staged_contents", look_then_alter)
+    assert check(staged.config, staged.replay_id).verdict == "passed"
+    monkeypatch.undo()
+    assert check(staged.config, staged.replay_id).verdict == "failed"
