@@ -14,7 +14,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from rewindow.errors import InputError
-from rewindow.tables import Table
+from rewindow.recovery import Plan
+from rewindow.tables import Table, query
+from rewindow.tables.streams import open_sealed
 from rewindow.windows import WindowRange
 
 
@@ -26,9 +28,12 @@ def spark_schema(schema: pa.Schema) -> StructType:
 def read_windows(spark: SparkSession, table: Table, windows: WindowRange) -> DataFrame:
     """Returns the tuples of a closed window range, read at the table's pinned version.
 
-    Our own tables are read by their files, without Delta's snapshot query; others through Delta.
+    Our own tables are read by their files, without Delta's snapshot query; others through Delta. Hidden windows are
+    left out.
     """
     inside = F.col("window_id").between(windows.first, windows.last)
+    if hidden := [part for part in table.hidden if part.overlap(windows)]:
+        inside &= ~F.expr(" or ".join(f"window_id between {part.first} and {part.last}" for part in hidden))
     if not table.is_plain():
         reader = spark.read.format("delta").option("versionAsOf", table.version)
         return reader.load(str(table.path)).where(inside)
@@ -46,7 +51,37 @@ def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
 
 
 def count_windows(table: Table, windows: WindowRange) -> dict[int, int]:
-    """Returns tuples per window of a range, counted in the files themselves; windows without tuples are left out."""
+    """Returns tuples per window of a range, counted in the files themselves; windows without tuples are left out.
+
+    Files of a table with deletion vectors or column mapping are not what they hold: these are counted by a query.
+    """
+    counts = _counts_of_files(table, windows) if table.is_plain() else _counts_by_query(table, windows)
+    hidden = [part for part in table.hidden if part.overlap(windows)]
+    return {
+        window: count
+        for window, count in counts.items()
+        if window in windows and not any(window in part for part in hidden)
+    }
+
+
+def open_inputs(plan: Plan) -> dict[str, Table]:
+    """Returns the inputs of a replay as pinned, without rows of windows that were never sealed, a warm-up's too."""
+    first = plan.first if plan.start.warm_up_first is None else plan.start.warm_up_first
+    windows = WindowRange(first, plan.last)
+    return {
+        entry.stream: open_sealed(entry.path, entry.version, f"{entry.path}.windows", entry.windows_version, windows)
+        for entry in plan.inputs
+    }
+
+
+def _counts_by_query(table: Table, windows: WindowRange) -> dict[int, int]:
+    sql = f"""select window_id, count(*) as tuples from t
+              where window_id between {windows.first} and {windows.last} group by window_id"""
+    found = query(sql, t=table)
+    return dict(zip(found["window_id"].to_pylist(), found["tuples"].to_pylist(), strict=True))
+
+
+def _counts_of_files(table: Table, windows: WindowRange) -> dict[int, int]:
     counts: dict[int, int] = {}
     for file in table.files(windows.first, windows.last):
         if file.first is not None and file.first == file.last:
@@ -55,7 +90,7 @@ def count_windows(table: Table, windows: WindowRange) -> dict[int, int]:
         column = pq.read_table(file.path, columns=["window_id"], partitioning=None)["window_id"]
         for pair in pc.value_counts(column).to_pylist():
             counts[pair["values"]] = counts.get(pair["values"], 0) + pair["counts"]
-    return {window: count for window, count in counts.items() if window in windows}
+    return counts
 
 
 def count_written(folder: Path) -> dict[int, int]:

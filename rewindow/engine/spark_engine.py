@@ -13,7 +13,7 @@ from rewindow.engine.attempt import Attempt
 from rewindow.engine.committed import Committed
 from rewindow.engine.computation import Counts, Seals, States
 from rewindow.engine.facts import Seal, WindowDigest, check_input_counts
-from rewindow.engine.frames import count_windows
+from rewindow.engine.frames import count_windows, open_inputs
 from rewindow.engine.group import GroupResult, GroupRunner
 from rewindow.engine.session import send_applications
 from rewindow.recovery import Plan
@@ -66,7 +66,7 @@ class SparkEngine:
         epoch: int,
         tables: Mapping[str, FencedTable],
     ) -> None:
-        self._inputs = {entry.stream: Table.open(entry.path, entry.version) for entry in plan.inputs}
+        self._inputs = open_inputs(plan)
         self._seals = {
             entry.stream: Table.open(f"{entry.path}.windows", entry.windows_version) for entry in plan.inputs
         }

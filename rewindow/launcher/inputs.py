@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,7 +13,7 @@ from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
 from rewindow.recovery import InputPlan, StartState
 from rewindow.tables import Table, query
-from rewindow.tables.streams import check_reaches, stored_grid
+from rewindow.tables.streams import check_reaches, holes, stored_grid
 from rewindow.windows import WindowRange
 
 
@@ -118,7 +117,7 @@ def _sealed_in(stream: Recorded, windows: WindowRange) -> tuple[pa.Table, list[W
     """Returns the seals of a range, and its stretches without any."""
     sql = f"select window_id, tuples from w where window_id between {windows.first} and {windows.last}"
     rows = query(sql, w=stream.seals)
-    return rows, _missing(rows, windows)
+    return rows, holes(rows["window_id"], windows)
 
 
 def _missing_error(
@@ -130,12 +129,3 @@ def _missing_error(
         detail=f"Missing means not sealed, never empty (W40). Sealed are {stream.sealed}.",
         hint=f"Record more (rewindow record {name}), shorten the range, or pass --allow-missing, which is kept.",
     )
-
-
-def _missing(rows: pa.Table, windows: WindowRange) -> list[WindowRange]:
-    """Returns the stretches of a range between its seals: arithmetic on these, however long the range is."""
-    sealed = np.unique(rows["window_id"].to_numpy())
-    framed = np.concatenate(([windows.first - 1], sealed, [windows.last + 1]))
-    holes = np.flatnonzero(np.diff(framed) > 1)
-    pairs = zip((framed[holes] + 1).tolist(), (framed[holes + 1] - 1).tolist(), strict=True)
-    return [WindowRange(first, last) for first, last in pairs]

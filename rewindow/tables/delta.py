@@ -22,6 +22,7 @@ from deltalake.transaction import AddAction
 
 from rewindow.errors import FencedError, TableError
 from rewindow.tables.failures import error_number, is_about_files, plain_text, table_failure
+from rewindow.windows import WindowRange
 
 WRITER_FEATURES_ALLOWED = {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "deletionVectors"}
 WRITER_FEATURES_ALLOWED |= {"columnMapping", "generatedColumns", "timestampNtz", "v2Checkpoint", "variantType"}
@@ -52,7 +53,12 @@ class Table:
     """An open Delta table, pinned to the snapshot that it last looked at.
 
     A commit does not move the snapshot by itself in delta-rs; every commit here looks again afterwards.
+
+    Attributes:
+        hidden: windows whose rows belong to nobody: those of a stream that were never sealed.
     """
+
+    hidden: tuple[WindowRange, ...] = ()
 
     def __init__(self, path: Path, delta: DeltaTable) -> None:
         self.path = path

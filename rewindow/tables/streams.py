@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from rewindow.errors import TableError
 from rewindow.tables.delta import Table, create_table, query
-from rewindow.windows import Grid
+from rewindow.windows import Grid, WindowRange
 
 _TIME = pa.timestamp("us", tz="UTC")
 WINDOWS_SCHEMA = pa.schema(
@@ -76,6 +77,25 @@ def check_reaches(name: str, data: Table, windows: Table) -> None:
             detail=f'The last commits of "{name}" are missing from its log; what they held would be taken for nothing.',
             hint=f"Put the files of {data.path / '_delta_log'} back from a copy.",
         )
+
+
+def open_sealed(data: Path | str, version: int, seals: Path | str, seals_version: int, windows: WindowRange) -> Table:
+    """Returns a stream's tuples at a version, with the windows of a range hidden that the seals do not name.
+
+    A recording that died between its tuples and their seals leaves rows that nobody may read (W40).
+    """
+    table = Table.open(data, version)
+    sql = f"select window_id from w where window_id between {windows.first} and {windows.last}"
+    table.hidden = tuple(holes(query(sql, w=Table.open(seals, seals_version))["window_id"], windows))
+    return table
+
+
+def holes(sealed: pa.ChunkedArray, windows: WindowRange) -> list[WindowRange]:
+    """Returns the stretches of a range without a seal: arithmetic on the seals, however long the range is."""
+    framed = np.concatenate(([windows.first - 1], np.unique(sealed.to_numpy()), [windows.last + 1]))
+    before = np.flatnonzero(np.diff(framed) > 1)
+    pairs = zip((framed[before] + 1).tolist(), (framed[before + 1] - 1).tolist(), strict=True)
+    return [WindowRange(first, last) for first, last in pairs]
 
 
 def create_quarantine(path: Path) -> Table:
