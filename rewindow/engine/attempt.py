@@ -24,7 +24,7 @@ from rewindow.engine.group_commit import GroupCommit, GroupEnd
 from rewindow.engine.losses import settle_losses
 from rewindow.engine.progress import Progress, output_tuples, port_counts
 from rewindow.engine.takeover import Takeover, take_over
-from rewindow.engine.warm_up import warm_up
+from rewindow.engine.warm_up import WarmUp
 from rewindow.errors import Interrupted
 from rewindow.ledger import Ledger
 from rewindow.recovery import GroupSizer, Marks, Plan, next_end
@@ -82,7 +82,7 @@ class Attempt:
             NotDeterministicError: a window computed again differs from what is committed.
             Interrupted: the user asked to stop; everything up to a group's end is kept.
         """
-        takeover = take_over(self.plan, self.app, self.root, self.ledger, self.epoch, self._say, self._open_table)
+        takeover = take_over(self.plan, self.app, self.root, self.epoch, self._say, self._open_table)
         self._crash(Step.FENCED, 1)
         engine = self._make_engine(takeover.tables)
         engine.clear_scratch()
@@ -105,11 +105,17 @@ class Attempt:
         return states
 
     def _warm_up(self, takeover: Takeover, engine: Engine) -> States:
-        states = warm_up(self.plan, self.app, engine, self._sizer(), self._say)
+        plan = self.plan
         versions = {node.name: node.operator.state_version for node in self.app.nodes.values()}
-        made = stored.Provenance(self.plan.code_version, self.plan.configuration_digest, self.epoch)
-        takeover.checkpoints.commit(0, stored.encode(self.plan.first - 1, 0, states, versions, made))
-        return states
+        made = stored.Provenance(plan.code_version, plan.configuration_digest, self.epoch)
+
+        def save(window: int, states: States) -> None:
+            rows = stored.encode(window, plan.mark_of(window), states, versions, made)
+            takeover.checkpoints.commit(takeover.checkpoints.done, rows)
+            self.ledger.report_warm_up(plan.replay_id, self.epoch)
+
+        crash = partial(self._crash, Step.WARMED_UP)
+        return WarmUp(plan, self.app, engine, self._sizer(), save, crash, self._say).run(takeover.warmed_up)
 
     def _run_groups(self, takeover: Takeover, engine: Engine, states: States) -> None:
         plan, sizer = self.plan, self._sizer()
@@ -121,6 +127,7 @@ class Attempt:
             end = next_end(window, plan.last, sizer.size, plan.mode, self._marks, cuts)
             number += 1
             group = GroupWindows(plan.grid, WindowRange(window, end), plan.mode)
+            self._start(takeover, plan.mark_of(end))
             states, stopping = self._run_group(commit, engine, group, states, number)
             sizer.took(end - window + 1, time.monotonic() - began)
             window = end + 1
@@ -131,14 +138,17 @@ class Attempt:
                     hint=f"Go on with: rewindow replay --resume {plan.replay_id}",
                 )
 
+    def _start(self, takeover: Takeover, mark: int) -> None:
+        """At most once makes durable, before any work of a group, that its last window was begun (R13)."""
+        if takeover.started:
+            takeover.started.commit(mark, [], durable=True)
+
     def _run_group(
         self, commit: GroupCommit, engine: Engine, group: GroupWindows, states: States, number: int
     ) -> tuple[States, bool]:
         """Computes and commits a group; returns the states after it, and whether the user asked to stop."""
         began, began_at = time.monotonic(), datetime.now(UTC)
         mark = self.plan.mark_of(group.last)
-        if self.plan.mode is Mode.AT_MOST_ONCE:
-            self.ledger.start_group(self.plan.replay_id, self.epoch, mark)
         self._crash(Step.STARTED, number)
         counts = engine.count_inputs(group.range)
         tuples = sum(sum(found.values()) for found in counts.values())

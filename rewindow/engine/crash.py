@@ -16,9 +16,14 @@ VARIABLE = "REWINDOW_CRASH"
 
 
 class Step(StrEnum):
-    """Steps of an attempt, in order. The first two happen once (number 1), the others in every commit group."""
+    """Steps of an attempt, in order.
+
+    `fenced` and `resumed` happen once (number 1), `warmed_up` in every group of a warm-up, the others in every commit
+    group.
+    """
 
     FENCED = "fenced"
+    WARMED_UP = "warmed_up"
     RESUMED = "resumed"
     STARTED = "started"
     MATERIALISED = "materialised"

@@ -3,21 +3,23 @@
 The order is the protocol. Fence the checkpoints first and read their marks, then fence every other table; what is done
 in a table is what it held when it was fenced. At least once sets the other tables back to the checkpoint that it
 restores, so it must know that one before it fences them.
+
+At most once keeps the last window whose work was begun as a transaction id of its own on the checkpoints table, so
+that it does not depend on the ledger: an older ledger, or one that was rebuilt, begins no window twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rewindow.application import Application, Mode
 from rewindow.errors import CheckpointError
-from rewindow.ledger import Ledger
 from rewindow.recovery import Plan, Resume, resume
-from rewindow.tables import FencedTable, Log, Table, fence
+from rewindow.tables import FencedTable, Log, Table, fence, position
 from rewindow.tables import checkpoints as stored
-from rewindow.tables.staging import CHECKPOINTS, FACTS, app_id
+from rewindow.tables.staging import CHECKPOINTS, FACTS, STARTED, app_id
 
 
 @dataclass(frozen=True)
@@ -25,21 +27,24 @@ class Takeover:
     """A replay whose tables this attempt has fenced.
 
     Attributes:
+        started: the checkpoints table as at most once enters there what it begins; None in other modes.
         tables: the outputs and the facts.
         checkpoint: the one to restore, None when the state must be warmed up.
+        warmed_up: the newest checkpoint of a warm-up that died, None when there is none.
     """
 
     checkpoints: FencedTable
+    started: FencedTable | None
     tables: Mapping[str, FencedTable]
     resume: Resume
     checkpoint: stored.Checkpoint | None
+    warmed_up: stored.Checkpoint | None
 
 
 def take_over(
     plan: Plan,
     app: Application,
     root: Path,
-    ledger: Ledger,
     epoch: int,
     say: Callable[[str], None],
     open_table: Callable[[Path], Log] = Table.open,
@@ -56,54 +61,90 @@ def take_over(
         CheckpointError: no checkpoint can be restored.
     """
 
-    def take(name: str, mark_of: Callable[[int], int] = lambda mark: mark) -> FencedTable:
-        return fence(root / name, app_id(plan.replay_id, name), epoch, mark_of, open_table)
+    def take(table: str, name: str, mark_of: Callable[[int], int] = lambda mark: mark) -> FencedTable:
+        return fence(root / table, app_id(plan.replay_id, name), epoch, mark_of, open_table)
 
-    checkpoints = take(CHECKPOINTS)
-    usable = set(stored.marks(checkpoints.table))
-    names = [*app.outputs, FACTS]
-    restorer = _Restorer(plan, app, ledger, checkpoints.table, say)
+    checkpoints = take(CHECKPOINTS, CHECKPOINTS)
+    started = take(CHECKPOINTS, STARTED) if plan.mode is Mode.AT_MOST_ONCE else None
+    restorer = _Restorer(plan, app, checkpoints, started.done if started else 0, say)
     if plan.mode is Mode.AT_LEAST_ONCE:
-        found, checkpoint = restorer.newest(usable, {})
-        return Takeover(
-            checkpoints, {name: take(name, lambda mark: found.restore) for name in names}, found, checkpoint
-        )
-    tables = {name: take(name) for name in names}
-    found, checkpoint = restorer.newest(usable, {name: table.done for name, table in tables.items()})
-    return Takeover(checkpoints, tables, found, checkpoint)
+        done = {name: _mark(open_table(root / name), app_id(plan.replay_id, name)) for name in [*app.outputs, FACTS]}
+        found, checkpoint = restorer.newest(done)
+        tables = {name: take(name, name, lambda mark: found.restore) for name in done}
+    else:
+        tables = {name: take(name, name) for name in app.outputs}
+        tables[FACTS] = _take_facts(plan, take, [table.done for table in tables.values()])
+        found, checkpoint = restorer.newest({name: table.done for name, table in tables.items()})
+    warmed_up = None if checkpoint else restorer.newest_of_warm_up()
+    return Takeover(checkpoints, started, tables, found, checkpoint, warmed_up)
+
+
+def _mark(table: Log, name: str) -> int:
+    return position(table, name).mark
+
+
+def _take_facts(plan: Plan, take: Callable[..., FencedTable], outputs: list[int]) -> FencedTable:
+    """Fences the facts. In exactly once they never count for more than the outputs hold.
+
+    They are committed last, so an output that is behind them has lost commits; what it lacks is computed again under
+    this attempt, and must be sealed again.
+    """
+    if plan.mode is not Mode.EXACTLY_ONCE:
+        return take(FACTS, FACTS)
+    facts = take(FACTS, FACTS, lambda mark: min(mark, *outputs))
+    return replace(facts, done=min(facts.done, *outputs))
 
 
 @dataclass(frozen=True)
 class _Restorer:
     plan: Plan
     app: Application
-    ledger: Ledger
-    checkpoints: Log
+    checkpoints: FencedTable
+    started: int
     say: Callable[[str], None]
 
-    def newest(self, usable: Collection[int], done: Mapping[str, int]) -> tuple[Resume, stored.Checkpoint | None]:
+    def newest(self, done: Mapping[str, int]) -> tuple[Resume, stored.Checkpoint | None]:
         """Loads the newest checkpoint that the mode allows; a damaged one is passed over for an older one (R25)."""
-        plan = self.plan
-        started = self.ledger.started(plan.replay_id) if plan.mode is Mode.AT_MOST_ONCE else 0
-        if not usable and plan.start.source == "warm_up":
-            return resume(plan.mode, {0}, done, started), None
-        if not usable:
+        plan, left = self.plan, set(stored.marks(self.checkpoints.table))
+        if not left and plan.start.source == "warm_up":
+            return resume(plan.mode, {0}, done, self.started), None
+        if not left:
             raise CheckpointError(
                 f'replay "{plan.replay_id}" has no checkpoint at all, not even of its start state',
                 hint="Abandon it and plan the range again; what is published is untouched.",
             )
-        left = set(usable)
         while True:
-            found = resume(plan.mode, left, done, started)
-            try:
-                checkpoint = stored.load(self.checkpoints, found.restore)
-                self._check_operators(checkpoint)
+            found = resume(plan.mode, left, done, self.started)
+            checkpoint = self._load(found.restore)
+            if checkpoint is not None:
+                self._say_cost(found)
                 return found, checkpoint
-            except CheckpointError as error:
-                left.discard(found.restore)
-                self.say(f"{error.primary}; looking for an older one")
-                if not left:
-                    raise
+            left.discard(found.restore)
+
+    def newest_of_warm_up(self) -> stored.Checkpoint | None:
+        """Loads the newest checkpoint that a warm-up has left."""
+        marks = reversed(stored.warm_up_marks(self.checkpoints.table))
+        return next((found for mark in marks if (found := self._load(mark))), None)
+
+    def _load(self, mark: int) -> stored.Checkpoint | None:
+        try:
+            checkpoint = stored.load(self.checkpoints.table, mark)
+            self._check_operators(checkpoint)
+        except CheckpointError as error:
+            self.say(f"{error.primary}; looking for an older one")
+            return None
+        return checkpoint
+
+    def _say_cost(self, found: Resume) -> None:
+        """Says what it costs that the newest checkpoint that was made cannot be restored."""
+        newest = self.checkpoints.done
+        if found.restore >= newest:
+            return
+        windows = f"{self.plan.window_of(found.restore + 1)} to {self.plan.window_of(newest)}"
+        cost = f"windows {windows} are computed again"
+        if self.plan.mode is Mode.AT_MOST_ONCE:
+            cost = f"the state will lack windows {windows}, since at most once computes none again"
+        self.say(f"checkpoint {newest} is damaged, gone or ahead of the tables; {found.restore} is restored, so {cost}")
 
     def _check_operators(self, checkpoint: stored.Checkpoint) -> None:
         wanted = {node.name for node in self.app.nodes.values() if node.operator.is_stateful}

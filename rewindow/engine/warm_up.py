@@ -1,38 +1,74 @@
-"""Warm-up: the state before a range, computed from an earlier one when no checkpoint is there (W63)."""
+"""Warm-up: the state before a range, computed from an earlier one when no checkpoint is there (W63).
+
+It leaves a checkpoint after every group, so that one that dies goes on where it was. Their marks are below zero: the
+windows lie before the range. The last one is checkpoint 0.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from rewindow.application import Application, GroupWindows
-from rewindow.engine.computation import Engine
+from rewindow.engine.computation import Engine, States
 from rewindow.recovery import GroupSizer, Plan
 from rewindow.tables import Table
 from rewindow.tables import checkpoints as stored
 from rewindow.windows import WindowRange
 
 
-def warm_up(
-    plan: Plan, app: Application, engine: Engine, sizer: GroupSizer, say: Callable[[str], None]
-) -> dict[str, pa.Table]:
-    """Computes the windows before a range, writes nothing, and returns the state after them."""
-    start = plan.start
-    assert start.warm_up_first is not None, "a warm-up has a first window"
-    states = _base(plan, app)
-    window, last = start.warm_up_first, plan.first - 1
-    while window <= last:
-        began = time.monotonic()
-        end = min(last, window + sizer.size - 1)
-        group = GroupWindows(plan.grid, WindowRange(window, end), plan.mode)
-        tuples = sum(sum(counts.values()) for counts in engine.count_inputs(group.range).values())
-        states = engine.compute(group, 0, states, (), tuples).states
-        sizer.took(end - window + 1, time.monotonic() - began)
-        say(f"warm-up: windows {window} to {end} of {last}")
-        window = end + 1
-    return states
+@dataclass(frozen=True)
+class WarmUp:
+    """A warm-up of an attempt.
+
+    Attributes:
+        save: makes a checkpoint of the states after a window.
+        crash: called after each checkpoint, with the number of the group.
+    """
+
+    plan: Plan
+    app: Application
+    engine: Engine
+    sizer: GroupSizer
+    save: Callable[[int, States], None]
+    crash: Callable[[int], None]
+    say: Callable[[str], None]
+
+    def run(self, from_checkpoint: stored.Checkpoint | None) -> States:
+        """Computes the windows before the range and returns the state after them.
+
+        Args:
+            from_checkpoint: where an earlier warm-up came to, None to begin at the plan's start state.
+        """
+        window, states = self._begin(from_checkpoint)
+        last, number = self.plan.first - 1, 0
+        while window <= last:
+            began = time.monotonic()
+            end = min(last, window + self.sizer.size - 1)
+            states = self._compute(WindowRange(window, end), states)
+            self.save(end, states)
+            self.sizer.took(end - window + 1, time.monotonic() - began)
+            self.say(f"warm-up: windows {window} to {end} of {last}")
+            window, number = end + 1, number + 1
+            self.crash(number)
+        return states
+
+    def _begin(self, checkpoint: stored.Checkpoint | None) -> tuple[int, States]:
+        if checkpoint is not None:
+            self.say(f"warm-up goes on after window {checkpoint.window}")
+            return checkpoint.window + 1, checkpoint.states
+        start = self.plan.start
+        assert start.warm_up_first is not None, "a warm-up has a first window"
+        return start.warm_up_first, _base(self.plan, self.app)
+
+    def _compute(self, windows: WindowRange, states: States) -> States:
+        """Computes a group of which nothing is staged: only its states are wanted."""
+        group = GroupWindows(self.plan.grid, windows, self.plan.mode)
+        tuples = sum(sum(counts.values()) for counts in self.engine.count_inputs(windows).values())
+        return self.engine.compute(group, 0, states, (), tuples).states
 
 
 def _base(plan: Plan, app: Application) -> dict[str, pa.Table]:

@@ -11,7 +11,7 @@ from rewindow.ledger import Ledger
 from rewindow.recovery import Plan, resume
 from rewindow.tables import Table, position
 from rewindow.tables import checkpoints as stored
-from rewindow.tables.staging import CHECKPOINTS, FACTS, app_id, sealed_to
+from rewindow.tables.staging import CHECKPOINTS, FACTS, STARTED, app_id, sealed_to
 from rewindow.windows import WindowRange
 
 START_SECONDS = 10
@@ -63,8 +63,9 @@ def expect_recovery(config: Config, plan: Plan) -> Recovery:
     root, ledger = config.replay_root(plan.replay_id), Ledger.open(config.ledger_url)
     names = [*(output.name for output in plan.outputs), FACTS]
     done = {name: position(Table.open(root / name), app_id(plan.replay_id, name)).mark for name in names}
-    saved = stored.marks(Table.open(root / CHECKPOINTS)) or ([0] if plan.start.source == "warm_up" else [])
-    started = ledger.started(plan.replay_id) if plan.mode is Mode.AT_MOST_ONCE else 0
+    checkpoints = Table.open(root / CHECKPOINTS)
+    started = position(checkpoints, app_id(plan.replay_id, STARTED)).mark
+    saved = stored.marks(checkpoints) or ([0] if plan.start.source == "warm_up" else [])
     found = resume(plan.mode, saved, done, started)
     furthest = max(done.values())
     if plan.mode is Mode.AT_LEAST_ONCE:

@@ -177,6 +177,18 @@ class Attempts(Segments, Replays):
             at_checkpoint = checkpoint_mark == mark
             self.add_counts(connection, replay_id, epoch, counts, heard.heard_at, at_checkpoint)
 
+    def report_warm_up(self, replay_id: str, epoch: int) -> None:
+        """Enters a checkpoint of a warm-up: failures before it count no more (R90).
+
+        Raises:
+            FencedError: a newer attempt has taken over.
+        """
+        with self.writing() as connection:
+            self.hold_epoch(connection, replay_id, epoch)
+            change = update(replays).where(replays.c.replay_id == replay_id).values(checkpoint_epoch=epoch)
+            connection.execute(change)
+            connection.execute(update(attempts).where(_attempt(replay_id, epoch)).values(heard_at=self.now))
+
     def attempts(self, replay_id: str) -> list[Attempt]:
         """Returns the attempts of a replay, oldest first."""
         query = select(attempts).where(attempts.c.replay_id == replay_id).order_by(attempts.c.epoch)

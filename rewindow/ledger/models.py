@@ -24,7 +24,7 @@ from sqlalchemy import (
 
 from rewindow.windows import to_datetime
 
-VERSION = "0002"
+VERSION = "0003"
 """The newest migration; a ledger at this version is opened without looking at migrations."""
 
 
@@ -74,7 +74,6 @@ replays = Table(
     Column("mark", BigInteger, nullable=False),
     Column("checkpoint_mark", BigInteger, nullable=False),
     Column("checkpoint_epoch", BigInteger, nullable=False),
-    Column("started", BigInteger),
     Column("message", Text, nullable=False),
     Column("created_at", Moment, nullable=False),
     Column("changed_at", Moment, nullable=False),

@@ -8,8 +8,7 @@
 | publications              | transaction ids `publish/<table>`, and user metadata of the commits to published tables |
 | stale ranges              | `details["stale"]` of each application's newest publication: [table, first, last] of all |
 
-Nowhere, so lost: approvals, gate results, started marks, timings, leases, and that a replay was abandoned.
-A replay that at most once has not brought to its end cannot resume then (`Replays.started` says so).
+Nowhere, so lost: approvals, gate results, timings, leases, and that a replay was abandoned.
 """
 
 from __future__ import annotations
@@ -126,12 +125,11 @@ def _restore_replay(ledger: Ledger, connection: Connection, root: Path) -> bool:
     epoch = max(place.epoch for place in positions.values())
     ended = positions[CHECKPOINTS].mark == len(WindowRange(plan["first"], plan["last"]))
     state = State.ENDED if ended else State.FAILED if epoch else State.PLANNED
-    lost_marks = plan["mode"] == "at_most_once" and state is State.FAILED
     created_at = to_datetime(int(checkpoints.delta.metadata().created_time or 0) * 1000)
     ledger.insert_replay(
         connection, replay_id, values, state=state, epoch=epoch, mark=positions[FACTS].mark,
         checkpoint_mark=positions[CHECKPOINTS].mark, checkpoint_epoch=epoch + 1,
-        started=None if lost_marks else 0, message=REBUILT, created_at=created_at,
+        message=REBUILT, created_at=created_at,
     )  # fmt: skip
     _restore_attempts(connection, replay_id, plan["first"], root / FACTS, epoch if ended else None)
     ledger.replace_index(connection, replay_id, segments_of(root / FACTS))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
-from rewindow.errors import CheckpointError, FencedError, InputError, OverlapError
+from rewindow.errors import FencedError, InputError, OverlapError
 from rewindow.ledger.connection import Connected
 from rewindow.ledger.models import leases, publications, replays
 from rewindow.windows import WindowRange
@@ -126,7 +126,7 @@ def to_replay(row: Row[Any]) -> Replay:
 
 
 class Replays(Connected):
-    """The part of the ledger that keeps replays and started marks."""
+    """The part of the ledger that keeps replays."""
 
     def create_replay(
         self,
@@ -161,7 +161,7 @@ class Replays(Connected):
     def insert_replay(self, connection: Connection, replay_id: str, values: Mapping[str, Any], **more: Any) -> None:
         """Inserts a replay; `more` overrides what a new one begins with."""
         begin = {
-            "state": State.PLANNED, "epoch": 0, "mark": 0, "checkpoint_mark": 0, "checkpoint_epoch": 0, "started": 0,
+            "state": State.PLANNED, "epoch": 0, "mark": 0, "checkpoint_mark": 0, "checkpoint_epoch": 0,
             "message": "", "created_at": self.now, "changed_at": self.now,
         }  # fmt: skip
         connection.execute(insert(replays).values(replay_id=replay_id, **{**values, **begin, **more}))
@@ -210,28 +210,6 @@ class Replays(Connected):
                 )
             self._move(connection, replay_id, State.ABANDONED, reason, epoch=replays.c.epoch + 1)
             return read_replay(connection, replay_id)
-
-    def started(self, replay_id: str) -> int:
-        """Returns the highest mark whose work at most once has begun (R13); 0 when none was.
-
-        Raises:
-            CheckpointError: the marks were lost with an earlier ledger, so that the replay cannot resume.
-        """
-        with self.reading() as connection:
-            read_replay(connection, replay_id)
-            return _started(connection, replay_id)
-
-    def start_group(self, replay_id: str, epoch: int, mark: int) -> None:
-        """Makes durable, before any work of a commit group, that its last window was begun (R13).
-
-        Raises:
-            FencedError: a newer attempt has taken over.
-            CheckpointError: see started.
-        """
-        with self.writing() as connection:
-            self.hold_epoch(connection, replay_id, epoch)
-            assert mark > _started(connection, replay_id), f"group up to mark {mark} was started before"
-            connection.execute(update(replays).where(replays.c.replay_id == replay_id).values(started=mark))
 
     def hold_epoch(self, connection: Connection, replay_id: str, epoch: int) -> None:
         """Locks a replay's row for an attempt's write, if no newer epoch was given out.
@@ -285,17 +263,6 @@ def read_replay(connection: Connection, replay_id: str) -> Replay:
     if found is None:
         raise InputError(f'replay "{replay_id}" is unknown', hint="`rewindow list` shows those that there are.")
     return found
-
-
-def _started(connection: Connection, replay_id: str) -> int:
-    mark = connection.execute(select(replays.c.started).where(replays.c.replay_id == replay_id)).scalar_one()
-    if mark is None:
-        raise CheckpointError(
-            f'started marks of replay "{replay_id}" are lost, at most once cannot resume without them (R13)',
-            detail="The ledger was rebuilt from the tables; started marks are in the ledger only.",
-            hint=f"Abandon it (rewindow abandon {replay_id}) and plan the range again.",
-        )
-    return int(mark)
 
 
 def _refuse_other_plan(there: Replay, values: Mapping[str, Any]) -> None:

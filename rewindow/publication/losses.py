@@ -62,9 +62,8 @@ def losses_of(plan: Plan, facts: Table, checkpoints: Table | None, windows: Wind
         )
     lost = query("select distinct port, window_id from facts where direction = 'out' and lost", facts=facts)
     begun = query(_BEGUN, facts=facts)
-    saved = (
-        _pairs(query("select distinct mark, attempt from c", c=checkpoints), "mark", "attempt") if checkpoints else []
-    )
+    sql = "select distinct mark, attempt from c where mark >= 0"
+    saved = _pairs(query(sql, c=checkpoints), "mark", "attempt") if checkpoints else []
     skipped = skipped_marks(_pairs(begun, "attempt", "first"), saved, plan.first)
     mark = affected_from(plan.mode, skipped)
     first = plan.first if plan.start.affects else plan.window_of(mark) if mark is not None else None

@@ -34,6 +34,9 @@ class Resume:
 def resume(mode: Mode, checkpoints: Collection[int], done: Mapping[str, int], started: int = 0) -> Resume:
     """Returns how a new attempt begins.
 
+    No table is behind a checkpoint, unless its last commits were lost: then exactly once and at least once go back to
+    an older checkpoint and compute again what is not there.
+
     Args:
         mode: recovery mode.
         checkpoints: marks of the checkpoints that can be loaded.
@@ -44,7 +47,7 @@ def resume(mode: Mode, checkpoints: Collection[int], done: Mapping[str, int], st
         CheckpointError: no checkpoint can be loaded.
     """
     lowest = min(done.values(), default=0)
-    usable = [mark for mark in checkpoints if mode is not Mode.EXACTLY_ONCE or mark <= lowest]
+    usable = [mark for mark in checkpoints if mode is Mode.AT_MOST_ONCE or mark <= lowest]
     if not usable:
         raise CheckpointError(
             f"no usable checkpoint at or before mark {lowest}",
@@ -59,7 +62,11 @@ def resume(mode: Mode, checkpoints: Collection[int], done: Mapping[str, int], st
 
 
 def _resume_at_most_once(restore: int, done: Mapping[str, int], started: int) -> Resume:
-    """R12, R13: newest checkpoint, then the window after the last one begun; R14, R15: what that loses."""
+    """R12, R13: newest checkpoint, then the window after the last one begun; R14, R15: what that loses.
+
+    What a table holds was begun, also when the log that says so has lost its last commit.
+    """
+    started = max([started, *done.values()])
     lost = {table: (mark + 1, started) for table, mark in done.items() if mark < started}
     skipped = (restore + 1, started) if started > restore else None
     return Resume(restore, max(restore, started) + 1, lost, skipped, ())

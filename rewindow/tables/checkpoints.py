@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from rewindow.errors import CheckpointError
 from rewindow.tables.delta import plain_schema
+from rewindow.tables.failures import may_be_whole, table_failure
 from rewindow.tables.fence import Log
 
 STATE_BYTES_MAX = 1 << 30
@@ -111,7 +112,20 @@ def decode(row: Mapping[str, object]) -> pa.Table:
 
 
 def marks(table: Log) -> list[int]:
-    """Returns the marks at which the table has checkpoints, ascending; a file that cannot be read has none (W73)."""
+    """Returns the marks at which the table has checkpoints, ascending; a file that is damaged or gone has none (W73).
+
+    Raises:
+        ResourceError: the machine could not read a file that may be whole.
+    """
+    return [mark for mark in _all_marks(table) if mark >= 0]
+
+
+def warm_up_marks(table: Log) -> list[int]:
+    """Returns the marks of a warm-up's checkpoints, ascending: they lie before the range, so they are below zero."""
+    return [mark for mark in _all_marks(table) if mark < 0]
+
+
+def _all_marks(table: Log) -> list[int]:
     found: set[int] = set()
     for rows in _parts(table, ["mark"]):
         found.update(rows["mark"].to_pylist())
@@ -123,6 +137,7 @@ def load(table: Log, mark: int) -> Checkpoint:
 
     Raises:
         CheckpointError: it is not there, or damaged.
+        ResourceError: the machine could not read a file that may be whole.
     """
     rows: list[dict[str, object]] = []
     for part in _parts(table, SCHEMA.names):
@@ -148,11 +163,14 @@ def state_digest(rows: pa.Table) -> str:
 
 
 def _parts(table: Log, columns: list[str]) -> Iterable[pa.Table]:
+    """Reads the table's files; those that are damaged or gone are passed over, those that may be whole never (R25)."""
     for file in table.files():
         try:
             yield table.read(file, columns).cast(pa.schema([SCHEMA.field(name) for name in columns]))
-        except (OSError, pa.ArrowException):
-            continue
+        except (OSError, pa.ArrowException) as error:
+            if may_be_whole(error):
+                primary = f'checkpoints of replay "{table.path.parent.name}" cannot be read'
+                raise table_failure(primary, error) from error
 
 
 def frame_digest(frame: pa.Table) -> str:

@@ -35,6 +35,16 @@ def error_number(error: BaseException) -> int | None:
     return int(found[1] or found[2]) if found else None
 
 
+def may_be_whole(error: BaseException) -> bool:
+    """Returns whether a file that could not be read may be as it was written: the machine was in trouble, not the file.
+
+    >>> may_be_whole(OSError(5, "Input/output error")), may_be_whole(FileNotFoundError(2, "gone"))
+    (True, False)
+    """
+    number = error_number(error)
+    return number is not None and number not in LASTING
+
+
 def is_about_files(error: BaseException) -> bool:
     """Returns whether a query failed since a file could not be read, not since it is wrong."""
     return error_number(error) is not None or any(word in str(error) for word in _FILES)

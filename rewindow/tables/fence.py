@@ -44,6 +44,9 @@ class Log(Protocol):
     def read(self, file: DataFile, columns: list[str]) -> pa.Table:
         """Returns columns of one of its files."""
 
+    def sync(self) -> None:
+        """Makes the log's newest commits outlive a power cut."""
+
     def commit_files(
         self, files: Sequence[DataFile], *, app_id: str, version: int, metadata: Mapping[str, Any] | None = None
     ) -> None:
@@ -94,8 +97,15 @@ class FencedTable:
         """Folder of the table."""
         return self.table.path
 
-    def commit(self, mark: int, rows: Sequence[DataFile] | pa.Table, metadata: Mapping[str, Any] | None = None) -> None:
-        """Commits rows up to a mark.
+    def commit(
+        self,
+        mark: int,
+        rows: Sequence[DataFile] | pa.Table,
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        durable: bool = False,
+    ) -> None:
+        """Commits rows up to a mark; `durable` when it must outlive a power cut before anything else is done.
 
         Raises:
             FencedError: a newer attempt has fenced the table.
@@ -106,6 +116,8 @@ class FencedTable:
             self.table.commit_arrow(rows, app_id=self.app_id, version=version, metadata=metadata)
         else:
             self.table.commit_files(rows, app_id=self.app_id, version=version, metadata=metadata)
+        if durable:
+            self.table.sync()
         self._check()
 
     def _check(self) -> None:
@@ -138,7 +150,9 @@ def fence(
         table = open_table(path)
         table.check_committable()
         before = position(table, app_id)
-        if before.epoch >= epoch:
+        if before.epoch == epoch:
+            raise _taken_twice(app_id, epoch)
+        if before.epoch > epoch:
             raise _superseded(app_id, epoch, before.epoch)
         try:
             table.commit_files([], app_id=app_id, version=Position(epoch, mark_of(before.mark)).version)
@@ -154,4 +168,13 @@ def _superseded(app_id: str, mine: int, newest: int) -> FencedError:
     return FencedError(
         f'attempt {mine} of "{app_id}" was superseded by attempt {newest}',
         detail="It has stopped; what it had committed before stays and is taken over.",
+    )
+
+
+def _taken_twice(app_id: str, epoch: int) -> FencedError:
+    return FencedError(
+        f'number {epoch} of "{app_id}" belongs to another attempt already',
+        detail="Two attempts have one number, so the ledger that gave it out is not the one of these tables, or is an "
+        "older copy of it. Nothing was written.",
+        hint="Put the newest ledger back; or move it away and make it again from the tables: rewindow ledger rebuild",
     )

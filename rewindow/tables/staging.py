@@ -15,6 +15,8 @@ from rewindow.tables.delta import Table, create_table, query
 
 FACTS = "facts"
 CHECKPOINTS = "checkpoints"
+STARTED = "started"
+"""Names the transaction id, on the checkpoints table, of the last window that at most once has begun."""
 _TIME = pa.timestamp("us", tz="UTC")
 FACTS_SCHEMA = pa.schema(
     [

@@ -28,7 +28,7 @@ def test_epochs_of_processes_at_once_are_unique_and_rise(
 WRITES: dict[str, Callable[[Ledger, int], object]] = {
     "begin": lambda ledger, epoch: ledger.begin_attempt("r", epoch, "zombie", 1, 1, 1.0),
     "report": lambda ledger, epoch: ledger.report_progress("r", epoch, 99, 99, {}, [PortCount("out", "o", 1, 9, 1)]),
-    "start": lambda ledger, epoch: ledger.start_group("r", epoch, 99),
+    "warm up": lambda ledger, epoch: ledger.report_warm_up("r", epoch),
     "end": lambda ledger, epoch: ledger.end_attempt("r", epoch, "done"),
 }
 
@@ -38,11 +38,11 @@ def test_write_of_an_older_attempt_is_refused(ledger: Ledger, replay: Replay, wr
     """Once a newer epoch is given out, no write of the older attempt is taken, and nothing of it is kept."""
     old = begin(ledger, "r")
     new = begin(ledger, "r")
-    before = (ledger.replay("r"), ledger.attempts("r"), ledger.started("r"), ledger.index("r"))
+    before = (ledger.replay("r"), ledger.attempts("r"), ledger.index("r"))
     with pytest.raises(FencedError, match=f"attempt {old} .* is not its newest one any more, which is {new}") as caught:
         WRITES[write](ledger, old)
     assert not caught.value.retryable
-    assert (ledger.replay("r"), ledger.attempts("r"), ledger.started("r"), ledger.index("r")) == before
+    assert (ledger.replay("r"), ledger.attempts("r"), ledger.index("r")) == before
 
 
 def test_report_never_lands_after_a_newer_epoch(

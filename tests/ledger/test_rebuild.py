@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rewindow.config import Config
-from rewindow.errors import CheckpointError, InputError
+from rewindow.errors import InputError
 from rewindow.ledger import Ledger, Publication, State, publish_app_id
 from rewindow.tables.delta import Table, create_table
 from rewindow.tables.fence import fence
@@ -171,13 +171,6 @@ def test_publications_come_back_with_their_numbers(after: Ledger, config: Config
 def test_stale_ranges_come_back_from_the_newest_publication(after: Ledger) -> None:
     """What is stale is what the newest publication of the application said in its details."""
     assert [(s.table_name, s.first, s.last, s.since) for s in after.stale("app")] == [(OUT, 210, 220, 4)]
-
-
-def test_at_most_once_cannot_resume_after_a_rebuild(after: Ledger) -> None:
-    """Its started marks are lost, and it says so; a replay that had not begun is not concerned."""
-    with pytest.raises(CheckpointError, match='started marks of replay "c" are lost'):
-        after.started("c")
-    assert after.started("a") == 0 and after.started("planned") == 0
 
 
 def test_ledger_with_replays_is_not_rebuilt(config: Config) -> None:

@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 
 from rewindow.application import Mode
-from rewindow.errors import CheckpointError, FencedError, InputError, OverlapError, RangeError
+from rewindow.errors import FencedError, InputError, OverlapError, RangeError
 from rewindow.ledger import Ledger, Replay, State
 from rewindow.recovery import Plan, StartState
 from tests.ledger.life import WORKERS, begin, plan, results, run_to_end
@@ -165,36 +165,6 @@ def test_abandon_waits_for_an_open_publication(ledger: Ledger, replay: Replay) -
     ledger.open_publication("r", {"app.out": 0}, 100, 199)
     with pytest.raises(OverlapError, match="publication 1 is open"):
         ledger.abandon("r")
-
-
-def test_started_marks_rise_and_outlive_the_process(ledger: Ledger, url: str) -> None:
-    """A started mark is there for whoever opens the ledger next (R13); an older attempt cannot set one."""
-    plan(ledger, "r", mode="at_most_once")
-    assert ledger.started("r") == 0
-    old = begin(ledger, "r")
-    ledger.start_group("r", old, 10)
-    new = begin(ledger, "r")
-    with pytest.raises(FencedError):
-        ledger.start_group("r", old, 20)
-    ledger.start_group("r", new, 15)
-    assert Ledger.open(url).started("r") == 15
-    with pytest.raises(AssertionError, match="was started before"):
-        ledger.start_group("r", new, 15)
-
-
-def test_started_marks_that_were_lost_are_an_error(ledger: Ledger) -> None:
-    """Without its started marks an at-most-once replay cannot resume, and says so."""
-    from sqlalchemy import update
-
-    from rewindow.ledger.models import replays
-
-    plan(ledger, "r", mode="at_most_once")
-    with ledger.writing() as connection:
-        connection.execute(update(replays).values(started=None))
-    for act in (lambda: ledger.started("r"), lambda: ledger.start_group("r", 0, 5)):
-        with pytest.raises(CheckpointError, match="at most once cannot resume") as caught:
-            act()
-        assert not caught.value.retryable and "rewindow abandon r" in caught.value.hint
 
 
 def test_a_plan_is_read_as_it_was_made_or_refused_by_name(ledger: Ledger) -> None:

@@ -69,11 +69,8 @@ class World:
     tables: dict[str, list[Commit]] = field(default_factory=dict)
     written: dict[str, pa.Table] = field(default_factory=dict)
     epoch: int = 0
-    started: int = 0
     computed: Counter[int] = field(default_factory=Counter)
     compares: bool = True
-    checks_started: bool = True
-    starts_first: bool = True
 
     def frames(self, name: str) -> list[pa.Table]:
         """Returns all frames that a table holds."""
@@ -103,6 +100,9 @@ class MemoryLog:
 
     def check_committable(self) -> None:
         pass
+
+    def sync(self) -> None:
+        self._pause()
 
     def files(self) -> list[DataFile]:
         return [
@@ -135,25 +135,16 @@ class MemoryLog:
 
 
 class MemoryLedger:
-    """What an attempt needs of the ledger. It refuses no report of an old attempt: the tables are safe without that."""
+    """What an attempt needs of the ledger: nothing that its safety rests on."""
 
-    def __init__(self, world: World, pause: Pause) -> None:
-        self._world, self._pause = world, pause
+    def __init__(self, pause: Pause) -> None:
+        self._pause = pause
 
-    def started(self, replay_id: str) -> int:
+    def report_progress(self, *report: object) -> None:
         self._pause()
-        return self._world.started
 
-    def start_group(self, replay_id: str, epoch: int, mark: int) -> None:
+    def report_warm_up(self, *report: object) -> None:
         self._pause()
-        if self._world.checks_started and self._world.epoch != epoch:
-            raise FencedError("not the newest attempt")
-        if self._world.starts_first:
-            self._world.started = max(self._world.started, mark)
-
-    def report_progress(self, replay_id: str, epoch: int, mark: int, *rest: object) -> None:
-        self._pause()
-        self._world.started = max(self._world.started, mark)
 
 
 class MemoryEngine:
@@ -168,7 +159,7 @@ class MemoryEngine:
     def compute(
         self, windows: GroupWindows, mark: int, states: Mapping[str, pa.Table], staged: Iterable[str], tuples: int
     ) -> GroupResult:
-        value = states["sum"]["value"][0].as_py()
+        value = sum(states["sum"]["value"].to_pylist())
         rows, digests = [], {}
         for window in windows.range:
             value += window

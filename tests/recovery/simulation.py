@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from greenlet import getcurrent, greenlet
@@ -27,12 +28,13 @@ from rewindow.engine.attempt import Attempt
 from rewindow.engine.facts import GroupFacts
 from rewindow.engine.group import GroupResult
 from rewindow.engine.group_commit import GroupCommit
+from rewindow.engine.takeover import Takeover
 from rewindow.errors import CheckpointError, FencedError
 from rewindow.publication.losses import skipped_marks
 from rewindow.recovery import OutputPlan, Plan, StartState
-from rewindow.tables import FencedTable, position
+from rewindow.tables import FencedTable, Position, position
 from rewindow.tables import checkpoints as stored
-from rewindow.tables.staging import CHECKPOINTS, FACTS, app_id
+from rewindow.tables.staging import CHECKPOINTS, FACTS, STARTED, app_id
 from tests.recovery.memory import OUTPUTS, MemoryEngine, MemoryLedger, MemoryLog, World, make_app
 
 WINDOWS = 10
@@ -40,7 +42,7 @@ APP = make_app()
 ROOT = Path("memory")
 
 
-def make_plan(mode: Mode) -> Plan:
+def make_plan(mode: Mode, start: StartState) -> Plan:
     """Returns a plan of windows 1 to WINDOWS, with checkpoint marks every third window."""
     outputs = [
         OutputPlan(name=name, operator="sum", port=name, key=[], suite=None, columns=[], stateful=True, guarantee="")
@@ -49,11 +51,14 @@ def make_plan(mode: Mode) -> Plan:
     return Plan(
         replay_id="simulated", application=APP.name, code_version="1", configuration_digest="1", first=1, last=WINDOWS,
         width_ms=3_600_000, origin_ms=0, mode=mode, checkpoint_windows=3, inputs=[], outputs=outputs,
-        start=StartState(source="initial", window=0),
+        start=start,
     )  # fmt: skip
 
 
-PLANS = {mode: make_plan(mode) for mode in Mode}
+INITIAL = StartState(source="initial", window=0)
+WARM_UP = StartState(source="warm_up", window=-5, warm_up_first=-4)
+PLANS = {mode: make_plan(mode, INITIAL) for mode in Mode}
+PLANS_WARMED_UP = {mode: make_plan(mode, WARM_UP) for mode in Mode}
 START = stored.encode(0, 0, {"sum": pa.table({"value": [0]})}, {"sum": 1}, stored.Provenance("", "", 0))
 
 
@@ -84,7 +89,7 @@ Process = greenlet
 _END = object()
 
 
-def start_attempt(world: World, mode: Mode, rng: random.Random) -> Process:
+def start_attempt(world: World, plan: Plan, rng: random.Random) -> Process:
     """Returns an attempt that takes the next epoch when it is first continued, and others after it when it pauses."""
 
     def pause() -> None:
@@ -96,7 +101,7 @@ def start_attempt(world: World, mode: Mode, rng: random.Random) -> Process:
         for _ in range(rng.randint(0, 6)):
             pause()
         attempt = SimulatedAttempt(
-            PLANS[mode], APP, ROOT, MemoryLedger(world, pause), epoch,  # type: ignore[arg-type]
+            plan, APP, ROOT, MemoryLedger(pause), epoch,  # type: ignore[arg-type]
             lambda tables: MemoryEngine(world, epoch, pause, tables),
             crash=lambda step, number: None,
             open_table=lambda path: MemoryLog(world, path, pause),
@@ -114,18 +119,21 @@ def start_attempt(world: World, mode: Mode, rng: random.Random) -> Process:
 def run(mode: Mode, seed: int, dropped: str = "") -> list[str]:
     """Returns the promises that a run broke; none when the protocol holds."""
     rng = random.Random(seed)
-    world = World()
-    log = MemoryLog(world, ROOT / CHECKPOINTS, lambda: None)
-    log.commit_arrow(START, app_id=app_id("simulated", CHECKPOINTS), version=0)
+    world, plan = World(), PLANS[mode]
+    if rng.random() < 0.2:
+        plan = PLANS_WARMED_UP[mode]
+    else:
+        log = MemoryLog(world, ROOT / CHECKPOINTS, lambda: None)
+        log.commit_arrow(START, app_id=app_id("simulated", CHECKPOINTS), version=0)
     with RULES[dropped](world):
         try:
-            ended = _run(world, mode, rng)
+            ended = _run(world, plan, rng)
         except (CheckpointError, AssertionError) as error:
             return [f"an attempt could not go on: {error}"]
-    return list(_broken(world, mode)) if ended else ["no attempt could end"]
+    return list(_broken(world, plan)) if ended else ["no attempt could end"]
 
 
-def _run(world: World, mode: Mode, rng: random.Random) -> bool:
+def _run(world: World, plan: Plan, rng: random.Random) -> bool:
     live: list[Process] = []
 
     def step(process: Process) -> None:
@@ -135,20 +143,20 @@ def _run(world: World, mode: Mode, rng: random.Random) -> bool:
 
     starts = sorted(rng.randint(0, 60) for _ in range(4))
     for tick in range(300):
-        live.extend(start_attempt(world, mode, rng) for start in starts if start == tick)
+        live.extend(start_attempt(world, plan, rng) for start in starts if start == tick)
         for _ in range(rng.randint(1, 12)):
             if live:
                 step(rng.choice(live))
         if live and rng.random() < 0.04:
             live.remove(rng.choice(live))
-    return _finish(world, mode, rng, live, step)
+    return _finish(world, plan, rng, live, step)
 
 
-def _finish(world: World, mode: Mode, rng: random.Random, live: list[Process], step: Callable[[Process], None]) -> bool:
+def _finish(world: World, plan: Plan, rng: random.Random, live: list[Process], step: Callable[[Process], None]) -> bool:
     """Runs a last attempt to its end, zombies beside it, then the zombies to theirs."""
     ended = False
     for _ in range(10):
-        last = start_attempt(world, mode, rng)
+        last = start_attempt(world, plan, rng)
         outcome = last.switch()
         while not last.dead:
             if live and rng.random() < 0.2:
@@ -203,6 +211,30 @@ def _unfenced_positions(path: Path, app: str, epoch: int, mark_of: Any, open_tab
     return table
 
 
+def _fence_but_started(path: Path, app: str, epoch: int, mark_of: Any, open_table: Any) -> FencedTable:
+    """Enters what is begun without a look at who else does."""
+    if not app.endswith(STARTED):
+        return _fence(path, app, epoch, mark_of, open_table)
+    there = position(open_table(path), app)
+    table = FencedTable(open_table(path), app, epoch, there.mark, there.epoch)
+
+    def commit(mark: int, rows: object, **how: object) -> None:
+        open_table(path).commit_files([], app_id=app, version=Position(epoch, mark).version)
+
+    table.commit = commit  # type: ignore[method-assign]
+    return table
+
+
+def _start_afterwards(self: Attempt, takeover: Takeover, mark: int) -> None:
+    """Enters what was begun only when the next group begins."""
+    if takeover.started:
+        takeover.started.commit(_begun.get(self, takeover.started.done), [])
+        _begun[self] = mark
+
+
+_begun: WeakKeyDictionary[Attempt, int] = WeakKeyDictionary()
+
+
 class _CheckpointFirst(GroupCommit):
     def _outputs(self, group: GroupWindows, mark: int, result: GroupResult, rows: GroupFacts, crash: Any) -> None:
         super()._checkpoint(group.last, mark, result.states, False)
@@ -233,25 +265,20 @@ class _FactsFirst(GroupCommit):
         pass
 
 
-class _MarksBeforeTheFence:
-    """Knows the checkpoints' marks from before the fence."""
-
-    def __init__(self) -> None:
-        self.marks: list[int] = []
-
-    def fence(self, path: Path, app: str, epoch: int, mark_of: Any, open_table: Any) -> FencedTable:
-        if path.name == CHECKPOINTS:
-            marks = _marks(open_table(path))
-            table = _fence(path, app, epoch, mark_of, open_table)
-            self.marks = marks
-            return table
-        return _fence(path, app, epoch, mark_of, open_table)
+def _fence_after_a_look(path: Path, app: str, epoch: int, mark_of: Any, open_table: Any) -> FencedTable:
+    """Keeps the checkpoints' marks from before the fence."""
+    marks = _marks(open_table(path)) if path.name == CHECKPOINTS else []
+    table = _fence(path, app, epoch, mark_of, open_table)
+    table.table.early_marks = marks  # type: ignore[attr-defined]
+    return table
 
 
 @contextmanager
 def _marks_before_the_fence(world: World) -> Iterator[None]:
-    early = _MarksBeforeTheFence()
-    with patch.object(takeover, "fence", early.fence), patch.object(stored, "marks", lambda table: early.marks):
+    with (
+        patch.object(takeover, "fence", _fence_after_a_look),
+        patch.object(stored, "marks", lambda table: table.early_marks),
+    ):
         yield
 
 
@@ -266,8 +293,8 @@ RULES: dict[str, Callable[[World], Any]] = {
     "checkpoint last": _replaced(attempts, "GroupCommit", _CheckpointFirst),
     "seals after the rows": _replaced(attempts, "GroupCommit", _FactsFirst),
     "losses listed before the first new group": _replaced(attempts, "settle_losses", lambda *args: None),
-    "started mark checks the epoch": _duty("checks_started"),
-    "started mark before the work": _duty("starts_first"),
+    "started mark checks the epoch": _replaced(takeover, "fence", _fence_but_started),
+    "started mark before the work": _replaced(Attempt, "_start", _start_afterwards),
 }
 """Name of a rule to what drops it, and it alone.
 
@@ -279,8 +306,9 @@ between its commit and its next look, which random runs do not meet. tests/table
 # --- promises
 
 
-def _broken(world: World, mode: Mode) -> Iterator[str]:
-    want = {number: number * (number + 1) // 2 for number in range(1, WINDOWS + 1)}
+def _broken(world: World, plan: Plan) -> Iterator[str]:
+    mode, first = plan.mode, plan.start.warm_up_first or plan.first
+    want = {window: sum(range(first, window + 1)) for window in range(1, WINDOWS + 1)}
     seals = [row for frame in world.frames(FACTS) for row in frame.to_pylist() if row["direction"] == "out"]
     for name in OUTPUTS:
         rows = world.rows(name)
@@ -296,8 +324,8 @@ def _broken(world: World, mode: Mode) -> Iterator[str]:
             yield f"{name}: windows are called lost"
         if mode is Mode.AT_MOST_ONCE:
             yield from _broken_losses(name, rows, read, lost, set(want))
-            yield from _broken_state(world, name, rows)
-    if mode is Mode.AT_MOST_ONCE and max(world.computed.values(), default=0) > 1:
+            yield from _broken_state(world, name, rows, first)
+    if mode is Mode.AT_MOST_ONCE and max(world.computed[window] for window in want) > 1:
         yield "a window was computed twice"
 
 
@@ -312,12 +340,13 @@ def _broken_losses(name: str, rows: list, read: list, lost: set[int], want: set[
         yield f"{name}: a lost window is there"
 
 
-def _broken_state(world: World, name: str, rows: list) -> Iterator[str]:
+def _broken_state(world: World, name: str, rows: list, first: int) -> Iterator[str]:
     """What the state never saw is what the losses say, to the window (R14)."""
     begun = {attempt: min(w for w, made, _ in rows if made == attempt) for attempt in {made for _, made, _ in rows}}
     saved = {(row["mark"], row["attempt"]) for frame in world.frames(CHECKPOINTS) for row in frame.to_pylist()}
+    saved = {(mark, made) for mark, made in saved if mark >= 0}
     lacking = skipped_marks(sorted(begun.items()), sorted(saved), first=1)
     for window, _, value in rows:
         unseen = {w for low, high in lacking if high < window for w in range(low, high + 1)}
-        if value != sum(w for w in range(1, window + 1) if w not in unseen):
+        if value != sum(w for w in range(first, window + 1) if w not in unseen):
             yield f"{name}: window {window} was computed from another state than the losses say"

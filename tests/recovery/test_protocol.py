@@ -15,14 +15,14 @@ RULES = [
     (Mode.EXACTLY_ONCE, "done read on the snapshot of the fence"),
     (Mode.EXACTLY_ONCE, "nothing to a table that has it"),
     (Mode.EXACTLY_ONCE, "groups end where a table does"),
-    (Mode.EXACTLY_ONCE, "seals after the rows"),
-    (Mode.AT_LEAST_ONCE, "checkpoint last"),
     (Mode.AT_MOST_ONCE, "mark carried by the fence"),
     (Mode.AT_MOST_ONCE, "checkpoints read after their fence"),
     (Mode.AT_MOST_ONCE, "checkpoint last"),
     (Mode.AT_MOST_ONCE, "seals after the rows"),
     (Mode.AT_MOST_ONCE, "losses listed before the first new group"),
     (Mode.AT_MOST_ONCE, "started mark before the work"),
+    (Mode.AT_MOST_ONCE, "started mark checks the epoch"),
+    (Mode.AT_MOST_ONCE, "compare and set"),
 ]
 
 

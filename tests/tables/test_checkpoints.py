@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewindow.errors import CheckpointError
+from rewindow.errors import CheckpointError, ResourceError
 from rewindow.tables import checkpoints as stored
 from rewindow.tables import create_table
 
@@ -81,6 +82,40 @@ def test_a_damaged_state_is_named() -> None:
     for damage in ({"state": b"rubbish"}, {"digest": "0" * 32}, {"state": None}):
         with pytest.raises(CheckpointError, match='"op" at window 9 is damaged'):
             stored.decode({**row, **damage})
+
+
+def test_a_checkpoint_file_that_cannot_be_read_now_is_not_passed_over(tmp_path: Path) -> None:
+    """The machine's trouble is named and worth another attempt; an older state is never used for it (R25)."""
+    table = create_table(tmp_path / "r" / "c", stored.SCHEMA)
+    table.commit_arrow(stored.encode(9, 3, {}, {}, MADE), app_id="r", version=1)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+    try:
+        with pytest.raises(
+            ResourceError, match='checkpoints of replay "r" cannot be read: too many open files'
+        ) as error:
+            stored.marks(table)
+        with pytest.raises(ResourceError):
+            stored.load(table, 3)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert error.value.retryable and stored.marks(table) == [3]
+
+
+@pytest.mark.parametrize("damage", ["gone", "garbled", "cut", "folder"])
+def test_a_checkpoint_file_that_is_damaged_or_gone_has_no_checkpoint(damage: str, tmp_path: Path) -> None:
+    """An older one serves instead."""
+    table = create_table(tmp_path / "c", stored.SCHEMA)
+    for version, mark in ((1, 3), (2, 6)):
+        table.commit_arrow(stored.encode(9, mark, {}, {}, MADE), app_id="r", version=version)
+    newest = next(Path(file.path) for file in table.files() if table.read(file, ["mark"])["mark"][0].as_py() == 6)
+    content = newest.read_bytes()
+    newest.unlink()
+    if damage == "folder":
+        newest.mkdir()
+    elif damage != "gone":
+        newest.write_bytes(b"x" * len(content) if damage == "garbled" else content[: len(content) // 2])
+    assert stored.marks(table) == [3]
 
 
 def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,66 @@
+"""A warm-up on tables in memory: where one that died goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rewindow.application import Mode
+from rewindow.engine.attempt import Attempt
+from rewindow.engine.crash import Step
+from rewindow.recovery import StartState
+from rewindow.tables import checkpoints as stored
+from rewindow.tables.staging import CHECKPOINTS
+from tests.recovery.memory import OUTPUTS, MemoryEngine, MemoryLedger, MemoryLog, World
+from tests.recovery.simulation import APP, PLANS, ROOT, WINDOWS
+
+WARM_UP = range(-9, 1)
+
+
+class CrashError(Exception):
+    """Stands for a kill."""
+
+
+def run(world: World, mode: Mode, dies_after: int | None = None) -> list[str]:
+    """Runs an attempt, in groups of three windows, of a replay whose state is warmed up; returns what it said."""
+    world.epoch += 1
+    epoch, said = world.epoch, []
+    start = StartState(source="warm_up", window=WARM_UP[0] - 1, warm_up_first=WARM_UP[0])
+    plan = PLANS[mode].model_copy(update={"start": start, "group_windows": 3})
+
+    def crash(step: Step, number: int) -> None:
+        if (step, number) == (Step.WARMED_UP, dies_after):
+            raise CrashError
+
+    Attempt(
+        plan, APP, ROOT, MemoryLedger(lambda: None), epoch,  # type: ignore[arg-type]
+        lambda tables: MemoryEngine(world, epoch, lambda: None, tables),
+        say=said.append, crash=crash, open_table=lambda path: MemoryLog(world, Path(path), lambda: None),
+    ).run()  # fmt: skip
+    return said
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_a_warm_up_that_dies_goes_on_after_its_last_group(mode: Mode) -> None:
+    """No window that it had computed is computed again, and the state before the range is that of one warm-up."""
+    world = World()
+    for dies_after in (2, 1):
+        with pytest.raises(CrashError):
+            run(world, mode, dies_after)
+    said = run(world, mode)
+    assert "warm-up goes on after window -1" in said[0]
+    assert [world.computed[window] for window in (*WARM_UP, *range(1, WINDOWS + 1))] == [1] * (len(WARM_UP) + WINDOWS)
+    want = [sum(range(WARM_UP[0], window + 1)) for window in range(1, WINDOWS + 1)]
+    for name in OUTPUTS:
+        assert [value for _, _, value in sorted(world.rows(name))] == want
+
+
+def test_checkpoints_of_a_warm_up_are_none_of_the_range() -> None:
+    """Their marks are below zero, and nothing takes them for a place in the range where it could go on."""
+    world = World()
+    with pytest.raises(CrashError):
+        run(world, Mode.EXACTLY_ONCE, 2)
+    table = MemoryLog(world, ROOT / CHECKPOINTS, lambda: None)
+    assert stored.marks(table) == []
+    assert stored.warm_up_marks(table) == [-7, -4]
