@@ -7,7 +7,7 @@ import pytest
 from rewindow.application import Mode
 from tests.recovery.simulation import run
 
-RUNS = 100
+RUNS = 60
 RUNS_MANY = 2000
 RULES = [
     (Mode.EXACTLY_ONCE, "compare and set"),
