@@ -7,7 +7,6 @@ section and the key behind REWINDOW_, two underscores between levels: REWINDOW_S
 from __future__ import annotations
 
 import os
-import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,9 +15,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from rewindow.errors import InputError
+from rewindow.names import check_name, check_replay_id, check_stream
 from rewindow.windows import Grid, parse_duration
-
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _duration(text: str | int | float) -> int:
@@ -231,32 +229,23 @@ class Config(Section):
         return self.streams[name]
 
     def stream_table(self, name: str) -> Path:
-        """Folder of a recorded or published stream; an output O of an application A is the stream "A.O"."""
-        return self.state / "streams" / name
+        """Folder of a recorded or published stream; an output O of an application A is the stream "A.O".
+
+        Every name becomes a path here, or in `replay_root`: one that could lead elsewhere goes no further.
+        """
+        return self.state / "streams" / check_stream(name)
 
     def windows_table(self, name: str) -> Path:
         """Folder of a stream's table of sealed windows."""
-        return self.state / "streams" / f"{name}.windows"
+        return self.stream_table(f"{name}.windows")
 
     def checkpoints_table(self, application: str) -> Path:
         """Folder of an application's published checkpoints."""
-        return self.state / "streams" / f"{application}.checkpoints"
+        return self.stream_table(f"{application}.checkpoints")
 
     def replay_root(self, replay_id: str) -> Path:
         """Folder of a replay's staged tables, facts and checkpoints."""
-        return self.state / "replays" / replay_id
-
-
-def check_name(kind: str, name: str) -> None:
-    """Refuses a component name that is not letters, digits and underscores (H17).
-
-    Raises:
-        InputError: the name is empty or has other characters.
-    """
-    if not _NAME.fullmatch(name):
-        raise InputError(
-            f'{kind} name "{name}" is not allowed', hint="Use letters, digits and _, not beginning with a digit."
-        )
+        return self.state / "replays" / check_replay_id(replay_id)
 
 
 def _find(path: Path | str | None) -> Path | None:

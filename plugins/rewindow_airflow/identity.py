@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from rewindow.ledger import Ledger, Replay
 
 
+_LENGTH_MAX = 40
+"""Letters of a DAG's or a stream's name in an id, which must stay short enough for a file's name."""
+
+
 def replay_id_of(dag_id: str, run_id: str, part: str = "") -> str:
     """Returns the id of a DAG run's first replay: the same one for every try, another one for every run.
 
@@ -24,8 +28,8 @@ def replay_id_of(dag_id: str, run_id: str, part: str = "") -> str:
     digest = hashlib.sha256(f"{dag_id}\n{run_id}\n{part}".encode()).hexdigest()
     day = re.search(r"\d{4}-\d{2}-\d{2}", run_id)
     parts = [
-        re.sub(r"[^A-Za-z0-9_]", "_", dag_id),
-        re.sub(r"[^A-Za-z0-9_]", "_", part),
+        re.sub(r"[^A-Za-z0-9_]", "_", dag_id)[:_LENGTH_MAX],
+        re.sub(r"[^A-Za-z0-9_]", "_", part)[:_LENGTH_MAX],
         day[0] if day else "",
         digest[:6],
     ]

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from rewindow.application.modes import Mode
 from rewindow.errors import InputError
+from rewindow.names import check_suite
 from rewindow.windows import WIDTH_MS_MAX, parse_duration
 
 if TYPE_CHECKING:
@@ -84,6 +85,9 @@ def _check_names(app: Application) -> Iterator[Violation]:
                 yield Violation(
                     "H17", name, "", name, f"{kind} names are letters, digits and _, not beginning with a digit"
                 )
+    for output in app.outputs.values():
+        if output.suite is not None:
+            yield from _check_suite_name(output.name, output.suite)
     for node in app.nodes.values():
         inputs, outputs = {*(node.input_ports() or {})}, {*(node.output_ports() or {})}
         for port in inputs | outputs:
@@ -91,6 +95,13 @@ def _check_names(app: Application) -> Iterator[Violation]:
                 yield Violation("O12", node.name, port, port, "port names are letters, digits and _")
         for port in inputs & outputs:
             yield Violation("O12", node.name, port, port, "an input port and an output port have the same name")
+
+
+def _check_suite_name(output: str, suite: str) -> Iterator[Violation]:
+    try:
+        check_suite(suite)
+    except InputError as error:
+        yield Violation("H17", output, "", suite, error.primary)
 
 
 def _check_properties(node: Node) -> Iterator[Violation]:

@@ -23,6 +23,7 @@ from rewindow.java import check_limits
 from rewindow.launcher.outlook import expect_recovery
 from rewindow.launcher.processes import die_with_parent, end_process_group
 from rewindow.ledger import Attempt, AttemptEnd, Ledger
+from rewindow.names import check_replay_id, check_stream
 from rewindow.recovery import Plan
 from rewindow.spark_settings import make_scratch, spark_environment, spark_settings, spark_submit
 from rewindow.version import PACKAGE
@@ -128,8 +129,12 @@ def plain_submission(
     Args:
         job: file name of the entry point.
         subject: the stream or replay that it is about; names the outcome file.
+
+    Raises:
+        InputError: the subject cannot be part of a file's name.
     """
     stem = Path(job).stem
+    subject = check_replay_id(subject) if stem == "publish" else check_stream(subject)
     outcome = config.state / "outcomes" / f"{stem}-{subject}-{os.getpid()}.json"
     command = submit_command(config, job, arguments, name=f"rewindow {stem} {subject}", quick=True)
     return Submission(subject, 0, command, job_environment(config, outcome, crash), outcome)

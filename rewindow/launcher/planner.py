@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from rewindow.launcher.outlook import estimate, in_the_way
 from rewindow.launcher.start_flaws import AFFECTED, refusal
 from rewindow.launcher.start_state import find_start_state
 from rewindow.ledger import Ledger
+from rewindow.names import check_replay_id
 from rewindow.operators.catalog import LoadedApplication, load_application
 from rewindow.operators.heartbeat_operator import Heartbeat
 from rewindow.recovery import InputPlan, OutputPlan, Plan, StartState, guarantee
@@ -29,7 +29,6 @@ from rewindow.tables.staging import CHECKPOINTS, app_id, create_staging
 from rewindow.windows import WindowRange, parse_time
 
 MARKS_MANY = 100
-_REPLAY_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 OTHER_CODE = "a start state made by other code was allowed (W65)"
 
 
@@ -102,8 +101,8 @@ def create_replay(config: Config, request: ReplayRequest) -> Plan:
         ValidationFailed: the application breaks rules.
         CheckpointError: the start state lacks windows or is stale, and that is not allowed.
     """
+    _check_ids(request)
     ledger = Ledger.open(config.ledger_url)
-    _check_id(request.replay_id)
     known = ledger.find(request.replay_id) if request.replay_id else None
     if known is not None:
         return _same(known.read_plan(), request)
@@ -120,6 +119,7 @@ def create_replay(config: Config, request: ReplayRequest) -> Plan:
 
 def draft_plan(config: Config, request: ReplayRequest) -> Draft:
     """Returns what a replay would do; creates nothing."""
+    _check_ids(request)
     mode = Mode.parse(request.mode)
     loaded = load_application(config, request.application, request.parameters)
     recorded = {name: open_stream(config, name) for name in loaded.app.streams}
@@ -300,14 +300,10 @@ def _start_rows(plan: Plan, app: Application) -> pa.Table:
     return stored.encode(plan.first - 1, 0, states, versions, made)
 
 
-def _check_id(replay_id: str | None) -> None:
-    """Refuses an id that cannot be a folder's name, or means something else to a command."""
-    if replay_id is not None and (not _REPLAY_ID.fullmatch(replay_id) or replay_id == "published"):
-        raise InputError(
-            f'replay id "{replay_id}" cannot be used',
-            hint="Use letters, digits, dots, dashes and underscores, at most 200, beginning with a letter or digit; "
-            'not "published".',
-        )
+def _check_ids(request: ReplayRequest) -> None:
+    for replay_id in (request.replay_id, request.state_from):
+        if replay_id is not None:
+            check_replay_id(replay_id)
 
 
 def _same(plan: Plan, request: ReplayRequest) -> Plan:

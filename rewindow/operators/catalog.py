@@ -15,6 +15,7 @@ import pyarrow as pa
 from rewindow.application import Application
 from rewindow.config import Config
 from rewindow.errors import CheckpointError, InputError, RewindowError
+from rewindow.names import check_name
 from rewindow.operators.applications import HEARTBEAT, heartbeat_application
 from rewindow.operators.fingerprints import code_version, configuration_digest
 from rewindow.recovery import Plan
@@ -56,8 +57,10 @@ def load_application(config: Config, name: str, parameters: Mapping[str, str] | 
     Raises:
         InputError: there is no such application, or its module cannot be imported or holds none.
     """
+    check_name("application", name)
     parameters = dict(parameters or {})
-    path = next((folder / f"{name}.py" for folder in config.applications if (folder / f"{name}.py").is_file()), None)
+    paths = [folder / f"{name}.py" for folder in config.applications if name[0] != "_"]
+    path = next((path for path in paths if path.is_file()), None)
     if path is None:
         if not name.startswith(HEARTBEAT) or name.removeprefix(HEARTBEAT) not in config.streams:
             known = ", ".join(application_names(config)) or "none"

@@ -21,9 +21,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rewindow.config import Config
 from rewindow.errors import InputError
+from rewindow.names import PUBLISHED
 from rewindow.publication.compare import Difference, OutputResult, WindowResult, compare_output
 from rewindow.publication.rows import RowComparison
-from rewindow.publication.sides import PUBLISHED, Side, both_sides, check_comparable
+from rewindow.publication.sides import Side, both_sides, check_comparable
 from rewindow.windows import WindowRange, to_ranges
 
 EQUAL, EQUAL_WITHIN_TOLERANCE, DIFFERENT = "equal", "equal within tolerance", "different"

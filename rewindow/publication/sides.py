@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError, TableError
+from rewindow.names import PUBLISHED
 from rewindow.publication.losses import Losses, losses_of
 from rewindow.publication.names import data_name, windows_name
 from rewindow.recovery import OutputPlan, Plan
@@ -19,7 +20,6 @@ from rewindow.tables import Table, position, query
 from rewindow.tables.staging import CHECKPOINTS, FACTS, SEALS, app_id
 from rewindow.windows import WindowRange
 
-PUBLISHED = "published"
 SEALS_SCHEMA = pa.schema(
     [
         ("window_id", pa.int64()),

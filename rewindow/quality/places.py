@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from rewindow.config import Config
+from rewindow.names import check_replay_id
 
 KEEP_DAYS = 90
-_ALLOWED = re.compile(r"[^A-Za-z0-9_.:+-]")
 
 
 def quality_folder(config: Config) -> Path:
@@ -19,8 +18,8 @@ def quality_folder(config: Config) -> Path:
 
 
 def replay_folder(config: Config, replay_id: str) -> Path:
-    """Returns the folder of a replay's pages and results; characters that a path cannot have become underscores."""
-    return quality_folder(config) / "replays" / (_ALLOWED.sub("_", replay_id).lstrip(".") or "_")
+    """Returns the folder of a replay's pages and results."""
+    return quality_folder(config) / "replays" / check_replay_id(replay_id)
 
 
 def findings_table(config: Config) -> Path:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from rewindow.errors import GateError
+from rewindow.names import check_suite
 from rewindow.version import PACKAGE
 
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "rewindow.expectations")
@@ -103,7 +104,9 @@ def read_suite(folder: Path, name: str) -> Suite:
 
     Raises:
         GateError: the file is missing, is not a suite, or checks nothing.
+        InputError: the name could lead to another folder.
     """
+    check_suite(name)
     folders = [folder / "suites", OURS / "suites"]
     path = next((place / f"{name}.json" for place in folders if (place / f"{name}.json").is_file()), None)
     if path is None:

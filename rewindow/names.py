@@ -1,0 +1,72 @@
+"""What may be a name of a component, stream, suite or replay: names come from anywhere and become parts of paths."""
+
+from __future__ import annotations
+
+import re
+
+from rewindow.errors import InputError
+
+REPLAY_ID_LENGTH_MAX = 110
+"""So that a certificate's file, which has two of them in its name, can be written (255 bytes)."""
+PUBLISHED = "published"
+COMPONENT = r"[A-Za-z_][A-Za-z0-9_]*"
+_COMPONENT = re.compile(COMPONENT)
+_STREAM = re.compile(rf"{COMPONENT}(\.{COMPONENT})*")
+_FILE_STEM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_COMPONENT_HINT = "Use letters, digits and _, not beginning with a digit."
+_LENGTH_MAX = 200
+
+
+def check_name(kind: str, name: str) -> str:
+    """Returns a component's name; refuses one that is not letters, digits and underscores (H17).
+
+    Raises:
+        InputError: the name is empty or has other characters.
+    """
+    return _checked(kind, name, _COMPONENT, _COMPONENT_HINT)
+
+
+def check_stream(name: str) -> str:
+    """Returns the name of a stream, or of a table beside one: names joined by full stops, such as `app.output.windows`.
+
+    Raises:
+        InputError: the name is empty, or has other characters.
+    """
+    return _checked("stream", name, _STREAM, f"{_COMPONENT_HINT} An output is APPLICATION.OUTPUT.")
+
+
+def check_suite(name: str) -> str:
+    """Returns the name of a suite, which is that of its file.
+
+    Raises:
+        InputError: it could lead to another folder.
+    """
+    return _checked("suite", name, _FILE_STEM, "Use letters, digits, dots, dashes and underscores.")
+
+
+def check_replay_id(replay_id: str) -> str:
+    """Returns the id of a replay.
+
+    Raises:
+        InputError: it cannot be a folder's name, or means something else to a command.
+    """
+    wrong = not _FILE_STEM.fullmatch(replay_id) or len(replay_id) > REPLAY_ID_LENGTH_MAX
+    if wrong or replay_id == PUBLISHED:
+        raise InputError(
+            f'replay id "{_shown(replay_id)}" cannot be used',
+            hint=f"Use letters, digits, dots, dashes and underscores, at most {REPLAY_ID_LENGTH_MAX}, beginning with a "
+            f'letter, a digit or _; not "{PUBLISHED}".',
+        )
+    return replay_id
+
+
+def _checked(kind: str, name: str, allowed: re.Pattern[str], hint: str) -> str:
+    if len(name) > _LENGTH_MAX or not allowed.fullmatch(name):
+        raise InputError(f'{kind} name "{_shown(name)}" is not allowed', hint=hint)
+    return name
+
+
+def _shown(name: str) -> str:
+    """Returns a name as a message may carry it: no control character, no end of line, not endless."""
+    text = "".join(letter if letter.isprintable() else "?" for letter in name)
+    return text if len(text) <= _LENGTH_MAX else f"{text[:_LENGTH_MAX]}..."

@@ -1,0 +1,124 @@
+"""Names at every door: one that could lead out of its folder gets no further than the message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from rewindow.application import Application, FrameOperator, InputPort, Mode, OutputPort
+from rewindow.cli import app as command_line
+from rewindow.config import Config
+from rewindow.errors import InputError, ValidationFailed
+from rewindow.launcher import ReplayRequest, create_replay, plain_submission
+from rewindow.names import REPLAY_ID_LENGTH_MAX, check_replay_id, check_stream
+from rewindow.operators.catalog import load_application
+from rewindow.publication import certify
+from rewindow.quality.places import replay_folder
+from rewindow.quality.suites import read_suite
+
+ELSEWHERE = ["../elsewhere", "/tmp/elsewhere", "a/b", "..", "", "a\nb", "a\0b", "a b", "-a", "x" * 300]
+SETTINGS = 'state = "state"\napplications = ["applications"]\n'
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """A project with a folder of applications, and beside it a file that leaves a trace when it is run."""
+    (tmp_path / "project" / "applications").mkdir(parents=True)
+    (tmp_path / "project" / "rewindow.toml").write_text(SETTINGS)
+    for folder in (tmp_path, tmp_path / "project"):
+        (folder / "elsewhere.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    monkeypatch.setenv("REWINDOW_CONFIG", str(tmp_path / "project" / "rewindow.toml"))
+    return Config.load()
+
+
+DOORS: dict[str, Callable[[Config, str], object]] = {
+    "application": load_application,
+    "stream": Config.stream_table,
+    "seals": Config.windows_table,
+    "checkpoints": Config.checkpoints_table,
+    "replay": Config.replay_root,
+    "new replay": lambda config, name: create_replay(config, ReplayRequest("nothing", replay_id=name)),
+    "start state": lambda config, name: create_replay(config, ReplayRequest("nothing", replay_id="r", state_from=name)),
+    "suite": lambda config, name: read_suite(config.expectations, name),
+    "certificate": lambda config, name: certify(config, "published", name),
+    "results": replay_folder,
+    "outcome of recording": lambda config, name: plain_submission(config, "record.py", [], name),
+    "outcome of publishing": lambda config, name: plain_submission(config, "publish.py", [], name),
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE, ids=lambda name: name[:20])
+@pytest.mark.parametrize("door", DOORS)
+def test_name_that_leads_elsewhere_is_refused(door: str, name: str, config: Config, tmp_path: Path) -> None:
+    """No folder is left, no file made, no code run; the message is one line and names what is allowed."""
+    with pytest.raises(InputError) as caught:
+        DOORS[door](config, name)
+    assert "\n" not in caught.value.primary
+    assert len(caught.value.primary) < 400
+    assert "is not allowed" in caught.value.primary or "cannot be used" in caught.value.primary
+    assert not (tmp_path / "ran").exists()
+    assert not [path for path in config.state.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["plan", "../elsewhere"],
+        ["replay", "../elsewhere"],
+        ["status", "../elsewhere"],
+        ["status", "../elsewhere", "--page"],
+        ["check", "../elsewhere"],
+        ["why", "../elsewhere", "5"],
+        ["undo", "../elsewhere"],
+        ["publish", "../elsewhere"],
+        ["abandon", "../elsewhere"],
+        ["certify", "../elsewhere", "published"],
+        ["gaps", "../elsewhere"],
+        ["record", "../elsewhere"],
+    ],
+    ids=" ".join,
+)
+def test_command_refuses_a_name_that_leads_elsewhere(arguments: list[str], config: Config, tmp_path: Path) -> None:
+    """Every verb that takes a name refuses it as bad input, before it starts anything."""
+    result = CliRunner().invoke(command_line, arguments)
+    assert isinstance(result.exception, InputError), result.exception
+    assert result.exception.exit_code == InputError.exit_code
+    assert not (tmp_path / "ran").exists()
+
+
+def test_helper_module_is_no_application(config: Config) -> None:
+    """A module whose name begins with an underscore is not offered, and cannot be named either."""
+    (config.applications[0] / "_helper.py").write_text("raise SystemExit('was run')\n")
+    with pytest.raises(InputError, match='application "_helper" is unknown'):
+        load_application(config, "_helper")
+
+
+class Nothing(FrameOperator):
+    """An operator with a port each way."""
+
+    inputs = {"in": InputPort(pa.schema([("a", pa.int64())]))}
+    outputs = {"out": OutputPort(pa.schema([("a", pa.int64())]))}
+
+
+@pytest.mark.parametrize(("output", "suite"), [("../o", None), ("o", "../../secret"), ("o", ".hidden")])
+def test_application_with_an_output_or_suite_elsewhere_is_refused(output: str, suite: str | None) -> None:
+    """Names of outputs and of their suites are refused at launch, before either becomes a path."""
+    app = Application("app", window="1 second")
+    clicks = app.input("clicks")
+    app.output(output, app.add("nothing", Nothing(), **{"in": clicks}), key=["a"], suite=suite)
+    with pytest.raises(ValidationFailed) as caught:
+        app.validate(Mode.EXACTLY_ONCE, {"clicks": pa.schema([("a", pa.int64())])})
+    assert "H17" in str(caught.value)
+
+
+def test_names_in_use_are_accepted() -> None:
+    """What we make ourselves passes: an output's tables, an id with a day, the longest id."""
+    assert check_stream("app.output.windows") == "app.output.windows"
+    assert check_replay_id("replay_daily-2013-01-05-eab92e") == "replay_daily-2013-01-05-eab92e"
+    assert check_replay_id("r" * REPLAY_ID_LENGTH_MAX)
+    with pytest.raises(InputError, match="published"):
+        check_replay_id("published")
