@@ -17,8 +17,7 @@ from __future__ import annotations
 
 from airflow.sdk import DAG
 
-from rewindow_airflow.chains import application_names, incident_tasks
-from rewindow_airflow.forms import replay_params
+from rewindow_airflow.chains import form_fields, incident_tasks
 from rewindow_airflow.policy import DEFAULT_ARGS, SINCE
 
 with DAG(
@@ -30,7 +29,7 @@ with DAG(
     max_active_runs=16,
     is_paused_upon_creation=False,
     default_args=DEFAULT_ARGS,
-    params=replay_params(application_names()),
+    params=form_fields(),
     render_template_as_native_obj=True,
     tags=["rewindow", "replay"],
 ):

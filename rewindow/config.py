@@ -136,6 +136,16 @@ class PublicationConfig(Section):
     """For so long published tables keep what an undo needs: their log and their removed files."""
 
 
+class AirflowConfig(Section):
+    """What the DAGs offer."""
+
+    application: str | None = None
+    """What `replay_daily` replays unless a run is told otherwise; the form of `replay_windows` offers it first. Without
+    it: the application in `applications`, if there is exactly one; else each run has to name one."""
+    drills: bool = False
+    """Whether the form of `replay_windows` has a crash point, which kills the job there."""
+
+
 class Config(Section):
     """All settings; paths are absolute once loaded."""
 
@@ -146,6 +156,7 @@ class Config(Section):
     spark: SparkConfig = Field(default_factory=SparkConfig)
     replay: ReplayConfig = Field(default_factory=ReplayConfig)
     publication: PublicationConfig = Field(default_factory=PublicationConfig)
+    airflow: AirflowConfig = Field(default_factory=AirflowConfig)
     streams: dict[str, StreamConfig] = Field(default_factory=dict)
     _root: Path = PrivateAttr(default_factory=Path.cwd)
     _file: Path | None = PrivateAttr(default=None)
@@ -269,7 +280,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _override(values: dict[str, Any], environment: Any) -> None:
-    sections = {"STATE", "LEDGER", "EXPECTATIONS", "SPARK", "REPLAY", "PUBLICATION"}
+    sections = {"STATE", "LEDGER", "EXPECTATIONS", "SPARK", "REPLAY", "PUBLICATION", "AIRFLOW"}
     for variable, text in environment.items():
         parts = variable.removeprefix("REWINDOW_").split("__")
         if not variable.startswith("REWINDOW_") or parts[0] not in sections:

@@ -18,7 +18,8 @@ def begin_replay(config: Config, name: str, arguments: dict[str, Any], again: bo
     """Takes the replay's next epoch and returns the attempt that runs under it; None when all windows are committed."""
     from rewindow.launcher import begin_attempt
 
-    return begin_attempt(config, name, crash=arguments.get("crash") or None, again=again)
+    crash = arguments.get("crash") if config.airflow.drills else None
+    return begin_attempt(config, name, crash=crash or None, again=again)
 
 
 def begin_publish(config: Config, name: str, arguments: dict[str, Any], again: bool) -> Submission:

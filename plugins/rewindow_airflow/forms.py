@@ -9,12 +9,16 @@ from typing import Any
 from airflow.sdk import Param
 
 from rewindow.config import Config
+from rewindow.engine.crash import Step
 from rewindow.errors import InputError
+from rewindow.names import COMPONENT
 
 MODES = ("exactly_once", "at_least_once", "at_most_once")
 TIMES, WINDOWS = "times", "windows"
 APPROVE, AT_ONCE, STAGED = "approve", "at_once", "staged"
+CRASH = "crash"
 _RANGE, _HOW, _DRILL = "Range", "How", "Drill"
+_NAME = f"^{COMPONENT}$"
 
 
 @dataclass(frozen=True)
@@ -42,15 +46,43 @@ def applications(config: Config) -> list[str]:
 
     They are those of `operators.catalog.application_names`, which imports what is too much for parsing a DAG.
     """
-    own = {path.stem for folder in config.applications for path in folder.glob("*.py") if path.stem[0] != "_"}
+    own = _own(config)
     heartbeats = {f"heartbeat_{stream}" for stream, settings in config.streams.items() if settings.interval}
     return [*sorted(own), *sorted(heartbeats - own)]
 
 
-def replay_params(names: list[str]) -> dict[str, Param]:
-    """Returns the fields of the form of replay_windows, in order."""
-    return {
-        "application": _application(names),
+def default_application(config: Config) -> str | None:
+    """Returns the application that is replayed when none is named: the setting's, else the only one there is.
+
+    With two or more there is none: a new file in the folder must not change what the nightly replay computes. Those
+    that fill heartbeats never count: they have a DAG of their own.
+
+    Raises:
+        InputError: the setting names none that there is.
+    """
+    chosen, known = config.airflow.application, applications(config)
+    if chosen is not None and chosen not in known:
+        raise InputError(
+            f'application "{chosen}" of setting "airflow.application" is unknown', hint=f"Known: {', '.join(known)}."
+        )
+    own = _own(config)
+    return chosen or (own.pop() if len(own) == 1 else None)
+
+
+def _own(config: Config) -> set[str]:
+    return {path.stem for folder in config.applications for path in folder.glob("*.py") if path.stem[0] != "_"}
+
+
+def replay_params(names: list[str], default: str | None = None, *, drills: bool = False) -> dict[str, Param]:
+    """Returns the fields of the form of replay_windows, in order.
+
+    Args:
+        names: of all applications.
+        default: the application that the form shows first; without one, a person has to choose.
+        drills: whether there is a crash point.
+    """
+    fields = {
+        "application": Param(**({"default": default} if default else {}), **_application(names, ["string"])),
         "reason": Param(
             type="string",
             minLength=8,
@@ -98,21 +130,21 @@ def replay_params(names: list[str]) -> dict[str, Param]:
         "checkpoint_windows": _number(
             "Windows between checkpoint marks", section=_HOW, description="Empty: the application's own number."
         ),
-        "crash": Param(
-            None,
-            type=["null", "string"],
-            pattern=r"^[a-z_]+:[1-9][0-9]*@[1-9][0-9]*$",
-            title="Crash point",
-            section=_DRILL,
-            description="For drills only: <step>:<group>@<attempt> kills the job there, such as after_outputs:3@1.",
-        ),
     }
+    return fields | ({CRASH: _crash()} if drills else {})
 
 
-def daily_params(names: list[str]) -> dict[str, Param]:
-    """Returns the parameters of replay_daily; `--dag-run-conf` of a backfill sets them too."""
+def daily_params(names: list[str], default: str | None = None) -> dict[str, Param]:
+    """Returns the parameters of replay_daily; `--dag-run-conf` of a backfill sets them too.
+
+    Args:
+        names: of all applications.
+        default: the application that a scheduled run replays; by default the only name, and none when there are more.
+    """
+    default = default or (names[0] if len(names) == 1 else None)
     return {
-        "application": _application(names),
+        # A DAG with a schedule must not have a parameter that has to be given: a run without one fails at its plan.
+        "application": Param(default, **_application(names, ["string"] if default else ["null", "string"])),
         "mode": _mode(),
         "initial_state": Param(
             False,
@@ -125,13 +157,22 @@ def daily_params(names: list[str]) -> dict[str, Param]:
     }
 
 
-def parse_form(params: Mapping[str, Any]) -> ReplayForm:
+def parse_form(params: Mapping[str, Any], *, drills: bool = False) -> ReplayForm:
     """Returns what a form says.
+
+    Args:
+        params: name to value, as Airflow has validated them.
+        drills: whether a crash point is allowed.
 
     Raises:
         InputError: a field is unknown, or the range is not given in the way that the form says.
     """
-    refuse_unknown(params, replay_params([]))
+    if CRASH in params and not drills:
+        raise InputError(
+            f'parameter "{CRASH}" is for drills, and drills are not allowed here',
+            hint="Where they are, rewindow.toml says so: [airflow] drills = true.",
+        )
+    refuse_unknown(params, replay_params([], drills=True))
     times = (params["from_time"], params["to_time"])
     windows = (params["first_window"], params["last_window"])
     wanted, other = (times, windows) if params["range_as"] == TIMES else (windows, times)
@@ -159,7 +200,7 @@ def parse_form(params: Mapping[str, Any]) -> ReplayForm:
         allow_missing=params["allow_missing"],
         allow_affected=params["allow_affected"],
         publish=params["publish"],
-        crash=params["crash"],
+        crash=params.get(CRASH),
     )
 
 
@@ -173,9 +214,20 @@ def refuse_unknown(params: Mapping[str, Any], known: Iterable[str]) -> None:
         raise InputError(f'parameter "{unknown[0]}" is unknown', hint=f"Known are: {', '.join(sorted(known))}.")
 
 
-def _application(names: list[str]) -> Param:
-    known: dict[str, Any] = {"enum": names} if names else {}
-    return Param(names[0] if names else "", type="string", title="Application", **known)
+def _application(names: list[str], types: list[str]) -> dict[str, Any]:
+    known: dict[str, Any] = {"enum": [None, *names] if "null" in types else names} if names else {"pattern": _NAME}
+    return {"type": types, "title": "Application", **known}
+
+
+def _crash() -> Param:
+    return Param(
+        None,
+        type=["null", "string"],
+        pattern=rf"^({'|'.join(Step)}):[1-9][0-9]*@[1-9][0-9]*$",
+        title="Crash point",
+        section=_DRILL,
+        description="For drills only: <step>:<group>@<attempt> kills the job there, such as after_outputs:3@1.",
+    )
 
 
 def _affected() -> Param:

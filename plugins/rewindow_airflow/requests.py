@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rewindow.errors import InputError
 from rewindow.windows import Grid, WindowRange, format_time
 from rewindow_airflow.failures import NotYet
-from rewindow_airflow.forms import parse_form, refuse_unknown
+from rewindow_airflow.forms import applications, parse_form, refuse_unknown
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -23,7 +23,7 @@ def form_request(config: Config, replay_id: str, context: Context) -> ReplayRequ
     """Returns the request of a filled-in form of replay_windows."""
     from rewindow.launcher import ReplayRequest
 
-    form = parse_form(context["params"])
+    form = parse_form(context["params"], drills=config.airflow.drills)
     return ReplayRequest(
         application=form.application,
         first=form.first,
@@ -54,6 +54,13 @@ def interval_request(config: Config, replay_id: str, context: Context) -> Replay
 
     params = context["params"]
     refuse_unknown(params, context["dag"].params)
+    if params["application"] is None:
+        raise InputError(
+            "the run does not say which application to replay, and there is more than one",
+            detail=f"There are: {', '.join(applications(config))}.",
+            hint='Name it for all runs in rewindow.toml, [airflow] application = "NAME", or for this one in its '
+            "configuration.",
+        )
     grid, sealed, final = sealed_range(config, params["application"])
     windows = clip(_windows_of(grid, context), sealed, final)
     if windows is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from rewindow_airflow.forms import APPROVE, STAGED
 from rewindow_airflow.identity import newest_of, replay_id_of
 from rewindow_airflow.links import ReportsLink
 from rewindow_airflow.operators import ReplayTask
+from rewindow_airflow.order import turn_of
 from rewindow_airflow.requests import describe, refuse_other_wishes
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
         request_of: makes the request from settings, replay id and Airflow's context; None means: nothing to do, and
             all later tasks are skipped.
         part: tells replays of one run apart.
+        in_order: plan only once the run before, in the order of logical dates, has succeeded.
     """
 
     def __init__(
@@ -44,27 +47,37 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
         *,
         request_of: Callable[[Config, str, Context], ReplayRequest | None],
         part: str = "",
+        in_order: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(multiple_outputs=True, **kwargs)
         self.request_of = request_of
         self.part = part
+        self.in_order = in_order
         self.replay = ""
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context, event: Any = None) -> dict[str, Any]:
         """Returns the replay's id and range.
 
+        Args:
+            context: Airflow's.
+            event: that the wait for the run before has ended with, if any; it may have to be waited for again.
+
         Raises:
-            AirflowFailException: the range, the application or the settings are refused, or the application is not the
-                one that the run's open replay was planned with (W65).
+            AirflowFailException: the range, the application or the settings are refused, the application is not the
+                one that the run's open replay was planned with (W65), or this run makes way for an earlier one.
             AirflowRescheduleException: what is to be replayed is not recorded yet.
             AirflowSkipException: there is nothing to replay.
+            TaskDeferred: the run before has not succeeded yet.
         """
         from rewindow.config import Config
         from rewindow.ledger import Ledger
         from rewindow.operators.catalog import check_code, load_application
 
         run = context["dag_run"]
+        if self.in_order and (change := turn_of(context)) is not None:
+            self.log.info("The run before this one has not succeeded yet: waiting for it")
+            self.defer(trigger=change, method_name="execute")
         self.replay = replay_id_of(run.dag_id, run.run_id, self.part)
         with mapped_errors():
             config = Config.load()
@@ -123,23 +136,56 @@ class RewindowCheckOperator(ReplayTask, BaseOperator):
 
 
 class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
-    """Waits for a person where the form asks for one; passes at once, or leaves the range staged, where it does not."""
+    """Waits for a person where the form asks for one; passes at once, or leaves the range staged, where it does not.
 
-    template_fields = (*ApprovalOperator.template_fields, "replay")
+    Airflow shows the body of the question as Markdown. What a user wrote stands in it word for word, as a block of
+    code: it can neither fetch an image nor look like a sentence of ours.
+    """
+
+    template_fields = ("replay",)
 
     def __init__(self, *, replay: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(subject="Publish the replayed windows?", **kwargs)
         self.replay = replay
 
     def execute(self, context: Context) -> Any:
         """Waits for the answer; a refusal skips the publication."""
         wish = context["params"]["publish"]
         if wish == APPROVE:
+            self.body = question(self.replay, context["params"]["application"], context["params"]["reason"])
             return super().execute(context)
         if wish == STAGED:
             raise AirflowSkipException("The form asks to leave the range staged")
         self.log.info("The form asks to publish as soon as the gate has passed")
         return {"chosen_options": [self.APPROVE]}
+
+
+def question(replay_id: str, application: str, reason: str) -> str:
+    """Returns what an approver reads, as Markdown in which nothing of a user's is markup."""
+    return (
+        "The gate has passed; the task check_windows links to its report.\n\n"
+        f"Replay and application:\n\n{verbatim(f'{replay_id} of {application}')}\n\n"
+        f"The reason that was given, word for word:\n\n{verbatim(reason)}\n"
+    )
+
+
+def verbatim(text: str) -> str:
+    """Returns text as a block of Markdown code that ends where the text ends, whatever is in it.
+
+    >>> print(verbatim("a ``` b"))
+    ````text
+    a ``` b
+    ````
+    """
+    lines = ["".join(map(_shown, line)) for line in re.split(r"\r\n|\n|\r", text)]
+    longest = max((len(run) for run in re.findall(r"[`~]+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join([f"{fence}text", *lines, fence])
+
+
+def _shown(letter: str) -> str:
+    """Returns a letter, or a sign for one that nobody sees, such as those that turn the direction of writing."""
+    return letter if letter.isprintable() or letter == "\t" else "\N{REPLACEMENT CHARACTER}"
 
 
 class ReportGapsOperator(BaseOperator):
@@ -178,14 +224,3 @@ class BuildReportSiteOperator(BaseOperator):
             for replay_id in prune_results(config):
                 self.log.info("Pages of %s are old and were deleted; its findings are kept", replay_id)
             return str(write_index(config))
-
-
-def chain_of(*steps: BaseOperator) -> None:
-    """Sets each step after the one before it, and every step after the first one.
-
-    A first step that waits for the steps downstream of its own last run then waits for all of them.
-    """
-    first, *later = steps
-    for before, after in zip(steps, later, strict=False):
-        before >> after
-    first >> later

@@ -156,7 +156,7 @@ def _form(stage: Show, drill: Drill) -> dict[str, object]:
         "publish": "approve" if drill.step and drill.mode is Mode.EXACTLY_ONCE else "staged",
         "group_windows": stage.distance,
         "checkpoint_windows": stage.distance,
-        "crash": drill.crash,
+        **({"crash": drill.crash} if drill.crash else {}),
     }
 
 

@@ -19,7 +19,7 @@ def check_place(config: Config, application: str, streams: Iterable[str]) -> Non
     """Refuses a folder that is not the project's, and a disk that is full.
 
     Raises:
-        InputError: DAGs, application or streams of the example are not there.
+        InputError: DAGs, application or streams of the example are not there, or drills are not allowed.
         ResourceError: there is too little room.
     """
     for stream in streams:
@@ -32,6 +32,11 @@ def check_place(config: Config, application: str, streams: Iterable[str]) -> Non
             f'the example is not in "{config.root}"',
             detail=f"Missing: {missing[0] if missing else sources[0]}.",
             hint="Run the demo in a clone of the project.",
+        )
+    if not config.airflow.drills:
+        raise InputError(
+            "the demo kills its jobs, and drills are not allowed here",
+            hint="Set [airflow] drills = true in rewindow.toml, or REWINDOW_AIRFLOW__DRILLS=true.",
         )
     config.state.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(config.state).free

@@ -8,11 +8,15 @@ nothing sleeps.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from enum import StrEnum
 
+from rewindow.errors import InputError
+
 VARIABLE = "REWINDOW_CRASH"
+_PLACE = re.compile(r"[a-z_]+(:[1-9][0-9]*)?(@[1-9][0-9]*)?")
 
 
 class Step(StrEnum):
@@ -31,6 +35,21 @@ class Step(StrEnum):
     AFTER_OUTPUTS = "after_outputs"
     AFTER_FACTS = "after_facts"
     AFTER_CHECKPOINT = "after_checkpoint"
+
+
+def check_crash(text: str) -> str:
+    """Returns crash points as they were given; refuses one that would never come.
+
+    Raises:
+        InputError: a step is unknown, or a number is no number.
+    """
+    for wanted in filter(None, text.split(",")):
+        step = wanted.partition(":")[0].partition("@")[0]
+        if step not in set(Step) or not _PLACE.fullmatch(wanted):
+            raise InputError(
+                f'crash point "{wanted}" is none', hint=f"Write STEP:GROUP@ATTEMPT; the steps are {', '.join(Step)}."
+            )
+    return text
 
 
 def crash_point(step: str, number: int = 1, attempt: int | None = None) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 from rewindow.application import Mode
 from rewindow.config import Config
 from rewindow.engine.crash import VARIABLE as CRASH_VARIABLE
+from rewindow.engine.crash import check_crash
 from rewindow.errors import FencedError, InputError, ResourceError, RewindowError
 from rewindow.java import check_limits
 from rewindow.launcher.outlook import expect_recovery
@@ -76,7 +77,7 @@ def begin_attempt(
     stopped in the middle of a write would keep the ledger's lock for ever.
 
     Raises:
-        InputError: there is no such replay, or it is closed.
+        InputError: there is no such replay, it is closed, or the crash point is none.
         OverlapError: another replay holds the range.
         RewindowError: too many attempts without a new checkpoint (R90, R91).
     """
@@ -95,7 +96,7 @@ def begin_attempt(
         name=f"rewindow {replay_id}", at_most_once=plan.mode is Mode.AT_MOST_ONCE,
         quick=sum(entry.tuples for entry in plan.inputs) < QUICK_TUPLES,
     )  # fmt: skip
-    environment = job_environment(config, config.replay_root(replay_id), crash)
+    environment = job_environment(config, config.replay_root(replay_id), check_crash(crash) if crash else None)
     last = ledger.last_attempt(replay_id)
     _end(last, only_stopped=True)
     tables = [f"{plan.application}.{output.name}" for output in plan.outputs]

@@ -21,6 +21,9 @@ driver_memory = "1g"
 jars = "{root}/.rewindow/jars"
 conf = {{ "spark.sql.shuffle.partitions" = "2", "spark.databricks.delta.snapshotPartitions" = "1" }}
 
+[airflow]
+drills = true
+
 [streams.clicks]
 source = "clicks.csv"
 columns = "page STRING, clicked_at TIMESTAMP, amount INT"

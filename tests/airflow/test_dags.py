@@ -93,12 +93,12 @@ def test_record_streams_seals_to_the_end_of_its_interval(
 
 
 def test_replay_daily_runs_in_order_and_one_at_a_time(dags: Mapping[str, Any]) -> None:
-    """A day's first task waits for every task of the day before: the application carries state."""
+    """A day's first task waits for the run before; no task waits by `depends_on_past`, which would keep the slot."""
     dag = dags["replay_daily"]
     plan = dag.get_task("plan_replay")
     assert dag.max_active_runs == 1
-    assert plan.depends_on_past
-    assert plan.wait_for_downstream
+    assert plan.in_order
+    assert not [task.task_id for task in dag.tasks if task.depends_on_past]
     assert plan.downstream_task_ids == set(dag.task_ids) - {"plan_replay"}
 
 

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk import Param
 from airflow.sdk.definitions.param import ParamsDict
 
-from rewindow.config import Config
+from rewindow.config import AirflowConfig, Config
 from rewindow.errors import InputError
-from rewindow_airflow.forms import applications, daily_params, parse_form, replay_params
+from rewindow_airflow.forms import applications, daily_params, default_application, parse_form, replay_params
 
 FILLED = {
     "application": "flight_delays",
@@ -23,14 +24,14 @@ FILLED = {
 
 def filled(**changes: Any) -> dict[str, Any]:
     """Returns a form as Airflow validates it at the trigger."""
-    params = ParamsDict(replay_params(["flight_delays"]))
+    params = ParamsDict(replay_params(["flight_delays"], drills=True))
     params.update(FILLED | changes)
     return params.validate()
 
 
 def test_filled_form_is_accepted() -> None:
     """What a person has to give is application, reason and range; the rest has defaults."""
-    form = parse_form(filled())
+    form = parse_form(filled(), drills=True)
     assert (form.mode, form.publish, form.from_time) == ("exactly_once", "approve", "2013-01-01T05:00:00Z")
     assert form.crash is None
     assert form.first is None
@@ -50,6 +51,7 @@ def test_filled_form_is_accepted() -> None:
         {"publish": "maybe"},
         {"crash": "rm -rf /"},
         {"crash": "after_outputs:0@1"},
+        {"crash": "after_lunch:1@1"},
         {"allow_missing": "yes"},
     ],
     ids=str,
@@ -63,7 +65,7 @@ def test_form_refuses_a_wrong_value_at_the_trigger(changes: dict[str, Any]) -> N
 def test_form_without_a_reason_is_refused() -> None:
     """A reason is kept with every replay, so it has to be given."""
     with pytest.raises(Exception, match="reason"):
-        ParamsDict(replay_params(["flight_delays"])).validate()
+        ParamsDict(replay_params(["flight_delays"], "flight_delays")).validate()
 
 
 @pytest.mark.parametrize(
@@ -78,12 +80,13 @@ def test_form_without_a_reason_is_refused() -> None:
 def test_plan_refuses_what_the_schema_cannot_say(changes: dict[str, Any], words: str) -> None:
     """Half a range, two ranges and misspelt names are refused by the first task, in words."""
     with pytest.raises(InputError, match=words):
-        parse_form(filled(**changes))
+        parse_form(filled(**changes), drills=True)
 
 
 def test_windows_may_be_given_in_place_of_times() -> None:
     """The range may be closed window ids."""
-    form = parse_form(filled(range_as="windows", from_time=None, to_time=None, first_window=5, last_window=9))
+    windows = filled(range_as="windows", from_time=None, to_time=None, first_window=5, last_window=9)
+    form = parse_form(windows, drills=True)
     assert (form.first, form.last) == (5, 9)
 
 
@@ -93,10 +96,44 @@ def test_daily_parameters_have_defaults_for_a_schedule() -> None:
 
 
 def test_form_offers_every_application_that_can_be_replayed(project: Config) -> None:
-    """Own applications come first, one of them is the default; then the heartbeat of each stream."""
+    """Own applications come first; then the heartbeat of each stream."""
     from rewindow.operators.catalog import application_names
 
     assert applications(project) == ["clicks_by_page", "heartbeat_clicks"]
     assert sorted(applications(project)) == application_names(project)
     settings = Config.load(Path(__file__).parents[2] / "rewindow.toml")
     assert sorted(applications(settings)) == application_names(settings)
+
+
+def test_crash_point_is_a_field_only_where_drills_are_allowed() -> None:
+    """In production nobody kills a job by a form; Airflow takes any key, so the first task refuses it."""
+    assert "crash" not in replay_params(["a"])
+    values = filled(crash="after_outputs:1@1")
+    assert parse_form(values, drills=True).crash == "after_outputs:1@1"
+    with pytest.raises(InputError, match="drills are not allowed here"):
+        parse_form(values)
+    assert not Config().airflow.drills
+
+
+def test_application_has_a_default_only_while_there_is_one(tmp_path: Path) -> None:
+    """A second file takes the default away, whatever its name; a setting puts it back, and must name one there is."""
+    (tmp_path / "applications").mkdir()
+    config = Config(applications=[tmp_path / "applications"])
+    assert default_application(config) is None
+    (tmp_path / "applications" / "mine.py").touch()
+    assert default_application(config) == "mine"
+    (tmp_path / "applications" / "a_new_one.py").touch()
+    assert default_application(config) is None
+    assert default_application(config.model_copy(update={"airflow": AirflowConfig(application="mine")})) == "mine"
+    with pytest.raises(InputError, match='application "gone" of setting "airflow.application" is unknown'):
+        default_application(config.model_copy(update={"airflow": AirflowConfig(application="gone")}))
+
+
+def test_form_without_a_default_asks_for_the_application() -> None:
+    """With two applications a person has to choose; a scheduled run has none, which its plan refuses."""
+    names = ["a_new_one", "mine"]
+    with pytest.raises(Exception, match="application"):
+        ParamsDict(replay_params(names) | {"reason": Param("long enough", type="string")}).validate()
+    assert ParamsDict(daily_params(names)).validate()["application"] is None
+    assert ParamsDict(daily_params(names, "mine")).validate()["application"] == "mine"
+    assert ParamsDict(daily_params(["mine"])).validate()["application"] == "mine"

@@ -168,3 +168,9 @@ def test_parameter_that_the_dag_does_not_have_is_refused() -> None:
     """A misspelt key of --dag-run-conf does not go unnoticed; Airflow itself takes any."""
     with pytest.raises(AirflowFailException, match='parameter "group_size" is unknown'):
         plan(context("misspelt", group_size=5))
+
+
+def test_scheduled_run_without_an_application_is_refused_by_name() -> None:
+    """When there is more than one application, and no default, the plan says what to set, and computes nothing."""
+    with pytest.raises(AirflowFailException, match="(?s)which application to replay.*\\[airflow\\] application"):
+        plan(context("unnamed", application=None))

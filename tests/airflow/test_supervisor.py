@@ -132,7 +132,6 @@ def _check_killed_replay_recovers(config: Config, found: supervisor.Running) -> 
     dag = f"{found.address}/api/v2/dags/replay_windows"
     refused = api.call(dag, "/dagRuns", body={"logical_date": None, "conf": {**form, "mode": "twice"}}, token=token)
     assert refused[0] == 400
-    _check_backwards_is_refused(found, token)
     status, run = api.call(dag, "/dagRuns", body={"logical_date": None, "conf": form}, token=token)
     assert status == 200, run
     path = f"/dagRuns/{run['dag_run_id']}"
@@ -177,20 +176,6 @@ def _clear(dag: str, path: str, token: str, ended: Callable[[], bool]) -> None:
     assert status == 200, answer
     assert wait_until(ended, RUN_SECONDS_MAX, every_seconds=0.5)
     assert api.call(dag, path, token=token)[1]["state"] == "success"
-
-
-def _check_backwards_is_refused(found: supervisor.Running, token: str) -> None:
-    """A backfill of replay_daily against the order of time is refused, and Airflow says why."""
-    wish = {
-        "dag_id": "replay_daily",
-        "from_date": f"{FIRST_DAY:%Y-%m-%dT%H:%M:%SZ}",
-        "to_date": f"{FIRST_DAY + timedelta(days=2):%Y-%m-%dT%H:%M:%SZ}",
-        "reprocess_behavior": "completed",
-        "run_backwards": True,
-    }
-    status, answer = api.call(found.address, "/api/v2/backfills", body=wish, token=token)
-    assert status in (400, 409, 422), (status, answer)
-    assert "depends_on_past" in json.dumps(answer)
 
 
 def _check_files(config: Config) -> None:

@@ -1,0 +1,195 @@
+"""Keeps the runs of a DAG in the order of their days, and lets no run that waits keep an earlier one from its slot.
+
+Airflow's own `depends_on_past` waits inside the slot of `max_active_runs`. When an earlier run is cleared, or started
+by hand, it queues for that slot, and both wait for ever. Here a run that has to wait does so as long as nobody needs
+its slot; when an earlier run is queued, it ends, and is started again once that one has its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DagRunState
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from airflow.sdk.types import DagRunProtocol
+
+MADE_WAY = "made_way_for"
+"""XCom of the task of a run that has made way: which run it made way for. A run that is started again loses it."""
+_QUEUED, _RUNNING, _SUCCESS, _FAILED = "queued", "running", "success", "failed"
+_EVER = datetime(9999, 12, 31, tzinfo=UTC)
+_LOOK_SECONDS = 2.0
+_LOOKS, _LOOKS_WHILE_NEEDED = 150, 10
+"""Looks of a trigger before its task decides anew: of two changes at one moment, the trigger may see none."""
+_END_SECONDS_MAX = 60.0
+
+
+def turn_of(context: Context) -> BaseTrigger | None:
+    """Returns None when a run's turn has come: the run before it has succeeded; else the trigger to wait for.
+
+    When its turn has come, it starts again whatever later run has made way. While it waits and no slot is needed, it
+    starts again what has made way before it. Of the runs that hold slots only the latest makes way, so that slots move
+    to earlier runs and never back.
+
+    Raises:
+        AirflowFailException: an earlier run is queued for the slot; this one makes way.
+    """
+    run = context["dag_run"]
+    before, queued = _run_before(run), _count_of_queued(run.dag_id)
+    if before is None or before.state == _SUCCESS:
+        _start_again_after(context, run)
+        return None
+    earlier = _queued_before(run)
+    if earlier is None:
+        _start_again_before(context, run)
+    elif _is_latest(run):
+        _make_way(context, run, earlier)
+    looks = _LOOKS if earlier is None else _LOOKS_WHILE_NEEDED
+    return ChangeTrigger(run.dag_id, before.run_id, str(before.state.value), queued, looks)
+
+
+def _make_way(context: Context, run: DagRunProtocol, earlier: DagRunProtocol) -> None:
+    """Ends a run, unless nobody is queued any more once it has said that it ends: then nobody would start it again."""
+    context["ti"].xcom_push(key=MADE_WAY, value=earlier.run_id)
+    if _queued_before(run) is None:
+        context["ti"].xcom_push(key=MADE_WAY, value=None)
+        return
+    raise AirflowFailException(
+        f"The run {earlier.run_id} is earlier, and queued for the slot of this one, which makes way.\n"
+        "It is started again, from the beginning, as soon as the earlier one has its turn."
+    )
+
+
+def _start_again_after(context: Context, run: DagRunProtocol) -> None:
+    """Starts again the runs after one that have made way; one that is about to end is waited for."""
+    for ending in _runs_back(run, _RUNNING, _EVER):
+        deadline = time.monotonic() + _END_SECONDS_MAX
+        while (
+            _has_made_way(context, ending)
+            and _state(ending.dag_id, ending.run_id) == _RUNNING
+            and time.monotonic() < deadline
+        ):
+            time.sleep(_LOOK_SECONDS / 4)
+    for later in reversed(list(_runs_back(run, _FAILED, _EVER))):
+        if _has_made_way(context, later):
+            _start_again(later)
+
+
+def _start_again_before(context: Context, run: DagRunProtocol) -> None:
+    """Starts again the runs before one, back to the last success, that have made way: no slot is needed any more."""
+    before = _run_before(run)
+    while before is not None and before.state != _SUCCESS:
+        if before.state == _FAILED and _has_made_way(context, before):
+            _start_again(before)
+        before = _run_before(before)
+
+
+class ChangeTrigger(BaseTrigger):
+    """Fires when the run before has another state, or one more run is queued: then a run that waits decides anew.
+
+    Args:
+        dag_id: id of the DAG.
+        run_id: id of the run before.
+        state: of that run, when the wait began.
+        queued: how many runs of the DAG were queued then.
+        looks: after so many it fires in any case.
+    """
+
+    def __init__(self, dag_id: str, run_id: str, state: str, queued: int, looks: int = _LOOKS) -> None:
+        super().__init__()
+        self.dag_id, self.run_id, self.state, self.queued, self.looks = dag_id, run_id, state, queued, looks
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Returns what the triggerer makes this trigger of."""
+        names = ("dag_id", "run_id", "state", "queued", "looks")
+        return f"{type(self).__module__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Looks every other second."""
+        for _ in range(self.looks):
+            await asyncio.sleep(_LOOK_SECONDS)
+            if await asyncio.to_thread(self._has_changed):
+                break
+        yield TriggerEvent(self.run_id)
+
+    def _has_changed(self) -> bool:
+        before, self.queued = self.queued, _count_of_queued(self.dag_id)
+        return _state(self.dag_id, self.run_id) != self.state or self.queued > before
+
+
+def _runs_back(run: DagRunProtocol, state: str, until: datetime | None = None) -> Iterator[DagRunProtocol]:
+    """Yields runs of one state, the latest first: those before a run, or, with `until`, those after it to a time."""
+    date = until or run.logical_date
+    while date and (found := _previous(run.dag_id, date, state)) and found.logical_date:
+        if until and run.logical_date and found.logical_date <= run.logical_date:
+            return
+        yield found
+        date = found.logical_date
+
+
+def _queued_before(run: DagRunProtocol) -> DagRunProtocol | None:
+    """Returns an earlier run that is queued for a slot like this one's."""
+    return next((other for other in _runs_back(run, _QUEUED) if _same_slots(run, other)), None)
+
+
+def _is_latest(run: DagRunProtocol) -> bool:
+    """Returns whether no later run has a slot like this one's."""
+    return not any(_same_slots(run, other) for other in _runs_back(run, _RUNNING, _EVER))
+
+
+def _run_before(run: DagRunProtocol) -> DagRunProtocol | None:
+    """Returns the run before another in the order of logical dates; a run without one has no place in it."""
+    return _previous(run.dag_id, run.logical_date) if run.logical_date else None
+
+
+def _previous(dag_id: str, date: datetime, state: str | None = None) -> DagRunProtocol | None:
+    from airflow.sdk.execution_time.comms import GetPreviousDagRun
+
+    return _ask(GetPreviousDagRun(dag_id=dag_id, logical_date=date, state=state)).dag_run  # type: ignore[no-any-return]
+
+
+def _start_again(run: DagRunProtocol) -> None:
+    """Clears a run, with all its tasks, so that it is queued again."""
+    from airflow.sdk.execution_time.comms import TriggerDagRun
+
+    _ask(TriggerDagRun(dag_id=run.dag_id, run_id=run.run_id, reset_dag_run=True))
+
+
+def _has_made_way(context: Context, run: DagRunProtocol) -> bool:
+    instance = context["ti"]
+    return instance.xcom_pull(task_ids=instance.task_id, run_id=run.run_id, key=MADE_WAY) is not None
+
+
+def _same_slots(run: DagRunProtocol, other: DagRunProtocol) -> bool:
+    """Returns whether two runs compete for slots: a backfill has slots of its own."""
+    return (run.run_type == "backfill") == (other.run_type == "backfill")
+
+
+def _state(dag_id: str, run_id: str) -> str:
+    """Returns the state of a run, empty when it was deleted."""
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    try:
+        return str(DagRunState(RuntimeTaskInstance.get_dagrun_state(dag_id, run_id)).value)
+    except AirflowRuntimeError:
+        return ""
+
+
+def _count_of_queued(dag_id: str) -> int:
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    return RuntimeTaskInstance.get_dr_count(dag_id=dag_id, states=[_QUEUED])
+
+
+def _ask(message: Any) -> Any:
+    """Returns Airflow's answer to a task; tasks have no other way to see and clear the runs of their DAG."""
+    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+
+    return SUPERVISOR_COMMS.send(message)
