@@ -114,6 +114,9 @@ class SparkConfig(Section):
     jars: str | None = None
     """Folder of Delta's jars; by default `.rewindow/jars` beside the file."""
     conf: dict[str, str] = Field(default_factory=dict)
+    secret_file: Path | None = None
+    """File with the secret that master, workers and drivers of a standalone cluster share: with it they authenticate
+    each other and encrypt what they say (`spark.authenticate`). Read by the job itself: no command line shows it."""
 
 
 class ReplayConfig(Section):

@@ -1,7 +1,8 @@
 """Pages of results behind Airflow's login: replays, window reports, Data Docs, certificates.
 
-Airflow does not protect a plugin's application, so every route carries its own dependency, and files are served by a
-route instead of a mount (a mount would pass the dependency by). Who may read DAGs may read these pages.
+Airflow does not protect a plugin's application, so every route asks for the user itself, and files are served by a
+route instead of a mount (a mount would pass the question by). Who may read the DAG that made a replay may read what is
+told of it; see `rights`. A page is drawn when it is asked for, from ledger and facts: no route writes anything.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
 
-from airflow.api_fastapi.core_api.security import requires_access_dag
+from airflow.api_fastapi.core_api.security import GetUserDep, get_user
 from fastapi import Depends, FastAPI, HTTPException, Query
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 
 from rewindow.config import Config
-from rewindow.errors import RewindowError
+from rewindow.errors import InputError, RewindowError
+from rewindow.names import check_replay_id
 from rewindow.version import PACKAGE
 from rewindow_airflow import bodies
+from rewindow_airflow.rights import refuse_stranger, replays_of
 
-_REPLAY_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
+PAGES = "pages"
 _FILES = "../../files/"
 """From the page of a replay to the files: relative, so that it holds below any path that Airflow is served at."""
 _SCRIPT = base64.b64encode(hashlib.sha256((PACKAGE / "reports/templates/page.js").read_bytes()).digest()).decode()
@@ -45,21 +48,28 @@ def results() -> Path:
     return Config.load().results.resolve()
 
 
-def known_id(replay_id: str) -> str:
-    """Returns a replay id that may become part of a path."""
-    if not _REPLAY_ID.fullmatch(replay_id):
-        raise HTTPException(404, "no such replay")
+def readable(replay_id: str, user: GetUserDep) -> str:
+    """Returns a replay id that may become part of a path, and of which this user may read.
+
+    Raises:
+        HTTPException: it is none (404), or the user has no right to the DAG that made the replay (403).
+    """
+    try:
+        check_replay_id(replay_id)
+    except InputError as error:
+        raise HTTPException(404, "no such replay") from error
+    refuse_stranger(Config.load(), user, [replay_id])
     return replay_id
 
 
 Results = Annotated[Path, Depends(results)]
-ReplayId = Annotated[str, Depends(known_id)]
+ReplayId = Annotated[str, Depends(readable)]
 
 
 def make_app() -> FastAPI:
     """Returns the application that the plugin mounts below /rewindow; it answers nobody who is not logged in."""
-    may_read = Depends(requires_access_dag("GET"))
-    app = FastAPI(title="Rewindow", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[may_read])
+    logged_in = Depends(get_user)
+    app = FastAPI(title="Rewindow", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[logged_in])
     app.get("/replays/{replay_id}/page")(show_replay)
     app.get("/replays/{replay_id}/report")(show_report)
     app.get("/replays/{replay_id}/docs")(show_docs)
@@ -68,15 +78,9 @@ def make_app() -> FastAPI:
     return app
 
 
-def show_replay(replay_id: ReplayId, folder: Results) -> Response:
-    """Draws the page of a replay as it stands now: its attempts in time, its windows, gate and certificates."""
-    from rewindow.reports.replay_page import build_replay_page
-
-    try:
-        path = build_replay_page(Config.load(), replay_id)
-    except RewindowError as error:
-        return HTMLResponse(bodies.not_yet(replay_id, "page", error.primary), 404, _HEADERS)
-    return RedirectResponse(_FILES + quote(path.resolve().relative_to(folder).as_posix()), 307, _HEADERS)
+def show_replay(replay_id: ReplayId) -> Response:
+    """Leads to the page of a replay, which lies among the files so that its links to them hold."""
+    return RedirectResponse(f"{_FILES}{PAGES}/{quote(replay_id)}.html", 307, _HEADERS)
 
 
 def show_report(
@@ -103,12 +107,28 @@ def show_certificate(replay_id: ReplayId, folder: Results) -> Response:
     return _one_or_list(folder, found, replay_id, "certificate", f"The command `rewindow certify {replay_id} ...`")
 
 
-def show_file(path: str, folder: Results) -> Response:
-    """Returns a file below the results folder."""
+def show_file(path: str, folder: Results, user: GetUserDep) -> Response:
+    """Returns a file below the results folder; the page of a replay is drawn as the replay stands now."""
+    config, place = Config.load(), Path(path)
+    replays = replays_of(folder, place)
+    if replays is None:
+        raise HTTPException(404, "no such file")
+    refuse_stranger(config, user, replays)
+    if place.parts[:-1] == (PAGES,) and place.suffix == ".html" and replays:
+        return _drawn(config, place.stem)
     found = inside(folder, path)
     if found is None:
         raise HTTPException(404, "no such file")
     return FileResponse(found, headers=_HEADERS)
+
+
+def _drawn(config: Config, replay_id: str) -> Response:
+    from rewindow.reports.replay_page import draw_replay_page
+
+    try:
+        return HTMLResponse(draw_replay_page(config, replay_id), headers=_HEADERS)
+    except RewindowError as error:
+        return HTMLResponse(bodies.not_yet(replay_id, "page", error.primary), 404, _HEADERS)
 
 
 def checked(folder: Path, replay_id: str, pattern: str) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
@@ -101,7 +102,7 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
             raise waiting(lack, context.get("task_reschedule_count", 0)) from lack
         if request is None:
             raise AirflowSkipException("No window to replay: none of this range is sealed in every input")
-        return create_replay(config, request)
+        return create_replay(config, replace(request, dag=context["dag_run"].dag_id))
 
 
 class RewindowCheckOperator(ReplayTask, BaseOperator):

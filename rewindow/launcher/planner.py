@@ -41,6 +41,7 @@ class ReplayRequest:
         from_time, to_time: times in ISO 8601, half-open.
         state_from: a replay whose last checkpoint is the start state.
         initial_state: start from the initial state although the range begins later.
+        dag: id of the Airflow DAG that asks; empty for the command line.
         allow_affected: start from a state that lacks lost windows or is stale.
     """
 
@@ -60,6 +61,7 @@ class ReplayRequest:
     allow_other_code: bool = False
     allow_affected: bool = False
     reason: str = ""
+    dag: str = ""
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,7 @@ def _plan(
         outputs=[_output(app, name, mode) for name in _topological(app)],
         start=start,
         reason=request.reason,
+        dag=request.dag,
         parameters=request.parameters,
         warnings=[
             *app.warnings(),

@@ -62,22 +62,33 @@ class Connected:
             self._writer = engine.execution_options(isolation_level="READ COMMITTED")
 
     @classmethod
-    def open(cls, url: str) -> Self:
+    def open(cls, url: str, *, make: bool = True) -> Self:
         """Returns the ledger at an SQLAlchemy URL; made on first use, brought up to date when it is older.
+
+        Args:
+            url: of the database.
+            make: without it, a ledger that is not there or is older is refused, and nothing is written.
 
         Raises:
             InputError: the URL is not one of SQLite or PostgreSQL or asks for what the server does not know or allow,
                 or a newer Rewindow has upgraded this ledger.
             LedgerError: the database does not answer.
         """
-        from rewindow.ledger.upgrade import make_current
+        from rewindow.ledger.upgrade import check_current, make_current
 
         place = Place.parse(url)
+        if not make and place.file and not place.file.is_file():
+            raise InputError(
+                f'ledger "{place.name}" is not there', hint="The first command that plans a replay makes it."
+            )
         engine = create_ledger_engine(place)
         try:
             with answering(place):
-                place.create()
-                make_current(place, engine)
+                if make:
+                    place.create()
+                    make_current(place, engine)
+                else:
+                    check_current(place, engine)
         except failures.ProgrammingError as error:
             detail = place.without_password(" ".join(str(error.orig).split()))
             hint = "Look at the URL's settings; the user must be allowed to create a schema, once."

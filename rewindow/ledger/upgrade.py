@@ -35,6 +35,21 @@ def make_current(place: Place, engine: Engine) -> None:
         _migrate(connection)
 
 
+def check_current(place: Place, engine: Engine) -> None:
+    """Refuses a ledger that is not at VERSION; changes nothing.
+
+    Raises:
+        InputError: it is older or newer, or has no tables yet.
+    """
+    with engine.begin() as connection:
+        found = _version(connection)
+    if found != VERSION:
+        raise InputError(
+            f'ledger "{place.name}" is at version {found or "none"}, this Rewindow reads {VERSION}',
+            hint="Any command that writes, such as rewindow list, brings an older one up to date.",
+        )
+
+
 def _version(connection: Connection) -> str | None:
     if not inspect(connection).has_table("alembic_version"):
         return None

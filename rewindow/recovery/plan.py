@@ -82,7 +82,11 @@ class StartState(_Value):
 
 
 class Plan(_Value):
-    """A replay as planned: application, closed window range, mode, pinned inputs, start state, promises."""
+    """A replay as planned: application, closed window range, mode, pinned inputs, start state, promises.
+
+    Attributes:
+        dag: id of the Airflow DAG that made it, empty for the command line; who may read that may read its pages.
+    """
 
     replay_id: str
     application: str
@@ -102,6 +106,7 @@ class Plan(_Value):
     outputs: list[OutputPlan]
     start: StartState
     reason: str = ""
+    dag: str = ""
     parameters: dict[str, str] = Field(default_factory=dict)
     warnings: list[str] = Field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""The page of any replay: what it did, window by window; written to `config.results/pages`."""
+"""The page of any replay: what it did, window by window; drawn as HTML, or written to `config.results/pages`."""
 
 from __future__ import annotations
 
@@ -34,9 +34,30 @@ def build_replay_page(config: Config, replay_id: str, measures: Sequence[Measure
     purged = purged_tables(config, replay_id)
     if purged:
         return _drawn_before(config, replay_id, purged)
+    return write_page(config, page_name(replay_id), _page(config, replay_id, measures))
+
+
+def draw_replay_page(config: Config, replay_id: str) -> str:
+    """Returns the page of a replay as it stands now, as HTML; reads ledger and facts, writes nothing.
+
+    Raises: see `build_replay_page`, whose page of before is returned after a purge.
+    """
+    Ledger.open(config.ledger_url, make=False).close()
+    purged = purged_tables(config, replay_id)
+    if purged:
+        return _drawn_before(config, replay_id, purged).read_text(encoding="utf-8")
+    return render_page(_page(config, replay_id))
+
+
+def page_name(replay_id: str) -> str:
+    """Returns the name of the file of a replay's page."""
+    return f"{replay_id}.html"
+
+
+def _page(config: Config, replay_id: str, measures: Sequence[Measure] = ()) -> Page:
     story = read_story(config, replay_id)
     plan = Ledger.open(config.ledger_url).replay(replay_id).read_plan()
-    page = Page(
+    return Page(
         title=f"{story.application}, {story.title}",
         lead=f"Replay {replay_id}: {describe_range(story.grid, story.windows)}."
         + (f" {story.reason}." if story.reason else ""),
@@ -49,7 +70,6 @@ def build_replay_page(config: Config, replay_id: str, measures: Sequence[Measure
         acts=read_acts(config, story.application, story.windows),
         next_steps=((f"rewindow status {replay_id}", "where it stands, and the next command"),),
     )
-    return write_page(config, f"{replay_id}.html", page)
 
 
 def purged_tables(config: Config, replay_id: str) -> list[str]:
@@ -65,7 +85,7 @@ def purged_tables(config: Config, replay_id: str) -> list[str]:
 
 
 def _drawn_before(config: Config, replay_id: str, purged: Sequence[str]) -> Path:
-    path = pages_folder(config) / f"{replay_id}.html"
+    path = pages_folder(config) / page_name(replay_id)
     if not path.is_file():
         row = Ledger.open(config.ledger_url).replay(replay_id)
         raise TableError(

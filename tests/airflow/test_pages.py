@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from rewindow.config import Config
+from rewindow.ledger import Ledger
 from rewindow.reports.page import render_page
 from rewindow_airflow.links import REPLAY_LINKS
 from rewindow_airflow.operators import RewindowSubmitOperator
@@ -36,8 +40,10 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for output in ("delays", "ranks"):
         (checked / f"{output}.html").write_text(f"<h1>checks of {output}</h1>")
         (checked / f"{output}.windows.csv").write_text("window_id,tuples_in,note\n" + rows)
-    (certificates / "r-0--r-1-0123abcd.html").write_text("<h1>equal</h1>")
-    (certificates / "r-0--r-12-0123abcd.html").write_text("<h1>of another replay</h1>")
+    for name, page in (("r-1", "<h1>equal</h1>"), ("r-12", "<h1>of another replay</h1>")):
+        (certificates / f"r-0--{name}-0123abcd.html").write_text(page)
+        content = {"a": {"name": "r-0"}, "b": {"name": name}}
+        (certificates / f"r-0--{name}-0123abcd.json").write_text(json.dumps(content))
     (folder.parent / "secret.txt").write_text("secret")
     (folder / "leak").symlink_to(folder.parent / "secret.txt")
     return folder
@@ -92,8 +98,10 @@ def test_page_of_a_replay_is_shown_to_a_viewer(client: Any, page: str, words: st
 
 def test_only_our_own_script_runs_in_a_page(client: Any, results: Path) -> None:
     """The one script of a replay's page is allowed by its digest; what its data might smuggle in is not."""
-    (results / "drawn.html").write_text(render_page(stories.page(stories.killed())))
-    answer = client.get("/rewindow/files/drawn.html", headers=token("VIEWER"))
+    path = results / "quality" / "replays" / "r-1" / "drawn.html"
+    path.write_text(render_page(stories.page(stories.killed())))
+    answer = client.get("/rewindow/files/quality/replays/r-1/drawn.html", headers=token("VIEWER"))
+    path.unlink()
     scripts = re.findall(r"<script>(.*?)</script>", answer.text, re.DOTALL)
     digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     policy = dict(part.strip().split(" ", 1) for part in answer.headers["content-security-policy"].split(";"))
@@ -139,11 +147,12 @@ def test_window_report_shows_every_window_page_by_page(client: Any) -> None:
     assert seen == [str(window) for window in range(450)]
 
 
-def test_page_of_an_unknown_replay_says_so(client: Any) -> None:
-    """The page is drawn from the ledger when it is asked for."""
+def test_page_of_an_unknown_replay_says_so(client: Any, results: Path) -> None:
+    """The page is drawn from the ledger when it is asked for; where there is none, none is made."""
     answer = client.get("/rewindow/replays/r-2/page", headers=token("VIEWER"))
     assert answer.status_code == 404
-    assert "replay &quot;r-2&quot; is unknown" in answer.text
+    assert "is not there" in answer.text
+    assert not list(results.parent.glob("ledger*"))
 
 
 def test_missing_page_says_who_writes_it(client: Any) -> None:
@@ -196,3 +205,86 @@ def test_links_lead_to_the_replay_of_the_task() -> None:
     assert found == [f"/rewindow/replays/r-2/{page}" for page in PAGES]
     operator = RewindowSubmitOperator(task_id="record_clicks", job="record", arguments={"stream": "clicks"})
     assert {link.get_link(operator, ti_key=KEY) for link in REPLAY_LINKS} == {""}
+
+
+@pytest.fixture
+def of_a_team(results: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A replay that the DAG of one team made, with its page of results; viewers may read every DAG but that one."""
+    from airflow.api_fastapi.app import get_auth_manager
+
+    manager = type(get_auth_manager())
+    allowed = manager.is_authorized_dag
+
+    def is_authorized_dag(self: Any, *, details: Any = None, user: Any, **question: Any) -> bool:
+        if user.role == "VIEWER" and details is not None and details.id == "replay_of_a_team":
+            return False
+        return bool(allowed(self, details=details, user=user, **question))
+
+    monkeypatch.setattr(manager, "is_authorized_dag", is_authorized_dag)
+    config = Config(state=results.parent)
+    ledger = Ledger.open(config.ledger_url)
+    for replay_id, dag in (("r-5", "replay_of_a_team"), ("r-6", "replay_windows"), ("r-7", "")):
+        plan = {**PLAN, "replay_id": replay_id, "dag": dag}
+        ledger.create_replay(replay_id, "app", 0, 9, "exactly_once", plan, "1", str(config.replay_root(replay_id)))
+        folder = results / "quality" / "replays" / replay_id
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "delays.html").write_text("<h1>checks</h1>")
+        (folder / "delays.windows.csv").write_text("window_id\n1\n")
+    page = results / "certificates" / "r-5--r-6-0123abcd"
+    page.with_suffix(".html").write_text("<h1>equal</h1>")
+    page.with_suffix(".json").write_text(json.dumps({"a": {"name": "r-5"}, "b": {"name": "r-6"}}))
+    ledger.close()
+    yield config
+    for path in results.parent.glob("ledger*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+PLAN = {
+    "application": "app", "code_version": "1", "configuration_digest": "1", "first": 0, "last": 9, "width_ms": 1000,
+    "origin_ms": 0, "mode": "exactly_once", "checkpoint_windows": 1, "inputs": [], "outputs": [],
+    "start": {"source": "none"},
+}  # fmt: skip
+TOLD = (
+    "replays/{}/page",
+    "replays/{}/report",
+    "replays/{}/docs",
+    "replays/{}/certificate",
+    "files/pages/{}.html",
+    "files/quality/replays/{}/delays.html",
+    "files/quality/replays/{}/delays.windows.csv",
+)
+
+
+@pytest.mark.parametrize("route", [*TOLD, "files/certificates/r-5--r-6-0123abcd.html"])
+def test_pages_follow_the_rights_on_the_dag_that_made_the_replay(client: Any, of_a_team: Config, route: str) -> None:
+    """Who may not read a team's DAG reads nothing of its replays, nor a certificate that names one; others do."""
+    path = f"/rewindow/{route.format('r-5')}"
+    assert client.get(path, headers=token("VIEWER"), follow_redirects=False).status_code == 403
+    assert client.get(path, headers=token("ADMIN"), follow_redirects=False).status_code != 403
+    for replay in ("r-6", "r-7"):
+        if "{}" in route:
+            answer = client.get(f"/rewindow/{route.format(replay)}", headers=token("VIEWER"), follow_redirects=False)
+            assert answer.status_code != 403
+
+
+@pytest.mark.parametrize("path", ["quality/findings/_delta_log/0.json", "certificates/x.html", "pages/../a", "x.html"])
+def test_file_that_is_no_page_is_not_served(client: Any, results: Path, path: str) -> None:
+    """What nobody can be named for is read by nobody: tables, drafts, files that somebody put there."""
+    (results / "x.html").write_text("x")
+    (results / "certificates" / "x.html").write_text("x")
+    assert client.get(f"/rewindow/files/{path}", headers=token("ADMIN")).status_code == 404
+
+
+def test_reading_writes_nothing(client: Any, of_a_team: Config) -> None:
+    """Every page of a replay is asked for, and state folder and ledger are as they were."""
+    before = content_of(of_a_team.state)
+    for replay in ("r-5", "r-6", "r-9"):
+        for route in TOLD:
+            client.get(f"/rewindow/{route.format(replay)}", headers=token("ADMIN"))
+    assert content_of(of_a_team.state) == before
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    """Returns the files below a folder; those that SQLite makes to read a database are none of ours."""
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(("-shm", "-wal"))]
+    return {str(path): path.read_bytes() for path in files}

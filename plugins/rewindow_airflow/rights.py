@@ -1,0 +1,96 @@
+"""Who may read what: a replay's pages follow the rights on the DAG that made it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.base_auth_manager import BaseUser
+from airflow.api_fastapi.auth.managers.models.resource_details import DagDetails
+from airflow.models.dag import DagModel
+from fastapi import HTTPException
+
+from rewindow.config import Config
+from rewindow.errors import InputError
+from rewindow.names import PUBLISHED, check_replay_id
+
+BY_HAND = "replay_windows"
+"""The DAG whose rights count for replays of the command line, and for those that nobody knows."""
+OVER_TIME = "expectation_reports"
+"""The DAG whose rights count for the pages over all replays."""
+_CERTIFICATE = re.compile(r".+--.+-[0-9a-f]{8}\.(html|json)")
+
+
+def refuse_stranger(config: Config, user: BaseUser, replays: Iterable[str]) -> None:
+    """Refuses a user who may not read the DAG of each of these replays; without any, the one of the pages over time.
+
+    Raises:
+        HTTPException: 403.
+    """
+    ids = list(replays)
+    for dag_id in sorted({dag_of(config, replay_id) for replay_id in ids} if ids else {OVER_TIME}):
+        details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
+        if not get_auth_manager().is_authorized_dag(method="GET", details=details, user=user):
+            raise HTTPException(403, "Forbidden")
+
+
+def dag_of(config: Config, replay_id: str) -> str:
+    """Returns the id of the DAG that made a replay, as its plan in the ledger says; makes no ledger.
+
+    Raises:
+        HTTPException: the ledger is older than this Rewindow (409).
+    """
+    from rewindow.ledger import Ledger
+    from rewindow.ledger.place import Place
+
+    file = Place.parse(config.ledger_url).file
+    if file is not None and not file.is_file():
+        return BY_HAND
+    try:
+        ledger = Ledger.open(config.ledger_url, make=False)
+    except InputError as error:
+        raise HTTPException(409, error.primary) from error
+    try:
+        found = ledger.find(replay_id)
+        return (found.read_plan().dag if found and found.plan else "") or BY_HAND
+    finally:
+        ledger.close()
+
+
+def replays_of(folder: Path, path: Path) -> list[str] | None:
+    """Returns the replays that a file of the results tells of; none for the page over time, None for no page of ours.
+
+    Args:
+        folder: of the results.
+        path: of the file below it.
+    """
+    match path.parts:
+        case ("pages", name) if name.endswith(".html"):
+            return _if_id(name.removesuffix(".html"))
+        case ("quality", "replays", replay_id, _):
+            return _if_id(replay_id)
+        case ("quality", "index.html"):
+            return []
+        case ("certificates", name) if _CERTIFICATE.fullmatch(name):
+            return _sides(folder / path.with_suffix(".json"))
+    return None
+
+
+def _if_id(text: str) -> list[str] | None:
+    try:
+        return [check_replay_id(text)]
+    except InputError:
+        return None
+
+
+def _sides(certificate: Path) -> list[str] | None:
+    """Returns the replays that a certificate compares; it says so itself, since its name can be read in two ways."""
+    try:
+        content = json.loads(certificate.read_text())
+        names = {str(content[side]["name"]) for side in ("a", "b")}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return sorted(names - {PUBLISHED})
