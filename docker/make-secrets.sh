@@ -14,6 +14,9 @@ make_secret() {
     mv "$folder/$1.new" "$folder/$1"
 }
 make_secret postgres_password "$(random 24)"
+make_secret airflow_database_password "$(random 24)"
+make_secret ledger_password "$(random 24)"
+make_secret spark_secret "$(random 33)"
 make_secret airflow_password "$(random 12)"
 make_secret jwt_secret "$(random 66)"
 make_secret api_secret_key "$(random 33)"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rewindow.config import Config
+from rewindow.errors import InputError
 from rewindow.java import check_limits
 from rewindow.spark_settings import make_scratch, spark_environment, spark_settings
 
@@ -36,11 +37,12 @@ def spark_session(
 
     Raises:
         ResourceError: no Java 17, or Delta's jars are not in their folder.
+        InputError: the file of the cluster's secret cannot be read.
     """
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    settings = spark_settings(config, at_most_once=at_most_once, quick=quick) | dict(extra_conf or {})
+    settings = spark_settings(config, at_most_once=at_most_once, quick=quick) | _secret(config) | dict(extra_conf or {})
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         check_limits(config.spark.driver_memory)
         _prepare_environment()
@@ -49,6 +51,24 @@ def spark_session(
     import delta.exceptions  # noqa: F401  (registers Delta's errors; without it conflicts arrive as bare Java errors)
 
     return session
+
+
+def _secret(config: Config) -> dict[str, str]:
+    """Returns the settings by which the driver and a cluster know each other; none without a secret."""
+    if config.spark.secret_file is None:
+        return {}
+    path = config.root / config.spark.secret_file
+    try:
+        secret = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f'file "{path}" of setting "spark.secret_file" cannot be read: {error}') from error
+    if not secret:
+        raise InputError(f'file "{path}" of setting "spark.secret_file" is empty')
+    return {
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": secret,
+        "spark.network.crypto.enabled": "true",
+    }
 
 
 def send_applications() -> None:

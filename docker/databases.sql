@@ -1,2 +1,0 @@
--- Beside Airflow's database, made from POSTGRES_DB: the ledger's.
-CREATE DATABASE rewindow;
