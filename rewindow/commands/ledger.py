@@ -13,9 +13,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help="Look after t
 
 @app.command()
 def rebuild(as_json: AsJson = False) -> None:
-    """Restore a lost ledger from the tables: all but approvals and started marks.
-
-    An at-most-once replay that had not ended cannot be resumed afterwards, and says so.
+    """Restore a lost ledger from the tables: all but approvals and gate results.
 
     Examples:
 

@@ -33,7 +33,7 @@ from rewindow.commands.screen import (
 from rewindow.commands.status import next_step
 from rewindow.config import Config
 from rewindow.errors import InputError, RewindowError
-from rewindow.launcher import Outcome, ReplayRequest, begin_attempt, create_replay, note_kill, run
+from rewindow.launcher import Outcome, ReplayRequest, begin_attempt, create_replay, known_replay, note_kill, run
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import State
 
@@ -79,7 +79,7 @@ def replay(
     config = Config.load()
     if resume is not None:
         _refuse_wishes(context, resume)
-        plan = Ledger.open(config.ledger_url).replay(resume).read_plan()
+        plan = known_replay(config, Ledger.open(config.ledger_url), resume).read_plan()
     elif application:
         request = ReplayRequest(
             application, first, last, from_time, to_time, mode, replay_id, parameters(parameter), group_windows,

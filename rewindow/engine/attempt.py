@@ -102,16 +102,23 @@ class Attempt:
         if found.skipped:
             windows = WindowRange(plan.window_of(found.skipped[0]), plan.window_of(found.skipped[1]))
             states = engine.skip(states, windows)
+            if found.first > len(plan.range):
+                self._save(takeover, plan.last, states)  # Nothing is left to compute, and no group will save it.
         return states
+
+    def _save(self, takeover: Takeover, window: int, states: States) -> None:
+        """Commits a checkpoint that no group brings."""
+        plan, mark = self.plan, self.plan.mark_of(window)
+        versions = {node.name: node.operator.state_version for node in self.app.nodes.values()}
+        made = stored.Provenance(plan.code_version, plan.configuration_digest, self.epoch)
+        rows = stored.encode(window, mark, states, versions, made)
+        takeover.checkpoints.commit(max(mark, takeover.checkpoints.done), rows)
 
     def _warm_up(self, takeover: Takeover, engine: Engine) -> States:
         plan = self.plan
-        versions = {node.name: node.operator.state_version for node in self.app.nodes.values()}
-        made = stored.Provenance(plan.code_version, plan.configuration_digest, self.epoch)
 
         def save(window: int, states: States) -> None:
-            rows = stored.encode(window, plan.mark_of(window), states, versions, made)
-            takeover.checkpoints.commit(takeover.checkpoints.done, rows)
+            self._save(takeover, window, states)
             self.ledger.report_warm_up(plan.replay_id, self.epoch)
 
         crash = partial(self._crash, Step.WARMED_UP)

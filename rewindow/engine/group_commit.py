@@ -43,7 +43,7 @@ class GroupCommit:
         self, plan: Plan, app: Application, takeover: Takeover, engine: Engine, epoch: int, stop: Callable[[], bool]
     ) -> None:
         self._plan, self._app, self._engine, self._epoch, self._stop = plan, app, engine, epoch, stop
-        self._checkpoints, self._tables = takeover.checkpoints, takeover.tables
+        self._checkpoints, self._tables, self._sealed = takeover.checkpoints, takeover.tables, takeover.sealed
         self._marks = Marks(plan.checkpoint_windows, plan.checkpoint_multiple)
         self._made = stored.Provenance(plan.code_version, plan.configuration_digest, epoch)
         self._versions = {node.name: node.operator.state_version for node in app.nodes.values()}
@@ -95,7 +95,8 @@ class GroupCommit:
                 found, empty = result.digests[name], self._engine.empty(name)
                 rows.add_output(name, {w: Seal(found.get(w, empty), self._epoch) for w in group.range})
             else:
-                rows.add_output(name, committed[name])
+                sealed = self._plan.window_of(self._sealed)
+                rows.add_output(name, {w: seal for w, seal in committed[name].items() if w > sealed})
             if number == 0:
                 crash(Step.AFTER_FIRST_OUTPUT)
 

@@ -29,6 +29,7 @@ class Takeover:
     Attributes:
         started: the checkpoints table as at most once enters there what it begins; None in other modes.
         tables: the outputs and the facts.
+        sealed: mark of the facts as they are; `done` of the facts is lower where an output has lost commits.
         checkpoint: the one to restore, None when the state must be warmed up.
         warmed_up: the newest checkpoint of a warm-up that died, None when there is none.
     """
@@ -36,6 +37,7 @@ class Takeover:
     checkpoints: FencedTable
     started: FencedTable | None
     tables: Mapping[str, FencedTable]
+    sealed: int
     resume: Resume
     checkpoint: stored.Checkpoint | None
     warmed_up: stored.Checkpoint | None
@@ -71,28 +73,30 @@ def take_over(
         done = {name: _mark(open_table(root / name), app_id(plan.replay_id, name)) for name in [*app.outputs, FACTS]}
         found, checkpoint = restorer.newest(done)
         tables = {name: take(name, name, lambda mark: found.restore) for name in done}
+        sealed = tables[FACTS].done
     else:
         tables = {name: take(name, name) for name in app.outputs}
-        tables[FACTS] = _take_facts(plan, take, [table.done for table in tables.values()])
+        tables[FACTS], sealed = _take_facts(plan, take, [table.done for table in tables.values()])
         found, checkpoint = restorer.newest({name: table.done for name, table in tables.items()})
     warmed_up = None if checkpoint else restorer.newest_of_warm_up()
-    return Takeover(checkpoints, started, tables, found, checkpoint, warmed_up)
+    return Takeover(checkpoints, started, tables, sealed, found, checkpoint, warmed_up)
 
 
 def _mark(table: Log, name: str) -> int:
     return position(table, name).mark
 
 
-def _take_facts(plan: Plan, take: Callable[..., FencedTable], outputs: list[int]) -> FencedTable:
-    """Fences the facts. In exactly once they never count for more than the outputs hold.
+def _take_facts(plan: Plan, take: Callable[..., FencedTable], outputs: list[int]) -> tuple[FencedTable, int]:
+    """Fences the facts and returns their mark too. In exactly once they count for no more than the outputs hold.
 
     They are committed last, so an output that is behind them has lost commits; what it lacks is computed again under
     this attempt, and must be sealed again.
     """
     if plan.mode is not Mode.EXACTLY_ONCE:
-        return take(FACTS, FACTS)
-    facts = take(FACTS, FACTS, lambda mark: min(mark, *outputs))
-    return replace(facts, done=min(facts.done, *outputs))
+        facts = take(FACTS, FACTS)
+        return facts, facts.done
+    facts = take(FACTS, FACTS, lambda mark: min([mark, *outputs]))
+    return replace(facts, done=min([facts.done, *outputs])), facts.done
 
 
 @dataclass(frozen=True)

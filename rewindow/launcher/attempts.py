@@ -23,10 +23,13 @@ from rewindow.errors import FencedError, InputError, ResourceError, RewindowErro
 from rewindow.java import check_limits
 from rewindow.launcher.outlook import expect_recovery
 from rewindow.launcher.processes import die_with_parent, end_process_group
-from rewindow.ledger import Attempt, AttemptEnd, Ledger
+from rewindow.ledger import Attempt, AttemptEnd, Ledger, Replay
 from rewindow.names import check_replay_id, check_stream
 from rewindow.recovery import Plan
 from rewindow.spark_settings import make_scratch, spark_environment, spark_settings, spark_submit
+from rewindow.tables import Table
+from rewindow.tables.staged_marks import check_ledger_age, lost_commits, staged_positions
+from rewindow.tables.staging import CHECKPOINTS
 from rewindow.version import PACKAGE
 
 CLOSED_STATES = ("published", "undone", "abandoned")
@@ -76,18 +79,28 @@ def begin_attempt(
     so that its launcher finds that it is superseded. Only a job that is stopped is ended before, since one that was
     stopped in the middle of a write would keep the ledger's lock for ever.
 
+    A replay that had ended and whose tables have lost commits since is opened again: what is not there is computed.
+
     Raises:
         InputError: there is no such replay, it is closed, or the crash point is none.
         OverlapError: another replay holds the range.
+        TableError: the ledger is older than the replay's tables.
         RewindowError: too many attempts without a new checkpoint (R90, R91).
     """
     ledger = Ledger.open(config.ledger_url)
-    row = ledger.replay(replay_id)
+    row = known_replay(config, ledger, replay_id)
     if row.state == "abandoned":
         raise InputError(f'replay "{replay_id}" is abandoned', hint="Plan the range again.")
-    if row.state in ENDED_STATES:
+    if row.state in CLOSED_STATES:
         return None
     plan = row.read_plan()
+    positions = staged_positions(config.replay_root(replay_id), plan)
+    check_ledger_age(plan, positions, ledger.replay(replay_id).epoch)
+    if row.state in ENDED_STATES:
+        lost = lost_commits(plan, positions)
+        if not lost:
+            return None
+        ledger.reopen(replay_id, f"it had ended, but has lost commits since: {lost}")
     if not again:
         _check_attempts(ledger, plan)
     check_disk(config, sum(entry.bytes for entry in plan.inputs))
@@ -106,6 +119,23 @@ def begin_attempt(
     outcome = config.replay_root(replay_id) / f"outcome-{epoch}.json"
     environment["REWINDOW_OUTCOME"] = str(outcome)
     return Submission(replay_id, epoch, [*command, "--epoch", str(epoch)], environment, outcome, expected)
+
+
+def known_replay(config: Config, ledger: Ledger, replay_id: str) -> Replay:
+    """Returns a replay of the ledger.
+
+    Raises:
+        InputError: the ledger does not know it; says so when its tables are there.
+    """
+    found = ledger.find(replay_id)
+    if found is None and Table.exists(config.replay_root(replay_id) / CHECKPOINTS):
+        raise InputError(
+            f'replay "{replay_id}" is not in the ledger, though its tables are there',
+            detail="The ledger is a new one, or an older copy.",
+            hint="Put the newest ledger back; or move this one away and make it again from the tables: "
+            "rewindow ledger rebuild",
+        )
+    return found or ledger.replay(replay_id)
 
 
 def _end(last: Attempt | None, *, only_stopped: bool = False) -> None:

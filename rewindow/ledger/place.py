@@ -13,7 +13,7 @@ from pathlib import Path
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from rewindow.errors import InputError
+from rewindow.errors import InputError, LedgerError
 
 _DRIVERS = {"sqlite": "sqlite+pysqlite", "postgresql": "postgresql+psycopg2"}
 
@@ -63,14 +63,34 @@ class Place:
         return text
 
     def create(self) -> None:
-        """Makes the SQLite file, readable by its owner only, in write-ahead mode; one process does it."""
-        if not self.file or (self.file.exists() and self.file.stat().st_size):
+        """Makes the SQLite file, readable by its owner only, in write-ahead mode; one process does it.
+
+        The file appears whole, so that an empty one is never a new ledger.
+
+        Raises:
+            LedgerError: there is an empty file in its place.
+        """
+        if not self.file:
             return
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        with file_lock(self.lock_file("open")):
-            os.close(os.open(self.file, os.O_CREAT | os.O_RDWR, 0o600))
-            with closing(sqlite3.connect(self.file, timeout=30)) as connection:
-                connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if not self.file.exists():
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            with file_lock(self.lock_file("open")):
+                if not self.file.exists():
+                    self._make_file(self.file)
+        if not self.file.stat().st_size:
+            raise LedgerError(
+                f'ledger "{self.name}" is an empty file',
+                detail="A ledger is never empty, not even a new one: this one was cut short.",
+                hint="Put a copy back; or move it away, then make it again from the tables: rewindow ledger rebuild",
+            )
+
+    def _make_file(self, file: Path) -> None:
+        new = file.with_name(f"{file.name}.new")
+        new.unlink(missing_ok=True)
+        os.close(os.open(new, os.O_CREAT | os.O_RDWR, 0o600))
+        with closing(sqlite3.connect(new, timeout=30)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        new.rename(file)
 
     def lock_file(self, name: str) -> Path:
         """Returns the path of a lock beside the SQLite file."""

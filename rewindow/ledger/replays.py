@@ -3,7 +3,8 @@
     planned ──> running ──> ended ──> checked ──> published <──> undone
                  │   ^        ^─────────┘ (a later gate fails)
                  v   │
-                failed                         all but published ones ──> abandoned
+                failed <── ended, checked (their tables have lost commits)
+                                               all but published ones ──> abandoned
 
 `checked` means that the newest gate passed or that somebody accepted the replay; only then is it published.
 """
@@ -45,8 +46,8 @@ _MAY_FOLLOW: Mapping[State, frozenset[State]] = {
     State.PLANNED: frozenset({State.RUNNING, State.FAILED, State.ABANDONED}),
     State.RUNNING: frozenset({State.RUNNING, State.FAILED, State.ENDED, State.ABANDONED}),
     State.FAILED: frozenset({State.RUNNING, State.FAILED, State.ABANDONED}),
-    State.ENDED: frozenset({State.ENDED, State.CHECKED, State.ABANDONED}),
-    State.CHECKED: frozenset({State.CHECKED, State.ENDED, State.PUBLISHED, State.ABANDONED}),
+    State.ENDED: frozenset({State.ENDED, State.CHECKED, State.FAILED, State.ABANDONED}),
+    State.CHECKED: frozenset({State.CHECKED, State.ENDED, State.FAILED, State.PUBLISHED, State.ABANDONED}),
     State.PUBLISHED: frozenset({State.PUBLISHED, State.UNDONE}),
     State.UNDONE: frozenset({State.PUBLISHED, State.UNDONE, State.ABANDONED}),
     State.ABANDONED: frozenset({State.ABANDONED}),
@@ -210,6 +211,15 @@ class Replays(Connected):
                 )
             self._move(connection, replay_id, State.ABANDONED, reason, epoch=replays.c.epoch + 1)
             return read_replay(connection, replay_id)
+
+    def reopen(self, replay_id: str, message: str) -> None:
+        """Makes a replay that had ended one that can go on, since its tables have lost some of what it committed.
+
+        Raises:
+            InputError: it is published, undone or abandoned.
+        """
+        with self.writing() as connection:
+            self._move(connection, replay_id, State.FAILED, message)
 
     def hold_epoch(self, connection: Connection, replay_id: str, epoch: int) -> None:
         """Locks a replay's row for an attempt's write, if no newer epoch was given out.

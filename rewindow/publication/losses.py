@@ -64,7 +64,11 @@ def losses_of(plan: Plan, facts: Table, checkpoints: Table | None, windows: Wind
     begun = query(_BEGUN, facts=facts)
     sql = "select distinct mark, attempt from c where mark >= 0"
     saved = _pairs(query(sql, c=checkpoints), "mark", "attempt") if checkpoints else []
-    skipped = skipped_marks(_pairs(begun, "attempt", "first"), saved, plan.first)
+    first_windows = dict(_pairs(begun, "attempt", "first"))
+    for saved_mark, attempt in saved:
+        if saved_mark == len(plan.range):  # Where nothing was left to compute, the state was saved all the same.
+            first_windows.setdefault(attempt, plan.last + 1)
+    skipped = skipped_marks(sorted(first_windows.items()), saved, plan.first)
     mark = affected_from(plan.mode, skipped)
     first = plan.first if plan.start.affects else plan.window_of(mark) if mark is not None else None
     found: dict[str, set[int]] = {}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rewindow.config import Config
 from rewindow.engine.crash import crash_point
-from rewindow.errors import GateError, InputError, ResourceError
+from rewindow.errors import GateError, InputError, ResourceError, TableError
 from rewindow.ledger import Ledger, Publication, Replay, State
 from rewindow.ledger.publication_rows import standing
 from rewindow.publication.contents import kept_checkpoints, saved_states, staged_seals, start_state
@@ -31,6 +31,7 @@ from rewindow.publication.staleness import Standing
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
 from rewindow.tables import Table, position
+from rewindow.tables.staged_marks import lost_commits, staged_positions
 from rewindow.tables.staging import CHECKPOINTS, FACTS, Contents, app_id, staged_contents, versions_of
 
 if TYPE_CHECKING:
@@ -107,6 +108,13 @@ def check_publishable(
         why = "is abandoned" if replay.state is State.ABANDONED else "has no staged tables any more"
         raise InputError(f'replay "{replay_id}" {why} and cannot be published', hint="Plan the range again.")
     done = min(position(Table.open(root / name), app_id(replay_id, name)).mark for name in (FACTS, CHECKPOINTS))
+    lost = lost_commits(plan, staged_positions(root, plan))
+    if lost and replay.state in (State.ENDED, State.CHECKED):
+        raise TableError(
+            f'replay "{replay_id}" had ended, but has lost commits since: {lost}',
+            detail="The newest commits of these tables are gone; what else it staged is kept.",
+            hint=f"Compute again what is not there: rewindow replay --resume {replay_id}; then check it again.",
+        )
     if done < len(plan.range):
         raise InputError(
             f'replay "{replay_id}" has not ended: {done} of {len(plan.range)} windows are committed',

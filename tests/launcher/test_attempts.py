@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import subprocess
 from collections import namedtuple
@@ -10,10 +11,14 @@ import psutil
 import pytest
 
 from rewindow.config import Config
-from rewindow.errors import FencedError, OverlapError, ResourceError, RewindowError
-from rewindow.launcher import Outcome, Submission, attempts, begin_attempt, create_replay, note_kill
+from rewindow.errors import FencedError, InputError, OverlapError, ResourceError, RewindowError, TableError
+from rewindow.launcher import Outcome, Submission, attempts, begin_attempt, create_replay, known_replay, note_kill
 from rewindow.launcher.processes import end_process_group, started_at
 from rewindow.ledger import Ledger
+from rewindow.publication.publish import check_publishable
+from rewindow.recovery import Plan
+from rewindow.tables import fence
+from rewindow.tables.staging import CHECKPOINTS, FACTS, app_id
 from tests.launcher.wishes import request
 from tests.ledger.life import stop_in_a_write, writer
 from tests.recovery.project import Project
@@ -134,3 +139,59 @@ def test_an_interrupt_before_the_job_listens_is_no_failure(project: Project) -> 
     for epoch in range(1, 6):
         assert begin_attempt(project.config, "one") is not None
         _ended(project, epoch, attempts.INTERRUPTED, "stopped by the user")
+
+
+def test_a_ledger_that_is_older_than_the_tables_is_refused_by_name(project: Project) -> None:
+    """An attempt that it does not know of has held them: an older copy was put back. Nothing is taken or changed."""
+    config = project.config
+    create_replay(config, request(replay_id="one"))
+    Ledger.open(config.ledger_url).next_epoch("one")
+    for name in (FACTS, CHECKPOINTS):
+        fence(config.replay_root("one") / name, app_id("one", name), 3)
+    with pytest.raises(TableError, match="knows of attempts up to 1, the tables hold attempt 3") as error:
+        begin_attempt(config, "one")
+    assert "rewindow ledger rebuild" in error.value.hint and not error.value.retryable
+    assert Ledger.open(config.ledger_url).replay("one").epoch == 1
+
+
+def test_a_replay_whose_ledger_is_gone_is_named_and_can_be_rebuilt(project: Project) -> None:
+    """Its tables are there: the ledger is a new one, and made again from them it knows the replay."""
+    config = project.config
+    create_replay(config, request(replay_id="one"))
+    for file in config.state.glob("ledger.sqlite*"):
+        shutil.rmtree(file) if file.is_dir() else file.unlink()
+    with pytest.raises(InputError, match='replay "one" is not in the ledger, though its tables are there') as error:
+        begin_attempt(config, "one")
+    assert "rewindow ledger rebuild" in error.value.hint
+    Ledger.rebuild(config)
+    assert known_replay(config, Ledger.open(config.ledger_url), "one").state == "planned"
+
+
+@pytest.mark.parametrize("state", ["ended", "checked"])
+def test_a_replay_that_has_lost_commits_is_opened_again(project: Project, state: str) -> None:
+    """The next attempt computes what is not there any more, and publish names the table."""
+    config, ledger = project.config, Ledger.open(project.config.ledger_url)
+    plan = create_replay(config, request(replay_id="one"))
+    _commit_to_its_end(config, plan)
+    ledger.take_over("one", ["totals.sums"], plan.first, plan.last)
+    ledger.begin_attempt("one", 1, "elsewhere", 1, 1, 0.0)
+    ledger.end_attempt("one", 1, "done")
+    if state == "checked":
+        ledger.record_check("one", "passed")
+    assert begin_attempt(config, "one") is None
+
+    log = config.replay_root("one") / FACTS / "_delta_log"
+    max(log.glob("*.json")).unlink()
+    lost = 'had ended, but has lost commits since: table "facts" holds 0 of 24 windows'
+    with pytest.raises(TableError, match=lost) as error:
+        check_publishable(config, ledger, ledger.replay("one"), plan)
+    assert "rewindow replay --resume one" in error.value.hint
+    again = begin_attempt(config, "one")
+    assert again is not None and again.epoch == 2
+    assert ledger.replay("one").state == "failed" and "lost commits" in ledger.replay("one").message
+
+
+def _commit_to_its_end(config: Config, plan: Plan) -> None:
+    """Leaves tables whose transaction ids say that all windows are there."""
+    for name in [*(output.name for output in plan.outputs), FACTS, CHECKPOINTS]:
+        fence(config.replay_root("one") / name, app_id("one", name), 1).commit(len(plan.range), [])

@@ -192,3 +192,15 @@ def test_connections_end_with_their_ledger(sqlite_url: str) -> None:
     for _ in range(5):
         Ledger.open(sqlite_url).replays()
     assert handles() == 0
+
+
+def test_an_empty_ledger_file_is_damage_and_not_a_new_ledger(tmp_path: Path) -> None:
+    """It is refused by name and left as it is; a new ledger appears whole."""
+    file = tmp_path / "ledger.sqlite"
+    file.touch()
+    with pytest.raises(LedgerError, match="is an empty file") as error:
+        Ledger.open(f"sqlite:///{file}")
+    assert "rewindow ledger rebuild" in error.value.hint and file.stat().st_size == 0
+    file.unlink()
+    Ledger.open(f"sqlite:///{file}").close()
+    assert file.stat().st_size > 0 and not file.with_name("ledger.sqlite.new").exists()

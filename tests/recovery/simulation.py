@@ -116,43 +116,43 @@ def start_attempt(world: World, plan: Plan, rng: random.Random) -> Process:
     return greenlet(run)
 
 
+def new_world(plan: Plan) -> World:
+    """Returns tables as a planner leaves them: with a start state, unless it must be warmed up."""
+    world = World()
+    if plan.start is INITIAL:
+        log = MemoryLog(world, ROOT / CHECKPOINTS, lambda: None)
+        log.commit_arrow(START, app_id=app_id("simulated", CHECKPOINTS), version=0)
+    return world
+
+
 def run(mode: Mode, seed: int, dropped: str = "") -> list[str]:
     """Returns the promises that a run broke; none when the protocol holds."""
     rng = random.Random(seed)
-    world, plan = World(), PLANS[mode]
-    if rng.random() < 0.2:
-        plan = PLANS_WARMED_UP[mode]
-    else:
-        log = MemoryLog(world, ROOT / CHECKPOINTS, lambda: None)
-        log.commit_arrow(START, app_id=app_id("simulated", CHECKPOINTS), version=0)
+    plan = (PLANS_WARMED_UP if rng.random() < 0.2 else PLANS)[mode]
+    world = new_world(plan)
     with RULES[dropped](world):
         try:
             ended = _run(world, plan, rng)
         except (CheckpointError, AssertionError) as error:
             return [f"an attempt could not go on: {error}"]
-    return list(_broken(world, plan)) if ended else ["no attempt could end"]
+    return list(broken(world, plan)) if ended else ["no attempt could end"]
 
 
 def _run(world: World, plan: Plan, rng: random.Random) -> bool:
     live: list[Process] = []
-
-    def step(process: Process) -> None:
-        process.switch()
-        if process.dead:
-            live.remove(process)
 
     starts = sorted(rng.randint(0, 60) for _ in range(4))
     for tick in range(300):
         live.extend(start_attempt(world, plan, rng) for start in starts if start == tick)
         for _ in range(rng.randint(1, 12)):
             if live:
-                step(rng.choice(live))
+                step(rng.choice(live), live)
         if live and rng.random() < 0.04:
             live.remove(rng.choice(live))
-    return _finish(world, plan, rng, live, step)
+    return finish(world, plan, rng, live)
 
 
-def _finish(world: World, plan: Plan, rng: random.Random, live: list[Process], step: Callable[[Process], None]) -> bool:
+def finish(world: World, plan: Plan, rng: random.Random, live: list[Process]) -> bool:
     """Runs a last attempt to its end, zombies beside it, then the zombies to theirs."""
     ended = False
     for _ in range(10):
@@ -160,14 +160,21 @@ def _finish(world: World, plan: Plan, rng: random.Random, live: list[Process], s
         outcome = last.switch()
         while not last.dead:
             if live and rng.random() < 0.2:
-                step(rng.choice(live))
+                step(rng.choice(live), live)
             outcome = last.switch()
         if outcome is _END:
             ended = True
             break
     while live:
-        step(live[0])
+        step(live[0], live)
     return ended
+
+
+def step(process: Process, live: list[Process]) -> None:
+    """Lets an attempt run on to its next pause."""
+    process.switch()
+    if process.dead:
+        live.remove(process)
 
 
 # --- rules
@@ -306,7 +313,7 @@ between its commit and its next look, which random runs do not meet. tests/table
 # --- promises
 
 
-def _broken(world: World, plan: Plan) -> Iterator[str]:
+def broken(world: World, plan: Plan) -> Iterator[str]:
     mode, first = plan.mode, plan.start.warm_up_first or plan.first
     want = {window: sum(range(first, window + 1)) for window in range(1, WINDOWS + 1)}
     seals = [row for frame in world.frames(FACTS) for row in frame.to_pylist() if row["direction"] == "out"]
@@ -325,6 +332,8 @@ def _broken(world: World, plan: Plan) -> Iterator[str]:
         if mode is Mode.AT_MOST_ONCE:
             yield from _broken_losses(name, rows, read, lost, set(want))
             yield from _broken_state(world, name, rows, first)
+    if all(row["mark"] != WINDOWS for frame in world.frames(CHECKPOINTS) for row in frame.to_pylist()):
+        yield "there is no state after the range"
     if mode is Mode.AT_MOST_ONCE and max(world.computed[window] for window in want) > 1:
         yield "a window was computed twice"
 

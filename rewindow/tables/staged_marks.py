@@ -1,0 +1,53 @@
+"""How far each table of a replay says that it came: what has lost commits, and what another ledger wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rewindow.application import Mode
+from rewindow.errors import TableError
+from rewindow.recovery import Plan
+from rewindow.tables.delta import Table
+from rewindow.tables.fence import Position, position
+from rewindow.tables.staging import CHECKPOINTS, FACTS, app_id
+
+
+def staged_positions(root: Path, plan: Plan) -> dict[str, Position]:
+    """Returns the position of every table of a replay that is there; none when it was purged."""
+    names = [*(output.name for output in plan.outputs), FACTS, CHECKPOINTS]
+    return {
+        name: position(Table.open(root / name), app_id(plan.replay_id, name))
+        for name in names
+        if Table.exists(root / name)
+    }
+
+
+def lost_commits(plan: Plan, positions: dict[str, Position]) -> str:
+    """Returns, in words, which tables of a replay that has ended are behind its last window; empty when none is.
+
+    In at most once only the facts tell: an output may lack the last windows since they are lost.
+    """
+    windows = len(plan.range)
+    told = [FACTS] if plan.mode is Mode.AT_MOST_ONCE else positions
+    behind = {name: positions[name].mark for name in told if name in positions and positions[name].mark < windows}
+    return ", ".join(f'table "{name}" holds {mark} of {windows} windows' for name, mark in behind.items())
+
+
+def check_ledger_age(plan: Plan, positions: dict[str, Position], epoch: int) -> None:
+    """Refuses a ledger that is older than the tables of a replay.
+
+    Args:
+        epoch: the newest one that the ledger has given out, read after the positions.
+
+    Raises:
+        TableError: a table has seen a later attempt.
+    """
+    newest = max((place.epoch for place in positions.values()), default=0)
+    if newest > epoch:
+        raise TableError(
+            f'ledger is older than the tables of replay "{plan.replay_id}": it knows of attempts up to {epoch}, '
+            f"the tables hold attempt {newest}",
+            detail="It is an older copy, or another ledger. Nothing was started or changed.",
+            hint="Put the newest ledger back; or move this one away and make it again from the tables: "
+            "rewindow ledger rebuild",
+        )

@@ -1,0 +1,46 @@
+"""Tables in memory that have lost their last commit: what the next attempt computes again."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from rewindow.application import Mode
+from rewindow.tables.staging import CHECKPOINTS, FACTS
+from tests.recovery.memory import OUTPUTS, World
+from tests.recovery.simulation import PLANS, broken, finish, new_world
+
+
+def ended(mode: Mode) -> World:
+    """Returns a replay that has ended."""
+    world = new_world(PLANS[mode])
+    assert finish(world, PLANS[mode], random.Random(1), [])
+    return world
+
+
+@pytest.mark.parametrize("table", [*OUTPUTS, FACTS, CHECKPOINTS])
+@pytest.mark.parametrize("mode", [Mode.EXACTLY_ONCE, Mode.AT_LEAST_ONCE])
+def test_a_table_that_has_lost_its_last_commit_is_filled_again(mode: Mode, table: str) -> None:
+    """Resuming computes what is not there, and seals it; what readers see is every window once, as before."""
+    world = ended(mode)
+    world.tables[table].pop()
+    assert finish(world, PLANS[mode], random.Random(2), [])
+    assert list(broken(world, PLANS[mode])) == []
+    assert 1 < max(world.computed.values()) <= 2
+
+
+def test_facts_of_at_most_once_that_have_lost_their_last_commit_are_written_again() -> None:
+    """From the rows that are there: nothing is computed."""
+    world = ended(Mode.AT_MOST_ONCE)
+    world.tables[FACTS].pop()
+    assert finish(world, PLANS[Mode.AT_MOST_ONCE], random.Random(2), [])
+    assert list(broken(world, PLANS[Mode.AT_MOST_ONCE])) == []
+
+
+def test_a_started_mark_that_is_lost_begins_no_window_twice() -> None:
+    """What a table holds was begun, whatever the log of the checkpoints says."""
+    world = ended(Mode.AT_MOST_ONCE)
+    del world.tables[CHECKPOINTS][3:]
+    assert finish(world, PLANS[Mode.AT_MOST_ONCE], random.Random(2), [])
+    assert max(world.computed[window] for window in PLANS[Mode.AT_MOST_ONCE].range) == 1
