@@ -260,7 +260,8 @@ def test_a_stream_of_the_wrong_types_is_refused(project: Project) -> None:
     """O13 against the recording: column, both types."""
     path = project.config.stream_table("events")
     shutil.rmtree(path)
-    create_table(path, pa.schema([("window_id", pa.int64()), ("key", pa.int64()), ("x", pa.int64())]))
+    table = create_table(path, pa.schema([("window_id", pa.int64()), ("key", pa.int64()), ("x", pa.int64())]))
+    table.commit_files([], app_id="record", version=1)
     with pytest.raises(ValidationFailed, match="key int64 cannot feed it"):
         draft_plan(project.config, request())
 
