@@ -6,10 +6,11 @@ section and the key behind REWINDOW_, two underscores between levels: REWINDOW_S
 
 from __future__ import annotations
 
+import codecs
 import os
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
 from pydantic_core import PydanticCustomError
@@ -37,6 +38,15 @@ def _slack(slack_us: int) -> int:
     if slack_us < 0:
         raise PydanticCustomError("slack", "it is {us} us; it must be zero or more (H23)", {"us": slack_us})
     return slack_us
+
+
+def _encoding(name: str) -> str:
+    try:
+        known = codecs.lookup(name)
+    except LookupError as error:
+        text = 'encoding "{name}" is unknown; write it as in "utf-8", "latin-1" or "cp1252"'
+        raise PydanticCustomError("encoding", text, {"name": name}) from error
+    return known.name
 
 
 def _lateness(seal_after_us: int) -> int:
@@ -69,6 +79,13 @@ class StreamConfig(Section):
     """What separates the columns of a CSV source."""
     header: bool = True
     """Whether the first row of a CSV source names its columns; without one, `columns` names all of them in order."""
+    encoding: Annotated[str, AfterValidator(_encoding)] = "utf-8"
+    """Encoding of a CSV or JSON source; rows that are not in it go to quarantine."""
+    new_columns: Literal["report", "take"] = "report"
+    """Columns that appear in the source later, where neither `columns` nor `keep` names those wanted: report them, or
+    take them, null in what was recorded before."""
+    changed_rows: Literal["refuse", "skip"] = "refuse"
+    """Commits of a Delta source that change or delete rows: refuse them, or pass them over with all that they added."""
     keep: list[str] | None = None
     """Columns read that become event columns; by default all of them."""
     select: dict[str, str] = Field(default_factory=dict)

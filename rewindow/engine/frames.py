@@ -109,6 +109,11 @@ def read_files(spark: SparkSession, folder: Path, schema: StructType) -> DataFra
     return spark.read.schema(schema).parquet(str(folder))
 
 
+def quoted_column(name: str) -> str:
+    """Returns a column's name as Spark takes it, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 def conform(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame:
     """Returns a frame with `window_id` and the declared columns, in the declared order.
 
@@ -125,7 +130,7 @@ def conform(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame:
             raise InputError(
                 f'{what} has the column "{field.name}" of type {have}, declared {field.dataType.simpleString()}'
             )
-    return frame.select("window_id", *[f"`{name}`" for name in wanted.names])
+    return frame.select("window_id", *map(quoted_column, wanted.names))
 
 
 def to_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
@@ -145,6 +150,6 @@ def to_arrow(frame: DataFrame, schema: pa.Schema, what: str) -> pa.Table:
     if missing:
         raise InputError(f'{what} lacks the column "{missing[0]}" that it declares')
     try:
-        return frame.select(*[f"`{name}`" for name in schema.names]).toArrow().cast(schema)
+        return frame.select(*map(quoted_column, schema.names)).toArrow().cast(schema)
     except pa.ArrowInvalid as error:
         raise InputError(f"{what} does not have the declared schema: {error}") from error

@@ -1,6 +1,10 @@
 """A Delta table as source: what it has gained since a version, read from its log.
 
-Only commits that changed data count, so OPTIMIZE brings nothing new. What a commit took away is no tuple; it is said.
+Only commits that changed data count, so OPTIMIZE brings nothing new. A commit that took rows away or wrote them again
+(DELETE, UPDATE, MERGE, overwrite) is refused by name: a recorded stream only grows, and its files do not tell which of
+their rows are new. With `changed_rows = "skip"` such commits are passed over and reported.
+
+When files that are still needed were compacted and vacuumed, the whole table is read and held against what is recorded.
 """
 
 from __future__ import annotations
@@ -55,21 +59,29 @@ class DeltaSource:
         version: the table's version that is read.
         schema: its columns.
         parts: its files: those that waited, then those added, in the order of the log.
-        removed: files that commits since the last run took away.
+        warnings: what is not taken, or was read otherwise than usual.
+        whole: whether these are all rows of the table.
     """
 
     version: int
     schema: pa.Schema
     parts: list[Part] = field(default_factory=list)
-    removed: int = 0
+    warnings: list[str] = field(default_factory=list)
+    whole: bool = False
 
 
-def find_delta_parts(name: str, path: Path, position: SourcePosition) -> DeltaSource:
+def find_delta_parts(name: str, path: Path, position: SourcePosition, *, skip_changes: bool = False) -> DeltaSource:
     """Returns the files of a Delta table that were added after a position, and those that still wait.
 
+    Args:
+        name: the stream.
+        path: the table's folder.
+        position: how far it has been recorded.
+        skip_changes: pass over commits that changed rows instead of refusing them.
+
     Raises:
-        InputError: the table is not there, has a feature that its files alone do not show, or its log no longer
-            reaches back to the position.
+        InputError: the table is not there, has a feature that its files alone do not show, changed rows, or its log no
+            longer reaches back to the position.
     """
     try:
         table = Table.open(path)
@@ -78,13 +90,29 @@ def find_delta_parts(name: str, path: Path, position: SourcePosition) -> DeltaSo
     _check_plain(name, table)
     schema = pa.schema([entry.with_type(spark_type(entry.type)) for entry in table.schema])
     if position.version < 0:
-        adds, removed = _active(table), 0
-    else:
-        adds, removed = _since(name, table, position.version)
-    waiting = [
-        _part(path, {"path": file, "partitionValues": values}, seen=True) for file, values in position.waiting.items()
-    ]
-    return DeltaSource(table.version, schema, waiting + [_part(path, add) for add in adds], removed)
+        return DeltaSource(table.version, schema, [_part(path, add) for add in _active(table)], [], True)
+    adds, changes = _since(name, table, position.version)
+    if changes and not skip_changes:
+        raise _changed(name, changes)
+    warnings = [f"{change} of its Delta source was passed over, with all that it added" for change in changes]
+    waiting = [{"path": file, "partitionValues": values} for file, values in position.waiting.items()]
+    gone = [add["path"] for add in [*waiting, *adds] if not (path / add["path"]).is_file()]
+    if gone:
+        lost = f"{len(gone)} files of its Delta source were compacted and vacuumed before they were recorded"
+        warnings.append(f"{lost}; the whole table was read and compared with what is recorded")
+        return DeltaSource(table.version, schema, [_part(path, add) for add in _active(table)], warnings, True)
+    parts = [*(_part(path, add, seen=True) for add in waiting), *(_part(path, add) for add in adds)]
+    return DeltaSource(table.version, schema, parts, warnings)
+
+
+def _changed(name: str, changes: list[str]) -> InputError:
+    return InputError(
+        f'{changes[0]} of the Delta source of stream "{name}" changed rows that were there',
+        detail="A recorded stream only grows, and the rewritten files do not tell which of their rows are new."
+        + (f" {len(changes) - 1} later commits changed rows too." if len(changes) > 1 else ""),
+        hint=f"Record the table as it is now under another stream name, or pass such commits over, with all that they "
+        f'added: changed_rows = "skip" of stream "{name}".',
+    )
 
 
 def _check_plain(name: str, table: Table) -> None:
@@ -100,7 +128,10 @@ def _check_plain(name: str, table: Table) -> None:
 
 def _active(table: Table) -> list[dict[str, Any]]:
     actions = pa.table(table.delta.get_add_actions(flatten=False)).to_pylist()
-    found = [(action["modification_time"], action["path"], _texts(action.get("partition") or {})) for action in actions]
+    found = [
+        (action["modification_time"], unquote(action["path"]), _texts(action.get("partition") or {}))
+        for action in actions
+    ]
     return [{"path": path, "partitionValues": values} for _, path, values in sorted(found, key=lambda add: add[:2])]
 
 
@@ -108,15 +139,20 @@ def _texts(values: dict[str, Any]) -> dict[str, str | None]:
     return {key: None if value is None else str(value) for key, value in values.items()}
 
 
-def _since(name: str, table: Table, version: int) -> tuple[list[dict[str, Any]], int]:
+def _since(name: str, table: Table, version: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """Returns the files that commits after a version appended, and the names of commits that changed rows."""
     adds: list[dict[str, Any]] = []
-    removed = 0
+    changes: list[str] = []
     for number in range(version + 1, table.version + 1):
-        for action in _commit(name, table.path, number):
+        actions = list(_commit(name, table.path, number))
+        if any("remove" in action and action["remove"].get("dataChange", True) for action in actions):
+            done = next((action["commitInfo"].get("operation") for action in actions if "commitInfo" in action), None)
+            changes.append(f"version {number} ({done or 'unknown operation'})")
+            continue
+        for action in actions:
             if "add" in action and action["add"].get("dataChange", True):
                 adds.append({**action["add"], "path": unquote(action["add"]["path"])})
-            removed += "remove" in action and action["remove"].get("dataChange", True)
-    return adds, removed
+    return adds, changes
 
 
 def _commit(name: str, path: Path, version: int) -> Iterator[dict[str, Any]]:

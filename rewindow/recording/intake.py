@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from rewindow.recording.delta_source import SourcePosition, find_delta_parts
 from rewindow.recording.sources import Part, find_parts, source_format
 
 _ROWS_PER_FILE = 1_000_000
+_OWN = ("window_id", "offset", "arrived_at")
 _ROOM = 3
 """Free space asked for, as a multiple of the source's bytes: scratch, typed scratch, and the stream itself."""
 
@@ -31,7 +32,9 @@ class Intake:
         columns: its columns that were read.
         schema: their pyarrow types; CSV's are text; JSON's are not known before Spark reads the lines.
         version: a Delta source's version, else None.
-        removed: files that a Delta source has lost since the last run.
+        warnings: what is not taken of the source.
+        optional: columns that are null in a part that lacks them.
+        whole: whether all of the source was read, so that what it lacks is missing from it.
         rows: rows read, also unreadable ones.
     """
 
@@ -40,7 +43,9 @@ class Intake:
     columns: list[str]
     schema: pa.Schema
     version: int | None = None
-    removed: int = 0
+    warnings: Sequence[str] = ()
+    optional: frozenset[str] = frozenset()
+    whole: bool = True
     rows: int = 0
 
     @property
@@ -50,7 +55,12 @@ class Intake:
 
 
 def look_at(
-    name: str, stream: StreamConfig, root: Path, position: SourcePosition, declared: Sequence[str] | None
+    name: str,
+    stream: StreamConfig,
+    root: Path,
+    position: SourcePosition,
+    declared: Sequence[str] | None,
+    recorded: pa.Schema | None = None,
 ) -> Intake:
     """Returns a stream's source without its rows.
 
@@ -60,6 +70,7 @@ def look_at(
         root: folder that relative paths count from.
         position: how far a Delta source has been recorded.
         declared: names of the columns in the settings, None if there are none.
+        recorded: columns of the recorded stream, None before its first recording.
 
     Raises:
         InputError: the source is not there, cannot be read, or lacks a declared column.
@@ -67,44 +78,90 @@ def look_at(
     source = stream.source if stream.source.startswith("package:") else str(root / stream.source)
     kind = source_format(name, source, stream.format)
     if kind == "delta":
-        found = find_delta_parts(name, Path(source), position)
-        return _intake(kind, found.parts, found.schema, declared, found.version, found.removed)
-    parts = find_parts(name, source, kind)
+        found = find_delta_parts(name, Path(source), position, skip_changes=stream.changed_rows == "skip")
+        intake = Intake(kind, found.parts, [], pa.schema([]), found.version, found.warnings, whole=found.whole)
+        chosen = _choose(name, stream, intake, [("", found.schema)], declared, recorded)
+        return replace(chosen, optional=frozenset(found.schema.names))
+    intake = Intake(kind, find_parts(name, source, kind), [], pa.schema([]))
     if kind == "json":
         if declared is None:
             raise InputError(
                 f'stream "{name}" has a JSON source and no columns',
                 hint='Name them in rewindow.toml, such as columns = "key STRING, amount BIGINT, at TIMESTAMP".',
             )
-        return Intake(kind, parts, list(declared), pa.schema([]))
-    if kind == "csv":
-        if not stream.header and declared is None:
-            raise InputError(
-                f'stream "{name}" has a CSV source without header and no columns',
-                hint='Name them in order in rewindow.toml, such as columns = "key STRING, at TIMESTAMP".',
-            )
-        names = readers.csv_columns(parts[0], stream.delimiter, None if stream.header else declared)
-        return _intake(kind, parts, pa.schema([(column, pa.string()) for column in names]), declared)
-    return _intake(kind, parts, readers.parquet_schema(parts[0]), declared)
-
-
-def _intake(
-    kind: str,
-    parts: list[Part],
-    schema: pa.Schema,
-    declared: Sequence[str] | None,
-    version: int | None = None,
-    removed: int = 0,
-) -> Intake:
-    missing = [column for column in declared or [] if column not in schema.names]
-    if missing:
-        source = parts[0].name if parts else kind
+        return replace(intake, columns=list(declared))
+    if kind == "csv" and not stream.header and declared is None:
         raise InputError(
-            f'column "{missing[0]}" is not in source file "{source}"', hint=f"It has: {', '.join(schema.names)}."
+            f'stream "{name}" has a CSV source without header and no columns',
+            hint='Name them in order in rewindow.toml, such as columns = "key STRING, at TIMESTAMP".',
         )
+    looked_at = intake.parts if _grows(stream, declared) else intake.parts[:1]
+    schemas = [(part.name, _schema_of(kind, stream, part, declared)) for part in looked_at]
+    return _choose(name, stream, intake, schemas, declared, recorded)
+
+
+def _schema_of(kind: str, stream: StreamConfig, part: Part, declared: Sequence[str] | None) -> pa.Schema:
+    if kind == "parquet":
+        return readers.parquet_schema(part)
+    names = readers.csv_columns(part, stream.delimiter, None if stream.header else declared, stream.encoding)
+    return pa.schema([(column, pa.string()) for column in names])
+
+
+def _grows(stream: StreamConfig, declared: Sequence[str] | None) -> bool:
+    """Returns whether a column that appears in the source is one of the stream's: where the settings name none."""
+    return declared is None and stream.keep is None
+
+
+def _choose(
+    name: str,
+    stream: StreamConfig,
+    intake: Intake,
+    schemas: list[tuple[str, pa.Schema]],
+    declared: Sequence[str] | None,
+    recorded: pa.Schema | None,
+) -> Intake:
+    """Returns the intake with the columns to read: those declared, else those recorded before, else the first part's.
+
+    Columns that appeared later are reported, or taken, as the setting `new_columns` says.
+    """
+    first = schemas[0][1]
     if declared is not None:
-        schema = pa.schema([schema.field(column) for column in declared])
-    return Intake(kind, parts, schema.names, schema, version, removed)
+        missing = [column for column in declared if column not in first.names]
+        if missing:
+            source = intake.parts[0].name if intake.parts else intake.kind
+            raise InputError(
+                f'column "{missing[0]}" is not in source file "{source}"', hint=f"It has: {', '.join(first.names)}."
+            )
+        return _with(intake, [first.field(column) for column in declared])
+    if not _grows(stream, declared):
+        return _with(intake, list(first))
+    fields = {field.name: field for _, schema in reversed(schemas) for field in schema}
+    order = list(dict.fromkeys(field.name for _, schema in schemas for field in schema))
+    known = set(first.names) if recorded is None else {*recorded.names, "arrived_at", *stream.select}
+    new = [column for column in order if column not in known]
+    if stream.new_columns == "report":
+        chosen = _with(intake, [fields[column] for column in order if column in known])
+        return replace(chosen, warnings=[*intake.warnings, *_reported(name, new, schemas)])
+    gone = [field for field in recorded or [] if field.name not in {*order, *stream.select, *_OWN}]
+    optional = frozenset([*new, *(field.name for field in gone), *(c for c in order if c not in first.names)])
+    return replace(_with(intake, [*(fields[column] for column in order), *gone]), optional=optional)
+
+
+def _with(intake: Intake, fields: list[pa.Field]) -> Intake:
+    schema = pa.schema(fields)
+    return replace(intake, columns=schema.names, schema=schema)
+
+
+def _reported(name: str, new: list[str], schemas: list[tuple[str, pa.Schema]]) -> list[str]:
+    """Returns a warning if columns of the source are not recorded."""
+    if not new:
+        return []
+    where = next(part for part, schema in schemas if new[0] in schema.names)
+    listed = ", ".join(f'"{column}"' for column in new) + (f' (first in "{where}")' if where else "")
+    return [
+        f"columns that appeared in the source are not recorded: {listed}; take them with "
+        f'new_columns = "take" of stream "{name}", or name the columns that you want'
+    ]
 
 
 def take_in(stream: StreamConfig, intake: Intake, folder: Path, on_rows: Callable[[int], None]) -> int:
@@ -139,10 +196,10 @@ def take_in(stream: StreamConfig, intake: Intake, folder: Path, on_rows: Callabl
 
 def _rows(stream: StreamConfig, intake: Intake, part: Part) -> Iterator[pa.Table]:
     if intake.kind == "csv":
-        return readers.csv_rows(part, intake.columns, stream.delimiter, stream.null_values, header=stream.header)
+        return readers.csv_rows(part, intake.columns, stream, intake.optional)
     if intake.kind == "json":
-        return readers.json_rows(part)
-    return readers.parquet_rows(part, intake.schema)
+        return readers.json_rows(part, stream.encoding)
+    return readers.parquet_rows(part, intake.schema, intake.optional)
 
 
 class _Writer:

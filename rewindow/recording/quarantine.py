@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from rewindow.engine.frames import empty_frame, spark_schema
+from rewindow.engine.frames import empty_frame, quoted_column, spark_schema
 from rewindow.errors import FencedError, OverlapError
 from rewindow.recording.readers import FILE, ROW
 from rewindow.recording.sources import Part
@@ -33,7 +33,7 @@ def malformed_rows(spark: SparkSession, bad: DataFrame, parts: Sequence[Part]) -
 
 def late_rows(spark: SparkSession, late: DataFrame, parts: Sequence[Part], events: Sequence[str]) -> DataFrame:
     """Returns late tuples as rows for the quarantine."""
-    columns = [F.col("`" + name + "`") for name in ("arrived_at", *events)]
+    columns = [F.col(quoted_column(name)) for name in ("arrived_at", *events)]
     payload = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
     return _rows(spark, late, parts, F.lit(LATE), payload)
 

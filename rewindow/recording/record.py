@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 
 from rewindow.config import Config, StreamConfig
 from rewindow.engine.crash import crash_point
+from rewindow.engine.frames import quoted_column
 from rewindow.errors import InputError
 from rewindow.recording import quarantine, sealing
 from rewindow.recording.delta_source import SourcePosition
@@ -30,6 +31,7 @@ from rewindow.recording.readers import FILE
 from rewindow.recording.result import OnProgress, RecordProgress, RecordResult
 from rewindow.recording.stream import (
     StreamTables,
+    check_settings,
     create_seals,
     open_stream,
     prepare_stream,
@@ -113,6 +115,7 @@ class _Run:
         given = self._given(sealed_to)
         position = self._heal()
         intake, tuples = self._take_in(position)
+        position = SourcePosition() if intake.whole else position
         tables = prepare_stream(self.config, self.name, self.stream, event_schema(tuples.schema))
         before = (tables.first, tables.last)
         facts = self._count(tuples, tables, self._limit(tuples, given, end))
@@ -166,19 +169,18 @@ class _Run:
         """Reads the source and writes its tuples, typed, into scratch files."""
         declared = parse_columns(self.name, self.stream.columns)
         names = declared.names if declared else None
-        intake = look_at(self.name, self.stream, self.config.root, position, names)
+        stored = open_stream(self.config, self.name)
+        stored = stored if stored is not None and stored.binding else None
+        recorded = None if stored is None else stored.data.schema
+        intake = look_at(self.name, self.stream, self.config.root, position, names, recorded)
         raw, typed = self.folder / "raw", self.folder / "typed"
         raw.mkdir()
         tuples = read_tuples(self.spark, self.name, self.stream, intake, declared, str(raw))
-        stored = open_stream(self.config, self.name)
         if stored is not None:
-            prepare_stream(self.config, self.name, self.stream, event_schema(tuples.schema))
+            check_settings(stored, self.stream, event_schema(tuples.schema))
         rows = take_in(self.stream, intake, raw, lambda count: self._tell("reading", count))
         self.result.bytes_read, self.result.source_version = intake.size, intake.version
-        if intake.removed:
-            self.result.warnings.append(
-                f"its Delta source has lost {intake.removed} files since the last run; what is recorded stays"
-            )
+        self.result.warnings.extend(intake.warnings)
         self._tell("typing", rows)
         tuples = read_tuples(self.spark, self.name, self.stream, intake, declared, str(raw))
         self._compute(tuples, typed)
@@ -293,7 +295,7 @@ class _Run:
         facts: dict[str, Any],
     ) -> None:
         """Puts malformed rows and late tuples into quarantine; `before` are the windows sealed before this run."""
-        by_position = intake.version is not None
+        by_position = not intake.whole
         path = self.config.quarantine_table
         if facts["malformed"]:
             self._tell("putting malformed rows aside", facts["malformed"])
@@ -324,7 +326,7 @@ class _Run:
     ) -> DataFrame | None:
         """Returns late tuples; tuples that a Delta source has gained for windows behind its position all are."""
         self.result.already_there = facts["sealed"]
-        columns = [*POSITION, "window_id", "arrived_at", *(f"`{event}`" for event in events)]
+        columns = [*POSITION, "window_id", "arrived_at", *map(quoted_column, events)]
         sealed = tuples.where(F.col(REASON).isNull() & (F.col("window_id") <= windows.last)).select(*columns)
         done = position.sealed_last
         certain = sealed.where(F.col("window_id") <= F.lit(done)) if done is not None else None

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from rewindow.engine.crash import crash_point
 from rewindow.engine.digests import empty_digests, window_digests
-from rewindow.engine.frames import empty_frame, read_files, spark_schema
+from rewindow.engine.frames import empty_frame, quoted_column, read_files, spark_schema
 from rewindow.errors import FencedError, InputError, OverlapError
 from rewindow.recording.stream import StreamTables
 from rewindow.recording.tuples import POSITION
@@ -107,7 +107,7 @@ def seal(spark: SparkSession, tables: StreamTables, good: DataFrame, windows: Wi
     schema = spark_schema(tables.data.schema)
     if tuples:
         inside = good.where(F.col("window_id").between(windows.first, windows.last))
-        _ordered(inside, tuples).select(schema.names).write.parquet(str(folder))
+        _ordered(inside, tuples).select(*map(quoted_column, schema.names)).write.parquet(str(folder))
     files = data_files(folder) if tuples else []
     with _met(tables):
         tables.data.commit_files(files, app_id=tables.app_id, version=run)

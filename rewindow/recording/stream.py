@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+from deltalake import Schema
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -131,17 +133,20 @@ def prepare_stream(config: Config, name: str, stream: StreamConfig, schema: Stru
         InputError: width, origin, arrival, zone or columns differ from those stored with the recording (W4, W15).
         TableError: one of the tables is missing.
     """
-    properties = stream_properties(_settings(stream, schema))
     tables = open_stream(config, name)
     if tables is None or not tables.binding:
         for path in (config.stream_table(name), config.windows_table(name)):
             shutil.rmtree(path, ignore_errors=True)
         create_table(config.stream_table(name), to_arrow_schema(schema))
-        create_table(config.windows_table(name), WINDOWS_SCHEMA, properties)
+        create_table(config.windows_table(name), WINDOWS_SCHEMA, stream_properties(_settings(stream, schema)))
         tables = open_stream(config, name)
         assert tables is not None
-    check_settings(name, stream, schema, stored_settings(tables.windows))
-    tables.set_properties(properties)
+    check_settings(tables, stream, schema)
+    new = [field for field in to_arrow_schema(schema) if field.name not in tables.data.schema.names]
+    if new:
+        tables.data.delta.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
+        tables.data.refresh()
+    tables.set_properties(stream_properties(_settings(stream, spark_schema(tables.data.schema))))
     return tables
 
 
@@ -167,16 +172,23 @@ def create_seals(config: Config, name: str, stream: StreamConfig, data: Table) -
     create_table(config.windows_table(name), WINDOWS_SCHEMA, settings)
 
 
-def check_settings(name: str, stream: StreamConfig, schema: StructType, stored: dict[str, str]) -> None:
+def check_settings(tables: StreamTables, stream: StreamConfig, schema: StructType) -> None:
     """Refuses settings under which the stream would become another one (W4, W15).
+
+    Columns more than recorded are none of these where the settings take new columns.
 
     Raises:
         InputError: names the setting and both values.
     """
+    stored = stored_settings(tables.windows)
+    have = {field.name: field.dataType.simpleString() for field in spark_schema(tables.data.schema).fields[2:]}
+    want = {field.name: field.dataType.simpleString() for field in schema.fields[2:]}
+    common = {name: kind for name, kind in want.items() if name in have}
+    same = common == have if stream.new_columns == "take" else list(want.items()) == list(have.items())
     for key, value in _settings(stream, schema).items():
-        if key in _FIXED and stored.get(key) != str(value):
+        if key in _FIXED and (not same if key == "schema" else stored.get(key) != str(value)):
             raise InputError(
-                f'{_FIXED[key]} of stream "{name}" is {value}, it was recorded with {stored.get(key)}',
+                f'{_FIXED[key]} of stream "{tables.name}" is {value}, it was recorded with {stored.get(key)}',
                 detail="What is recorded stays as it is: ids of different grids are never compared (W4, W15).",
                 hint="Put the old setting back, or record under another stream name.",
             )

@@ -7,7 +7,7 @@ is read in the stream's zone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -18,6 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from rewindow.config import StreamConfig
 from rewindow.engine.digests import check_digestible
+from rewindow.engine.frames import quoted_column
 from rewindow.errors import InputError
 from rewindow.recording.intake import Intake
 from rewindow.recording.readers import BAD, FILE, RAW, ROW
@@ -81,7 +82,9 @@ def read_tuples(
     """
     raw = spark.read.schema(_scratch_schema(intake)).parquet(folder)
     try:
-        typed = _typed_json(raw, declared) if intake.kind == "json" and declared else _typed(raw, intake, declared)
+        nulls = stream.null_values if intake.kind == "csv" else []
+        json_lines = intake.kind == "json" and declared
+        typed = _typed_json(raw, declared) if json_lines else _typed(raw, intake, declared, nulls)
         read = [field.name for field in declared.fields] if declared else intake.columns
         events = _event_expressions(name, stream, read)
         frame = typed.select(
@@ -139,15 +142,19 @@ def _scratch_schema(intake: Intake) -> T.StructType:
     return T.StructType(head.fields + from_arrow_schema(intake.schema, prefer_timestamp_ntz=True).fields)
 
 
-def _typed(raw: DataFrame, intake: Intake, declared: T.StructType | None) -> DataFrame:
-    """Returns columns cast to the declared types, and the first column whose text is there but has no such value."""
+def _typed(raw: DataFrame, intake: Intake, declared: T.StructType | None, nulls: Sequence[str]) -> DataFrame:
+    """Returns columns cast to the declared types, and the first column whose text is there but has no such value.
+
+    A text that means null does so quoted too where the column is no text: it cannot mean anything else there.
+    """
     fields = declared.fields if declared else []
     wanted = {field.name: field.dataType for field in fields if raw.schema[field.name].dataType != field.dataType}
+    texts = {name: F.when(~_quoted(name).isin(*nulls), _quoted(name)) if nulls else _quoted(name) for name in wanted}
     columns = {name: _quoted(name) for name in intake.columns}
-    columns |= {name: _quoted(name).try_cast(kind) for name, kind in wanted.items()}
+    columns |= {name: texts[name].try_cast(kind) for name, kind in wanted.items()}
     failed = [
         F.when(
-            _quoted(name).isNotNull() & (columns[name].isNull() | _rounds(_quoted(name), kind, columns[name])),
+            texts[name].isNotNull() & (columns[name].isNull() | _rounds(texts[name], kind, columns[name])),
             F.lit(f"column {name} is not {kind.simpleString()}"),
         )
         for name, kind in wanted.items()
@@ -223,12 +230,12 @@ def _with_window(frame: DataFrame, stream: StreamConfig, events: list[str]) -> D
 
 def _instant(column: str, kind: T.DataType) -> Column:
     """Returns a timestamp without zone as an instant, read in the stream's zone; anything else as it is."""
-    value = F.col(f"`__event {column}`")
+    value = _quoted(f"__event {column}")
     return value.cast("timestamp") if isinstance(kind, T.TimestampNTZType) else value
 
 
 def _quoted(name: str) -> Column:
-    return F.col("`" + name.replace("`", "``") + "`")
+    return F.col(quoted_column(name))
 
 
 def _first_line(error: Exception) -> str:

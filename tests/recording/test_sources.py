@@ -149,11 +149,41 @@ def test_a_decimal_that_would_be_rounded_is_malformed(bench: Bench) -> None:
 
 
 def test_null_values_are_nulls_and_not_malformed(bench: Bench) -> None:
-    """What the settings call null is null in every column."""
-    bench.write(f"a,{time_of(41).isoformat()},NA\n")
+    """What the settings call null is null in every column; quoted it is text where the column is text."""
+    bench.write(f'NA,{time_of(41).isoformat()},NA\n"NA",{time_of(42).isoformat()},"NA"\n')
     result = bench.record(null_values=["", "NA"])
-    assert bench.tuples() == [(1000, 0, "a", None)]
+    assert bench.tuples() == [(1000, 0, None, None), (1000, 1, "NA", None)]
     assert result.malformed == 0
+
+
+def test_a_column_that_appears_later_is_taken_into_a_recorded_stream(bench: Bench) -> None:
+    """The older windows are still what the source has: no tuple of theirs is late, none is missing."""
+    folder = write_folder(bench.root)
+    settings = {"source": str(folder), "columns": None, "select": {"m": "cast(n as int)"}, "new_columns": "take"}
+    bench.record(**settings)
+    (folder / "3.csv").write_text(f"k,at,n,note\nz,{time_of(59).isoformat()},3,late\n")
+    (folder / "4.csv").write_text(f"k,at,n,note\nw,{datetime(1970, 1, 1, 2, 47, 31, tzinfo=UTC).isoformat()},4,new\n")
+    result = bench.record(**settings, sealed_to="1970-01-01T02:47:40Z")
+    assert (result.recorded, result.late, result.already_there, result.short_windows) == (1, 1, 3, 0)
+    assert bench.rows("select k, note, m from s order by window_id, k desc") == [
+        {"k": "b", "note": None, "m": 2}, {"k": "a", "note": None, "m": 1}, {"k": "c", "note": None, "m": None},
+        {"k": "w", "note": "new", "m": 4},
+    ]  # fmt: skip
+    again = bench.record(**settings, sealed_to="1970-01-01T02:47:40Z")
+    assert (again.recorded, again.late, again.known, again.short_windows) == (0, 0, 1, 0)
+
+
+def test_column_names_may_hold_dots_and_backticks(bench: Bench) -> None:
+    """They are recorded, and come back with late and malformed rows, as any other name."""
+    (bench.root / "s.csv").write_text(f"a.b,c`d,at\n1,x,{time_of(41).isoformat()}\n?,y,{time_of(42).isoformat()}\n")
+    settings = {"columns": "`a.b` INT, `c``d` STRING, at TIMESTAMP", "keys": ["a.b"]}
+    bench.record(**settings)
+    assert bench.rows('select "a.b", "c`d" from s') == [{"a.b": 1, "c`d": "x"}]
+    with (bench.root / "s.csv").open("a") as source:
+        source.write(f"2,z,{time_of(43).isoformat()}\n")
+    assert bench.record(**settings).late == 1
+    payload = json.loads(bench.rows("select payload from q where reason = 'late'")[0]["payload"])
+    assert (payload["a.b"], payload["c`d"]) == (2, "z")
 
 
 def test_bad_json_is_put_aside_as_it_was(bench: Bench) -> None:
@@ -172,7 +202,7 @@ def test_bad_json_is_put_aside_as_it_was(bench: Bench) -> None:
     [
         ("s.csv", b"", 'source file "s.csv" is empty'),
         ("s.csv", b"k,k,at,n\n", 'names column "k" twice'),
-        ("s.csv", b"k,at,n\n\xff\xfe,1,1\n", "is not UTF-8|cannot be read as CSV"),
+        ("s.csv", b"k,at,\xff\n", 'first row of source file "s.csv" is not UTF-8'),
         ("s.parquet", b"not parquet", "cannot be read as Parquet"),
         ("s.zip", b"not a zip", "is not a zip file"),
     ],
@@ -238,15 +268,48 @@ class TestDelta:
         result = bench.record(source=str(source), columns=None)
         assert (result.bytes_read, result.late, result.warnings) == (0, 0, [])
 
-    def test_deletions_in_the_source_are_said(self, bench: Bench) -> None:
-        """Rows that the source deletes stay recorded; there is a warning."""
+    def test_changed_rows_are_refused_before_anything_is_written(self, bench: Bench) -> None:
+        """An overwritten source is named with its version; passed over, what is recorded stays."""
         source = bench.root / "d"
         write_deltalake(str(source), frame_of(TUPLES))
         bench.record(source=str(source), columns=None)
         write_deltalake(str(source), frame_of([("n", 59, 1)]), mode="overwrite")
-        result = bench.record(source=str(source), columns=None, sealed_to="1970-01-01T02:46:50Z")
-        assert "lost 1 files" in result.warnings[0]
-        assert len(bench.tuples()) == 3
+        with pytest.raises(InputError, match=r"version 1 \(WRITE\) of the Delta source"):
+            bench.record(source=str(source), columns=None)
+        result = bench.record(source=str(source), columns=None, changed_rows="skip")
+        assert (result.late, len(result.warnings)) == (0, 1)
+        assert bench.tuples() == EXPECTED
+
+    def test_waiting_tuples_are_found_after_compaction_and_vacuum(self, bench: Bench) -> None:
+        """Their file is gone: the whole table is read, and nothing is lost, doubled or late twice."""
+        source = bench.root / "d"
+        settings = {"source": str(source), "columns": None}
+        write_deltalake(str(source), frame_of([*TUPLES, ("w", 59, 7)]))
+        bench.record(**settings, sealed_to="1970-01-01T02:46:50Z")
+        write_deltalake(str(source), frame_of([("late", 41, 0), ("x", 55, 5)]), mode="append")
+        bench.record(**settings, sealed_to="1970-01-01T02:46:50Z")
+        table = DeltaTable(str(source))
+        table.optimize.compact()
+        table.vacuum(0, enforce_retention_duration=False, dry_run=False)
+        result = bench.record(**settings)
+        assert (result.recorded, result.late, result.known, result.already_there) == (3, 0, 1, 2)
+        assert [row[2] for row in bench.tuples()] == ["b", "a", "c", "x", "w"]
+        assert len(bench.aside()) == 1
+        assert "compacted and vacuumed" in result.warnings[0]
+
+    def test_a_new_column_is_taken_or_reported(self, bench: Bench) -> None:
+        """Reported, the stream stays as it is; taken, older tuples have nulls, and none of them is late."""
+        source = bench.root / "d"
+        settings = {"source": str(source), "columns": None}
+        write_deltalake(str(source), frame_of(TUPLES))
+        bench.record(**settings, sealed_to="1970-01-01T02:46:50Z")
+        new = frame_of([("x", 55, 5)]).append_column("m", pa.array(["new"]))
+        write_deltalake(str(source), new, mode="append", schema_mode="merge")
+        reported = bench.record(**settings, sealed_to="1970-01-01T02:46:50Z")
+        assert 'not recorded: "m"' in reported.warnings[0]
+        result = bench.record(**settings, new_columns="take")
+        assert (result.recorded, result.late, result.warnings) == (2, 0, [])
+        assert bench.rows("select k, m from s where m is not null") == [{"k": "x", "m": "new"}]
 
     def test_a_log_that_does_not_reach_back_is_refused(self, bench: Bench) -> None:
         """When the commits in between are cleaned up, nobody can say what was added."""
