@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -57,6 +58,19 @@ def _lateness(seal_after_us: int) -> int:
 
 DurationUs = Annotated[int, BeforeValidator(_duration)]
 """A duration in microseconds, read from text such as "1 hour"; bare numbers are seconds."""
+
+
+def _folder(given: str | Path) -> str | Path:
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", str(given)):
+        raise PydanticCustomError(
+            "folder", "{given} is no folder of this machine",
+            {"given": str(given), "hint": "Write a path on a local or shared file system; no object store is known."},
+        )  # fmt: skip
+    return given
+
+
+Folder = Annotated[Path, BeforeValidator(_folder)]
+"""A path on a local or shared file system: a URL would be taken for a folder of that name."""
 
 
 class Section(BaseModel):
@@ -169,9 +183,9 @@ class AirflowConfig(Section):
 class Config(Section):
     """All settings; paths are absolute once loaded."""
 
-    state: Path = Path(".rewindow/state")
-    applications: list[Path] = Field(default_factory=lambda: [Path("jobs/applications")])
-    expectations: Path = Path("expectations")
+    state: Folder = Path(".rewindow/state")
+    applications: list[Folder] = Field(default_factory=lambda: [Path("jobs/applications")])
+    expectations: Folder = Path("expectations")
     ledger: str | None = None
     spark: SparkConfig = Field(default_factory=SparkConfig)
     replay: ReplayConfig = Field(default_factory=ReplayConfig)
@@ -305,7 +319,12 @@ def _override(values: dict[str, Any], environment: Any) -> None:
         parts = variable.removeprefix("REWINDOW_").split("__")
         if not variable.startswith("REWINDOW_") or parts[0] not in sections:
             continue
+        keys = [part.lower() for part in parts]
+        if keys[:2] == ["spark", "conf"] and len(keys) > 2:
+            keys[2:] = ["__".join(parts[2:])]  # A name of Spark's, with its capital letters.
         target = values
-        for part in parts[:-1]:
-            target = target.setdefault(part.lower(), {})
-        target[parts[-1].lower()] = text
+        for key in keys[:-1]:
+            target = target.setdefault(key, {})
+            if not isinstance(target, dict):
+                raise InputError(f'variable "{variable}" does not fit: setting "{key}" is no section')
+        target[keys[-1]] = text

@@ -11,6 +11,7 @@ import re
 import shutil
 import socket
 import sys
+import uuid
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -30,13 +31,15 @@ AT_MOST_ONCE = {
 """With these a window's work is never begun twice within an attempt (R9)."""
 
 DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
-_LOCAL = re.compile(r"local(\[(?P<threads>\d+|\*)(,\d+)?\])?")
+_LOCAL = re.compile(r"local(\[(?P<threads>\d+|\*)(, *(?P<failures>\d+))?\])?")
 _STRAY = (
     *("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "PYTHONSTARTUP"),
-    *("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_LOCAL_DIRS", "SPARK_DIST_CLASSPATH", "SPARK_MASTER", "SPARK_REMOTE"),
-    *("SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE", "PYSPARK_SUBMIT_ARGS", "HADOOP_CONF_DIR", "CLASSPATH"),
+    *("SPARK_HOME", "SPARK_LOCAL_DIRS", "SPARK_DIST_CLASSPATH", "SPARK_MASTER", "SPARK_REMOTE"),
+    *("SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE", "PYSPARK_SUBMIT_ARGS", "CLASSPATH"),
     *JAVA_OPTIONS,
 )
+"""What a shell may have set for another Spark. HADOOP_CONF_DIR, YARN_CONF_DIR and SPARK_CONF_DIR stay: a cluster is
+found by them, and ours is laid over what they say."""
 
 
 def spark_settings(
@@ -62,6 +65,7 @@ def spark_settings(
     settings |= given | {DRIVER_OPTIONS: options.strip()}
     if at_most_once:
         _refuse_contradiction(given)
+        _refuse_retries(config.spark.master)
         settings |= AT_MOST_ONCE
     return settings
 
@@ -118,6 +122,28 @@ def make_scratch(config: Config) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def write_properties(config: Config, settings: Mapping[str, str]) -> Path:
+    """Writes settings into a file that spark-submit reads, for this user alone: on a command line all can see them."""
+    path = scratch_folder(config) / f"spark-{uuid.uuid4().hex[:8]}.properties"
+    lines = [f"{_escaped(key, ' :=#!')}={_escaped(value, '')}\n" for key, value in sorted(settings.items())]
+    with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.writelines(lines)
+    return path
+
+
+def properties_arguments(properties: Path) -> list[str]:
+    """Returns the arguments by which spark-submit reads a file of settings, laid over those of a cluster."""
+    return ["--load-spark-defaults", "--properties-file", str(properties)]
+
+
+def _escaped(text: str, special: str) -> str:
+    """Returns a text as Java reads it back from a file of properties."""
+    plain = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    for character in special:
+        plain = plain.replace(character, f"\\{character}")
+    return f"\\{plain}" if plain.startswith(" ") else plain
+
+
 def class_archive(config: Config) -> Path:
     """Returns where Spark's class archive lies, beside the jars that it was made from."""
     return config.jars.parent / "spark.jsa"
@@ -136,6 +162,8 @@ def _base(config: Config) -> dict[str, str]:
     return {
         "spark.master": config.spark.master,
         "spark.driver.memory": config.spark.driver_memory,
+        # State folders are on file systems: where Hadoop's settings name another one, a plain path still means a file.
+        "spark.hadoop.fs.defaultFS": "file:///",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
         # Timestamps as delta-rs and pyarrow read them, not as INT96.
@@ -184,6 +212,17 @@ def _driver_options(config: Config, quick: bool, archive: bool) -> str:
         # Where it does not fit the JVM goes without it, and need not say so.
         options += [f"-XX:SharedArchiveFile={found}", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
     return " ".join(f'"{option}"' if " " in option else option for option in options)
+
+
+def _refuse_retries(master: str) -> None:
+    """Refuses a local master that lets a task fail: it goes before spark.task.maxFailures."""
+    found = _LOCAL.fullmatch(master)
+    if found and found["failures"] and int(found["failures"]) != 1:
+        raise InputError(
+            f'setting "spark.master" is {master}, which lets a task fail {int(found["failures"]) - 1} times, and '
+            "at_most_once needs that none is begun twice (R9)",
+            hint=f"Write local[{found['threads']}].",
+        )
 
 
 def _refuse_contradiction(given: Mapping[str, str]) -> None:

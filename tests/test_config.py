@@ -73,3 +73,36 @@ def test_a_duration_that_cannot_be_read_says_how_to_write_it(tmp_path: Path) -> 
         load(tmp_path, 'width = "soon"')
     assert 'setting "streams.s.width" is wrong: duration "soon"' in caught.value.primary
     assert "10 minutes" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["state", "expectations"])
+def test_folder_on_an_object_store_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """It would become a local folder of that name, and the work would be lost where nobody looks."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(f"REWINDOW_{name.upper()}", "s3://bucket/state")
+    with pytest.raises(InputError, match=f'setting "{name}" is wrong: s3://bucket/state is no folder') as caught:
+        Config.load()
+    assert "no object store is known" in caught.value.hint
+
+
+def test_spark_setting_from_the_environment_keeps_its_capitals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's names are told apart by them; those of ours are not."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REWINDOW_SPARK__CONF__spark.sql.files.maxPartitionBytes", "1m")
+    monkeypatch.setenv("REWINDOW_SPARK__MASTER", "local[3]")
+    spark = Config.load().spark
+    assert spark.conf == {"spark.sql.files.maxPartitionBytes": "1m"}
+    assert spark.master == "local[3]"
+
+
+def test_variable_below_a_setting_that_is_no_section_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In words, not by a traceback."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rewindow.toml").write_text('ledger = "sqlite:///x"\n')
+    monkeypatch.setenv("REWINDOW_LEDGER__URL", "x")
+    with pytest.raises(InputError, match='setting "ledger" is no section'):
+        Config.load()

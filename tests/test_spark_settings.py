@@ -13,6 +13,7 @@ import pytest
 from rewindow import jars, java
 from rewindow.config import Config, SparkConfig
 from rewindow.errors import InputError, ResourceError
+from rewindow.launcher.attempts import submit_command
 from rewindow.spark_settings import (
     DRIVER_OPTIONS,
     class_archive,
@@ -44,6 +45,7 @@ def with_spark(config: Config, **changes: object) -> Config:
 def test_settings_are_offline_utc_and_loopback_on_a_local_master(config: Config) -> None:
     """A local Spark takes its jars from the folder, reckons in UTC and listens on loopback only."""
     settings = spark_settings(config)
+    assert settings["spark.hadoop.fs.defaultFS"] == "file:///"
     assert settings["spark.jars"].count(str(config.jars)) == len(jars.expected_jars())
     assert "spark.jars.packages" not in settings
     assert settings["spark.sql.session.timeZone"] == "UTC"
@@ -80,6 +82,37 @@ def test_at_most_once_refuses_a_setting_that_breaks_it(config: Config) -> None:
     spark_settings(broken)
     with pytest.raises(InputError, match=r"spark\.task\.maxFailures"):
         spark_settings(broken, at_most_once=True)
+
+
+@pytest.mark.parametrize("master", ["local[2,4]", "local[*, 2]"])
+def test_at_most_once_refuses_a_local_master_that_lets_a_task_fail(config: Config, master: str) -> None:
+    """The number in the master goes before spark.task.maxFailures; with one failure, or a bare local, all is well."""
+    broken = with_spark(config, master=master)
+    spark_settings(broken)
+    with pytest.raises(InputError, match=r"lets a task fail"):
+        spark_settings(broken, at_most_once=True)
+    for whole in ("local", "local[2]", "local[2,1]"):
+        spark_settings(with_spark(config, master=whole), at_most_once=True)
+
+
+def test_settings_of_a_job_are_in_a_file_for_its_user_alone(config: Config) -> None:
+    """A secret is on no command line, and Java reads back what was set, whatever characters it has."""
+    conf = {"spark.hadoop.fs.s3a.secret.key": "S3cr=t# \\t!:\n end", "spark.a b": " x"}
+    command = submit_command(with_spark(config, conf=conf), "record.py", ["--stream", "s"], name="record s")
+    assert "S3cr" not in " ".join(command)
+    path = Path(command[command.index("--properties-file") + 1])
+    assert path.stat().st_mode & 0o777 == 0o600
+    text = path.read_text()
+    assert "spark.hadoop.fs.s3a.secret.key=S3cr=t# \\\\t!:\\n end\n" in text
+    assert "spark.a\\ b=\\ x\n" in text
+    assert "spark.driver.memory=2g\n" in text
+
+
+def test_environment_keeps_what_leads_to_a_cluster() -> None:
+    """YARN and HDFS are found by these; a plain path means a file all the same."""
+    cluster = {name: f"/etc/{name}" for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")}
+    environment = spark_environment(cluster)
+    assert {name: environment[name] for name in cluster} == cluster
 
 
 def test_settings_name_a_missing_jar(config: Config) -> None:

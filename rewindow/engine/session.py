@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -10,7 +11,13 @@ from typing import TYPE_CHECKING
 from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.java import check_limits
-from rewindow.spark_settings import make_scratch, spark_environment, spark_settings
+from rewindow.spark_settings import (
+    make_scratch,
+    properties_arguments,
+    spark_environment,
+    spark_settings,
+    write_properties,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,10 +50,11 @@ def spark_session(
     from pyspark.sql import SparkSession
 
     settings = spark_settings(config, at_most_once=at_most_once, quick=quick) | _secret(config) | dict(extra_conf or {})
+    make_scratch(config)
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         check_limits(config.spark.driver_memory)
         _prepare_environment()
-    make_scratch(config)
+        _start_jvm(config, settings)
     session = SparkSession.builder.appName(name).config(map=dict(settings)).getOrCreate()
     import delta.exceptions  # noqa: F401  (registers Delta's errors; without it conflicts arrive as bare Java errors)
 
@@ -79,6 +87,19 @@ def send_applications() -> None:
 
     for module in application_modules():
         cloudpickle.register_pickle_by_value(module)
+
+
+def _start_jvm(config: Config, settings: Mapping[str, str]) -> None:
+    """Starts the JVM with its settings in a file: pyspark would write all of them on its command line."""
+    from pyspark import SparkContext
+
+    properties = write_properties(config, settings)
+    os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*properties_arguments(properties), "pyspark-shell"])
+    try:
+        SparkContext._ensure_initialized()
+    finally:
+        del os.environ["PYSPARK_SUBMIT_ARGS"]
+        properties.unlink()
 
 
 def _prepare_environment() -> None:

@@ -26,7 +26,14 @@ from rewindow.launcher.processes import die_with_parent, end_process_group
 from rewindow.ledger import Attempt, AttemptEnd, Ledger, Replay
 from rewindow.names import check_replay_id, check_stream
 from rewindow.recovery import Plan
-from rewindow.spark_settings import make_scratch, spark_environment, spark_settings, spark_submit
+from rewindow.spark_settings import (
+    make_scratch,
+    properties_arguments,
+    spark_environment,
+    spark_settings,
+    spark_submit,
+    write_properties,
+)
 from rewindow.tables import Table
 from rewindow.tables.staged_marks import check_ledger_age, lost_commits, staged_positions
 from rewindow.tables.staging import CHECKPOINTS
@@ -179,12 +186,8 @@ def submit_command(
     make_scratch(config)
     settings = spark_settings(config, at_most_once=at_most_once, quick=quick)
     master = settings.pop("spark.master")
-    memory = settings.pop("spark.driver.memory")
-    jars = settings.pop("spark.jars", None)
-    command = [str(spark_submit()), "--master", master, "--driver-memory", memory, "--name", name]
-    command += ["--jars", jars] if jars else []
-    for key, value in sorted(settings.items()):
-        command += ["--conf", f"{key}={value}"]
+    command = [str(spark_submit()), "--master", master, "--name", name]
+    command += properties_arguments(write_properties(config, settings))
     return [*command, str(job_file(job)), *arguments]
 
 
