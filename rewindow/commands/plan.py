@@ -102,6 +102,7 @@ def as_dict(draft: Draft) -> dict[str, Any]:
     return {
         **draft.plan.model_dump(mode="json"),
         "windows": len(draft.plan.range),
+        "loss_windows_max": draft.plan.loss_windows_max,
         "estimated_seconds": draft.seconds,
         "estimate_basis": draft.basis,
         "in_the_way": draft.in_the_way,
@@ -117,6 +118,7 @@ def show(draft: Draft) -> None:
     out.print(f"[bold]{escape(plan.application)}[/bold], {len(plan.range):,} windows {plan.range}, {begin} to {end}")
     facts: dict[str, object] = {
         "mode": plan.mode.words,
+        "worst loss of a crash": f"{plan.loss_windows_max:,} windows of an output" if plan.loss_windows_max else "none",
         "checkpoints": "after every commit group"
         if plan.mode.value == "exactly_once"
         else f"every {plan.checkpoint_windows} windows, and at the end",

@@ -188,4 +188,4 @@ class Attempt:
     def _sizer(self) -> GroupSizer:
         tuples = max(sum(entry.tuples for entry in self.plan.inputs), 1)
         size = max(16, len(self.plan.range) * FIRST_GROUP_TUPLES // tuples)
-        return GroupSizer(self.plan.group_windows, self.plan.group_seconds, size)
+        return GroupSizer(self.plan.group_windows, self.plan.group_seconds, size, self.plan.group_windows_max)

@@ -159,7 +159,14 @@ def _plan(
         raise InputError(f"checkpoint distance of {distance} windows is out of range, at least 1 is needed (W56)")
     if request.group_windows is not None and request.group_windows < 1:
         raise InputError(f"group size of {request.group_windows} windows is out of range, at least 1 is needed")
-    return Plan(
+    bound = config.replay.loss_windows_max if mode is Mode.AT_MOST_ONCE else None
+    if bound and (request.group_windows or 0) > bound:
+        raise InputError(
+            f"group size of {request.group_windows} windows is out of range, at most {bound} are allowed in "
+            f"{mode.words} (setting replay.loss_windows_max)",
+            hint="A crash may cost a whole group: take a smaller one, or another mode.",
+        )
+    plan = Plan(
         replay_id=request.replay_id or f"{app.name}-{windows.first}-{windows.last}-{uuid.uuid4().hex[:6]}",
         application=app.name,
         code_version=loaded.code_version,
@@ -172,10 +179,11 @@ def _plan(
         checkpoint_windows=distance,
         checkpoint_multiple=math.lcm(*(node.checkpoint_windows for node in app.nodes.values())),
         group_windows=request.group_windows or config.replay.group_windows,
+        group_windows_max=bound,
         group_seconds=config.replay.group_seconds,
         attempts=config.replay.attempts,
         inputs=inputs,
-        outputs=[_output(app, name, mode) for name in _topological(app)],
+        outputs=[],
         start=start,
         reason=request.reason,
         dag=request.dag,
@@ -190,6 +198,7 @@ def _plan(
             *_many_marks(mode, windows, distance),
         ],
     )
+    return plan.model_copy(update={"outputs": [_output(app, name, plan) for name in _topological(app)]})
 
 
 def _forgotten_timers(app: Application, mode: Mode) -> list[str]:
@@ -231,7 +240,7 @@ def _topological(app: Application) -> list[str]:
     return sorted(app.outputs, key=lambda name: order.index(str(app.outputs[name].source.operator)))
 
 
-def _output(app: Application, name: str, mode: Mode) -> OutputPlan:
+def _output(app: Application, name: str, plan: Plan) -> OutputPlan:
     output = app.outputs[name]
     operator = str(output.source.operator)
     stateful = any(app.nodes[node].operator.is_stateful for node in app.upstream(operator))
@@ -244,7 +253,7 @@ def _output(app: Application, name: str, mode: Mode) -> OutputPlan:
         suite=output.suite,
         columns=[(column.name, str(column.type)) for column in schema],
         stateful=stateful,
-        guarantee=guarantee(mode, stateful=stateful),
+        guarantee=guarantee(plan.mode, stateful=stateful, lost=plan.loss_windows_max, unseen=plan.unseen_windows_max),
         tolerance=output.tolerance,
         errors=app.nodes[operator].operator.output_ports()[output.source.port].error,
     )

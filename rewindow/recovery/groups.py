@@ -32,6 +32,15 @@ class Marks:
         ordinal = window + 1
         return ordinal % self.multiple == 0 and ordinal // self.distance * self.distance > ordinal - self.multiple
 
+    @property
+    def gap_max(self) -> int:
+        """The most windows between two checkpoints: marks lie D apart, and each waits for the next multiple of K.
+
+        >>> Marks(6).gap_max, Marks(6, 5).gap_max, Marks(1, 4).gap_max
+        (6, 10, 4)
+        """
+        return self.multiple * -(-self.distance // self.multiple)
+
     def next_due(self, window: int) -> int:
         """Returns the first window at or after a given one after which a checkpoint falls."""
         ordinal = window + 1
@@ -68,18 +77,23 @@ class GroupSizer:
         fixed: a fixed number instead, or None.
         target_seconds: wished duration of a group.
         size: present choice, in windows.
+        size_max: most windows of a group, None without a bound.
     """
 
     fixed: int | None
     target_seconds: float
     size: int = 64
+    size_max: int | None = None
 
     def __post_init__(self) -> None:
-        self.size = self.fixed or max(1, self.size)
+        self.size = self._bounded(self.fixed or max(1, self.size))
 
     def took(self, windows: int, seconds: float) -> None:
         """Learns from a group: grows or shrinks towards the target, at most fourfold at a time."""
         if self.fixed or windows < 1:
             return
         wanted = windows * self.target_seconds / max(seconds, 0.05)
-        self.size = max(1, int(min(max(wanted, self.size / GROWTH_MAX), self.size * GROWTH_MAX)))
+        self.size = self._bounded(max(1, int(min(max(wanted, self.size / GROWTH_MAX), self.size * GROWTH_MAX))))
+
+    def _bounded(self, size: int) -> int:
+        return size if self.size_max is None else min(size, self.size_max)

@@ -7,16 +7,24 @@ from rewindow.application import Mode
 _PROMISES = {
     Mode.EXACTLY_ONCE: "exactly once: every window once, staged and published",
     Mode.AT_LEAST_ONCE: "at least once: nothing lost; repeats stay staged, readers and publish take one attempt",
-    Mode.AT_MOST_ONCE: "at most once: nothing repeated; each attempt that dies loses at most one commit group, listed",
+    Mode.AT_MOST_ONCE: "at most once: nothing repeated; an attempt that dies loses at most {lost} of an output, listed",
 }
 
 
-def guarantee(mode: Mode, *, stateful: bool) -> str:
+def guarantee(mode: Mode, *, stateful: bool, lost: int, unseen: int) -> str:
     """Returns the end-to-end guarantee of an output in words (R48 to R50).
 
     Args:
         mode: recovery mode of the container.
         stateful: whether state stands upstream; after a loss its later windows are affected (R14).
+        lost: windows of an output that a crash costs at worst: those of the longest commit group (X1, R13).
+        unseen: windows that the state lacks after a crash at worst: those between two checkpoints (X2).
     """
-    promise = _PROMISES[mode]
-    return promise + "; later windows are affected by a loss" if stateful and mode is Mode.AT_MOST_ONCE else promise
+    promise = _PROMISES[mode].format(lost=_windows(lost))
+    if mode is not Mode.AT_MOST_ONCE or not stateful:
+        return promise
+    return f"{promise}; its state then lacks at most {_windows(unseen)}, and later windows are affected"
+
+
+def _windows(count: int) -> str:
+    return f"{count:,} window{'s' * (count != 1)}"

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from rewindow.application import TOLERANCE, Mode
+from rewindow.recovery.groups import Marks
 from rewindow.windows import Grid, WindowRange
 
 
@@ -85,6 +86,7 @@ class Plan(_Value):
     """A replay as planned: application, closed window range, mode, pinned inputs, start state, promises.
 
     Attributes:
+        group_windows_max: most windows of a commit group, None without a bound: what a crash costs at most once (X1).
         dag: id of the Airflow DAG that made it, empty for the command line; who may read that may read its pages.
     """
 
@@ -100,6 +102,7 @@ class Plan(_Value):
     checkpoint_windows: int
     checkpoint_multiple: int = 1
     group_windows: int | None = None
+    group_windows_max: int | None = None
     group_seconds: float = 20.0
     attempts: int = 3
     inputs: list[InputPlan]
@@ -114,6 +117,21 @@ class Plan(_Value):
     def range(self) -> WindowRange:
         """The windows to replay."""
         return WindowRange(self.first, self.last)
+
+    @property
+    def loss_windows_max(self) -> int:
+        """Windows of an output that a crash costs at worst: in at most once those of the longest commit group (X1)."""
+        if self.mode is not Mode.AT_MOST_ONCE:
+            return 0
+        bounds = [self.group_windows, self.group_windows_max, len(self.range)]
+        return min(self.unseen_windows_max, *(bound for bound in bounds if bound))
+
+    @property
+    def unseen_windows_max(self) -> int:
+        """Windows that a state lacks after a crash at worst: in at most once those between two checkpoints (X2)."""
+        if self.mode is not Mode.AT_MOST_ONCE:
+            return 0
+        return min(Marks(self.checkpoint_windows, self.checkpoint_multiple).gap_max, len(self.range))
 
     @property
     def grid(self) -> Grid:

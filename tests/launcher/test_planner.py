@@ -315,3 +315,21 @@ def _reseal(project: Project, properties: dict[str, str]) -> None:
     kept = pa.concat_tables([pq.read_table(file.path, partitioning=None) for file in rows.files()]).cast(schema)
     shutil.rmtree(path)
     create_table(path, schema, properties).commit_arrow(kept, app_id="record", version=1)
+
+
+def test_a_plan_names_the_worst_loss_of_a_crash_in_windows_and_a_setting_bounds_it(project: Project) -> None:
+    """At most once may lose a commit group (X1): the plan says how long one can be, and no request makes it longer."""
+    config = project.config
+    wish = {"mode": "at_most_once", "checkpoint_windows": 6}
+    assert draft_plan(config, request(**wish)).plan.loss_windows_max == 6
+    assert draft_plan(config, request(**wish, group_windows=2)).plan.loss_windows_max == 2
+    assert draft_plan(config, request()).plan.loss_windows_max == 0
+    bounded = config.model_copy(update={"replay": config.replay.model_copy(update={"loss_windows_max": 4})})
+    plan = draft_plan(bounded, request(**wish)).plan
+    assert (plan.loss_windows_max, plan.unseen_windows_max) == (4, 6)
+    assert {output.name: output.guarantee for output in plan.outputs}["totals"] == (
+        "at most once: nothing repeated; an attempt that dies loses at most 4 windows of an output, listed; "
+        "its state then lacks at most 6 windows, and later windows are affected"
+    )
+    with pytest.raises(InputError, match="at most 4 are allowed in at most once"):
+        draft_plan(bounded, request(**wish, group_windows=5))

@@ -88,7 +88,7 @@ class StagedReplay:
             OutputPlan(
                 name=name, operator=f"{name}_operator", port="out", key=KEYS[name], suite=None,
                 columns=[(column.name, str(column.type)) for column in schema], stateful=STATEFUL[name],
-                guarantee=guarantee(self.mode, stateful=STATEFUL[name]), tolerance=self.tolerance,
+                guarantee=guarantee(self.mode, stateful=STATEFUL[name], lost=5, unseen=5), tolerance=self.tolerance,
             )
             for name, schema in OUTPUTS.items()
             if name in self.outputs

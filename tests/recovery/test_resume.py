@@ -88,6 +88,19 @@ def test_group_size_moves_towards_the_target_by_bounded_steps(windows: int, seco
     assert sizer.size >= size // 4
 
 
+@given(st.integers(1, 20), st.integers(1, 6), st.sampled_from([None, 1, 3, 50]))
+def test_no_group_is_longer_than_the_worst_loss(distance: int, multiple: int, bound: int | None) -> None:
+    """Marks and the bound cut groups; the longest one is what the plan says that a crash costs (X1)."""
+    marks, sizer = Marks(distance, multiple), GroupSizer(None, 10.0, 64, bound)
+    lengths, window = [], 0
+    while window < 400:
+        end = next_end(window, 10_000, sizer.size, Mode.AT_MOST_ONCE, marks)
+        lengths.append(end - window + 1)
+        sizer.took(end - window + 1, 0.01)
+        window = end + 1
+    assert max(lengths) == min(marks.gap_max, bound or marks.gap_max)
+
+
 def test_fixed_group_size_stays() -> None:
     """A fixed size is not adapted."""
     sizer = GroupSizer(7, 10.0, 64)
@@ -97,10 +110,12 @@ def test_fixed_group_size_stays() -> None:
 
 def test_guarantees_say_what_each_mode_promises() -> None:
     """R48 to R50: every mode names its own promise; only at most once may affect later windows (R14)."""
-    texts = {mode: guarantee(mode, stateful=True) for mode in Mode}
+    texts = {mode: guarantee(mode, stateful=True, lost=1, unseen=1_200) for mode in Mode}
     assert all(text.startswith(mode.words) for mode, text in texts.items())
     assert "affected" in texts[Mode.AT_MOST_ONCE] and "affected" not in texts[Mode.EXACTLY_ONCE]
-    assert "affected" not in guarantee(Mode.AT_MOST_ONCE, stateful=False)
+    assert "loses at most 1 window of an output" in texts[Mode.AT_MOST_ONCE]
+    assert "lacks at most 1,200 windows" in texts[Mode.AT_MOST_ONCE]
+    assert "affected" not in guarantee(Mode.AT_MOST_ONCE, stateful=False, lost=1, unseen=1)
 
 
 def test_affected_windows_begin_after_the_first_skip() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rewindow.tables import create_table
-from rewindow.tables.staging import sealed_to
+from rewindow.tables import Table, create_table
+from rewindow.tables.staging import FACTS_SCHEMA, create_staging, read_output, sealed_to
 
 FACTS = pa.schema([("window_id", pa.int64()), ("direction", pa.string())])
 
@@ -20,3 +20,20 @@ def test_last_sealed_window_may_be_any_number(sealed: list[int], last: int, tmp_
     rows = [{"window_id": window, "direction": "out"} for window in sealed] + [{"window_id": 9, "direction": "in"}]
     facts.commit_arrow(pa.Table.from_pylist(rows, FACTS), app_id="test", version=1)
     assert sealed_to(facts, -4) == last
+
+
+def test_readers_take_of_each_window_the_rows_of_its_newest_sealed_attempt(tmp_path: Path) -> None:
+    """Rows of an attempt that never sealed them are not read, nor those of an older seal (R52)."""
+    create_staging(tmp_path, {"out": pa.schema([("x", pa.string())])}, "{}")
+    rows = [(1, 1, "old"), (1, 2, "new"), (2, 1, "sealed"), (2, 2, "never sealed"), (3, 2, "kept"), (4, 1, "only")]
+    seals = [(1, 1, False), (1, 2, False), (2, 1, False), (3, 2, False), (3, 3, True), (4, 1, False)]
+    out = [{"window_id": window, "attempt": attempt, "x": x} for window, attempt, x in rows]
+    facts = [
+        {"window_id": window, "attempt": attempt, "lost": lost, "direction": "out", "port": "out"}
+        for window, attempt, lost in seals
+    ]
+    table = Table.open(tmp_path / "out")
+    table.commit_arrow(pa.Table.from_pylist(out, table.schema), app_id="test", version=1)
+    Table.open(tmp_path / "facts").commit_arrow(pa.Table.from_pylist(facts, FACTS_SCHEMA), app_id="test", version=1)
+    found = read_output(tmp_path, "out", 1, 4, "window_id, x").sort_by("window_id")
+    assert found["x"].to_pylist() == ["new", "sealed", "kept", "only"]
