@@ -14,6 +14,7 @@ import pyarrow as pa
 from rewindow.application import Application, Mode
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError, RewindowError
+from rewindow.launcher.creation import create_tables
 from rewindow.launcher.inputs import Recorded, check_grids, check_warm_up, common_range, open_stream, pin
 from rewindow.launcher.outlook import estimate, in_the_way
 from rewindow.launcher.start_flaws import AFFECTED, refusal
@@ -23,9 +24,6 @@ from rewindow.names import check_replay_id
 from rewindow.operators.catalog import LoadedApplication, load_application
 from rewindow.operators.heartbeat_operator import Heartbeat
 from rewindow.recovery import InputPlan, OutputPlan, Plan, StartState, guarantee
-from rewindow.tables import Table
-from rewindow.tables import checkpoints as stored
-from rewindow.tables.staging import CHECKPOINTS, app_id, create_staging
 from rewindow.windows import WindowRange, parse_time
 
 MARKS_MANY = 100
@@ -102,6 +100,7 @@ def create_replay(config: Config, request: ReplayRequest) -> Plan:
         RangeError: the range is empty, reversed, unaligned, or has missing windows.
         ValidationFailed: the application breaks rules.
         CheckpointError: the start state lacks windows or is stale, and that is not allowed.
+        TableError: tables of this id are there, and the ledger does not know who wrote them.
     """
     _check_ids(request)
     ledger = Ledger.open(config.ledger_url)
@@ -110,8 +109,9 @@ def create_replay(config: Config, request: ReplayRequest) -> Plan:
         return _same(known.read_plan(), request)
     draft = draft_plan(config, request)
     draft.check()
-    _create_tables(config, draft)
-    plan = draft.plan
+    plan = create_tables(config, draft.plan, draft.loaded.app)
+    if plan != draft.plan:
+        _check_left_behind(config, plan, draft.plan, request)
     ledger.create_replay(
         plan.replay_id, plan.application, plan.first, plan.last, plan.mode.value,
         plan.model_dump(mode="json"), plan.code_version, str(config.replay_root(plan.replay_id)),
@@ -285,33 +285,6 @@ def _range(app: Application, recorded: Mapping[str, Recorded], request: ReplayRe
     return windows
 
 
-def _create_tables(config: Config, draft: Draft) -> None:
-    """Creates the replay's tables; a crash on the way leaves empty tables that nobody refers to."""
-    plan, app = draft.plan, draft.loaded.app
-    root = config.replay_root(plan.replay_id)
-    schemas = {name: _output_schema(app, name) for name in app.outputs}
-    create_staging(root, schemas, plan.model_dump_json())
-    if plan.start.source == "warm_up":
-        return
-    checkpoints = Table.open(root / CHECKPOINTS)
-    if not stored.marks(checkpoints):
-        rows = _start_rows(plan, app)
-        checkpoints.commit_arrow(rows, app_id=app_id(plan.replay_id, CHECKPOINTS), version=0)
-
-
-def _start_rows(plan: Plan, app: Application) -> pa.Table:
-    """Returns the start state as checkpoint 0 of the replay (R25, W63)."""
-    stateful = {node.name: node.operator for node in app.nodes.values() if node.operator.is_stateful}
-    if plan.start.taken_from:
-        found = stored.rows_at(Table.open(plan.start.taken_from, plan.start.version), plan.first - 1).to_pylist()
-        states = {row["operator"]: stored.decode(row) for row in found if row["operator"]}
-    else:
-        states = {name: operator.initial_state() for name, operator in stateful.items()}
-    versions = {name: operator.state_version for name, operator in stateful.items()}
-    made = stored.Provenance(plan.code_version, plan.configuration_digest, 0)
-    return stored.encode(plan.first - 1, 0, states, versions, made)
-
-
 def _check_ids(request: ReplayRequest) -> None:
     for replay_id in (request.replay_id, request.state_from):
         if replay_id is not None:
@@ -342,6 +315,17 @@ def _same(plan: Plan, request: ReplayRequest) -> Plan:
         if wish is not None and getattr(plan, name) != wish:
             raise _another(plan, f"{name} {getattr(plan, name)}", str(wish))
     return plan
+
+
+def _check_left_behind(config: Config, plan: Plan, asked: Plan, request: ReplayRequest) -> None:
+    """Refuses tables that a planner left before it entered them into the ledger, if they are for something else."""
+    _same(plan, request)
+    if (plan.code_version, plan.configuration_digest) != (asked.code_version, asked.configuration_digest):
+        raise InputError(
+            f'tables of replay "{plan.replay_id}" were created for other code ({plan.code_version}), and never used',
+            detail=f"They are in {config.replay_root(plan.replay_id)} and hold nothing but that plan.",
+            hint="Give the new replay another id, or delete that folder.",
+        )
 
 
 def _another(plan: Plan, have: str, wish: str) -> InputError:

@@ -1,0 +1,85 @@
+"""The tables of a planned replay: all of them come into being in one step, with the plan in them.
+
+They are made beside the replays and moved into place whole. A planner that dies before it has entered them into the
+ledger leaves tables with a plan: whoever plans the same id again goes on with those, so that tables and ledger never
+hold two plans.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from rewindow.application import Application
+from rewindow.config import Config
+from rewindow.errors import TableError
+from rewindow.recovery import Plan
+from rewindow.spark_settings import make_scratch, scratch_folder
+from rewindow.tables import Table
+from rewindow.tables import checkpoints as stored
+from rewindow.tables.staged_marks import staged_positions
+from rewindow.tables.staging import CHECKPOINTS, app_id, create_staging
+
+
+def create_tables(config: Config, plan: Plan, app: Application) -> Plan:
+    """Creates the tables of a replay, and returns the plan that they hold: another one if they were there already.
+
+    Raises:
+        TableError: what is there was written by attempts that the ledger does not know, or is no replay.
+    """
+    root = config.replay_root(plan.replay_id)
+    if not root.exists():
+        make_scratch(config)
+        draft = scratch_folder(config) / f"plan-{uuid.uuid4().hex[:8]}"
+        _fill(draft, plan, app)
+        root.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            draft.rename(root)
+        except OSError:
+            if not root.exists():
+                raise
+            shutil.rmtree(draft)  # Somebody else was faster.
+    return _plan_of(root, plan.replay_id)
+
+
+def _fill(root: Path, plan: Plan, app: Application) -> None:
+    outputs = {name: app.nodes[str(output.source.operator)].operator for name, output in app.outputs.items()}
+    ports = {name: app.outputs[name].source.port for name in outputs}
+    schemas = {name: operator.output_ports()[ports[name]].schema for name, operator in outputs.items()}
+    create_staging(root, schemas, plan.model_dump_json())
+    if plan.start.source != "warm_up":
+        checkpoints = Table.open(root / CHECKPOINTS)
+        checkpoints.commit_arrow(_start_rows(plan, app), app_id=app_id(plan.replay_id, CHECKPOINTS), version=0)
+
+
+def _plan_of(root: Path, replay_id: str) -> Plan:
+    """Returns the plan in tables that no attempt has written to."""
+    unknown = f'folder of replay "{replay_id}" is there, and the ledger does not know that replay'
+    hint = "Rebuild the ledger from the tables (rewindow ledger rebuild), or give the new replay another id."
+    try:
+        plan = Plan.model_validate_json(Table.open(root / CHECKPOINTS).properties["rewindow.plan"])
+    except (TableError, KeyError, ValidationError) as error:
+        raise TableError(unknown, detail=f"{root} holds no plan that can be read.", hint=hint) from error
+    newest = max(place.epoch for place in staged_positions(root, plan).values())
+    if newest or plan.replay_id != replay_id:
+        raise TableError(
+            unknown, detail=f"Its tables hold the work of attempt {newest}; nothing was changed.", hint=hint
+        )
+    return plan
+
+
+def _start_rows(plan: Plan, app: Application) -> pa.Table:
+    """Returns the start state as checkpoint 0 of the replay (R25, W63)."""
+    stateful = {node.name: node.operator for node in app.nodes.values() if node.operator.is_stateful}
+    if plan.start.taken_from:
+        found = stored.rows_at(Table.open(plan.start.taken_from, plan.start.version), plan.first - 1).to_pylist()
+        states = {row["operator"]: stored.decode(row) for row in found if row["operator"]}
+    else:
+        states = {name: operator.initial_state() for name, operator in stateful.items()}
+    versions = {name: operator.state_version for name, operator in stateful.items()}
+    made = stored.Provenance(plan.code_version, plan.configuration_digest, 0)
+    return stored.encode(plan.first - 1, 0, states, versions, made)
