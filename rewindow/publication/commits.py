@@ -31,12 +31,12 @@ def commit_once(config: Config, name: str, publication: Publication, commit: Cal
     """Makes sure that a table holds a publication's commit, and returns the version that brought it.
 
     Raises:
-        FencedError: the table holds a later publication; this one is out of date.
+        FencedError: the table holds a later publication, or another one of this number: the ledger is older than it.
         TableError: other writers came between again and again, or the table took no transaction id.
     """
     for _ in range(TRIES_MAX):
         if held(config, name) == publication.number:
-            return version_of(config, name, publication.number)
+            return _own_version(config, name, publication)
         _refuse_later(config, name, publication)
         try:
             commit()
@@ -129,6 +129,27 @@ def is_conflict(error: Exception) -> bool:
     if isinstance(error, CommitFailedError) or isinstance(error.__cause__, CommitFailedError):
         return True
     return any("delta.exceptions" in base.__module__ and "Concurrent" in base.__name__ for base in type(error).__mro__)
+
+
+def _own_version(config: Config, name: str, publication: Publication) -> int:
+    """Returns the version that brought a publication's commit, if it is this publication's.
+
+    Raises:
+        FencedError: another one has the number, since the ledger that gave it out is older than the table.
+    """
+    version = version_of(config, name, publication.number)
+    commit = Table.open(config.stream_table(name), version).delta.history(1)[0]
+    told = json.loads(commit.get("userMetadata") or "{}")
+    holder = told.get("replay", publication.replay_id)
+    if (holder, told.get("kind", publication.kind)) == (publication.replay_id, publication.kind):
+        return version
+    raise FencedError(
+        f'table "{name}" holds publication {publication.number} of replay "{holder}" already, the ledger gave that '
+        f'number to replay "{publication.replay_id}"',
+        detail="The ledger is older than the table, or another one. Nothing was written.",
+        hint="Put the newest ledger back; or move this one away and make it again from the tables: "
+        "rewindow ledger rebuild",
+    )
 
 
 def _refuse_later(config: Config, name: str, publication: Publication) -> None:

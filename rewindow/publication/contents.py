@@ -26,8 +26,11 @@ THINNED_MAX = 8
 
 
 def saved_states(checkpoints: Table) -> dict[int, str]:
-    """Returns window to state digest of every checkpoint of a replay, mark 0 included; the newest attempt's."""
-    rows = query("select window_id, attempt, operator, digest from c", c=checkpoints)
+    """Returns window to state digest of every checkpoint of a replay, mark 0 included; the newest attempt's.
+
+    A warm-up's checkpoints lie before the range and are none of the replay's results.
+    """
+    rows = query("select window_id, attempt, operator, digest from c where mark >= 0", c=checkpoints)
     found = {}
     for window in pc.unique(rows["window_id"]).to_pylist():
         here = rows.filter(pc.equal(rows["window_id"], window))

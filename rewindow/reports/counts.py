@@ -125,7 +125,7 @@ def count_replay(plan: Plan, root: Path) -> ReplayCount:
     """
     facts, checkpoints = Table.open(root / FACTS), Table.open(root / CHECKPOINTS)
     rows = query("select window_id, direction, port, tuples, attempt, lost from facts", facts=facts)
-    marks = query("select distinct window_id, attempt from c order by window_id", c=checkpoints)
+    marks = query("select distinct window_id, attempt from c where mark >= 0 order by window_id", c=checkpoints)
     saved = tuple(zip(marks["window_id"].to_pylist(), marks["attempt"].to_pylist(), strict=True))
     seals = rows.filter(pc.equal(rows["direction"], "out"))
     outputs = {

@@ -161,14 +161,27 @@ def test_a_replay_whose_gate_has_not_passed_is_refused_unless_accepted(spark: Sp
         check_publishable(config, ledger, ledger.replay("r1"), plan)
 
 
-def test_a_replay_that_has_not_ended_is_refused(spark: SparkSession, config: Config) -> None:
-    """Its tables say so, whatever the ledger says."""
+def test_a_replay_that_has_not_ended_is_refused(config: Config) -> None:
+    """Its tables say so."""
     replay = StagedReplay(config, "half", 100, 119, outputs=("ranks",))
-    replay.group(100, 109, rows_of(range(100, 110)), state=state_of(1)).digest(spark).end()
+    replay.group(100, 109, rows_of(range(100, 110)), state=state_of(1)).end(ledger=False)
+    plan, ledger = replay.plan, book(config)
+    ledger.create_replay(
+        "half", plan.application, 100, 119, plan.mode.value, plan.model_dump(mode="json"), "code-1", str(replay.root)
+    )
     with pytest.raises(InputError, match="has not ended: 10 of 20"):
-        publish(spark, config, "half", accept="whatever", who="me")
-    with pytest.raises(InputError, match="never published"):
-        undo(spark, config, "half")
+        check_publishable(config, ledger, ledger.replay("half"), plan, accept="whatever", who="me")
+
+
+def test_a_replay_that_has_lost_commits_since_it_ended_is_refused_by_name(config: Config) -> None:
+    """The ledger says that it ended, its tables hold less: which, how much, and what to do."""
+    replay = StagedReplay(config, "half", 100, 119, outputs=("ranks",))
+    replay.group(100, 109, rows_of(range(100, 110)), state=state_of(1)).end()
+    ledger = book(config)
+    words = 'lost commits since: table "ranks" holds 10 of 20 windows, table "checkpoints" holds 10 of 20'
+    with pytest.raises(TableError, match=words) as error:
+        check_publishable(config, ledger, ledger.replay("half"), replay.plan, accept="whatever", who="me")
+    assert "rewindow replay --resume half" in error.value.hint
 
 
 def test_repeated_windows_stay_staged_and_lost_ones_are_published_as_missing(

@@ -1,0 +1,42 @@
+"""Commits of a publication: whose number a table holds. No JVM."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from rewindow.config import Config
+from rewindow.errors import FencedError
+from rewindow.ledger import Ledger, Publication
+from rewindow.publication.commits import commit_once, held, write_arrow
+from rewindow.tables import Table, create_table
+from rewindow.tables import checkpoints as stored
+from tests.publication.staging import StagedReplay, rows_of, state_of
+
+NAME = "app.checkpoints"
+
+
+def begin(config: Config, replay_id: str) -> Publication:
+    """Returns an open publication of a replay of windows 100 to 109."""
+    replay = StagedReplay(config, replay_id, 100, 109, outputs=("ranks",))
+    replay.group(100, 109, rows_of(range(100, 110)), state=state_of(1)).end()
+    version = create_table(config.stream_table(NAME), stored.SCHEMA).version
+    return Ledger.open(config.ledger_url).open_publication(replay_id, {NAME: version}, 100, 109)
+
+
+def test_a_number_that_another_publication_has_is_not_taken_for_ones_own(config: Config) -> None:
+    """A new ledger counts from 1 again; a table that holds number 1 of another replay is refused, not called done."""
+    one = begin(config, "one")
+    rows = stored.encode(109, 10, {}, {}, stored.Provenance("code", "settings", 1))
+    version = commit_once(config, NAME, one, lambda: write_arrow(config, NAME, one, rows))
+    assert commit_once(config, NAME, one, lambda: pytest.fail("it is there already")) == version
+
+    for path in config.state.glob("ledger.sqlite*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    other = begin(config, "other")
+    assert other.number == one.number == held(config, NAME)
+    with pytest.raises(FencedError, match='holds publication 1 of replay "one" already') as error:
+        commit_once(config, NAME, other, lambda: pytest.fail("nothing is written"))
+    assert "rewindow ledger rebuild" in error.value.hint
+    assert Table.open(config.stream_table(NAME)).version == version
