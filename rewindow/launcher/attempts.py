@@ -35,7 +35,7 @@ from rewindow.spark_settings import (
     write_properties,
 )
 from rewindow.tables import Table
-from rewindow.tables.staged_marks import check_ledger_age, lost_commits, staged_positions
+from rewindow.tables.staged_marks import check_ledger, lost_commits, staged_positions
 from rewindow.tables.staging import CHECKPOINTS
 from rewindow.version import PACKAGE
 
@@ -91,7 +91,7 @@ def begin_attempt(
     Raises:
         InputError: there is no such replay, it is closed, or the crash point is none.
         OverlapError: another replay holds the range.
-        TableError: the ledger is older than the replay's tables.
+        TableError: the ledger is older than the replay's tables, or another one.
         RewindowError: too many attempts without a new checkpoint (R90, R91).
     """
     ledger = Ledger.open(config.ledger_url)
@@ -102,7 +102,7 @@ def begin_attempt(
         return None
     plan = row.read_plan()
     positions = staged_positions(config.replay_root(replay_id), plan)
-    check_ledger_age(plan, positions, ledger.replay(replay_id).epoch)
+    check_ledger(config.replay_root(replay_id), plan, positions, ledger.replay(replay_id).epoch)
     if row.state in ENDED_STATES:
         lost = lost_commits(plan, positions)
         if not lost:

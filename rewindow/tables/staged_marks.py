@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from rewindow.application import Mode
 from rewindow.errors import TableError
 from rewindow.recovery import Plan
@@ -33,21 +35,39 @@ def lost_commits(plan: Plan, positions: dict[str, Position]) -> str:
     return ", ".join(f'table "{name}" holds {mark} of {windows} windows' for name, mark in behind.items())
 
 
-def check_ledger_age(plan: Plan, positions: dict[str, Position], epoch: int) -> None:
-    """Refuses a ledger that is older than the tables of a replay.
+def check_ledger(root: Path, plan: Plan, positions: dict[str, Position], epoch: int) -> None:
+    """Refuses a ledger that is not the one of a replay's tables: an older copy, or another one.
 
     Args:
+        root: folder of the replay's tables.
+        plan: the plan in the ledger.
         epoch: the newest one that the ledger has given out, read after the positions.
 
     Raises:
-        TableError: a table has seen a later attempt.
+        TableError: a table has seen a later attempt, or the tables hold another plan.
     """
+    hint = (
+        "Put the newest ledger back; or move this one away and make it again from the tables: rewindow ledger rebuild"
+    )
+    if CHECKPOINTS in positions and _plan_in(root) != plan:
+        raise TableError(
+            f'tables of replay "{plan.replay_id}" hold another plan than the ledger',
+            detail="The ledger is another one, or an older copy. Nothing was started or changed.",
+            hint=hint,
+        )
     newest = max((place.epoch for place in positions.values()), default=0)
     if newest > epoch:
         raise TableError(
             f'ledger is older than the tables of replay "{plan.replay_id}": it knows of attempts up to {epoch}, '
             f"the tables hold attempt {newest}",
             detail="It is an older copy, or another ledger. Nothing was started or changed.",
-            hint="Put the newest ledger back; or move this one away and make it again from the tables: "
-            "rewindow ledger rebuild",
+            hint=hint,
         )
+
+
+def _plan_in(root: Path) -> Plan | None:
+    """Returns the plan that a replay's tables carry, None when it cannot be read."""
+    try:
+        return Plan.model_validate_json(Table.open(root / CHECKPOINTS).properties["rewindow.plan"])
+    except (KeyError, ValidationError):
+        return None

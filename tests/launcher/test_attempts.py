@@ -154,6 +154,22 @@ def test_a_ledger_that_is_older_than_the_tables_is_refused_by_name(project: Proj
     assert Ledger.open(config.ledger_url).replay("one").epoch == 1
 
 
+def test_a_ledger_that_holds_another_plan_than_the_tables_is_refused(project: Project) -> None:
+    """The same id in another ledger is another replay."""
+    config = project.config
+    create_replay(config, request(replay_id="one", checkpoint_windows=6))
+    shutil.rmtree(config.replay_root("one"))
+    for file in config.state.glob("ledger.sqlite*"):
+        file.rename(file.with_name(f"other-{file.name}"))
+    create_replay(config, request(replay_id="one", checkpoint_windows=7))
+    for file in config.state.glob("ledger.sqlite*"):
+        shutil.rmtree(file) if file.is_dir() else file.unlink()
+    for file in config.state.glob("other-*"):
+        file.rename(file.with_name(file.name.removeprefix("other-")))
+    with pytest.raises(TableError, match='tables of replay "one" hold another plan than the ledger'):
+        begin_attempt(config, "one")
+
+
 def test_a_replay_whose_ledger_is_gone_is_named_and_can_be_rebuilt(project: Project) -> None:
     """Its tables are there: the ledger is a new one, and made again from them it knows the replay."""
     config = project.config
