@@ -24,7 +24,10 @@ from rewindow.launcher import ReplayRequest, create_replay
 from rewindow.ledger import Ledger
 from rewindow.operators.catalog import load_application
 from rewindow.publication import certify
-from rewindow.tables import Table, create_table, data_files
+from rewindow.tables import Table, data_files
+from rewindow.tables.files import note_files
+from rewindow.tables.seals import columns_text, seal_rows
+from rewindow.tables.streams import create_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -262,16 +265,15 @@ def _record(spark: SparkSession, config: Config, name: str, tuples: int, windows
         ("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", pa.timestamp("us", tz="UTC")),
         ("key", pa.int64()), ("value", pa.int64()),
     ])  # fmt: skip
-    table = create_table(path, schema)
+    create_stream(path, schema, {"width_ms": 3_600_000, "origin_ms": 0})
+    table = Table.open(path)
     spread = rows.repartitionByRange(FILES, "window_id").sortWithinPartitions("window_id", "offset")
     spread.write.parquet(str(path / "run"))
     table.commit_files(data_files(path / "run"), app_id="bench", version=1)
-    seals = pa.table({
-        "window_id": list(range(FIRST, FIRST + windows)), "tuples": [per_window] * windows,
-        "data_version": [1] * windows,
-    })  # fmt: skip
-    grid = {"rewindow.width_ms": "3600000", "rewindow.origin_ms": "0"}
-    create_table(config.windows_table(name), seals.schema, grid).commit_arrow(seals, app_id="bench", version=1)
+    note_files(table, Table.open(config.files_table(name)))
+    seals = pa.table({"window_id": list(range(FIRST, FIRST + windows)), "tuples": [per_window] * windows})
+    seals = seal_rows(seals, table, columns_text(schema))
+    Table.open(config.windows_table(name)).commit_arrow(seals, app_id="bench", version=1)
 
 
 def _best(work: Callable[[], object], runs: int = 3) -> float:

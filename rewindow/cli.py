@@ -23,6 +23,7 @@ VERBS = {
     "certify": "Compare two replays, or a replay and what is published.",
     "gaps": "Report windows empty or missing, and silent stretches per key.",
     "why": "Print one window's life.",
+    "streams": "Look after recorded and published streams.",
     "purge": "Delete staged tables and checkpoints that nobody needs.",
     "up": "Start Airflow on this machine.",
     "down": "Stop it.",

@@ -163,6 +163,8 @@ class ReplayConfig(Section):
     """Failed attempts without a new checkpoint that are allowed; with one more a replay is given up (R90, R91)."""
     allow_affected: bool = False
     """Start also from a state that lacks windows which at most once lost, or that is stale (R14)."""
+    verify_inputs: bool = True
+    """Compare the bytes of input files with their checksums before they are read; names and sizes always are."""
 
 
 class PublicationConfig(Section):
@@ -285,6 +287,10 @@ class Config(Section):
     def windows_table(self, name: str) -> Path:
         """Folder of a stream's table of sealed windows."""
         return self.stream_table(f"{name}.windows")
+
+    def files_table(self, name: str) -> Path:
+        """Folder of a stream's table of data files."""
+        return self.state / "streams" / f"{name}.files"
 
     def checkpoints_table(self, application: str) -> Path:
         """Folder of an application's published checkpoints."""

@@ -36,6 +36,14 @@ Affected = Annotated[
     bool, typer.Option("--allow-affected", help="Start from a state that lacks lost windows or is stale; it is kept.")
 ]
 OtherCode = Annotated[bool, typer.Option(help="Accept a start state made by other code (W65); it is kept.")]
+VerifyInputs = Annotated[
+    bool | None,
+    typer.Option(
+        "--verify-inputs/--no-verify-inputs",
+        help="Compare the bytes of input files with their checksums; names and sizes always are.",
+        show_default="setting replay.verify_inputs",
+    ),
+]
 Parameter = Annotated[
     list[str] | None, typer.Option("--parameter", "-p", help="name=value for an application that takes parameters.")
 ]
@@ -55,6 +63,7 @@ def plan(
     initial_state: InitialState = False,
     allow_other_code: OtherCode = False,
     allow_affected: Affected = False,
+    verify_inputs: VerifyInputs = None,
     parameter: Parameter = None,
     verify: Annotated[
         int | None, typer.Option(help="Also replay this many windows in two groupings and compare digests.")
@@ -73,6 +82,7 @@ def plan(
     request = ReplayRequest(
         application, first, last, from_time, to_time, mode, None, parameters(parameter), group_windows,
         checkpoint_windows, allow_missing, state_from, initial_state, allow_other_code, allow_affected,
+        verify_inputs=verify_inputs,
     )  # fmt: skip
     draft = draft_plan(config, request)
     horizon = undo_horizon(config, draft.plan.application)

@@ -17,6 +17,7 @@ from rewindow.commands.plan import (
     OtherCode,
     Parameter,
     StateFrom,
+    VerifyInputs,
     parameters,
 )  # fmt: skip
 from rewindow.commands.screen import (
@@ -59,6 +60,7 @@ def replay(
     initial_state: InitialState = False,
     allow_other_code: OtherCode = False,
     allow_affected: Affected = False,
+    verify_inputs: VerifyInputs = None,
     parameter: Parameter = None,
     reason: Annotated[str, typer.Option(help="Why; kept with the replay.")] = "",
     crash: Annotated[str | None, typer.Option(help="Drill: kill the job at STEP:GROUP@ATTEMPT.", hidden=True)] = None,
@@ -84,6 +86,7 @@ def replay(
         request = ReplayRequest(
             application, first, last, from_time, to_time, mode, replay_id, parameters(parameter), group_windows,
             checkpoint_windows, allow_missing, state_from, initial_state, allow_other_code, allow_affected, reason,
+            verify_inputs=verify_inputs,
         )  # fmt: skip
         plan = create_replay(config, request)
     else:

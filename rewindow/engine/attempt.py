@@ -110,7 +110,7 @@ class Attempt:
         """Commits a checkpoint that no group brings."""
         plan, mark = self.plan, self.plan.mark_of(window)
         versions = {node.name: node.operator.state_version for node in self.app.nodes.values()}
-        made = stored.Provenance(plan.code_version, plan.configuration_digest, self.epoch)
+        made = stored.Provenance.of(plan, self.epoch)
         rows = stored.encode(window, mark, states, versions, made)
         takeover.checkpoints.commit(max(mark, takeover.checkpoints.done), rows)
 

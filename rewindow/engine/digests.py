@@ -1,8 +1,12 @@
 """Digests: an order-free fingerprint of what a window holds (design, digest and certificate).
 
 Per window: the number of tuples and two sums of 64-bit row hashes, modulo 2^64. Neither order nor partitioning nor
-the files changes them; a duplicate does. Exact columns and columns that hold a float anywhere are apart, since sums
-of doubles depend on grouping: `digest` decides, `float_digest` only says where to compare within a tolerance.
+the files changes them; a duplicate does. Columns that hold a float anywhere are apart, since sums of doubles depend on
+grouping: `digest` covers the exact columns; `float_digest` covers whole rows, floats together with the exact columns of
+their row (X17). Where only the float digests differ, the rows are compared within a tolerance.
+
+A digest guards against errors, not against an adversary: who may choose the tuples can construct two windows with
+equal sums, since sums of hashes are linear (docs/architecture.md).
 
 What counts as equal, and what does not:
 
@@ -71,9 +75,18 @@ def digest_columns(schema: T.StructType, exclude: Collection[str] = BOOKKEEPING)
     nothing = F.lit(None).cast("string")
     return [
         F.count(F.lit(1)).alias("tuples"),
-        _sums(name, exact).alias("digest"),
-        (_sums(name, floats) if floats else nothing).alias("float_digest"),
+        _sums(name, exact, []).alias("digest"),
+        (_sums(name, exact, floats) if floats else nothing).alias("float_digest"),
     ]
+
+
+def first_float_digest(schema: T.StructType, exclude: Collection[str] = BOOKKEEPING) -> Column:
+    """Returns the aggregate that the first release called `float_digest`: floats apart from their rows.
+
+    Only for lifting what it recorded; null without float columns.
+    """
+    floats = [field for field in _event_fields(schema, exclude) if _holds_float(field.dataType)]
+    return _sums(schema_hash(schema, exclude), floats, []) if floats else F.lit(None).cast("string")
 
 
 def row_hashes(schema: T.StructType, exclude: Collection[str] = BOOKKEEPING) -> tuple[Column, Column]:
@@ -153,10 +166,16 @@ def _describe(kind: T.DataType) -> str:
     return "string" if isinstance(kind, T.StringType) else kind.simpleString()
 
 
-def _sums(name: str, fields: list[T.StructField]) -> Column:
-    first = _sum_of(_hash_fields(_SALTS[0], [(_named(field), field.dataType) for field in fields]))
-    second = _sum_of(_hash_fields(_SALTS[1], [(_named(field), field.dataType) for field in reversed(fields)]))
-    return F.concat_ws("-", F.lit(name), first, second)
+def _sums(name: str, exact: list[T.StructField], floats: list[T.StructField]) -> Column:
+    """Returns the two sums of a digest as text; floats, where given, are hashed with the hash of their row's others."""
+    hashes = []
+    for salt, order in zip(_SALTS, (1, -1), strict=True):
+        row_hash = _hash_fields(salt, [(_named(field), field.dataType) for field in exact[::order]])
+        if floats:
+            values = [(_named(field), field.dataType) for field in floats[::order]]
+            row_hash = _hash_fields(salt, [(row_hash, T.LongType()), *values])
+        hashes.append(_sum_of(row_hash))
+    return F.concat_ws("-", F.lit(name), *hashes)
 
 
 def _named(field: T.StructField) -> Column:

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 from rewindow.errors import InputError
 from rewindow.recovery import Plan
 from rewindow.tables import Table, query
+from rewindow.tables.inputs import open_input
 from rewindow.tables.streams import open_sealed
 from rewindow.windows import WindowRange
 
@@ -65,7 +66,13 @@ def count_windows(table: Table, windows: WindowRange) -> dict[int, int]:
 
 
 def open_inputs(plan: Plan) -> dict[str, Table]:
-    """Returns the inputs of a replay as pinned, without rows of windows that were never sealed, a warm-up's too."""
+    """Returns the inputs of a replay as pinned, without rows of windows that were never sealed, a warm-up's too.
+
+    Raises:
+        TableError: another table has taken the place of a planned one.
+    """
+    for entry in plan.inputs:
+        open_input(entry)
     first = plan.first if plan.start.warm_up_first is None else plan.start.warm_up_first
     windows = WindowRange(first, plan.last)
     return {

@@ -45,7 +45,7 @@ class GroupCommit:
         self._plan, self._app, self._engine, self._epoch, self._stop = plan, app, engine, epoch, stop
         self._checkpoints, self._tables, self._sealed = takeover.checkpoints, takeover.tables, takeover.sealed
         self._marks = Marks(plan.checkpoint_windows, plan.checkpoint_multiple)
-        self._made = stored.Provenance(plan.code_version, plan.configuration_digest, epoch)
+        self._made = stored.Provenance.of(plan, epoch)
         self._versions = {node.name: node.operator.state_version for node in app.nodes.values()}
 
     def staged(self, mark: int) -> list[str]:

@@ -17,7 +17,9 @@ from rewindow.engine.frames import count_windows, open_inputs
 from rewindow.engine.group import GroupResult, GroupRunner
 from rewindow.engine.session import send_applications
 from rewindow.recovery import Plan
-from rewindow.tables import DataFile, FencedTable, Table, data_files, query
+from rewindow.tables import DataFile, FencedTable, Table, data_files
+from rewindow.tables.inputs import InputFiles
+from rewindow.tables.seals import read_seals
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -67,6 +69,9 @@ class SparkEngine:
         tables: Mapping[str, FencedTable],
     ) -> None:
         self._inputs = open_inputs(plan)
+        self._files = {
+            stream: InputFiles(stream, table, checksums=plan.verify_inputs) for stream, table in self._inputs.items()
+        }
         self._seals = {
             entry.stream: Table.open(f"{entry.path}.windows", entry.windows_version) for entry in plan.inputs
         }
@@ -74,11 +79,12 @@ class SparkEngine:
         self._committed = Committed(plan, root, epoch, self._runner, tables)
 
     def count_inputs(self, windows: WindowRange, *, check: bool = True) -> Counts:
-        """Counts each input's tuples per window in its files, and holds them against its seals."""
+        """Counts each input's tuples per window in its files, and holds files and counts against what was sealed."""
+        for files in self._files.values():
+            files.compare(windows)
         counts = {stream: count_windows(table, windows) for stream, table in self._inputs.items()}
         for stream in counts if check else ():
-            sql = f"select window_id, tuples from w where window_id between {windows.first} and {windows.last}"
-            rows = query(sql, w=self._seals[stream])
+            rows = read_seals(self._seals[stream], windows, table_id=self._inputs[stream].id)
             sealed = dict(zip(rows["window_id"].to_pylist(), rows["tuples"].to_pylist(), strict=True))
             check_input_counts(stream, {w: n for w, n in counts[stream].items() if w in sealed}, sealed)
         return counts

@@ -35,8 +35,9 @@ from rewindow.spark_settings import (
     write_properties,
 )
 from rewindow.tables import Table
+from rewindow.tables.inputs import open_input
 from rewindow.tables.staged_marks import check_ledger, lost_commits, staged_positions
-from rewindow.tables.staging import CHECKPOINTS
+from rewindow.tables.staging import CHECKPOINTS, check_replay_format
 from rewindow.version import PACKAGE
 
 CLOSED_STATES = ("published", "undone", "abandoned")
@@ -101,6 +102,7 @@ def begin_attempt(
     if row.state in CLOSED_STATES:
         return None
     plan = row.read_plan()
+    check_replay_format(config.replay_root(replay_id))
     positions = staged_positions(config.replay_root(replay_id), plan)
     check_ledger(config.replay_root(replay_id), plan, positions, ledger.replay(replay_id).epoch)
     if row.state in ENDED_STATES:
@@ -108,6 +110,8 @@ def begin_attempt(
         if not lost:
             return None
         ledger.reopen(replay_id, f"it had ended, but has lost commits since: {lost}")
+    for entry in plan.inputs:
+        open_input(entry)
     if not again:
         _check_attempts(ledger, plan)
     check_disk(config, sum(entry.bytes for entry in plan.inputs))

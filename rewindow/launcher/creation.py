@@ -81,5 +81,5 @@ def _start_rows(plan: Plan, app: Application) -> pa.Table:
     else:
         states = {name: operator.initial_state() for name, operator in stateful.items()}
     versions = {name: operator.state_version for name, operator in stateful.items()}
-    made = stored.Provenance(plan.code_version, plan.configuration_digest, 0)
+    made = stored.Provenance.of(plan, 0)
     return stored.encode(plan.first - 1, 0, states, versions, made)

@@ -12,18 +12,28 @@ from rewindow.application import Application
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
 from rewindow.recovery import InputPlan, StartState
-from rewindow.tables import Table, query
+from rewindow.tables import Table
+from rewindow.tables.formats import TableKind, check_format
+from rewindow.tables.inputs import InputFiles
+from rewindow.tables.seals import read_seals, sealed_range, stream_end
 from rewindow.tables.streams import check_reaches, holes, stored_grid
 from rewindow.windows import WindowRange
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """A recorded stream as it is now: its table, its seals, and the range from the first seal to the last."""
+    """A recorded stream as it is now.
+
+    Attributes:
+        table, seals: its tuples and its seals.
+        sealed: the range from the first seal to the last one.
+        end: the last window of a stream that has ended (X21): every later one is sealed and empty.
+    """
 
     table: Table
     seals: Table
     sealed: WindowRange
+    end: int | None = None
 
 
 def open_stream(config: Config, name: str) -> Recorded:
@@ -32,7 +42,7 @@ def open_stream(config: Config, name: str) -> Recorded:
     Raises:
         InputError: it is not recorded.
         RangeError: it has no sealed window.
-        TableError: one of its tables is missing, or lacks its last commits.
+        TableError: its tables have the format of another version; one is missing, or lacks its last commits.
     """
     path = config.stream_table(name)
     if not Table.exists(path):
@@ -44,13 +54,13 @@ def open_stream(config: Config, name: str) -> Recorded:
             detail=f"Recorded are: {', '.join(known) or 'none'}.",
             hint=f"Record it first: rewindow record {name}",
         )
-    seals = Table.open(config.windows_table(name))
-    found = query("select min(window_id) as a, max(window_id) as b from w", w=seals).to_pylist()[0]
-    if found["a"] is None:
+    table = check_format(Table.open(path), TableKind.STREAM)
+    seals = check_format(Table.open(config.windows_table(name)), TableKind.SEALS)
+    sealed = sealed_range(seals)
+    if sealed is None:
         raise RangeError(f'stream "{name}" has no sealed window', hint=f"Record it: rewindow record {name}")
-    table = Table.open(path)
     check_reaches(name, table, seals)
-    return Recorded(table, seals, WindowRange(found["a"], found["b"]))
+    return Recorded(table, seals, sealed, stream_end(seals))
 
 
 def check_grids(app: Application, recorded: Mapping[str, Recorded]) -> None:
@@ -68,28 +78,51 @@ def check_grids(app: Application, recorded: Mapping[str, Recorded]) -> None:
 
 
 def common_range(recorded: Mapping[str, Recorded]) -> WindowRange:
-    """Returns the range from the first window that all inputs have sealed to the last one."""
+    """Returns the range from the first window that all inputs have sealed to the last one.
+
+    A stream that has ended does not limit it (X21); when all have, it goes to the end of the last one.
+    """
     first = max(stream.sealed.first for stream in recorded.values())
-    last = min(stream.sealed.last for stream in recorded.values())
+    open_ones = [stream.sealed.last for stream in recorded.values() if stream.end is None]
+    last = min(open_ones) if open_ones else max(stream.end or 0 for stream in recorded.values())
     if first > last:
         raise RangeError("the inputs have no sealed window in common")
     return WindowRange(first, last)
 
 
 def pin(name: str, stream: Recorded, windows: WindowRange, allow_missing: bool) -> InputPlan:
-    """Returns an input at its present version, with its missing windows where these are allowed (W40)."""
+    """Returns an input at its present version, with its missing windows where these are allowed (W40).
+
+    Raises:
+        RangeError: windows are missing, and that is not allowed.
+        TableError: a seal is damaged; a data file is missing or has another size than was recorded.
+    """
     rows, missing = _sealed_in(stream, windows)
     if missing and not allow_missing:
         raise _missing_error(name, stream, windows, missing)
+    files = InputFiles(name, stream.table, checksums=False)
+    files.compare(windows)
     return InputPlan(
         stream=name,
         path=str(stream.table.path),
         version=stream.table.version,
         windows_version=stream.seals.version,
+        table_id=stream.table.id,
         tuples=pc.sum(rows["tuples"]).as_py() or 0,
         bytes=sum(file.size for file in stream.table.files(windows.first, windows.last)),
         missing=[(part.first, part.last) for part in missing],
+        foreign_files=len(files.foreign),
     )
+
+
+def foreign_files(inputs: list[InputPlan]) -> list[str]:
+    """Returns a warning for each input with files that another program has written, which have no checksums."""
+    return [
+        f'{entry.foreign_files:,} files of stream "{entry.stream}" were written by another program, so their bytes are '
+        f"not compared with what was recorded; rewindow streams upgrade {entry.stream} compares all windows once"
+        for entry in inputs
+        if entry.foreign_files
+    ]
 
 
 def check_warm_up(
@@ -115,9 +148,9 @@ def check_warm_up(
 
 def _sealed_in(stream: Recorded, windows: WindowRange) -> tuple[pa.Table, list[WindowRange]]:
     """Returns the seals of a range, and its stretches without any."""
-    sql = f"select window_id, tuples from w where window_id between {windows.first} and {windows.last}"
-    rows = query(sql, w=stream.seals)
-    return rows, holes(rows["window_id"], windows)
+    rows = read_seals(stream.seals, windows, table_id=stream.table.id)
+    last = windows.last if stream.end is None else min(windows.last, stream.end)
+    return rows, holes(rows["window_id"], WindowRange(windows.first, last)) if last >= windows.first else []
 
 
 def _missing_error(

@@ -15,7 +15,7 @@ from rewindow.application import Application, Mode
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError, RewindowError
 from rewindow.launcher.creation import create_tables
-from rewindow.launcher.inputs import Recorded, check_grids, check_warm_up, common_range, open_stream, pin
+from rewindow.launcher.inputs import Recorded, check_grids, check_warm_up, common_range, foreign_files, open_stream, pin
 from rewindow.launcher.outlook import estimate, in_the_way
 from rewindow.launcher.start_flaws import AFFECTED, refusal
 from rewindow.launcher.start_state import find_start_state
@@ -41,6 +41,7 @@ class ReplayRequest:
         initial_state: start from the initial state although the range begins later.
         dag: id of the Airflow DAG that asks; empty for the command line.
         allow_affected: start from a state that lacks lost windows or is stale.
+        verify_inputs: compare the bytes of input files with their checksums; as the settings say unless given.
     """
 
     application: str
@@ -60,6 +61,7 @@ class ReplayRequest:
     allow_affected: bool = False
     reason: str = ""
     dag: str = ""
+    verify_inputs: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,8 @@ def draft_plan(config: Config, request: ReplayRequest) -> Draft:
     windows = _range(loaded.app, recorded, request)
     inputs = [pin(name, stream, windows, request.allow_missing) for name, stream in recorded.items()]
     common = common_range(recorded)
-    start = find_start_state(config, loaded, windows, common.first, request)
+    ids = {name: stream.table.id for name, stream in recorded.items()}
+    start = find_start_state(config, loaded, windows, common.first, request, ids)
     holes = check_warm_up(recorded, start, windows, request.allow_missing)
     plan = _plan(config, request, loaded, mode, windows, inputs, start, holes)
     seconds, basis = estimate(config, plan)
@@ -188,7 +191,9 @@ def _plan(
         reason=request.reason,
         dag=request.dag,
         parameters=request.parameters,
+        verify_inputs=config.replay.verify_inputs if request.verify_inputs is None else request.verify_inputs,
         warnings=[
+            *foreign_files(inputs),
             *app.warnings(),
             *warnings,
             *([OTHER_CODE] if request.allow_other_code else []),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,7 +17,8 @@ from rewindow.recovery import StartState
 from rewindow.tables import Table, query
 from rewindow.tables import checkpoints as stored
 from rewindow.tables.delta import plain_schema
-from rewindow.tables.staging import CHECKPOINTS
+from rewindow.tables.formats import TableKind, check_format
+from rewindow.tables.staging import CHECKPOINTS, check_replay_format
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -25,7 +26,12 @@ if TYPE_CHECKING:
 
 
 def find_start_state(
-    config: Config, loaded: LoadedApplication, windows: WindowRange, first_sealed: int, request: ReplayRequest
+    config: Config,
+    loaded: LoadedApplication,
+    windows: WindowRange,
+    first_sealed: int,
+    request: ReplayRequest,
+    tables: Mapping[str, str],
 ) -> StartState:
     """Returns the start state of a range, in this order of preference.
 
@@ -33,9 +39,13 @@ def find_start_state(
     window that all inputs have sealed; the checkpoint that a publication left at the window before; a warm-up from the
     newest earlier one, or from the very first window.
 
+    Args:
+        first_sealed: first window that all inputs have sealed.
+        tables: input stream to the Delta id of its table.
+
     Raises:
         CheckpointError: --state-from names a replay without a checkpoint at the window before the range, or one of
-            other code.
+            other code; the state was computed from another table of an input.
     """
     before = windows.first - 1
     if not any(node.operator.is_stateful for node in loaded.app.nodes.values()):
@@ -43,22 +53,30 @@ def find_start_state(
     if request.state_from and request.initial_state:
         raise InputError("--state-from and --initial-state exclude each other")
     if request.state_from:
-        return _of_replay(config, loaded, request.state_from, before, request.allow_other_code)
+        return _of_replay(config, loaded, request.state_from, before, request.allow_other_code, tables)
     if request.initial_state or windows.first <= first_sealed:
         return StartState(source="initial", window=before)
     published = config.checkpoints_table(loaded.app.name)
     earlier = _newest_published(published, loaded, before)
     if earlier == before:
         table = Table.open(published)
-        digest = stored.state_digest(stored.rows_at(table, before))
+        rows = stored.rows_at(table, before)
+        stored.check_inputs(rows, tables, f"the published state at window {before}")
+        digest = stored.state_digest(rows)
         start = StartState(
             source="published", window=before, taken_from=str(published), version=table.version, digest=digest
         )
         return with_flaws(config, loaded.app.name, start)
     if earlier is not None and earlier >= first_sealed:
-        version = Table.open(published).version
+        table = Table.open(published)
+        rows = stored.rows_at(table, earlier)
+        stored.check_inputs(rows, tables, f"the published state at window {earlier}")
         start = StartState(
-            source="warm_up", window=earlier, taken_from=str(published), version=version, warm_up_first=earlier + 1
+            source="warm_up",
+            window=earlier,
+            taken_from=str(published),
+            version=table.version,
+            warm_up_first=earlier + 1,
         )
         return with_flaws(config, loaded.app.name, start)
     return StartState(source="warm_up", window=first_sealed - 1, warm_up_first=first_sealed)
@@ -68,16 +86,23 @@ def _newest_published(path: object, loaded: LoadedApplication, before: int) -> i
     """Returns the newest window not after `before` at which this very code has published its state."""
     if not Table.exists(str(path)):
         return None
+    table = check_format(Table.open(str(path)), TableKind.STATES)
     sql = f"""select max(window_id) as w from c where window_id <= {before}
               and code_version = '{loaded.code_version}' and configuration_digest = '{loaded.configuration_digest}'"""
-    found = query(sql, c=Table.open(str(path)))["w"].to_pylist()[0]
+    found = query(sql, c=table)["w"].to_pylist()[0]
     return None if found is None else int(found)
 
 
 def _of_replay(
-    config: Config, loaded: LoadedApplication, replay_id: str, before: int, allow_other_code: bool
+    config: Config,
+    loaded: LoadedApplication,
+    replay_id: str,
+    before: int,
+    allow_other_code: bool,
+    tables: Mapping[str, str],
 ) -> StartState:
     Ledger.open(config.ledger_url).replay(replay_id)
+    check_replay_format(config.replay_root(replay_id))
     table = Table.open(config.replay_root(replay_id) / CHECKPOINTS)
     rows = stored.rows_at(table, before)
     if not rows.num_rows:
@@ -94,6 +119,7 @@ def _of_replay(
             hint="Pass --allow-other-code if the state means the same; it is kept with the replay.",
         )
     _check_fits(rows, loaded.app, f'checkpoint of replay "{replay_id}" at window {before}')
+    stored.check_inputs(rows, tables, f'the state of replay "{replay_id}" at window {before}')
     digest = stored.state_digest(rows)
     start = StartState(source="replay", window=before, taken_from=str(table.path), version=table.version, digest=digest)
     return with_flaws(config, loaded.app.name, start, replay_id)

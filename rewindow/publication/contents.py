@@ -12,13 +12,14 @@ import pyarrow.compute as pc
 
 from rewindow.config import Config
 from rewindow.errors import CheckpointError, TableError
-from rewindow.publication.names import checkpoints_name, open_published
+from rewindow.publication.names import checkpoints_name, open_published, windows_name
 from rewindow.recovery import Plan
 from rewindow.tables import Table, query
 from rewindow.tables import checkpoints as stored
 from rewindow.tables.delta import DataFile
+from rewindow.tables.formats import format_of
+from rewindow.tables.seals import FIRST_GENERATION, read_seals, seal_rows
 from rewindow.tables.staging import CHECKPOINTS, FACTS
-from rewindow.tables.streams import WINDOWS_SCHEMA
 from rewindow.windows import WindowRange
 
 THINNED_MAX = 8
@@ -82,30 +83,45 @@ def staged_seals(config: Config, plan: Plan, version: int, output: str, windows:
     return query(sql, facts=Table.open(config.replay_root(plan.replay_id) / FACTS, version))
 
 
-def published_seals(seals: pa.Table, sealed_at: datetime, data_version: int) -> pa.Table:
-    """Returns the rows of a published stream's table of sealed windows; lost windows have none, so they are missing."""
-    count = seals.num_rows
-    return pa.table(
-        {
-            **{name: seals[name] for name in ("window_id", "tuples", "digest", "float_digest")},
-            "sealed_at": pa.array([sealed_at] * count, WINDOWS_SCHEMA.field("sealed_at").type),
-            "data_version": pa.array([data_version] * count, pa.int64()),
-        }
-    ).cast(WINDOWS_SCHEMA)
+def published_seals(
+    config: Config, name: str, seals: pa.Table, columns: str, sealed_at: datetime, data_version: int
+) -> pa.Table:
+    """Returns the seals of a published stream; lost windows have none, so they are missing.
+
+    A window that was published before is sealed again: its generation is the next one (X52).
+    """
+    data = open_published(config, name, data_version)
+    found = seals.select(["window_id", "tuples", "digest", "float_digest"])
+    if found.num_rows:
+        asked = WindowRange(*(bound.as_py() for bound in pc.min_max(found["window_id"]).values()))
+        before = read_seals(open_published(config, windows_name(name)), asked)
+        there = before["generation"].take(pc.index_in(found["window_id"], before["window_id"].combine_chunks()))
+        found = found.append_column("generation", pc.fill_null(pc.add(there, 1), FIRST_GENERATION))
+    return seal_rows(found, data, columns, sealed_at=sealed_at)
 
 
 def rows_before(config: Config, name: str, pieces: Sequence[tuple[WindowRange, int]]) -> pa.Table:
     """Returns the rows of a small published table in disjoint ranges, each as it was at a version.
 
     Columns that came later are null.
+
+    Raises:
+        TableError: a version has an older format.
     """
-    schema = open_published(config, name).schema
-    parts = [schema.empty_table()]
+    now = open_published(config, name)
+    parts = [now.schema.empty_table()]
     for windows, version in pieces:
         table = open_published(config, name, version)
+        if format_of(table) != format_of(now):
+            raise TableError(
+                f'version {version} of table "{name}" has format {format_of(table)} and cannot be put back into '
+                f"format {format_of(now)}",
+                detail="It was published before the table was lifted to a newer format. Nothing was changed now.",
+                hint="Replay the range with the code and inputs that you want back, and publish that.",
+            )
         rows = query(f"select * from t where window_id between {windows.first} and {windows.last}", t=table)
         parts.append(rows.select(table.schema.names).cast(table.schema))
-    return pa.concat_tables(parts, promote_options="default").select(schema.names)
+    return pa.concat_tables(parts, promote_options="default").select(now.schema.names)
 
 
 def published_state(config: Config, application: str, window: int) -> pa.Table:

@@ -29,9 +29,12 @@ from rewindow.publication.damage import DamagedFile, damaged_error, damaged_now,
 from rewindow.publication.history import Piece
 from rewindow.publication.names import open_published
 from rewindow.publication.parts import Kind, Part, kind_of, parts_of
+from rewindow.publication.prepare import event_schema
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
 from rewindow.tables import Table
+from rewindow.tables.files import note_files, open_files
+from rewindow.tables.seals import columns_text
 from rewindow.tables.staging import CHECKPOINTS, staged_contents, versions_of
 from rewindow.windows import WindowRange
 
@@ -80,6 +83,7 @@ class Finisher:
             commit = partial(self._commit, publication, table.name, versions)
             version = commit_once(self.config, table.name, publication, commit)
             versions[table.name] = version
+            self._note_files(table.name)
             self.crash(PublishStep.TABLE_COMMITTED, number)
             self.ledger.mark_table_done(publication.number, table.name, version)
             self.say(f"{table.name}: windows {publication.range} replaced, version {version}")
@@ -89,6 +93,12 @@ class Finisher:
         self.ledger.close_publication(publication.number)
         self.crash(PublishStep.CLOSED, 1)
         return self.ledger.publication(publication.number)
+
+    def _note_files(self, name: str) -> None:
+        """Notes the files that a commit to a table of tuples has brought, before the table counts as done."""
+        if kind_of(name) is Kind.DATA:
+            data = open_published(self.config, name)
+            note_files(data, open_files(data.path))
 
     def _commit(self, publication: Publication, name: str, versions: dict[str, int | None]) -> None:
         with self._naming_damage(lambda: self._damage(publication, name)):
@@ -138,9 +148,12 @@ class Finisher:
         assert part.output is not None, "tuples and seals belong to an output"
         seals = staged_seals(self.config, plan, pinned["facts"], part.output.name, publication.range)
         if part.kind is Kind.WINDOWS:
-            data_version = versions[name.removesuffix(f".{Kind.WINDOWS}")]
+            data_name = name.removesuffix(f".{Kind.WINDOWS}")
+            data_version = versions[data_name]
             assert data_version is not None, "seals come after their tuples"
-            write_arrow(self.config, name, publication, published_seals(seals, publication.opened_at, data_version))
+            columns = columns_text(event_schema(self.config, plan, part.output))
+            rows = published_seals(self.config, data_name, seals, columns, publication.opened_at, data_version)
+            write_arrow(self.config, name, publication, rows)
             return
         self._publish_tuples(publication, plan, part)
 

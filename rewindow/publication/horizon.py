@@ -38,14 +38,15 @@ class UndoHorizon:
 def undo_horizon(config: Config, application: str) -> UndoHorizon:
     """Returns for how long publications of an application can be undone.
 
-    Before its first publication that is what the settings ask for: its tables will be created so.
+    Before its first publication that is what the settings ask for: its tables will be created so. What is noted of data
+    files is never taken back, so that its history does not matter.
     """
     folder = config.state / "streams"
     wanted = config.publication.undo_days
     found = {
         path.name: kept_days(Table.open(path))
         for path in sorted(folder.glob(f"{application}.*") if folder.is_dir() else ())
-        if Table.exists(path)
+        if Table.exists(path) and path.suffix != ".files"
     }
     short = {name: days for name, days in found.items() if days < wanted}
     return UndoHorizon(min(found.values(), default=float(wanted)), wanted, short)

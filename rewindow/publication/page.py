@@ -61,7 +61,8 @@ def _sides(certificate: Certificate) -> list[tuple[str, str, str]]:
         ("code_version", "code version"),
         ("attempts", "attempts"),
         ("windows_sealed_again", "windows sealed again"),
-        ("inputs", "inputs (stream: table and windows version)"),
+        ("inputs", "inputs (stream: table and windows version, table id)"),
+        ("inputs_compared", "input files compared by"),
         ("start_state", "start state"),
         ("table_versions", "table versions"),
     ):

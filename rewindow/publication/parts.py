@@ -39,7 +39,7 @@ def parts_of(plan: Plan) -> list[Part]:
     """
     parts = []
     for output in plan.outputs:
-        if output.name in (Kind.WINDOWS, Kind.CHECKPOINTS):
+        if output.name in (Kind.WINDOWS, Kind.CHECKPOINTS, "files"):
             raise InputError(
                 f'output "{output.name}" of application "{plan.application}" cannot be published under this name',
                 detail="It names tables beside every published stream.",

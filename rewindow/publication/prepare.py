@@ -11,8 +11,10 @@ from rewindow.publication.parts import Kind, Part, parts_of
 from rewindow.recovery import OutputPlan, Plan
 from rewindow.tables import Table, create_table
 from rewindow.tables import checkpoints as stored
+from rewindow.tables.files import open_files
+from rewindow.tables.formats import TableKind, check_format, format_property
 from rewindow.tables.staging import staged_schema
-from rewindow.tables.streams import WINDOWS_SCHEMA, stored_grid, stream_properties
+from rewindow.tables.streams import create_stream, stored_grid
 
 _TIME = pa.timestamp("us", tz="UTC")
 OWN_COLUMNS = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", _TIME)])
@@ -45,9 +47,9 @@ def _prepare(config: Config, plan: Plan, part: Part) -> Table:
     path = config.stream_table(part.name)
     there = Table.exists(path)
     if part.kind is Kind.CHECKPOINTS:
-        table = create_table(path, stored.SCHEMA, retention(config))
+        table = create_table(path, stored.SCHEMA, {**retention(config), **format_property(TableKind.STATES)})
         table.check_committable()
-        return table
+        return check_format(table, TableKind.STATES)
     assert part.output is not None, "tuples and seals belong to an output"
     events = event_schema(config, plan, part.output)
     if "offset" in events.names:
@@ -57,16 +59,17 @@ def _prepare(config: Config, plan: Plan, part: Part) -> Table:
         )
     if part.kind is Kind.DATA:
         schema = published_schema(events)
-        table = create_table(path, schema, retention(config))
-        table.check_committable()
         if there:
-            _check_columns(part.name, table.schema, schema)
+            _check_columns(part.name, Table.open(path).schema, schema)
+            check_format(Table.open(path), TableKind.STREAM)
+        create_stream(path, schema, _settings(plan, part.output, events), retention(config))
+        open_files(path)
+        table = Table.open(path)
+        table.check_committable()
         return table
-    properties = {**retention(config), **stream_properties(_settings(plan, part.output, events))}
-    table = create_table(path, WINDOWS_SCHEMA, properties)
-    if there:
-        _check_windows(table, plan)
-    return table
+    table = Table.open(path)
+    _check_windows(table, plan)
+    return check_format(table, TableKind.SEALS)
 
 
 def _check_windows(table: Table, plan: Plan) -> None:

@@ -23,7 +23,7 @@ from rewindow.publication.effects import related_acts, stale_ranges, states_in_e
 from rewindow.publication.finish import Finisher
 from rewindow.publication.leftovers import only_publisher
 from rewindow.publication.losses import losses_of
-from rewindow.publication.names import data_name
+from rewindow.publication.names import data_name, open_published
 from rewindow.publication.parts import Kind, parts_of
 from rewindow.publication.prepare import prepare_tables
 from rewindow.publication.result import PublicationResult, result_of
@@ -32,7 +32,15 @@ from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
 from rewindow.tables import Table, position
 from rewindow.tables.staged_marks import lost_commits, staged_positions
-from rewindow.tables.staging import CHECKPOINTS, FACTS, Contents, app_id, staged_contents, versions_of
+from rewindow.tables.staging import (
+    CHECKPOINTS,
+    FACTS,
+    Contents,
+    app_id,
+    check_replay_format,
+    staged_contents,
+    versions_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,6 +115,7 @@ def check_publishable(
     if replay.state is State.ABANDONED or not Table.exists(root / CHECKPOINTS):
         why = "is abandoned" if replay.state is State.ABANDONED else "has no staged tables any more"
         raise InputError(f'replay "{replay_id}" {why} and cannot be published', hint="Plan the range again.")
+    check_replay_format(root)
     done = min(position(Table.open(root / name), app_id(replay_id, name)).mark for name in (FACTS, CHECKPOINTS))
     lost = lost_commits(plan, staged_positions(root, plan))
     if lost and replay.state in (State.ENDED, State.CHECKED):
@@ -204,6 +213,7 @@ def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None, con
         "checkpoints": kept,
         "states": {str(window): states[window] for window in sorted(told) if window in states},
         "start": start,
+        "inputs": {entry.stream: entry.table_id for entry in plan.inputs},
         "stateful": stateful,
         "lost": {name: count for name, count in lost.items() if count},
         "state_lacks": [[part.first, part.last] for part in losses.lacking],
@@ -218,6 +228,7 @@ def _open(config: Config, ledger: Ledger, plan: Plan, details: dict[str, Any], c
     ledger.acquire(plan.replay_id, names, plan.first, plan.last)
     try:
         versions = prepare_tables(config, plan)
+        details = {**details, "table_ids": {name: open_published(config, name).id for name in versions}}
         crash(PublishStep.PREPARED, 1)
         return ledger.open_publication(plan.replay_id, versions, plan.first, plan.last, details)
     except Exception:

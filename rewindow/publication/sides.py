@@ -17,7 +17,9 @@ from rewindow.publication.losses import Losses, losses_of
 from rewindow.publication.names import data_name, windows_name
 from rewindow.recovery import OutputPlan, Plan
 from rewindow.tables import Table, position, query
-from rewindow.tables.staging import CHECKPOINTS, FACTS, SEALS, app_id
+from rewindow.tables.formats import TableKind, check_format
+from rewindow.tables.seals import read_seals
+from rewindow.tables.staging import CHECKPOINTS, FACTS, SEALS, app_id, check_replay_format
 from rewindow.windows import WindowRange
 
 SEALS_SCHEMA = pa.schema(
@@ -104,6 +106,7 @@ def staged_side(config: Config, replay_id: str, windows: WindowRange | None = No
     """
     plan = staged_plan(config, replay_id)
     root = config.replay_root(replay_id)
+    check_replay_format(root)
     data = {output.name: Table.open(root / output.name) for output in plan.outputs if Table.exists(root / output.name)}
     facts = Table.open(root / FACTS)
     checkpoints = Table.open(root / CHECKPOINTS) if Table.exists(root / CHECKPOINTS) else None
@@ -117,17 +120,26 @@ def staged_side(config: Config, replay_id: str, windows: WindowRange | None = No
         "name": replay_id, "application": plan.application, "mode": plan.mode.value, "code_version": plan.code_version,
         "configuration_digest": plan.configuration_digest, "first": asked.first, "last": asked.last,
         "attempts": attempts, "committed_windows": mark, "ended": mark == len(plan.range),
-        "inputs": {entry.stream: [entry.version, entry.windows_version] for entry in plan.inputs},
+        "inputs": {entry.stream: [entry.version, entry.windows_version, entry.table_id] for entry in plan.inputs},
+        "inputs_compared": _inputs_compared(plan),
         "start_state": {
             "source": plan.start.source, "window": plan.start.window, "digest": plan.start.digest,
             "lacking": plan.start.lacking, "stale": plan.start.stale,
         },
         "table_versions": {**{name: table.version for name, table in data.items()}, FACTS: facts.version},
+        "table_ids": {**{name: table.id for name, table in data.items()}, FACTS: facts.id},
         "windows_sealed_again": _sealed_again(seals),
     }  # fmt: skip
     return Side(
         replay_id, asked, seals, data, facts, plan.outputs, description, losses_of(plan, facts, checkpoints, asked)
     )
+
+
+def _inputs_compared(plan: Plan) -> str:
+    """Returns how a replay's input files were compared with what was noted when they were written."""
+    compared = "names, sizes and checksums" if plan.verify_inputs else "names and sizes"
+    foreign = sum(entry.foreign_files for entry in plan.inputs)
+    return compared + (f"; {foreign:,} files of other programs by size only" if foreign else "")
 
 
 def published_side(config: Config, plan: Plan, windows: WindowRange) -> Side:
@@ -137,15 +149,18 @@ def published_side(config: Config, plan: Plan, windows: WindowRange) -> Side:
         TableError: an output was never published.
     """
     data, parts, versions = {}, [], {}
+    ids = {}
     for output in plan.outputs:
         name = data_name(plan.application, output.name)
-        table, sealed = Table.open(config.stream_table(name)), Table.open(config.windows_table(name))
+        table = check_format(Table.open(config.stream_table(name)), TableKind.STREAM)
+        sealed = check_format(Table.open(config.windows_table(name)), TableKind.SEALS)
         versions[name], versions[windows_name(name)] = table.version, sealed.version
+        ids[name], ids[windows_name(name)] = table.id, sealed.id
         data[output.name] = table
-        parts.append(query(_published_seals(output.name, windows), w=sealed).cast(SEALS_SCHEMA))
+        parts.append(_published_seals(output.name, read_seals(sealed, windows, table_id=table.id)))
     description = {
         "name": PUBLISHED, "application": plan.application, "first": windows.first, "last": windows.last,
-        "table_versions": versions,
+        "table_versions": versions, "table_ids": ids,
     }  # fmt: skip
     return Side(PUBLISHED, windows, pa.concat_tables(parts), data, None, plan.outputs, description)
 
@@ -229,9 +244,14 @@ def _differs_from_next(rows: pa.Table, names: tuple[str, ...]) -> npt.NDArray[np
     return last
 
 
-def _published_seals(output: str, windows: WindowRange) -> str:
-    return f"""select window_id, '{output}' as port, tuples, digest, float_digest, 1 as seals from w
-    where window_id between {windows.first} and {windows.last} order by window_id"""
+def _published_seals(output: str, seals: pa.Table) -> pa.Table:
+    count = seals.num_rows
+    values = {name: seals[name] for name in ("window_id", "tuples", "digest", "float_digest")}
+    return (
+        pa.table({**values, "port": pa.repeat(output, count), "seals": pa.repeat(1, count)})
+        .select(SEALS_SCHEMA.names)
+        .cast(SEALS_SCHEMA)
+    )
 
 
 def _sealed_again(seals: pa.Table) -> int:

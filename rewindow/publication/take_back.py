@@ -22,7 +22,7 @@ from rewindow.publication.effects import related_acts, stale_ranges, states_in_e
 from rewindow.publication.finish import Finisher
 from rewindow.publication.history import Piece, versions_without, without_windows
 from rewindow.publication.leftovers import only_publisher
-from rewindow.publication.names import open_published
+from rewindow.publication.names import open_published, same_table
 from rewindow.publication.result import PublicationResult, result_of
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.tables import Table
@@ -147,7 +147,7 @@ def open_undo(
     ledger.acquire(newest.replay_id, names, newest.first, newest.last)
     try:
         crash(PublishStep.PREPARED, 1)
-        versions = {name: open_published(config, name).version for name in names}
+        versions = {name: same_table(config, newest, name).version for name in names}
         return ledger.open_undo(newest.number, versions, details)  # Refuses, by name, what later ones cover.
     except Exception:
         ledger.release(newest.replay_id)

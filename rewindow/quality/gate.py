@@ -22,7 +22,7 @@ from rewindow.quality.places import replay_folder
 from rewindow.quality.suites import Suite, suite_for
 from rewindow.quality.window_table import Sources, build_report
 from rewindow.recovery import OutputPlan, Plan
-from rewindow.tables.staging import Contents, staged_contents, versions_of
+from rewindow.tables.staging import Contents, check_replay_format, staged_contents, versions_of
 
 Tell = Callable[[str], None]
 CHECKABLE = (State.ENDED, State.CHECKED, State.PUBLISHED, State.UNDONE)
@@ -35,6 +35,7 @@ def check(config: Config, replay_id: str, *, on_line: Tell = lambda line: None) 
 
     Raises:
         InputError: no replay has this id, or it has not ended.
+        TableError: its tables have the format of another version.
         GateError: it could not be judged: a suite is missing or checks nothing, an expectation is unknown, or not
             everything was evaluated. A failed verdict is returned, not raised.
     """
@@ -47,6 +48,7 @@ def check(config: Config, replay_id: str, *, on_line: Tell = lambda line: None) 
             f'replay "{replay_id}" is {found.state}, only a replay that has ended can be checked',
             hint=f"Look at it: rewindow status {replay_id}",
         )
+    check_replay_format(config.replay_root(replay_id))
     plan = found.read_plan()
     folder = replay_folder(config, replay_id)
     try:

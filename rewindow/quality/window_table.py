@@ -22,6 +22,7 @@ from rewindow.publication.losses import losses_of
 from rewindow.quality.suites import Measure
 from rewindow.recovery import OutputPlan, Plan
 from rewindow.tables import Table, query, quoted
+from rewindow.tables.seals import stream_end
 from rewindow.tables.staging import CHECKPOINTS, FACTS, SEALS
 
 TIMER_COLUMNS = ("is_timer", "from_timer")
@@ -151,6 +152,9 @@ class _Report:
             gaps[index] += tuples == 0
             unsealed = np.ones(self.size, dtype=np.int64)
             unsealed[index] = 0
+            end = stream_end(seals)
+            if end is not None:
+                unsealed[max(0, end + 1 - self.plan.first) :] = 0
             missing += unsealed
         self.columns |= {"recorded_tuples": recorded, "gaps": gaps, "missing_inputs": missing}
         accounted = self.columns["tuples_in"] + self.columns["lost_tuples"]

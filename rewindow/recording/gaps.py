@@ -178,8 +178,8 @@ def _refuse_beside(stream: str, windows: Table, first: int | None, last: int | N
 def _seals(windows: Table, first: int | None, last: int | None) -> tuple[Any, Any]:
     """Returns the sealed windows of a range in ascending order, and their numbers of tuples."""
     limits = [f"window_id >= {first}" if first is not None else "", f"window_id <= {last}" if last is not None else ""]
-    where = " and ".join(limit for limit in limits if limit)
-    found = query(f"select window_id, tuples from w {'where ' + where if where else ''}", w=windows)
+    where = " and ".join(["window_id is not null", *(limit for limit in limits if limit)])
+    found = query(f"select window_id, tuples from w where {where}", w=windows)
     ids, tuples = found["window_id"].to_numpy(), found["tuples"].to_numpy()
     if len(ids) > 1 and not (ids[1:] > ids[:-1]).all():
         order = np.argsort(ids, kind="stable")

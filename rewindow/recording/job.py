@@ -1,9 +1,10 @@
-"""The record job: what `spark-submit jobs/record.py` does."""
+"""The jobs of this room: what `spark-submit jobs/record.py` and `jobs/upgrade.py` do."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from rewindow.config import Config
@@ -11,6 +12,7 @@ from rewindow.engine.job import say, tell
 from rewindow.engine.session import spark_session
 from rewindow.recording.record import record
 from rewindow.recording.result import RecordProgress
+from rewindow.recording.upgrade import upgradable, upgrade_others, upgrade_stream
 
 _PAUSE_S = 1.0
 
@@ -29,6 +31,24 @@ def record_job(stream: str, **wishes: Any) -> dict[str, Any]:
     for line in result.lines():
         say(line)
     return result.to_json()
+
+
+def upgrade_job(names: Sequence[str]) -> dict[str, Any]:
+    """Lifts streams to the present format and returns what the outcome file says of each.
+
+    Raises:
+        RewindowError: see upgrade_stream.
+    """
+    config = Config.load()
+    streams = upgradable(config, names)
+    spark = spark_session(config, "rewindow streams upgrade", quick=True)
+    results = []
+    for name in streams:
+        results.append(upgrade_stream(spark, config, name))
+        for line in results[-1].lines():
+            say(line)
+    upgrade_others(config, names)
+    return {"streams": [dataclasses.asdict(result) for result in results]}
 
 
 def _teller() -> Any:

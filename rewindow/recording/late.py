@@ -18,7 +18,7 @@ from rewindow.engine.digests import row_hashes, window_digests
 from rewindow.engine.frames import empty_frame, spark_schema
 from rewindow.recording.stream import StreamTables
 from rewindow.recording.tuples import POSITION
-from rewindow.tables import query
+from rewindow.tables.seals import read_seals
 from rewindow.windows import WindowRange
 
 
@@ -49,9 +49,7 @@ def compare(sealed: DataFrame, tables: StreamTables, windows: WindowRange, *, wh
         whole: whether the source holds all tuples of these windows, so that what it lacks is missing from it.
     """
     found = window_digests(sealed, exclude=("window_id", *POSITION)).toArrow()
-    sql = f"""select window_id, tuples, digest, float_digest from w
-              where window_id between {windows.first} and {windows.last}"""
-    stored = query(sql, w=tables.windows)
+    stored = read_seals(tables.windows, windows)
     place = pc.index_in(found["window_id"].combine_chunks(), stored["window_id"].combine_chunks())
     same = pc.and_(
         pc.equal(found["digest"], stored["digest"].take(place)),

@@ -1,6 +1,7 @@
 """New windows: their tuples written in order, committed, digested by reading back, sealed.
 
-The tuples are committed first, the windows' rows after them, both with the number of the run as transaction version.
+The tuples are committed first, then their files are noted in `.files`, the windows' seals come last; tuples and seals
+with the number of the run as transaction version.
 A window is recorded when its row is there (W40). A run that died between the two leaves tuples in windows without a
 row; the next run seals just these before it does anything else.
 """
@@ -12,7 +13,6 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +28,7 @@ from rewindow.errors import FencedError, InputError, OverlapError
 from rewindow.recording.stream import StreamTables
 from rewindow.recording.tuples import POSITION
 from rewindow.tables import Table, data_files
-from rewindow.tables.streams import WINDOWS_SCHEMA
+from rewindow.tables.seals import seal_rows
 from rewindow.windows import Grid, WindowRange
 
 WINDOWS_MAX = 20_000_000
@@ -147,7 +147,9 @@ def _ordered(tuples: DataFrame, count: int) -> DataFrame:
 def _seal(tables: StreamTables, run: int, windows: WindowRange, written: DataFrame) -> int:
     """Seals windows with the digests of what was written, and returns how many are empty."""
     found = window_digests(written).toArrow()
-    rows = seal_rows(found, windows, empty_digests(written.schema), tables.data.version)
+    tables.note_files()
+    crash_point("record_after_files")
+    rows = seal_rows(every_window(found, windows, empty_digests(written.schema)), tables.data, tables.columns)
     with _met(tables):
         tables.windows.commit_arrow(rows, app_id=tables.app_id, version=run)
     crash_point("record_after_windows")
@@ -155,21 +157,19 @@ def _seal(tables: StreamTables, run: int, windows: WindowRange, written: DataFra
     return len(windows) - found.num_rows
 
 
-def seal_rows(found: pa.Table, windows: WindowRange, empty: tuple[str, str | None], version: int) -> pa.Table:
-    """Returns a row for every window of a range; those without digests are empty."""
+def every_window(found: pa.Table, windows: WindowRange, empty: tuple[str, str | None]) -> pa.Table:
+    """Returns window_id, tuples and digests of every window of a range; those that were not found are empty."""
     ids = pa.array(np.arange(windows.first, windows.last + 1, dtype=np.int64))
     place = pc.index_in(ids, found["window_id"].combine_chunks())
     tuples, digest, float_digest = (found[name].take(place) for name in ("tuples", "digest", "float_digest"))
-    missing = pc.is_null(place)
-    columns = [
-        ids,
-        pc.fill_null(tuples, 0),
-        pc.fill_null(digest, empty[0]),
-        pc.if_else(missing, pa.scalar(empty[1], pa.string()), float_digest),
-        pa.repeat(pa.scalar(datetime.now(UTC), WINDOWS_SCHEMA.field("sealed_at").type), len(ids)),
-        pa.repeat(pa.scalar(version, pa.int64()), len(ids)),
-    ]
-    return pa.table(columns, schema=WINDOWS_SCHEMA)
+    return pa.table(
+        {
+            "window_id": ids,
+            "tuples": pc.fill_null(tuples, 0),
+            "digest": pc.fill_null(digest, empty[0]),
+            "float_digest": pc.if_else(pc.is_null(place), pa.scalar(empty[1], pa.string()), float_digest),
+        }
+    )
 
 
 @contextmanager

@@ -19,8 +19,11 @@ from rewindow.config import Config, StreamConfig
 from rewindow.engine.frames import spark_schema
 from rewindow.errors import InputError, OverlapError, TableError
 from rewindow.recording.delta_source import SourcePosition
-from rewindow.tables import Table, create_table, query
-from rewindow.tables.streams import WINDOWS_SCHEMA, check_reaches, stored_settings, stream_properties
+from rewindow.tables import Table
+from rewindow.tables.files import note_files, open_files
+from rewindow.tables.formats import TableKind, check_format, format_property
+from rewindow.tables.seals import columns_text, sealed_range
+from rewindow.tables.streams import check_reaches, create_stream, stored_settings, stream_properties
 
 _FIXED = {
     "width_ms": "width", "origin_ms": "origin", "arrived_at": "arrived_at", "zone": "zone", "schema": "columns",
@@ -34,7 +37,7 @@ class StreamTables:
     """The tables of a stream and what they say.
 
     Attributes:
-        data, windows: the tables.
+        data, windows, files: the tables.
         app_id: transaction id of all recordings of the stream, in both tables.
         run: version of the last recording whose windows are sealed; 0 before the first.
         first, last: the sealed windows, None before the first recording.
@@ -43,6 +46,7 @@ class StreamTables:
     name: str
     data: Table
     windows: Table
+    files: Table
     app_id: str
     run: int = 0
     first: int | None = None
@@ -53,8 +57,17 @@ class StreamTables:
         self.windows.refresh()
         self.data.refresh()
         self.run = max(self.windows.txn(self.app_id), 0)
-        bounds = query("select min(window_id) as first, max(window_id) as last from w", w=self.windows).to_pylist()[0]
-        self.first, self.last = bounds["first"], bounds["last"]
+        sealed = sealed_range(self.windows)
+        self.first, self.last = (sealed.first, sealed.last) if sealed else (None, None)
+
+    def note_files(self) -> None:
+        """Notes the data files that have no row in `.files` yet."""
+        note_files(self.data, self.files)
+
+    @property
+    def columns(self) -> str:
+        """The event columns, as a seal names them."""
+        return columns_text(self.data.schema)
 
     @property
     def torn(self) -> bool:
@@ -82,15 +95,15 @@ class StreamTables:
             self._set(changed)
 
     def _set(self, properties: dict[str, str]) -> None:
-        self.windows.delta.alter.set_table_properties(properties, raise_if_not_exists=False)
-        self.windows.refresh()
+        self.windows.set_properties(properties)
 
 
 def open_stream(config: Config, name: str) -> StreamTables | None:
     """Returns a stream's tables, None when it was never recorded.
 
     Raises:
-        TableError: one of the tables is missing while the other holds something, or lacks its last commits.
+        TableError: one of the tables is missing while the other holds something, or lacks its last commits; they have
+            the format of another version.
     """
     paths = config.stream_table(name), config.windows_table(name)
     missing = [path for path in paths if not Table.exists(path)]
@@ -99,8 +112,11 @@ def open_stream(config: Config, name: str) -> StreamTables | None:
         if held:
             raise _incomplete(name, missing, held)
         return None
-    tables = StreamTables(name, Table.open(paths[0]), Table.open(paths[1]), f"record/{name}")
-    for table in (tables.data, tables.windows):
+    data = check_format(Table.open(paths[0]), TableKind.STREAM)
+    windows = check_format(Table.open(paths[1]), TableKind.SEALS)
+    files = open_files(paths[0])
+    tables = StreamTables(name, data, windows, files, f"record/{name}")
+    for table in (data, windows, files):
         table.check_committable()
     tables.look()
     check_reaches(name, tables.data, tables.windows)
@@ -135,10 +151,9 @@ def prepare_stream(config: Config, name: str, stream: StreamConfig, schema: Stru
     """
     tables = open_stream(config, name)
     if tables is None or not tables.binding:
-        for path in (config.stream_table(name), config.windows_table(name)):
+        for path in (config.stream_table(name), config.windows_table(name), config.files_table(name)):
             shutil.rmtree(path, ignore_errors=True)
-        create_table(config.stream_table(name), to_arrow_schema(schema))
-        create_table(config.windows_table(name), WINDOWS_SCHEMA, stream_properties(_settings(stream, schema)))
+        create_stream(config.stream_table(name), to_arrow_schema(schema), _settings(stream, schema))
         tables = open_stream(config, name)
         assert tables is not None
     check_settings(tables, stream, schema)
@@ -167,9 +182,9 @@ def tuples_without_seals(config: Config, name: str) -> Table:
 
 
 def create_seals(config: Config, name: str, stream: StreamConfig, data: Table) -> None:
-    """Creates the table of a stream's seals, empty, with the settings in force."""
-    settings = stream_properties(_settings(stream, spark_schema(data.schema)))
-    create_table(config.windows_table(name), WINDOWS_SCHEMA, settings)
+    """Creates the tables beside a stream's tuples, empty, with the settings in force."""
+    create_stream(data.path, data.schema, _settings(stream, spark_schema(data.schema)))
+    data.set_properties(format_property(TableKind.STREAM))
 
 
 def check_settings(tables: StreamTables, stream: StreamConfig, schema: StructType) -> None:

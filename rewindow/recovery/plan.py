@@ -20,17 +20,21 @@ class InputPlan(_Value):
 
     Attributes:
         version: version of its table; every attempt reads this one (R62).
+        table_id: Delta's id of that table: another id is another stream, whatever its name.
         tuples, bytes: what the range holds, from statistics.
         missing: windows of the range that are not sealed, as [first, last] pairs; allowed explicitly.
+        foreign_files: files of the range that another program has written, so that nothing was noted of them.
     """
 
     stream: str
     path: str
     version: int
     windows_version: int
+    table_id: str = ""
     tuples: int
     bytes: int
     missing: list[tuple[int, int]] = Field(default_factory=list)
+    foreign_files: int = 0
 
 
 class OutputPlan(_Value):
@@ -88,6 +92,8 @@ class Plan(_Value):
     Attributes:
         group_windows_max: most windows of a commit group, None without a bound: what a crash costs at most once (X1).
         dag: id of the Airflow DAG that made it, empty for the command line; who may read that may read its pages.
+        verify_inputs: whether every attempt compares the bytes of the input files with what was noted when they were
+            written; names and sizes it compares always.
     """
 
     replay_id: str
@@ -112,6 +118,7 @@ class Plan(_Value):
     dag: str = ""
     parameters: dict[str, str] = Field(default_factory=dict)
     warnings: list[str] = Field(default_factory=list)
+    verify_inputs: bool = True
 
     @property
     def range(self) -> WindowRange:

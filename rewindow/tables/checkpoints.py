@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rewindow.errors import CheckpointError
+from rewindow.recovery import Plan
 from rewindow.tables.delta import plain_schema
 from rewindow.tables.failures import may_be_whole, table_failure
 from rewindow.tables.fence import Log
@@ -34,6 +36,7 @@ SCHEMA = pa.schema(
         ("code_version", pa.string()),
         ("configuration_digest", pa.string()),
         ("attempt", pa.int64()),
+        ("inputs", pa.string()),
         ("state", pa.binary()),
     ]
 )
@@ -41,11 +44,22 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Provenance:
-    """Which code and settings made a state, and in which attempt (W65)."""
+    """What made a state (W65): code, settings, attempt, and the tables that it was computed from.
+
+    Attributes:
+        inputs: input stream to the Delta id of its table.
+    """
 
     code_version: str
     configuration_digest: str
     attempt: int
+    inputs: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plan: Plan, attempt: int) -> Provenance:
+        """Returns what makes the states of a planned replay in one of its attempts."""
+        inputs = {entry.stream: entry.table_id for entry in plan.inputs}
+        return cls(plan.code_version, plan.configuration_digest, attempt, inputs)
 
 
 @dataclass(frozen=True)
@@ -91,7 +105,8 @@ def _row(name: str, window: int, mark: int, frame: pa.Table, version: int, made:
     return {
         "operator": name, "key_range": "all", "window_id": window, "mark": mark, "schema_version": version,
         "rows": frame.num_rows, "digest": frame_digest(frame), "code_version": made.code_version,
-        "configuration_digest": made.configuration_digest, "attempt": made.attempt, "state": blob,
+        "configuration_digest": made.configuration_digest, "attempt": made.attempt,
+        "inputs": json.dumps(dict(made.inputs), sort_keys=True), "state": blob,
     }  # fmt: skip
 
 
@@ -156,6 +171,34 @@ def rows_at(table: Log, window: int) -> pa.Table:
     return rows.filter(pc.equal(rows["attempt"], pc.max(rows["attempt"]))) if rows.num_rows else rows
 
 
+def check_inputs(rows: pa.Table, tables: Mapping[str, str], what: str) -> None:
+    """Refuses a state that was computed from other tables than those that an application now reads.
+
+    A stream that was deleted and recorded again is another stream, although it has the same name. What an older
+    version of Rewindow has published does not say which tables it came from, and is believed.
+
+    Args:
+        rows: stored rows of a window.
+        tables: input stream to the Delta id of its table now.
+        what: names the state in the error, with its article.
+
+    Raises:
+        CheckpointError: names the stream and both tables.
+    """
+    for text in pc.unique(rows["inputs"]).to_pylist():
+        made_from = json.loads(text) if text else {}
+        for stream, table_id in tables.items():
+            before = made_from.get(stream) or table_id
+            if before != table_id:
+                raise CheckpointError(
+                    f'{what} was computed from another table of stream "{stream}" than the one that is there',
+                    detail=f"It was computed from table {before}, the stream is now table {table_id}: it was deleted "
+                    "and recorded again.",
+                    hint="Replay from the first sealed window of the stream on and publish that, or pass "
+                    "--initial-state, which starts without what happened before.",
+                )
+
+
 def state_digest(rows: pa.Table) -> str:
     """Returns one digest over the states of all operators at a window, from their stored rows."""
     pairs = sorted(zip(rows["operator"].to_pylist(), rows["digest"].to_pylist(), strict=True))
@@ -166,11 +209,20 @@ def _parts(table: Log, columns: list[str]) -> Iterable[pa.Table]:
     """Reads the table's files; those that are damaged or gone are passed over, those that may be whole never (R25)."""
     for file in table.files():
         try:
-            yield table.read(file, columns).cast(pa.schema([SCHEMA.field(name) for name in columns]))
+            yield _completed(table.read(file, columns), columns)
         except (OSError, pa.ArrowException) as error:
             if may_be_whole(error):
                 primary = f'checkpoints of replay "{table.path.parent.name}" cannot be read'
                 raise table_failure(primary, error) from error
+
+
+def _completed(rows: pa.Table, columns: list[str]) -> pa.Table:
+    """Returns stored rows in the present schema; columns that an older version did not write are null."""
+    schema = pa.schema([SCHEMA.field(name) for name in columns])
+    for column in schema:
+        if column.name not in rows.column_names:
+            rows = rows.append_column(column, pa.nulls(rows.num_rows, column.type))
+    return rows.select(columns).cast(schema)
 
 
 def frame_digest(frame: pa.Table) -> str:

@@ -106,6 +106,11 @@ class Table:
         return plain_schema(pa.schema(self._delta.schema().to_arrow()))
 
     @property
+    def id(self) -> str:
+        """Delta's own id of the table; a table that is deleted and made anew has another one."""
+        return str(self._delta.metadata().id)
+
+    @property
     def properties(self) -> dict[str, str]:
         """Table properties."""
         return dict(self._delta.metadata().configuration)
@@ -131,8 +136,9 @@ class Table:
         return [file for file in found if _may_hold(file, first, last)]
 
     def read(self, file: DataFile, columns: list[str]) -> pa.Table:
-        """Returns columns of one of its files."""
-        return pq.read_table(file.path, columns=columns, partitioning=None)
+        """Returns columns of one of its files; those that it does not have are left out."""
+        with pq.ParquetFile(file.path) as parquet:
+            return parquet.read(columns=columns)
 
     def is_plain(self) -> bool:
         """Returns whether its Parquet files can be read as they are (no deletion vectors, no column mapping)."""
@@ -190,6 +196,16 @@ class Table:
         """
         properties = _properties(app_id, version, metadata)
         self._guarded(lambda: write_deltalake(self._delta, frame, mode="append", commit_properties=properties))
+
+    def append(self, frame: pa.Table) -> None:
+        """Appends a small frame that needs no fence: rows that may come twice, whoever else commits meanwhile."""
+        write_deltalake(self._delta, frame, mode="append")
+        self.refresh()
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Sets table properties."""
+        self._delta.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
+        self.refresh()
 
     def _guarded(self, commit: Any) -> None:
         try:

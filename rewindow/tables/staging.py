@@ -12,6 +12,7 @@ import pyarrow as pa
 from rewindow.errors import TableError
 from rewindow.tables import checkpoints
 from rewindow.tables.delta import Table, create_table, query
+from rewindow.tables.formats import TableKind, check_format, format_property
 
 FACTS = "facts"
 CHECKPOINTS = "checkpoints"
@@ -48,10 +49,10 @@ def staged_schema(event_columns: pa.Schema) -> pa.Schema:
 
 def create_staging(root: Path, outputs: Mapping[str, pa.Schema], plan_json: str) -> None:
     """Creates every table of a replay; those that are there already stay as they are."""
-    properties = {"rewindow.plan": plan_json}
+    properties = {"rewindow.plan": plan_json, **format_property(TableKind.CHECKPOINTS)}
     for name, schema in outputs.items():
-        create_table(root / name, staged_schema(schema))
-    create_table(root / FACTS, FACTS_SCHEMA)
+        create_table(root / name, staged_schema(schema), format_property(TableKind.OUTPUT))
+    create_table(root / FACTS, FACTS_SCHEMA, format_property(TableKind.FACTS))
     create_table(root / CHECKPOINTS, checkpoints.SCHEMA, properties)
 
 
@@ -100,6 +101,17 @@ def _bytes_digest(table: Table, file: Path) -> bytes:
         raise TableError(
             f'file "{file.name}" of table "{table.path.name}" cannot be read', detail=f"{error.strerror}: {file}."
         ) from error
+
+
+def check_replay_format(root: Path) -> None:
+    """Refuses a replay whose tables an older or a newer version has made; its checkpoints stand for all of them.
+
+    Raises:
+        TableError: names the replay, both formats and what to do.
+    """
+    for name, kind in ((CHECKPOINTS, TableKind.CHECKPOINTS), (FACTS, TableKind.FACTS)):
+        if Table.exists(root / name):
+            check_format(Table.open(root / name), kind)
 
 
 SEALS = """

@@ -10,21 +10,12 @@ import pyarrow as pa
 
 from rewindow.errors import TableError
 from rewindow.tables.delta import Table, create_table, query
+from rewindow.tables.files import FILES_SCHEMA, files_path
+from rewindow.tables.formats import TableKind, check_format, format_property
+from rewindow.tables.seals import WINDOWS_SCHEMA
 from rewindow.windows import Grid, WindowRange
 
 _TIME = pa.timestamp("us", tz="UTC")
-WINDOWS_SCHEMA = pa.schema(
-    [
-        ("window_id", pa.int64()),
-        ("tuples", pa.int64()),
-        ("digest", pa.string()),
-        ("float_digest", pa.string()),
-        ("sealed_at", _TIME),
-        ("data_version", pa.int64()),
-    ]
-)
-"""A row per sealed window, also per empty one (W40)."""
-
 QUARANTINE_SCHEMA = pa.schema(
     [
         ("window_id", pa.int64()),
@@ -70,7 +61,8 @@ def check_reaches(name: str, data: Table, windows: Table) -> None:
     Raises:
         TableError: says which version is named, and which is there.
     """
-    named = query("select max(data_version) as version from w", w=windows)["version"].to_pylist()[0]
+    sql = f"select max(data_version) as version from w where table_id = '{data.id}'"
+    named = query(sql, w=windows)["version"].to_pylist()[0]
     if named is not None and named > data.version:
         raise TableError(
             f'table "{name}" is at version {data.version}, but its seals name version {named}',
@@ -98,6 +90,30 @@ def holes(sealed: pa.ChunkedArray, windows: WindowRange) -> list[WindowRange]:
     return [WindowRange(first, last) for first, last in pairs]
 
 
+def create_stream(
+    data: Path, schema: pa.Schema, settings: Mapping[str, object], properties: Mapping[str, str] | None = None
+) -> None:
+    """Creates the tables of a stream that are not there: tuples, seals (`.windows`) and data files (`.files`).
+
+    Args:
+        data: folder of the tuples' table; the others lie beside it.
+        schema: window_id, offset, arrived_at, then the event columns.
+        settings: grid and other settings, stored with the seals (W4).
+        properties: further properties for tuples and seals, such as how long Delta keeps their history.
+    """
+    given = dict(properties or {})
+    create_table(data, schema, {**given, **format_property(TableKind.STREAM)})
+    create_table(files_path(data), FILES_SCHEMA, {**given, **format_property(TableKind.FILES)})
+    stored = {**given, **stream_properties(settings), **format_property(TableKind.SEALS)}
+    create_table(data.with_name(f"{data.name}.windows"), WINDOWS_SCHEMA, stored)
+
+
 def create_quarantine(path: Path) -> Table:
-    """Returns the quarantine table, created when it is not there."""
-    return create_table(path, QUARANTINE_SCHEMA)
+    """Returns the quarantine table, created when it is not there.
+
+    Raises:
+        TableError: it has another format than this version writes.
+    """
+    return check_format(
+        create_table(path, QUARANTINE_SCHEMA, format_property(TableKind.QUARANTINE)), TableKind.QUARANTINE
+    )

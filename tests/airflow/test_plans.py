@@ -17,8 +17,10 @@ from deltalake import write_deltalake
 
 from rewindow.config import Config
 from rewindow.ledger import Ledger
-from rewindow.tables import Table, query
+from rewindow.tables import Table, create_table, query
 from rewindow.tables import checkpoints as stored
+from rewindow.tables.formats import TableKind, format_property
+from rewindow.tables.seals import with_checksums
 from rewindow_airflow import requests
 from rewindow_airflow.failures import WAIT, WAITS_MAX
 from rewindow_airflow.forms import daily_params
@@ -109,7 +111,7 @@ def test_filling_goes_on_with_its_open_replay_after_more_was_recorded(settings: 
     seals = settings.windows_table("clicks")
     newest = query("select * from w order by window_id desc limit 1", w=Table.open(seals))
     number = newest.schema.get_field_index("window_id")
-    more = newest.set_column(number, "window_id", pc.add(newest["window_id"], 1))
+    more = with_checksums(newest.set_column(number, "window_id", pc.add(newest["window_id"], 1)))
     write_deltalake(str(seals), more, mode="append")
     assert plan_filling() == before
     Ledger.open(settings.ledger_url).abandon(before["replay_id"])
@@ -126,7 +128,8 @@ def test_initial_state_of_a_backfill_counts_only_where_no_state_was_published_be
     assert start_of(1) == "initial"
     window = int((FIRST_DAY + timedelta(days=1)).timestamp()) // 3600 - 1
     states = stored.encode(window, 24, {}, {}, stored.Provenance("older code", "configuration", 1))
-    write_deltalake(str(settings.checkpoints_table("clicks_by_page")), states)
+    table = settings.checkpoints_table("clicks_by_page")
+    create_table(table, stored.SCHEMA, format_property(TableKind.STATES)).append(states)
     assert start_of(0) == "initial"
     assert start_of(2) == "warm_up"
 

@@ -16,7 +16,8 @@ from rewindow.quality.findings import record_findings
 from rewindow.quality.outcome import CheckOutcome, GateResult, OutputVerdict
 from rewindow.reports.reading import pages_folder
 from rewindow.tables import create_table
-from rewindow.tables.streams import QUARANTINE_SCHEMA, WINDOWS_SCHEMA, create_quarantine, stream_properties
+from rewindow.tables.seals import WINDOWS_SCHEMA
+from rewindow.tables.streams import QUARANTINE_SCHEMA, create_quarantine, stream_properties
 from rewindow.windows import WindowRange
 from tests.commands.conftest import Command
 from tests.publication.staging import StagedReplay, simple
@@ -87,7 +88,7 @@ def test_why_names_checks_of_the_window_and_of_the_whole_range(
         CheckOutcome("there", "t", "c", "warning", "", "failed", (there,), 1),
     )
     verdict = OutputVerdict("delays", "suite", 10, checks, Path(), Path(), Path())
-    record_findings(config, replay.plan, GateResult("one", "app", datetime.now(UTC), (verdict,), Path()))
+    record_findings(config, replay.plan, GateResult("one", "app", datetime.now(UTC), (verdict,), Path(), {}))
     found = json.loads(command("why", "one", FIRST + 1, "--json")[1])["checks"]
     assert [(check["check"], check["windows"]) for check in found] == [("everything", []), ("here", [str(here)])]
     text = command("why", "one", FIRST + 1)[1]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from rewindow.commands.verify import verify_sample
+from rewindow.commands.verify import compare_groupings, verify_sample
+from rewindow.config import Config
 from rewindow.errors import NotDeterministicError
 from rewindow.launcher import ReplayRequest, draft_plan
 from rewindow.ledger import Ledger
+from tests.publication.staging import StagedReplay, rows_of, state_of
 from tests.recovery.project import FIRST, Project, make_project
 
 
@@ -15,6 +19,23 @@ from tests.recovery.project import FIRST, Project, make_project
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A recorded stream."""
     return make_project(tmp_path_factory.mktemp("verify"))
+
+
+@pytest.mark.parametrize(("tolerance", "verdict"), [(1e-9, "different"), (1e-3, "equal within tolerance")])
+def test_floats_are_compared_within_the_declared_tolerance(tmp_path: Path, tolerance: float, verdict: str) -> None:
+    """Two groupings whose floats alone differ are not verified, unless the output declares that they may."""
+    config = Config(state=tmp_path)
+    for name, share in (("one", 1.0), ("many", 1.0001)):
+        replay = StagedReplay(config, name, FIRST, FIRST + 1, tolerance=tolerance)
+        rows = rows_of(range(FIRST, FIRST + 2))
+        rows["ranks"][FIRST + 1][0]["share"] = share
+        replay.group(FIRST, FIRST + 1, rows, state=state_of(1)).end(ledger=False)
+    if verdict == "different":
+        with pytest.raises(NotDeterministicError, match=f'output "ranks" of window {FIRST + 1} depends on') as raised:
+            compare_groupings(config, ["one", "many"])
+        assert "'share': 1.0001" in raised.value.detail
+    else:
+        assert compare_groupings(config, ["one", "many"]).verdict == verdict
 
 
 def verify(project: Project, application: str, mode: str = "exactly_once") -> None:

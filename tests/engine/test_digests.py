@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,6 +54,21 @@ THE_SAME = {
     "NaN and NaN": ("select double('NaN') a", "select -double('NaN') a"),
     "a nullable column without a null": ("select 1 a", "select if(rand() < 2, 1, null) a"),
 }
+EXCHANGED = {
+    "bool": ("true", "false"), "tiny": ("1Y", "2Y"), "short": ("1S", "2S"), "i": ("1", "2"), "l": ("1L", "2L"),
+    "dec": ("1.5BD", "2.5BD"), "str": ("'a'", "'b'"), "bin": ("X'01'", "X'02'"), "nul": ("'a'", "null"),
+    "day": ("date'2020-01-01'", "date'2020-01-02'"),
+    "at": ("timestamp'2020-01-01 00:00:00'", "timestamp'2020-01-01 00:00:01'"),
+    "ntz": ("timestamp_ntz'2020-01-01 00:00:00'", "timestamp_ntz'2020-01-01 00:00:01'"),
+    "span": ("interval '1' day", "interval '2' day"), "months": ("interval '1' month", "interval '2' month"),
+    "arr": ("array(1, 2)", "array(2, 1)"), "rec": ("named_struct('x', 1)", "named_struct('x', 2)"),
+    "dict": ("map('a', 1)", "map('a', 2)"), "flo": ("1.5F", "2.5F"), "dou": ("1.5D", "2.5D"),
+    "nan": ("double('NaN')", "1D"), "nulldou": ("cast(null as double)", "1D"),
+    "floats": ("array(1.5D)", "array(2.5D)"),
+    "deep": ("named_struct('x', 1, 'y', 1.5D)", "named_struct('x', 1, 'y', 2.5D)"),
+    "fmap": ("map('a', 1.5D)", "map('a', 2.5D)"),
+}  # fmt: skip
+"""Column to the values of two rows, one column of every type that can be digested."""
 MANY = """select id % 7 window_id, id offset, timestamp_micros(id * 1000) arrived_at, 'k' || id % 11 k,
           if(id % 3 = 0, null, id) x, double(id) / 7 y from range(5000)"""
 
@@ -113,6 +129,25 @@ def test_float_columns_are_apart(spark: SparkSession) -> None:
     assert one[1] == other[1]
     assert one[2] != other[2]
     assert digest_of(spark, "select 1 a")[2] is None
+
+
+def test_digest_sees_every_exchange_of_values_between_two_rows(spark: SparkSession) -> None:
+    """Whichever columns, of whatever types, two rows exchange, if they do not exchange all: it is seen (X17)."""
+    names = list(EXCHANGED)
+    whole = (1 << len(names)) - 1
+    rng = random.Random(11)
+    masks = [1 << place for place in range(len(names))]
+    masks += [whole ^ mask for mask in masks] + [rng.randrange(1, whole) for _ in range(200)]
+    rows = [(number, bool(row), mask) for number, mask in enumerate([0, *masks]) for row in (0, 1)]
+    chosen = [
+        f"if((shiftright(mask, {place}) & 1) = cast(second as int), {one}, {other}) {name}"
+        for place, (name, (one, other)) in enumerate(EXCHANGED.items())
+    ]
+    frame = spark.createDataFrame(rows, "window_id bigint, second boolean, mask bigint")
+    frame = frame.selectExpr("window_id", *chosen)
+    found = {row["window_id"]: (row["digest"], row["float_digest"]) for row in window_digests(frame).collect()}
+    unseen = [mask for number, mask in enumerate(masks, 1) if found[number] == found[0]]
+    assert not unseen, [[name for place, name in enumerate(names) if mask >> place & 1] for mask in unseen]
 
 
 def test_digest_is_null_safe_in_wide_schemas(spark: SparkSession) -> None:

@@ -15,6 +15,7 @@ from rewindow.operators.catalog import load_application
 from rewindow.publication.losses import losses_of
 from rewindow.tables import Table, create_table
 from rewindow.tables import checkpoints as stored
+from rewindow.tables.formats import TableKind, format_property
 from rewindow.tables.staging import FACTS
 from tests.launcher.wishes import request
 from tests.ledger.life import run_to_end
@@ -31,7 +32,7 @@ def config(project: Project) -> Config:
     loaded = load_application(config, "totals", {})
     states = {"totals": loaded.app.nodes["totals"].operator.initial_state()}
     made = stored.Provenance(loaded.code_version, loaded.configuration_digest, 1)
-    table = create_table(config.checkpoints_table("totals"), stored.SCHEMA)
+    table = create_table(config.checkpoints_table("totals"), stored.SCHEMA, format_property(TableKind.STATES))
     table.commit_arrow(stored.encode(BASE, 10, states, {"totals": 1}, made), app_id="publication", version=1)
     return config
 

@@ -23,7 +23,9 @@ from rewindow.publication.take_back import undo
 from rewindow.recovery import StartState
 from rewindow.tables import Table, query
 from rewindow.tables import checkpoints as stored
-from rewindow.tables.streams import WINDOWS_SCHEMA, stored_grid
+from rewindow.tables.formats import TableKind, format_property
+from rewindow.tables.seals import WINDOWS_SCHEMA
+from rewindow.tables.streams import stored_grid
 from rewindow.windows import Grid, WindowRange
 from tests.publication.staging import HOUR_MS, StagedReplay, rows_of, simple, state_of
 
@@ -270,7 +272,8 @@ def test_a_table_that_does_not_fit_is_refused_and_new_columns_are_added(spark: S
         publish(spark, config, "r1")
     assert Table.open(path).schema == foreign and book(config).leases() == []
     shutil.rmtree(path)
-    create_table(path, pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("carrier", pa.string())]))
+    older = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("carrier", pa.string())])
+    create_table(path, older, format_property(TableKind.STREAM))
     publish(spark, config, "r1")
     assert minutes(config)[100] == 1000
 

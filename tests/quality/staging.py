@@ -16,6 +16,8 @@ from rewindow.config import Config
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.quality.suites import canonical
 from rewindow.recovery import Plan
+from rewindow.tables import Table
+from rewindow.tables.formats import TableKind, format_property
 from rewindow.tables.staging import FACTS_SCHEMA
 from rewindow.windows import WindowRange
 
@@ -141,10 +143,13 @@ class StagedReplay:
         config = self.config
         root = config.replay_root(self.replay_id)
         write_deltalake(str(root / self.output), pa.Table.from_pylist(self.rows, schema=self.schema))
-        write_deltalake(str(root / "facts"), pa.Table.from_pylist(self.facts, schema=FACTS_SCHEMA))
+        facts = pa.Table.from_pylist(self.facts, schema=FACTS_SCHEMA)
+        write_deltalake(str(root / "facts"), facts)
+        Table.open(root / "facts").set_properties(format_property(TableKind.FACTS))
         if self.checkpoints:
             saved = [{"mark": mark, "attempt": attempt} for mark, attempt in self.checkpoints]
             write_deltalake(str(root / "checkpoints"), pa.Table.from_pylist(saved))
+            Table.open(root / "checkpoints").set_properties(format_property(TableKind.CHECKPOINTS))
         for stream in self.inputs:
             rows = [row for row in self.seals if row["stream"] == stream]
             seals = config.windows_table(stream)

@@ -19,7 +19,7 @@ from tests.recording.conftest import Bench
 from tests.recording.test_record import ROWS
 from tests.recording.test_sources import frame_of
 
-POINTS = ["record_after_data", "record_after_windows", "record_after_malformed"]
+POINTS = ["record_after_data", "record_after_files", "record_after_windows", "record_after_malformed"]
 BAD = "a,1970-01-01T02:46:41Z,many\n"
 
 

@@ -13,7 +13,10 @@ import pyarrow as pa
 from rewindow.config import Config
 from rewindow.launcher import Outcome, ReplayRequest, begin_attempt, create_replay, run
 from rewindow.recovery import Plan
-from rewindow.tables import create_table
+from rewindow.tables import Table
+from rewindow.tables.files import note_files
+from rewindow.tables.seals import columns_text, seal_rows
+from rewindow.tables.streams import create_stream
 
 ROOT = Path(__file__).parents[2]
 FIRST, WINDOWS, GROUP = 1000, 24, 3
@@ -21,10 +24,6 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = pa.timestamp("us", tz="UTC")
 STREAM = pa.schema([
     ("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", _TIME), ("key", pa.string()), ("x", pa.int64()),
-])  # fmt: skip
-SEALS = pa.schema([
-    ("window_id", pa.int64()), ("tuples", pa.int64()), ("digest", pa.string()), ("float_digest", pa.string()),
-    ("sealed_at", _TIME), ("data_version", pa.int64()),
 ])  # fmt: skip
 
 
@@ -74,18 +73,15 @@ def make_project(folder: Path) -> Project:
 
 
 def _record(config: Config, rng: random.Random) -> None:
-    rows, seals = [], []
+    rows: list[tuple] = []
+    seals: dict[int, int] = {}
     for window in range(FIRST, FIRST + WINDOWS):
         count = 0 if window % 5 == 0 else rng.randint(1, 9)
         begin = EPOCH + timedelta(hours=window)
         for offset in range(count):
             rows.append((window, offset, begin + timedelta(seconds=offset), rng.choice("abc"), rng.randint(-5, 9)))
-        seals.append((window, count, "", None, begin, 1))
-    table = create_table(config.stream_table("events"), STREAM)
-    table.commit_arrow(_arrow(rows, STREAM), app_id="record", version=1)
-    grid = {"rewindow.width_ms": "3600000", "rewindow.origin_ms": "0"}
-    table = create_table(config.windows_table("events"), SEALS, grid)
-    table.commit_arrow(_arrow(seals, SEALS), app_id="record", version=1)
+        seals[window] = count
+    make_stream(config, "events", _arrow(rows, STREAM), seals, width_ms=3_600_000)
 
 
 def record_clicks(config: Config, times: list[tuple[int, int]]) -> None:
@@ -99,12 +95,27 @@ def record_clicks(config: Config, times: list[tuple[int, int]]) -> None:
         arrived_at, at = (EPOCH + timedelta(seconds=seconds) for seconds in (arrived_s, at_s))
         rows.append((window, counts[window], arrived_at, "a", at))
         counts[window] += 1
-    table = create_table(config.stream_table("clicks"), clicks)
-    table.commit_arrow(_arrow(rows, clicks), app_id="record", version=1)
-    grid = {"rewindow.width_ms": "60000", "rewindow.origin_ms": "0"}
-    seals = [(window, count, "", None, EPOCH, 1) for window, count in counts.items()]
-    table = create_table(config.windows_table("clicks"), SEALS, grid)
-    table.commit_arrow(_arrow(seals, SEALS), app_id="record", version=1)
+    make_stream(config, "clicks", _arrow(rows, clicks), counts, width_ms=60_000)
+
+
+def make_stream(config: Config, name: str, rows: pa.Table, sealed: dict[int, int], width_ms: int) -> None:
+    """Makes a recorded stream of some tuples, in one file, and of sealed windows with their numbers of tuples."""
+    create_stream(config.stream_table(name), rows.schema, {"width_ms": width_ms, "origin_ms": 0})
+    data = Table.open(config.stream_table(name))
+    data.commit_arrow(rows, app_id="record", version=1)
+    note_files(data, Table.open(config.files_table(name)))
+    seals = seals_of(config, name, sealed)
+    Table.open(config.windows_table(name)).commit_arrow(seals, app_id="record", version=1)
+
+
+def seals_of(config: Config, name: str, sealed: dict[int, int]) -> pa.Table:
+    """Returns seals of a stream from windows and their numbers of tuples."""
+    data = Table.open(config.stream_table(name))
+    found = pa.table({
+        "window_id": pa.array(sealed, pa.int64()), "tuples": pa.array(sealed.values(), pa.int64()),
+        "digest": [""] * len(sealed), "float_digest": pa.nulls(len(sealed), pa.string()),
+    })  # fmt: skip
+    return seal_rows(found, data, columns_text(data.schema), sealed_at=EPOCH)
 
 
 def _arrow(rows: list[tuple], schema: pa.Schema) -> pa.Table:

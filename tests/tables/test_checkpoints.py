@@ -122,3 +122,12 @@ def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path) -> None:
     """A missing mark is an error, never an empty state."""
     with pytest.raises(CheckpointError, match="not found at mark 7"):
         stored.load(create_table(tmp_path / "c", stored.SCHEMA), 7)
+
+
+def test_a_checkpoint_of_an_older_version_is_read_with_its_missing_columns_null(tmp_path: Path) -> None:
+    """A file without a column that came later holds a whole checkpoint; it is no damaged one."""
+    rows = stored.encode(7, 1, {"totals": pa.table({"key": ["a"]})}, {"totals": 1}, MADE)
+    table = create_table(tmp_path / "c", pa.schema([field for field in stored.SCHEMA if field.name != "inputs"]))
+    table.append(rows.drop_columns(["inputs"]))
+    assert stored.load(table, 1).states["totals"]["key"].to_pylist() == ["a"]
+    stored.check_inputs(stored.rows_at(table, 7), {"events": "id"}, "the state")

@@ -1,0 +1,12 @@
+"""Lifts streams to the format of this version: submitted to Spark by `rewindow streams upgrade`."""
+
+import argparse
+
+from rewindow.engine.job import leave, run_job
+from rewindow.recording.job import upgrade_job
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="streams or applications; all unless given")
+    options = parser.parse_args()
+    leave(run_job(lambda: upgrade_job(options.names)))

@@ -1,0 +1,252 @@
+"""Upgrade: streams of the first release, which may be the only copy, lifted to the format of this one.
+
+Every window is read once: the digests that the first release took are compared with what its files hold now, and the
+new ones are taken in the same pass. A window that does not match keeps its old seal, without a checksum, and is named:
+planning refuses it, and every other window can be used. Nothing is deleted, Delta keeps the versions from before. Each
+step can be repeated, so that a run that dies is begun again; a stream in the present format is only looked at.
+
+It also mends a stream of the present format whose table of data files is gone, or to which another program has added
+files, such as by compacting it: these are noted once all windows match their seals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from rewindow.config import Config
+from rewindow.engine.digests import BOOKKEEPING, digest_columns, empty_digests, first_float_digest
+from rewindow.engine.frames import read_windows
+from rewindow.errors import InputError, OverlapError
+from rewindow.recording.stream import recording_lock
+from rewindow.tables import Table, create_table, query
+from rewindow.tables import checkpoints as stored
+from rewindow.tables.files import FILES_SCHEMA, files_path, name_in, note_files, noted_files
+from rewindow.tables.formats import CURRENT, TableKind, check_format, format_of, format_property
+from rewindow.tables.seals import WINDOWS_SCHEMA, columns_text, intact, seal_rows
+from rewindow.tables.streams import QUARANTINE_SCHEMA, stored_settings
+from rewindow.windows import WindowRange, to_ranges
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DERIVED_ARRIVAL = "start of the window"
+"""The stored setting `arrived_at` of a published stream whose output has no arrival of its own."""
+
+
+_EVERY_WINDOW = WindowRange(-(1 << 62), 1 << 62)
+
+
+@dataclass
+class UpgradeResult:
+    """What the upgrade of a stream came to.
+
+    Attributes:
+        lifted: windows whose seals were lifted.
+        files: data files that were noted.
+        differing: windows whose tuples are not what their seals say, as [first, last] pairs.
+        already: nothing had to be done, and no tuple was read.
+    """
+
+    stream: str
+    lifted: int = 0
+    files: int = 0
+    differing: list[tuple[int, int]] = field(default_factory=list)
+    already: bool = False
+
+    def lines(self) -> list[str]:
+        """Returns what a person should read."""
+        if self.already:
+            return [f"{self.stream}: is in format {CURRENT[TableKind.SEALS]} already"]
+        lines = [f"{self.stream}: {self.lifted:,} seals lifted, {self.files:,} data files noted"]
+        if self.differing:
+            windows = ", ".join(str(WindowRange(*pair)) for pair in self.differing[:10])
+            more = " ..." if len(self.differing) > 10 else ""
+            lines.append(
+                f"{self.stream}: windows {windows}{more} do not hold what was sealed; their seals stay as they are"
+            )
+        return lines
+
+
+def upgradable(config: Config, names: Sequence[str]) -> list[str]:
+    """Returns the streams to lift: those that are named, all of a named application, or all that there are.
+
+    Raises:
+        InputError: there is no such stream or application.
+    """
+    folder = config.state / "streams"
+    known = sorted(path.name.removesuffix(".windows") for path in folder.glob("*.windows") if Table.exists(path))
+    found = [stream for stream in known if not names or any(_is_of(stream, name) for name in names)]
+    for name in names:
+        if not any(_is_of(stream, name) for stream in known):
+            raise InputError(
+                f'stream or application "{name}" is not there', detail=f"There are: {', '.join(known) or 'none'}."
+            )
+    return found
+
+
+def _is_of(stream: str, name: str) -> bool:
+    return stream == name or stream.startswith(f"{name}.")
+
+
+def upgrade_stream(spark: SparkSession, config: Config, name: str) -> UpgradeResult:
+    """Lifts a stream's tables to the present format, and returns what was done.
+
+    Raises:
+        TableError: a table is not there, or has a newer format.
+        OverlapError: the stream is being recorded.
+    """
+    with recording_lock(config, name):
+        data, windows = Table.open(config.stream_table(name)), Table.open(config.windows_table(name))
+        _refuse_newer(data, TableKind.STREAM)
+        _refuse_newer(windows, TableKind.SEALS)
+        seals = _stored_seals(windows)
+        if _is_current(data, windows, seals):
+            return UpgradeResult(name, already=True)
+        found = _digests(spark, data, windows)
+        matching = _matching(seals, found)
+        result = UpgradeResult(name, differing=_ranges(seals.filter(pc.invert(matching))))
+        if not result.differing or format_of(data) < CURRENT[TableKind.STREAM]:
+            result.files = _note_files(data)
+        data.set_properties(format_property(TableKind.STREAM))
+        result.lifted = _lift_seals(data, windows, seals, found, matching)
+        windows.set_properties(format_property(TableKind.SEALS))
+        return result
+
+
+def upgrade_others(config: Config, names: Sequence[str]) -> None:
+    """Lifts what is no stream: published checkpoints, all or those of named applications, and the quarantine."""
+    for path in sorted((config.state / "streams").glob("*.checkpoints")):
+        if not names or path.name.removesuffix(".checkpoints") in names:
+            _add_columns(path, stored.SCHEMA, TableKind.STATES)
+    _add_columns(config.quarantine_table, QUARANTINE_SCHEMA, TableKind.QUARANTINE)
+
+
+def _add_columns(path: Path, schema: pa.Schema, kind: TableKind) -> None:
+    if not Table.exists(path):
+        return
+    table = Table.open(path)
+    _refuse_newer(table, kind)
+    if format_of(table) == CURRENT[kind]:
+        return
+    new = [column for column in schema if column.name not in table.schema.names]
+    if new:
+        write_deltalake(table.delta, pa.schema([*table.schema, *new]).empty_table(), mode="append", schema_mode="merge")
+        table.refresh()
+    table.set_properties(format_property(kind))
+
+
+def _refuse_newer(table: Table, kind: TableKind) -> None:
+    if format_of(table) > CURRENT[kind]:
+        check_format(table, kind)
+
+
+def _stored_seals(windows: Table) -> pa.Table:
+    """Returns the seals as they are, with columns that they lack as null."""
+    rows = query("select * from w where window_id is not null order by window_id", w=windows)
+    for column in WINDOWS_SCHEMA:
+        if column.name not in rows.column_names:
+            rows = rows.append_column(column, pa.nulls(rows.num_rows, column.type))
+    return rows.select(WINDOWS_SCHEMA.names).cast(WINDOWS_SCHEMA)
+
+
+def _is_current(data: Table, windows: Table, seals: pa.Table) -> bool:
+    """Returns whether a stream is in the present format, all its files are noted and all its seals are whole."""
+    formats = (format_of(data), format_of(windows)) == (CURRENT[TableKind.STREAM], CURRENT[TableKind.SEALS])
+    if not (formats and Table.exists(files_path(data.path)) and pc.all(intact(seals)).as_py() is not False):
+        return False
+    noted = noted_files(Table.open(files_path(data.path)))
+    return all(name_in(data, file) in noted for file in data.files())
+
+
+def _digests(spark: SparkSession, data: Table, windows: Table) -> pa.Table:
+    """Returns what the windows hold: tuples, digests, and the float digest as the first release took it."""
+    exclude = set(BOOKKEEPING)
+    if stored_settings(windows).get("arrived_at") == DERIVED_ARRIVAL:
+        exclude.add("arrived_at")
+    frame = read_windows(spark, data, _EVERY_WINDOW)
+    aggregates = [
+        *digest_columns(frame.schema, exclude),
+        first_float_digest(frame.schema, exclude).alias("first_float"),
+    ]
+    found = frame.groupBy("window_id").agg(*aggregates).toArrow()
+    digest, float_digest = empty_digests(frame.schema, exclude)
+    empty = {
+        "window_id": None,
+        "tuples": 0,
+        "digest": digest,
+        "float_digest": float_digest,
+        "first_float": float_digest,
+    }
+    return pa.concat_tables([found, pa.Table.from_pylist([empty], schema=found.schema)])
+
+
+def _places(seals: pa.Table, found: pa.Table) -> pa.Array:
+    """Returns for every seal the row of what its window holds; of an empty window that is the last row."""
+    places = pc.index_in(seals["window_id"], found["window_id"].combine_chunks().slice(0, found.num_rows - 1))
+    return pc.fill_null(places, found.num_rows - 1)
+
+
+def _matching(seals: pa.Table, found: pa.Table) -> pa.ChunkedArray:
+    """Returns for every seal whether its window holds what it says: by its own float digest, or the first release's."""
+    now = found.take(_places(seals, found))
+    exact = pc.and_(pc.equal(seals["tuples"], now["tuples"]), pc.equal(seals["digest"], now["digest"]))
+    stored_float = pc.fill_null(seals["float_digest"], "")
+    older = pc.and_(pc.is_null(seals["checksum"]), pc.equal(stored_float, pc.fill_null(now["first_float"], "")))
+    same = pc.or_(older, pc.equal(stored_float, pc.fill_null(now["float_digest"], "")))
+    return pc.fill_null(pc.and_(exact, same), False)
+
+
+def _note_files(data: Table) -> int:
+    create_table(files_path(data.path), FILES_SCHEMA, format_property(TableKind.FILES))
+    return note_files(data, Table.open(files_path(data.path)))
+
+
+def _lift_seals(data: Table, windows: Table, seals: pa.Table, found: pa.Table, matching: pa.ChunkedArray) -> int:
+    """Replaces the seals of windows that match, and returns how many; an end row and other seals stay as they are."""
+    wanted = pc.and_(matching, pc.invert(intact(seals)))
+    old = seals.filter(wanted)
+    if not old.num_rows and "checksum" in windows.schema.names:
+        return 0
+    now = found.take(_places(old, found)).select(["tuples", "digest", "float_digest"])
+    now = now.add_column(0, "window_id", old["window_id"])
+    kept = {name: old[name] for name in ("sealed_at", "data_version")}
+    for name, column in kept.items():
+        now = now.append_column(name, column)
+    generation = pc.fill_null(old["generation"], 1)
+    new = seal_rows(now.append_column("generation", generation), data, columns_text(_events(data, windows)))
+    others = [seals.filter(pc.invert(wanted)), *_end_rows(windows)]
+    rows = pa.concat_tables([new, *others]).sort_by("window_id")
+    try:
+        write_deltalake(windows.delta, rows, mode="overwrite", schema_mode="overwrite")
+    except CommitFailedError as error:
+        raise OverlapError(
+            f'table "{windows.path.name}" was written to by somebody else while it was lifted',
+            detail="Its seals are what the other one left.", hint="Do it again: rewindow streams upgrade",
+        ) from error  # fmt: skip
+    windows.refresh()
+    return int(old.num_rows)
+
+
+def _end_rows(windows: Table) -> list[pa.Table]:
+    if "end_window" not in windows.schema.names:
+        return []
+    rows = query("select * from w where window_id is null", w=windows)
+    return [rows.select(WINDOWS_SCHEMA.names).cast(WINDOWS_SCHEMA)]
+
+
+def _events(data: Table, windows: Table) -> pa.Schema:
+    """Returns the columns that a digest covers, as the seals of this release name them."""
+    derived = stored_settings(windows).get("arrived_at") == DERIVED_ARRIVAL
+    return pa.schema([column for column in data.schema if not (derived and column.name == "arrived_at")])
+
+
+def _ranges(seals: pa.Table) -> list[tuple[int, int]]:
+    return [(part.first, part.last) for part in to_ranges(seals["window_id"].to_pylist())]
