@@ -105,8 +105,8 @@ def begin_attempt(
     check_replay_format(config.replay_root(replay_id))
     positions = staged_positions(config.replay_root(replay_id), plan)
     check_ledger(config.replay_root(replay_id), plan, positions, ledger.replay(replay_id).epoch)
+    lost = lost_commits(plan, positions) if row.state in ENDED_STATES else ""
     if row.state in ENDED_STATES:
-        lost = lost_commits(plan, positions)
         if not lost:
             return None
         ledger.reopen(replay_id, f"it had ended, but has lost commits since: {lost}")
@@ -127,6 +127,8 @@ def begin_attempt(
     epoch = ledger.take_over(replay_id, tables, plan.first, plan.last)
     _end(last)
     expected = _expected(config, plan) if last is not None else ""
+    if lost:
+        expected = f"lost since it had ended: {lost}; what is not there is computed again; {expected}"
     outcome = config.replay_root(replay_id) / f"outcome-{epoch}.json"
     environment["REWINDOW_OUTCOME"] = str(outcome)
     return Submission(replay_id, epoch, [*command, "--epoch", str(epoch)], environment, outcome, expected)

@@ -27,10 +27,10 @@ def staged_positions(root: Path, plan: Plan) -> dict[str, Position]:
 def lost_commits(plan: Plan, positions: dict[str, Position]) -> str:
     """Returns, in words, which tables of a replay that has ended are behind its last window; empty when none is.
 
-    In at most once only the facts tell: an output may lack the last windows since they are lost.
+    In at most once the outputs do not tell: one may lack the last windows since they are lost.
     """
     windows = len(plan.range)
-    told = [FACTS] if plan.mode is Mode.AT_MOST_ONCE else positions
+    told = [FACTS, CHECKPOINTS] if plan.mode is Mode.AT_MOST_ONCE else positions
     behind = {name: positions[name].mark for name in told if name in positions and positions[name].mark < windows}
     return ", ".join(f'table "{name}" holds {mark} of {windows} windows' for name, mark in behind.items())
 

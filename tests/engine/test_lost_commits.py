@@ -30,10 +30,11 @@ def test_a_table_that_has_lost_its_last_commit_is_filled_again(mode: Mode, table
     assert 1 < max(world.computed.values()) <= 2
 
 
-def test_facts_of_at_most_once_that_have_lost_their_last_commit_are_written_again() -> None:
-    """From the rows that are there: nothing is computed."""
+@pytest.mark.parametrize("table", [FACTS, CHECKPOINTS])
+def test_what_at_most_once_has_lost_is_written_again_and_not_computed(table: str) -> None:
+    """Facts come from the rows that are there; the state lacks what no checkpoint holds, and is saved as it is."""
     world = ended(Mode.AT_MOST_ONCE)
-    world.tables[FACTS].pop()
+    world.tables[table].pop()
     assert finish(world, PLANS[Mode.AT_MOST_ONCE], random.Random(2), [])
     assert list(broken(world, PLANS[Mode.AT_MOST_ONCE])) == []
 

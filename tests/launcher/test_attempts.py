@@ -204,6 +204,7 @@ def test_a_replay_that_has_lost_commits_is_opened_again(project: Project, state:
     assert "rewindow replay --resume one" in error.value.hint
     again = begin_attempt(config, "one")
     assert again is not None and again.epoch == 2
+    assert 'lost since it had ended: table "facts" holds 0 of 24 windows' in again.expected
     assert ledger.replay("one").state == "failed" and "lost commits" in ledger.replay("one").message
 
 
