@@ -33,9 +33,10 @@ def stored_plan(project: Project, replay_id: str) -> Plan:
 
 def planned_and_killed(project: Project, monkeypatch: pytest.MonkeyPatch, **wishes: object) -> None:
     """Plans a replay, and dies between its tables and its row in the ledger."""
-    with monkeypatch.context() as patch, pytest.raises(Killed):
+    with monkeypatch.context() as patch:
         patch.setattr(Ledger, "create_replay", die)
-        create_replay(project.config, request(replay_id="one", **wishes))
+        with pytest.raises(Killed):
+            create_replay(project.config, request(replay_id="one", **wishes))
 
 
 def test_planner_that_dies_before_the_ledger_leaves_the_plan_to_the_next(
@@ -60,9 +61,10 @@ def test_left_tables_are_not_taken_for_another_wish(project: Project, monkeypatc
 
 def test_planner_that_dies_among_its_tables_leaves_nothing(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """All tables come in one step: before it there is no folder of that id, and the next planner begins anew."""
-    with monkeypatch.context() as patch, pytest.raises(Killed):
+    with monkeypatch.context() as patch:
         patch.setattr("rewindow.launcher.creation._start_rows", die)
-        create_replay(project.config, request(replay_id="one", last=FIRST + 5))
+        with pytest.raises(Killed):
+            create_replay(project.config, request(replay_id="one", last=FIRST + 5))
     assert not project.config.replay_root("one").exists()
     plan = create_replay(project.config, request(replay_id="one", last=FIRST + 7))
     assert stored_plan(project, "one") == plan
