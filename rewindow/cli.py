@@ -73,6 +73,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except RewindowError as error:
         _say(error)
         raise SystemExit(error.exit_code) from None
+    except BaseException as error:
+        from rewindow.tables.failures import library_failure
+
+        failure = library_failure(error)
+        if failure is None:
+            raise  # A bug: its traceback is what helps.
+        _say(failure)
+        raise SystemExit(failure.exit_code) from None
 
 
 def _say(error: Any) -> None:

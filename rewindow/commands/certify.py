@@ -71,4 +71,4 @@ def _show(certificate: Certificate) -> None:
     if found:
         plain = {name: value for name, value in found.items() if not isinstance(value, list | dict)}
         out.print("first difference: " + ", ".join(f"{name} {escape(str(value))}" for name, value in plain.items()))
-    out.print(f"page: {escape(str(certificate.page))}")
+    out.print(f"page: {escape(certificate.page or 'not written, since the state folder cannot be written to')}")

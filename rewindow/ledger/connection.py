@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, Self
 
 import psutil
@@ -48,7 +50,10 @@ class Connected:
 
     Attributes:
         now: SQL expression for the database's time.
+        copy: folder of the copy that is read instead of a file that cannot be written to, None as a rule.
     """
+
+    copy: Path | None = None
 
     def __init__(self, place: Place, engine: Engine) -> None:
         self.place = place
@@ -81,6 +86,10 @@ class Connected:
             raise InputError(
                 f'ledger "{place.name}" is not there', hint="The first command that plans a replay makes it."
             )
+        copy = None
+        if place.is_read_only():
+            copy = Path(mkdtemp(prefix="rewindow-ledger-"))
+            place = place.copied(copy)
         engine = create_ledger_engine(place)
         try:
             with answering(place):
@@ -93,7 +102,11 @@ class Connected:
             detail = place.without_password(" ".join(str(error.orig).split()))
             hint = "Look at the URL's settings; the user must be allowed to create a schema, once."
             raise InputError(f'ledger "{place.name}" is set up wrongly', detail=f"{detail}.", hint=hint) from None
-        return cls(place, engine)
+        ledger = cls(place, engine)
+        if copy is not None:
+            ledger.copy = copy
+            weakref.finalize(ledger, shutil.rmtree, copy, ignore_errors=True)
+        return ledger
 
     def close(self) -> None:
         """Closes all connections; the ledger can be used again and then opens new ones."""
@@ -107,7 +120,17 @@ class Connected:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Gives a transaction for writes; all of them are kept, or none."""
+        """Gives a transaction for writes; all of them are kept, or none.
+
+        Raises:
+            LedgerError: its folder cannot be written to.
+        """
+        if self.copy is not None:
+            raise LedgerError(
+                f'ledger "{self.place.name}" cannot be written to: its folder is read-only',
+                detail="Nothing was changed. What reading can answer is answered.",
+                hint="Make the state folder writable, or run this where it is.",
+            )
         with answering(self.place), self._writer.begin() as connection:
             yield connection
 

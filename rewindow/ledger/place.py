@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -91,6 +92,19 @@ class Place:
         with closing(sqlite3.connect(new, timeout=30)) as connection:
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
         new.rename(file)
+
+    def is_read_only(self) -> bool:
+        """Returns whether it is a file that nobody can write to here: then not even its reader's lock can be made."""
+        return bool(self.file and self.file.is_file() and not os.access(self.file.parent, os.W_OK))
+
+    def copied(self, folder: Path) -> Place:
+        """Returns the place of a copy in another folder, with what its write-ahead log holds."""
+        assert self.file, "a server cannot be copied"
+        for path in (self.file, self.file.with_name(f"{self.file.name}-wal")):
+            if path.is_file():
+                shutil.copyfile(path, folder / path.name)
+        copy = folder / self.file.name
+        return Place(self.url.set(database=str(copy)), self.name, copy)
 
     def lock_file(self, name: str) -> Path:
         """Returns the path of a lock beside the SQLite file."""

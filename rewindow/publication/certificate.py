@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import time
 from collections import Counter
 from datetime import UTC, datetime
@@ -313,11 +314,19 @@ def _is_finite(value: object) -> bool:
 
 
 def _write(config: Config, certificate: Certificate) -> Certificate:
-    """Leaves the certificate as JSON and as a page; the same comparison writes the same files."""
+    """Leaves the certificate as JSON and as a page; the same comparison writes the same files.
+
+    A state folder that cannot be written to gets none, and the certificate has no path.
+    """
     from rewindow.publication.page import certificate_page
 
     folder = config.results / "certificates"
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return certificate
+    if not os.access(folder, os.W_OK):
+        return certificate
     name = f"{certificate.a['name']}--{certificate.b['name']}-{certificate.digest[:8]}"
     path, page = folder / f"{name}.json", folder / f"{name}.html"
     for target, text in ((path, certificate.to_json()), (page, certificate_page(certificate))):

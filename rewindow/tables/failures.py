@@ -8,6 +8,7 @@ system may be another one at the next attempt.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 
@@ -56,6 +57,21 @@ def plain_text(error: BaseException) -> str:
     words = " ".join(line.strip(" \t↳") for line in lines if line.strip() and not _FRAME.fullmatch(line))
     words = words or type(error).__name__
     return words if len(words) <= TEXT_MAX else f"{words[:TEXT_MAX]}..."
+
+
+def library_failure(error: BaseException) -> RewindowError | None:
+    """Returns an error of ours for one that a library or the operating system raised; None for what is a bug.
+
+    The last resort of a command: whoever knows the table says it better.
+    """
+    module = type(error).__module__.partition(".")[0]
+    if isinstance(error, OSError) and error.filename is not None:
+        return table_failure(f'"{error.filename}" cannot be used', error)
+    if isinstance(error, json.JSONDecodeError):
+        return TableError(f"a file is not JSON: {error}", hint="It was cut short or changed; look at the newest ones.")
+    if module in ("deltalake", "_internal", "pyo3_runtime", "pyarrow") or isinstance(error, OSError):
+        return table_failure("a table cannot be read", error)
+    return None
 
 
 def table_failure(primary: str, error: BaseException, *, hint: str = "") -> RewindowError:

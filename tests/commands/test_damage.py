@@ -1,0 +1,119 @@
+"""Commands over a state folder that is read-only or damaged: answers or errors in words, never a traceback. No JVM."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rewindow.cli import main
+from rewindow.config import Config
+from rewindow.errors import LedgerError
+from rewindow.launcher import create_replay
+from rewindow.ledger import Ledger
+from tests.launcher.wishes import request
+from tests.recovery.project import FIRST, make_project
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """Settings of a project with a planned replay, in force for commands."""
+    config = make_project(tmp_path).config
+    create_replay(config, request(replay_id="one"))
+    monkeypatch.setenv("REWINDOW_CONFIG", str(tmp_path / "rewindow.toml"))
+    return config
+
+
+@pytest.fixture
+def read_only(config: Config) -> Iterator[Config]:
+    """The same with a state folder that is really mounted read-only."""
+    folder = str(config.state)
+    commands = [["mount", "--bind", folder, folder], ["mount", "-o", "remount,bind,ro", folder]]
+    mounted = [subprocess.run(command, capture_output=True, check=False).returncode == 0 for command in commands]
+    try:
+        if os.geteuid() != 0 or not all(mounted):
+            pytest.skip("this machine lets nobody mount")
+        yield config
+    finally:
+        if mounted[0]:
+            subprocess.run(["umount", folder], check=True)
+
+
+def run(*arguments: str) -> int:
+    """Runs a command and returns its exit code; any other exception than its end is the test's failure."""
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    code = caught.value.code
+    return code if isinstance(code, int) else 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("list",),
+        ("status", "one"),
+        ("why", "one", str(FIRST + 3)),
+        ("plan", "totals"),
+        ("gaps", "events"),
+        ("purge",),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_read_only_state_folder_answers_what_reading_can(read_only: Config, arguments: tuple[str, ...]) -> None:
+    """The ledger, too, although SQLite cannot lock it there."""
+    assert run(*arguments) == 0
+
+
+def test_read_only_ledger_shows_its_newest_state(config: Config, tmp_path: Path) -> None:
+    """Also what is only in its write-ahead log, as a process that was killed leaves it."""
+    ledger = Ledger.open(config.ledger_url)
+    keeper = ledger.engine.connect()  # While it is open, nothing moves the log into the file.
+    ledger.abandon("one", "wrong code")
+    copied = ledger.place.copied(tmp_path)
+    keeper.close()
+    assert Ledger.open(f"sqlite:///{copied.file}").replay("one").state == "abandoned"
+
+
+@pytest.mark.parametrize("arguments", [("abandon", "one"), ("replay", "totals"), ("status", "one", "--page")])
+def test_read_only_state_folder_is_named_where_writing_is_needed(
+    read_only: Config, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One error in words; nothing of a library's output."""
+    assert run(*arguments) != 0
+    said = capsys.readouterr().err
+    assert "read-only" in said
+    assert "Traceback" not in said
+    assert "Hint:" in said
+
+
+def test_read_only_ledger_refuses_writes(read_only: Config) -> None:
+    """What was written to the copy would be lost."""
+    with pytest.raises(LedgerError, match="cannot be written to: its folder is read-only"):
+        Ledger.open(read_only.ledger_url).abandon("one")
+
+
+@pytest.mark.parametrize(
+    ("table", "what", "arguments"),
+    [
+        ("streams/events.windows", "*.parquet", ("plan", "totals")),
+        ("streams/events.windows", "_delta_log/*1.json", ("plan", "totals")),
+        ("streams/events.windows", "*.parquet", ("gaps", "events")),
+        ("replays/one/checkpoints", "_delta_log/*0.json", ("certify", "one", "one")),
+        ("replays/one/facts", "_delta_log/*0.json", ("why", "one", str(FIRST + 1))),
+        ("replays/one/facts", "_delta_log/*0.json", ("certify", "one", "one")),
+    ],
+)
+def test_damaged_table_is_named_without_a_traceback(
+    config: Config, table: str, what: str, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file or a log that was cut short: the table's name, and no frame of Python, Rust or Java."""
+    (path,) = (config.state / table).glob(what)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert run(*arguments) not in (0, 1)
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert table.rpartition("/")[2] in said
+    assert not any(word in said for word in ("Traceback", "<unknown>", "pthread"))
