@@ -5,7 +5,10 @@ BIN := .rewindow/venv/bin
 # What a user's shell may carry along must not reach our Python and Spark.
 RUN := . scripts/environment.sh &&
 
-.PHONY: help setup demo test test-recovery check format bench up down clean lock
+# Test processes share nothing; as many run side by side as the machine has processors.
+PYTEST := python -m pytest -n logical --dist loadfile --no-loadscope-reorder
+
+.PHONY: help setup demo test test-fast test-recovery test-all check format bench up down clean lock
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -16,11 +19,17 @@ setup: ## Python packages as locked, Java 17, Delta's jars, into .rewindow
 demo: setup ## a year of flights: recorded, replayed, killed, recovered, checked, published, proven (10 minutes)
 	@$(RUN) rewindow demo $(ARGS)
 
-test: setup ## all tests but the recovery matrix (20 minutes); ARGS="-k heartbeat" picks
-	@$(RUN) python -m pytest $(ARGS)
+test: setup ## all tests but the recovery matrix (8 minutes); ARGS="-k heartbeat" picks
+	@$(RUN) $(PYTEST) $(ARGS)
 
-test-recovery: setup ## the recovery matrix: SIGKILL at every step, in every mode
-	@$(RUN) python -m pytest -m recovery_matrix --timeout 900 $(ARGS)
+test-fast: setup ## what needs no JVM, no Airflow and no server (half a minute); run it before every commit
+	@$(RUN) $(PYTEST) -m "not jvm and not recovery_matrix and not exhaustive" $(ARGS)
+
+test-recovery: setup ## the recovery matrix: SIGKILL at every step, in every mode (20 minutes)
+	@$(RUN) $(PYTEST) --dist load -m recovery_matrix --timeout 900 $(ARGS)
+
+test-all: setup ## every test, also each kill by itself and every pair of kills (an hour)
+	@$(RUN) $(PYTEST) --dist load -m "" --timeout 900 $(ARGS)
 
 check: setup ## format, lint, types, import borders, spelling
 	@scripts/check.sh

@@ -10,12 +10,52 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests.small_frames import SMALL_FRAMES
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 settings.register_profile("rewindow", deadline=None, print_blob=True)
 settings.load_profile("rewindow")
+
+
+LONGEST_FIRST = (
+    "tests/airflow/test_supervisor.py",
+    "tests/airflow/test_supervision.py",
+    "tests/demo/test_whole_demo.py",
+    "tests/recovery/test_kills.py",
+    "tests/airflow/test_runs.py",
+    "tests/publication/test_kills.py",
+    "tests/engine/test_attempt.py",
+    "tests/commands/test_verify.py",
+    "tests/commands/test_verbs.py",
+)
+"""Files that take minutes begin first, so that no process has one left when the others have ended."""
+
+SUBMITTING = (
+    "tests/airflow/",
+    "tests/recovery/test_kills.py",
+    "tests/commands/test_interrupt.py",
+    "tests/commands/test_verbs.py",
+)
+"""Where tests start jobs or servers of their own."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what needs a JVM or a server, and puts the longest files first; the rest stays in its random order."""
+    order = {name: number for number, name in enumerate(LONGEST_FIRST)}
+    for item in items:
+        if _starts_servers(item):
+            item.add_marker("jvm")
+    items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(order)))
+
+
+def _starts_servers(item: pytest.Item) -> bool:
+    parameters = getattr(item, "callspec", None)
+    on_postgresql = parameters is not None and "postgresql" in map(str, parameters.params.values())
+    asks = set(getattr(item, "fixturenames", ()))
+    return item.nodeid.startswith(SUBMITTING) or on_postgresql or bool(asks & {"spark", "postgresql"})
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +80,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     config = Config(
         state=tmp_path_factory.mktemp("state"), spark=SparkConfig(master="local[2]", driver_memory="2g", jars=str(jars))
     )
-    session = spark_session(config, "tests", quick=True, extra_conf={"spark.sql.shuffle.partitions": "2"})
+    session = spark_session(config, "tests", quick=True, extra_conf=SMALL_FRAMES)
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from tests.small_frames import small_frames_toml
+
 FIRST_DAY = datetime(2026, 3, 1, tzinfo=UTC)
 DAYS = 3
 PAGES = ("home", "shop")
@@ -19,7 +21,8 @@ expectations = "{root}/expectations"
 [spark]
 driver_memory = "1g"
 jars = "{root}/.rewindow/jars"
-conf = {{ "spark.sql.shuffle.partitions" = "2", "spark.databricks.delta.snapshotPartitions" = "1" }}
+
+{small_frames}
 
 [airflow]
 drills = true
@@ -89,5 +92,7 @@ def make_project(folder: Path, root: Path) -> Path:
     for name in ("dags", "plugins"):
         (folder / name).symlink_to(root / name)
     settings = folder / "rewindow.toml"
-    settings.write_text(SETTINGS.format(root=root, sealed_to=f"{end:%Y-%m-%dT%H:%M:%SZ}"))
+    settings.write_text(
+        SETTINGS.format(root=root, small_frames=small_frames_toml(), sealed_to=f"{end:%Y-%m-%dT%H:%M:%SZ}")
+    )
     return settings

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from rewindow.cli import VERBS
 from rewindow.launcher import ReplayRequest, create_replay
 from tests.commands.conftest import Command
+from tests.recovery import project as projects
+from tests.recovery.here import jobs_here
 from tests.recovery.project import FIRST, WINDOWS, Project, make_project
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LAST = FIRST + WINDOWS - 1
 
@@ -88,10 +94,12 @@ def test_bad_input_is_an_error_with_its_exit_code(
 
 
 def test_a_replay_is_checked_published_undone_and_purged(
-    run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:
     """The chain of an own stream, and of a replay that is given up; a lost ledger comes back."""
-    project = with_replay(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(projects, "run", jobs_here(spark, monkeypatch))
+        project = with_replay(tmp_path)
     monkeypatch.setenv("REWINDOW_CONFIG", str(project.config.file))
     create_replay(project.config, ReplayRequest("totals", replay_id="dead"))
     assert run("publish", "one")[0] != 0

@@ -1,24 +1,36 @@
-"""`rewindow plan --verify`: two groupings of a sample, with real jobs."""
+"""`rewindow plan --verify`: two groupings of a sample, with real jobs once and in this process otherwise."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from rewindow.commands import replay as command
 from rewindow.commands.verify import compare_groupings, verify_sample
 from rewindow.config import Config
 from rewindow.errors import NotDeterministicError
 from rewindow.launcher import ReplayRequest, draft_plan
 from rewindow.ledger import Ledger
 from tests.publication.staging import StagedReplay, rows_of, state_of
+from tests.recovery.here import jobs_here
 from tests.recovery.project import FIRST, Project, make_project
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A recorded stream."""
     return make_project(tmp_path_factory.mktemp("verify"))
+
+
+@pytest.fixture
+def here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs run in this process."""
+    monkeypatch.setattr(command, "run", jobs_here(spark, monkeypatch))
 
 
 @pytest.mark.parametrize(("tolerance", "verdict"), [(1e-9, "different"), (1e-3, "equal within tolerance")])
@@ -43,6 +55,7 @@ def verify(project: Project, application: str, mode: str = "exactly_once") -> No
     verify_sample(project.config, request, draft_plan(project.config, request), 8)
 
 
+@pytest.mark.jvm
 def test_a_sound_application_is_verified(project: Project, capfd: pytest.CaptureFixture[str]) -> None:
     """Both replays go again, and the range is free."""
     verify(project, "totals")
@@ -53,6 +66,7 @@ def test_a_sound_application_is_verified(project: Project, capfd: pytest.Capture
     assert {row.state.value for row in Ledger.open(project.config.ledger_url).replays()} == {"abandoned"}
 
 
+@pytest.mark.usefixtures("here")
 def test_an_application_of_a_declared_mode_is_verified_in_it(
     project: Project, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -62,6 +76,7 @@ def test_an_application_of_a_declared_mode_is_verified_in_it(
     assert "verified: 8 windows" in said and f"windows {FIRST} to {FIRST + 7}: 8/8" in said
 
 
+@pytest.mark.usefixtures("here")
 def test_an_application_in_which_groups_show_is_caught(project: Project) -> None:
     """The first window that differs is named: the first is empty, the second the first with numbers (R86)."""
     with pytest.raises(NotDeterministicError, match=f'output "numbered" of window {FIRST + 2} depends on') as error:

@@ -22,6 +22,7 @@ from rewindow.recovery import StartState
 from rewindow.tables import Table, query
 from rewindow.tables import checkpoints as stored
 from tests.publication.staging import simple
+from tests.small_frames import small_frames_toml
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,8 +108,7 @@ def settings(folder: Path) -> Config:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "rewindow.toml"
     jars = PROJECT / ".rewindow" / "jars"
-    conf = '"spark.sql.shuffle.partitions" = "2"'
-    file.write_text(f'state = "{folder / "state"}"\n[spark]\njars = "{jars}"\n[spark.conf]\n{conf}\n')
+    file.write_text(f'state = "{folder / "state"}"\n[spark]\njars = "{jars}"\n{small_frames_toml()}')
     return Config.load(file)
 
 

@@ -17,6 +17,7 @@ from rewindow.tables import Table
 from rewindow.tables.files import note_files
 from rewindow.tables.seals import columns_text, seal_rows
 from rewindow.tables.streams import create_stream
+from tests.small_frames import small_frames_toml
 
 ROOT = Path(__file__).parents[2]
 FIRST, WINDOWS, GROUP = 1000, 24, 3
@@ -65,7 +66,7 @@ def make_project(folder: Path) -> Project:
     """Returns a project with a recorded stream of random tuples, three keys, and windows without any."""
     settings = f'state = "state"\napplications = ["{Path(__file__).parent / "applications"}"]\n'
     settings += f'[spark]\njars = "{ROOT / ".rewindow" / "jars"}"\ndriver_memory = "1g"\n'
-    settings += '[spark.conf]\n"spark.sql.shuffle.partitions" = "2"\n'
+    settings += small_frames_toml()
     (folder / "rewindow.toml").write_text(settings)
     config = Config.load(folder / "rewindow.toml")
     _record(config, random.Random(7))

@@ -1,13 +1,15 @@
 """Real processes, real SIGKILL: each mode keeps its promise wherever an attempt dies.
 
-Every scenario is a chain: each attempt dies at its own step, the last one ends. One chain per mode runs in `make test`,
-so that every step and every mode is met; `make test-recovery` runs the whole matrix and the stranger accidents.
+Every scenario is a chain: each attempt dies at its own step, the last one ends. `make test` runs one short chain,
+`make test-recovery` every step in every mode and the stranger accidents, `make test-all` every step by itself and every
+pair of kills. What is drawn at random follows the seed that pytest prints (`ARGS="--randomly-seed=N"`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import threading
@@ -31,27 +33,42 @@ from tests.recovery.project import FIRST, Project
 from tests.recovery.promises import check_promise, lost_windows, raw, repeated_windows
 
 MODES = ("exactly_once", "at_least_once", "at_most_once")
-CHAINS = {
-    "exactly_once": [Step.AFTER_FIRST_OUTPUT, Step.AFTER_OUTPUTS, Step.AFTER_FACTS],
-    "at_least_once": [Step.AFTER_OUTPUTS, Step.AFTER_CHECKPOINT, Step.RESUMED],
-    "at_most_once": [Step.AFTER_FIRST_OUTPUT, Step.MATERIALISED, Step.FENCED],
-}
-"""What `make test` kills: together every step but `started`, which is at most once's own and in the matrix."""
+CHAINS = [
+    [f"{Step.FENCED}:1", f"{Step.STARTED}:2", f"{Step.AFTER_FIRST_OUTPUT}:2", f"{Step.AFTER_FACTS}:1"],
+    [f"{Step.MATERIALISED}:2", f"{Step.RESUMED}:1", f"{Step.AFTER_OUTPUTS}:2", f"{Step.AFTER_CHECKPOINT}:1"],
+]
+"""Together every step of the protocol: each is the end of one attempt, so a chain of four needs five jobs."""
+STEPS = [step for step in Step if step is not Step.WARMED_UP]
+"""What every attempt goes through."""
+RECOVERING = [step for step in STEPS if step is not Step.FENCED]
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_mode_keeps_its_promise_through_three_kills(mode: str, project: Project, baseline: Plan) -> None:
-    """Three attempts in a row are killed at the steps that this mode is sensitive to; the fourth ends."""
-    name = f"chain_{mode}"
-    plan = project.plan(name, mode)
-    once = (Step.FENCED, Step.RESUMED)
-    project.attempts(name, [f"{step}:{1 if step in once else 2}" for step in CHAINS[mode]])
+def test_exactly_once_keeps_its_promise_through_kills(project: Project, baseline: Plan) -> None:
+    """Killed while an output is committed, again while its recovery commits the facts; the third attempt ends."""
+    plan = project.plan("quick", "exactly_once")
+    project.attempts("quick", [f"{Step.AFTER_FIRST_OUTPUT}:2", f"{Step.AFTER_OUTPUTS}:1"])
     check_promise(project.config, plan, baseline)
 
 
 @pytest.mark.recovery_matrix
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("step", [step for step in Step if step is not Step.WARMED_UP])
+@pytest.mark.parametrize("number", range(len(CHAINS)))
+def test_promise_holds_through_kills_at_every_step(number: int, mode: str, project: Project, baseline: Plan) -> None:
+    """Each attempt dies at its own step, the last one ends; the chains of a mode meet every step."""
+    name = f"chain_{number}_{mode}"
+    plan = project.plan(name, mode)
+    project.attempts(name, CHAINS[number])
+    check_promise(project.config, plan, baseline)
+
+
+def test_the_chains_meet_every_step() -> None:
+    """No step of the protocol is left out of the matrix."""
+    assert {kill.partition(":")[0] for chain in CHAINS for kill in chain} == {str(step) for step in STEPS}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("step", STEPS)
 def test_promise_holds_after_a_kill_at_every_step(step: Step, mode: str, project: Project, baseline: Plan) -> None:
     """One kill at one step, in the second group where groups matter."""
     name = f"{step}_{mode}"
@@ -63,11 +80,23 @@ def test_promise_holds_after_a_kill_at_every_step(step: Step, mode: str, project
 
 @pytest.mark.recovery_matrix
 @pytest.mark.parametrize("mode", MODES)
-def test_promise_holds_after_two_kills_in_the_same_group(mode: str, project: Project, baseline: Plan) -> None:
-    """The recovery itself is killed, at the step after the first kill."""
+def test_promise_holds_when_the_recovery_is_killed_too(mode: str, project: Project, baseline: Plan) -> None:
+    """The second kill comes at a step that the seed of the run draws, in the first group of the recovery."""
+    second = random.Random(f"{random.random()} {mode}").choice(RECOVERING)
     name = f"twice_{mode}"
     plan = project.plan(name, mode)
-    project.attempts(name, [f"{Step.AFTER_FIRST_OUTPUT}:3", f"{Step.AFTER_OUTPUTS}:1"])
+    project.attempts(name, [f"{Step.AFTER_FIRST_OUTPUT}:3", f"{second}:1"])
+    check_promise(project.config, plan, baseline)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("second", RECOVERING)
+def test_promise_holds_after_every_second_kill(second: Step, mode: str, project: Project, baseline: Plan) -> None:
+    """The recovery is killed at each of its steps."""
+    name = f"then_{second}_{mode}"
+    plan = project.plan(name, mode)
+    project.attempts(name, [f"{Step.AFTER_FIRST_OUTPUT}:3", f"{second}:1"])
     check_promise(project.config, plan, baseline)
 
 

@@ -1,0 +1,18 @@
+"""Spark's settings for frames of a few hundred rows, which would else spend most of their time on compiling plans.
+
+What Spark does by default runs in the demo, which `make test-recovery` goes through, and in every measurement.
+"""
+
+from __future__ import annotations
+
+SMALL_FRAMES = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+
+
+def small_frames_toml() -> str:
+    """Returns the settings as the table `[spark.conf]` of a rewindow.toml."""
+    return "[spark.conf]\n" + "".join(f'"{name}" = "{value}"\n' for name, value in SMALL_FRAMES.items())
