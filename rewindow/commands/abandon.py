@@ -24,6 +24,12 @@ def abandon(replay_id: ReplayId, reason: Annotated[str, typer.Option(help="Why; 
     ledger = Ledger.open(Config.load().ledger_url)
     last = ledger.last_attempt(replay_id)
     row = ledger.abandon(replay_id, reason)
-    if last is not None and last.outcome is None and last.host == socket.gethostname() and last.process_group:
-        end_process_group(last.process_group, last.process_started_at or 0.0)
+    if (
+        last is not None
+        and last.outcome is None
+        and last.host == socket.gethostname()
+        and last.process_group
+        and last.process_identity
+    ):
+        end_process_group(last.process_group, last.process_identity)
     out.print(escape(f"replay {replay_id} is abandoned; windows {row.range} of {row.application} are free"))

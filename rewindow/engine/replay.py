@@ -7,7 +7,6 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-import psutil
 from py4j.protocol import Py4JNetworkError
 
 from rewindow.application import Mode
@@ -20,6 +19,7 @@ from rewindow.engine.spark_engine import spark_attempt
 from rewindow.errors import FencedError, Interrupted, RewindowError
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.operators.catalog import check_code, load_application
+from rewindow.process_identity import process_identity
 from rewindow.spark_settings import AT_MOST_ONCE
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def own_process() -> dict[str, Any]:
     group = os.getpgid(0)
     return {
         "host": socket.gethostname(), "pid": os.getpid(), "process_group": group,
-        "process_started_at": psutil.Process(group).create_time(),
+        "process_identity": process_identity(group),
     }  # fmt: skip
 
 

@@ -153,9 +153,9 @@ def known_replay(config: Config, ledger: Ledger, replay_id: str) -> Replay:
 
 def _end(last: Attempt | None, *, only_stopped: bool = False) -> None:
     """Ends what is left of an attempt on this host."""
-    if last is None or last.host != socket.gethostname() or not last.process_group or not last.process_started_at:
+    if last is None or last.host != socket.gethostname() or not last.process_group or not last.process_identity:
         return
-    end_process_group(last.process_group, last.process_started_at, only_stopped=only_stopped)
+    end_process_group(last.process_group, last.process_identity, only_stopped=only_stopped)
 
 
 def _expected(config: Config, plan: Plan) -> str:

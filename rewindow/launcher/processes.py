@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import psutil
 
 from rewindow.errors import ResourceError
+from rewindow.process_identity import is_of_this_boot, process_identity
 
 _PR_SET_PDEATHSIG = 1
 _PATIENCE_SECONDS = 15.0
@@ -22,27 +23,19 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def started_at(pid: int) -> float:
-    """Returns when a process began, in seconds since the epoch; 0 when there is none."""
-    try:
-        return psutil.Process(pid).create_time()
-    except psutil.Error:
-        return 0.0
-
-
-def end_process_group(group: int, leader_started_at: float, *, only_stopped: bool = False) -> None:
+def end_process_group(group: int, leader: str, *, only_stopped: bool = False) -> None:
     """Kills what is left of a process group and waits until it is gone.
 
     Args:
         group: process group, named by its leader's pid.
-        leader_started_at: when that leader began; a process of the same pid that began at another time is somebody
-            else's and is left alone.
+        leader: that leader's identity (process_identity); a process of the same pid and another identity is somebody
+            else's and is left alone, and nothing is left of another boot of the machine.
         only_stopped: leave the group alone unless a member of it is stopped (SIGSTOP).
 
     Raises:
         ResourceError: a member did not end.
     """
-    if psutil.pid_exists(group) and abs(started_at(group) - leader_started_at) > 1.0:
+    if not is_of_this_boot(leader) or process_identity(group) not in ("", leader):
         return
     members = list(_members(group))
     if only_stopped and not any(_is_stopped(process) for process in members):

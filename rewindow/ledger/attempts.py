@@ -44,7 +44,7 @@ class Attempt:
     """One attempt of a replay.
 
     Attributes:
-        host, pid, process_group, process_started_at: its process, to be compared before a kill; None when the
+        host, pid, process_group, process_identity: its process, to be compared before a kill; None when the
             submit never came so far.
         mark: the last one it reported, None when it committed nothing.
         outcome: None while it runs, or when nobody has noticed its end.
@@ -55,7 +55,7 @@ class Attempt:
     host: str | None
     pid: int | None
     process_group: int | None
-    process_started_at: float | None
+    process_identity: str | None
     mark: int | None
     outcome: AttemptEnd | None
     message: str
@@ -102,7 +102,7 @@ class Attempts(Segments, Replays):
         return int(epoch)
 
     def begin_attempt(
-        self, replay_id: str, epoch: int, host: str, pid: int, process_group: int, process_started_at: float
+        self, replay_id: str, epoch: int, host: str, pid: int, process_group: int, process_identity: str
     ) -> None:
         """Enters the process of an attempt; the replay is running.
 
@@ -110,7 +110,7 @@ class Attempts(Segments, Replays):
             FencedError: a newer attempt has taken over.
         """
         process = {
-            "host": host, "pid": pid, "process_group": process_group, "process_started_at": process_started_at,
+            "host": host, "pid": pid, "process_group": process_group, "process_identity": process_identity,
         }  # fmt: skip
         with self.writing() as connection:
             self.hold_epoch(connection, replay_id, epoch)

@@ -11,7 +11,6 @@ from sqlalchemy import (
     Boolean,
     Column,
     Dialect,
-    Float,
     ForeignKey,
     Index,
     Integer,
@@ -24,7 +23,7 @@ from sqlalchemy import (
 
 from rewindow.windows import to_datetime
 
-VERSION = "0003"
+VERSION = "0004"
 """The newest migration; a ledger at this version is opened without looking at migrations."""
 
 
@@ -89,7 +88,7 @@ attempts = Table(
     Column("host", String(255)),
     Column("pid", BigInteger),
     Column("process_group", BigInteger),
-    Column("process_started_at", Float(53)),
+    Column("process_identity", String(96)),
     Column("mark", BigInteger),
     Column("outcome", String(32)),
     Column("message", Text, nullable=False),

@@ -21,11 +21,14 @@ import psutil
 from rewindow.config import Config
 from rewindow.engine.job import OUTCOME_VARIABLE
 from rewindow.errors import OverlapError, ResourceError
+from rewindow.process_identity import process_identity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PATIENCE_SECONDS = 15.0
+Named = list[int | str]
+"""A process: its pid and its identity."""
 
 
 @contextmanager
@@ -50,7 +53,7 @@ def only_publisher(config: Config, application: str, spark: SparkSession | None)
         note.unlink(missing_ok=True)
 
 
-def _end_leftovers(note: Path, application: str, jvm: list[list[float]]) -> None:
+def _end_leftovers(note: Path, application: str, jvm: list[Named]) -> None:
     try:
         left = json.loads(note.read_text())
     except (OSError, ValueError):
@@ -71,7 +74,7 @@ def _end_leftovers(note: Path, application: str, jvm: list[list[float]]) -> None
         raise ResourceError(f"process {alive[0].pid} of the last publisher does not end", hint="End it by hand.")
 
 
-def _own_jvm(spark: SparkSession | None) -> list[list[float]]:
+def _own_jvm(spark: SparkSession | None) -> list[Named]:
     """Returns the JVM of a session if it ends with this process: its own child, or the spark-submit that we began."""
     gateway = getattr(spark, "_jvm", None)
     if gateway is None:
@@ -85,15 +88,15 @@ def _own_jvm(spark: SparkSession | None) -> list[list[float]]:
         return []
 
 
-def _named(process: psutil.Process) -> list[float]:
-    return [process.pid, process.create_time()]
+def _named(process: psutil.Process) -> Named:
+    return [process.pid, process_identity(process.pid)]
 
 
-def _find(named: list[float]) -> psutil.Process | None:
-    """Returns a process that is still the one that was noted: same pid, same start."""
+def _find(named: Named) -> psutil.Process | None:
+    """Returns a process that is still the one that was noted: same pid, same identity."""
     try:
         process = psutil.Process(int(named[0]))
-        same = abs(process.create_time() - named[1]) < 0.1
+        same = process_identity(process.pid) == named[1]
         return process if same and process.status() != psutil.STATUS_ZOMBIE else None
     except psutil.NoSuchProcess:
         return None

@@ -44,7 +44,7 @@ def attempt(tmp_path: Path, spark: SparkSession) -> Callable[..., Attempt]:
         plan = create_replay(config, ReplayRequest(application, replay_id=replay_id, **wishes))
         ledger = Ledger.open(config.ledger_url)
         epoch = ledger.next_epoch(replay_id)
-        ledger.begin_attempt(replay_id, epoch, host="h", pid=1, process_group=1, process_started_at=0.0)
+        ledger.begin_attempt(replay_id, epoch, host="h", pid=1, process_group=1, process_identity="boot/0")
         app = load_application(config, application, {}).app
         root = config.replay_root(replay_id)
 

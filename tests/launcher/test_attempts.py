@@ -13,8 +13,9 @@ import pytest
 from rewindow.config import Config
 from rewindow.errors import FencedError, InputError, OverlapError, ResourceError, RewindowError, TableError
 from rewindow.launcher import Outcome, Submission, attempts, begin_attempt, create_replay, known_replay, note_kill
-from rewindow.launcher.processes import end_process_group, started_at
+from rewindow.launcher.processes import end_process_group
 from rewindow.ledger import Ledger
+from rewindow.process_identity import process_identity
 from rewindow.publication.publish import check_publishable
 from rewindow.recovery import Plan
 from rewindow.tables import fence
@@ -62,7 +63,7 @@ def test_a_job_that_was_stopped_in_a_write_does_not_hold_up_the_next_attempt(pro
     ledger = Ledger.open(project.config.ledger_url)
     assert begin_attempt(project.config, "one") is not None and ledger.place.file
     with writer(ledger.place.file) as job:
-        ledger.begin_attempt("one", 1, socket.gethostname(), job.pid, job.pid, started_at(job.pid))
+        ledger.begin_attempt("one", 1, socket.gethostname(), job.pid, job.pid, process_identity(job.pid))
         stop_in_a_write(job)
         assert begin_attempt(project.config, "one") is not None
         assert not psutil.pid_exists(job.pid)
@@ -79,7 +80,7 @@ def test_the_launcher_of_a_job_that_is_taken_over_finds_itself_superseded(
     assert submission is not None
     noticed = []
     with subprocess.Popen(["sleep", "600"], start_new_session=True) as job:
-        ledger.begin_attempt("one", 1, socket.gethostname(), job.pid, job.pid, started_at(job.pid))
+        ledger.begin_attempt("one", 1, socket.gethostname(), job.pid, job.pid, process_identity(job.pid))
 
         def end_and_notice(*group: float, **wishes: bool) -> None:
             end_process_group(*group, **wishes)  # type: ignore[arg-type]

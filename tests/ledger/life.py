@@ -39,7 +39,7 @@ def run_to_end(ledger: Ledger, replay_id: str, passed: bool = True) -> None:
 def begin(ledger: Ledger, replay_id: str) -> int:
     """Begins an attempt and returns its epoch."""
     epoch = ledger.next_epoch(replay_id)
-    ledger.begin_attempt(replay_id, epoch, "host", 1234, 1234, 1700000000.25)
+    ledger.begin_attempt(replay_id, epoch, "host", 1234, 1234, "boot/170000")
     return epoch
 
 

@@ -60,11 +60,11 @@ def test_report_never_lands_after_a_newer_epoch(
 
 
 def test_attempt_keeps_its_process_to_be_compared_before_a_kill(ledger: Ledger, replay: Replay) -> None:
-    """Host, process, group and start time come back exactly as they were entered."""
-    ledger.begin_attempt("r", ledger.next_epoch("r"), "box", 77, 76, 1763728000.123456)
+    """Host, process, group and identity come back exactly as they were entered."""
+    ledger.begin_attempt("r", ledger.next_epoch("r"), "box", 77, 76, "boot/4711")
     last = ledger.last_attempt("r")
     assert last is not None and last.outcome is None
-    assert (last.host, last.pid, last.process_group, last.process_started_at) == ("box", 77, 76, 1763728000.123456)
+    assert (last.host, last.pid, last.process_group, last.process_identity) == ("box", 77, 76, "boot/4711")
     assert ledger.replay("r").state is State.RUNNING
 
 

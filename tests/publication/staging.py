@@ -180,7 +180,7 @@ class StagedReplay:
             plan.code_version, str(self.root),
         )  # fmt: skip
         epoch = book.next_epoch(plan.replay_id)
-        book.begin_attempt(plan.replay_id, epoch, host="test", pid=0, process_group=0, process_started_at=0.0)
+        book.begin_attempt(plan.replay_id, epoch, host="test", pid=0, process_group=0, process_identity="boot/0")
         book.end_attempt(plan.replay_id, epoch, AttemptEnd.DONE, "")
         if checked:
             book.record_check(plan.replay_id, "passed", tables=staged_contents(self.root))

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from rewindow.config import Config
+from rewindow.process_identity import process_identity
 from rewindow.publication.leftovers import only_publisher
 
 if TYPE_CHECKING:
@@ -77,10 +78,10 @@ def test_a_java_of_a_publisher_that_died_is_left_alone_unless_it_was_noted(
     """The next publisher ends what the note names, and nothing else."""
     gone = subprocess.Popen(["/bin/true"])
     gone.wait()
-    started = psutil.Process(other_java.pid).create_time()
+    started = process_identity(other_java.pid)
     note(config).parent.mkdir(parents=True)
     for java, ended in (([], False), ([[other_java.pid, started]], True)):
-        left = {"host": socket.gethostname(), "python": [gone.pid, 0.0], "java": java}
+        left = {"host": socket.gethostname(), "python": [gone.pid, "boot/0"], "java": java}
         note(config).write_text(json.dumps(left))
         with only_publisher(config, "app", None):
             assert (other_java.poll() is not None) == ended

@@ -179,7 +179,7 @@ def ended(staged: StagedReplay) -> Ledger:
     ledger = Ledger.open(staged.config.ledger_url)
     ledger.create_replay(**ledger_row(staged))
     epoch = ledger.next_epoch(staged.replay_id)
-    ledger.begin_attempt(staged.replay_id, epoch, host="here", pid=1, process_group=1, process_started_at=0.0)
+    ledger.begin_attempt(staged.replay_id, epoch, host="here", pid=1, process_group=1, process_identity="boot/0")
     ledger.end_attempt(staged.replay_id, epoch, AttemptEnd.DONE)
     return ledger
 
