@@ -181,6 +181,27 @@ def test_what_is_computed_again_is_foretold_after_an_attempt_that_got_nowhere(at
     assert again == WindowRange(FIRST + 8, FIRST + 10)
 
 
+def test_a_warm_up_that_dies_goes_on_and_gives_the_state_of_the_whole_stream(attempt: Callable[..., Attempt]) -> None:
+    """It begins at the first recorded window, writes nothing that is read, and is not begun anew (W63)."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    whole = attempt("totals", "whole", group_windows=WINDOWS)
+    whole.run()
+    late = FIRST + 9
+    with pytest.raises(Crash):
+        attempt("totals", "late", (Step.WARMED_UP, 2), first=late).run()
+    said: list[str] = []
+    rest = attempt("totals", "late", first=late, say=said.append)
+    assert rest.plan.start.source == "warm_up"
+    rest.run()
+    assert [line for line in said if line.startswith("warm-up")] == [
+        f"warm-up goes on after window {FIRST + 5}",
+        f"warm-up: windows {FIRST + 6} to {FIRST + 8} of {FIRST + 8}",
+    ]
+    for output in ("sums", "totals"):
+        wanted = {row: count for row, count in raw(config, whole.plan, output).items() if row[0] >= late}
+        assert raw(config, rest.plan, output) == wanted
+
+
 def test_a_heartbeat_repeats_no_timer_after_a_skip(attempt: Callable[..., Attempt]) -> None:
     """Tuples of a time before the loss come after it: the output knows which timers of that time were emitted (H58)."""
     config: Config = attempt.config  # type: ignore[attr-defined]
