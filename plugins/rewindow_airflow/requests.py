@@ -119,8 +119,17 @@ def sealed_range(config: Config, application: str) -> tuple[Grid, WindowRange, b
     first, last = max(r.first for r in ranges), min(r.last for r in ranges)
     if first > last:
         raise NotYet(f'inputs of application "{application}" have no sealed window in common yet')
-    final = any(stream in config.streams and config.stream(stream).sealed_to for stream in found)
+    final = any(has_ended(config, stream) for stream in found)
     return app.grid, WindowRange(first, last), bool(final)
+
+
+def has_ended(config: Config, stream: str) -> bool:
+    """Returns whether no more windows of a stream will be sealed: it has its end row, or is sealed to a fixed time."""
+    from rewindow.tables import Table
+    from rewindow.tables.seals import stream_end
+
+    fixed = stream in config.streams and config.stream(stream).sealed_to
+    return bool(fixed) or stream_end(Table.open(config.windows_table(stream))) is not None
 
 
 def _not_recorded(stream: str) -> NotYet:

@@ -8,8 +8,14 @@ import typer
 from rich.markup import escape
 
 from rewindow.commands.job import run_plain
-from rewindow.commands.screen import AsJson, out, print_json
+from rewindow.commands.screen import AsJson, err, out, print_json
 from rewindow.config import Config
+from rewindow.errors import InputError
+from rewindow.ledger import Ledger
+from rewindow.recording.dependents import readers
+from rewindow.recording.inventory import late_windows
+
+SHOWN = 20
 
 
 def record(
@@ -24,6 +30,10 @@ def record(
     seal_again: Annotated[
         bool, typer.Option("--seal-again", help="The table of seals is lost: make it anew from the tuples there.")
     ] = False,
+    reopen: Annotated[
+        bool, typer.Option("--reopen", help="Take late tuples from the quarantine into their windows; asks first.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before windows are opened again.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Record what is new of a stream. A second run over the same source changes nothing.
@@ -37,6 +47,8 @@ def record(
         rewindow record clicks --sealed-to 2026-03-01T12:00Z
 
         rewindow record clicks --end
+
+        rewindow record clicks --reopen
     """
     config = Config.load()
     for name in stream:
@@ -45,9 +57,37 @@ def record(
     for name in stream:
         arguments = ["--stream", name] + (["--sealed-to", sealed_to] if sealed_to else []) + ["--end"] * end
         arguments += ["--seal-again"] * seal_again
+        if reopen:
+            _ask(config, name, yes)
+            arguments.append("--reopen")
         outcome = run_plain(config, "record.py", arguments, name)
         results[name] = {key: value for key, value in outcome.facts.items() if key not in ("exit_code", "message")}
     if as_json:
         print_json(results)
     else:
         out.print(escape(f"recorded: {', '.join(results)}"))
+
+
+def _ask(config: Config, name: str, yes: bool) -> None:
+    """Says which windows get a new seal and who has read the older one, and asks whether to go on.
+
+    Raises:
+        InputError: no late tuple waits, and the stream has not ended: there is nothing to open.
+    """
+    late, end = late_windows(config, name)
+    if not late and end is None:
+        raise InputError(
+            f'stream "{name}" has no late tuple of a sealed window in quarantine',
+            hint=f"Take what its source has first: rewindow record {name}",
+        )
+    for windows, count in late[:SHOWN]:
+        err.print(f"windows {windows}: {count:,} late tuples, a new seal", markup=False)
+    if len(late) > SHOWN:
+        err.print(f"... and {len(late) - SHOWN:,} stretches more")
+    if end is not None:
+        err.print(f"the end of the stream after window {end} is taken back if there are tuples behind it", markup=False)
+    ledger = Ledger.open(config.ledger_url)
+    for reader in readers(ledger, name, [windows for windows, _ in late]):
+        err.print(f"has read the older seal, and becomes stale: {reader.why}", markup=False)
+    if not yes:
+        typer.confirm("Open these windows again?", abort=True, err=True)

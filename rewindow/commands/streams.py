@@ -1,23 +1,142 @@
-"""`rewindow streams`: look after recorded and published streams."""
+"""`rewindow streams`: the recorded and published streams, what each holds, their upgrade and their deletion."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from rewindow.commands.job import run_plain
-from rewindow.commands.screen import AsJson, print_json
+from rewindow.commands.screen import AsJson, err, out, print_facts, print_json, print_rows
 from rewindow.config import Config
+from rewindow.errors import InputError
+from rewindow.ledger import Ledger
+from rewindow.recording import inventory
+from rewindow.recording.dependents import dependents
 
 DIFFERENT_CODE = 1
+Stream = Annotated[str, typer.Argument(help="Name of a recorded or published stream.")]
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Look after recorded and published streams.")
+app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
 
-@app.callback()
-def _group() -> None:
-    """Look after recorded and published streams."""
+@app.callback(invoke_without_command=True)
+def streams(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the recorded and published streams. Starts no JVM.
+
+    Examples:
+
+        rewindow streams
+
+        rewindow streams show flights
+
+        rewindow streams rows flights 2013-01-16T07:30Z
+
+        rewindow streams delete flights
+
+        rewindow streams upgrade
+    """
+    if context.invoked_subcommand is not None:
+        return
+    entries = inventory.list_streams(Config.load())
+    if as_json:
+        print_json([entry.to_dict() for entry in entries])
+        return
+    columns = ("stream", "windows", "time", "empty", "missing", "tuples", "MB", "late", "ended")
+    body = [
+        (
+            entry.name, str(entry.sealed or ""), entry.span(), entry.empty, entry.missing, entry.tuples,
+            round(entry.bytes / 1e6, 1), entry.late, entry.end is not None,
+        )
+        for entry in entries
+    ]  # fmt: skip
+    print_rows("", columns, body)
+
+
+@app.command()
+def show(stream: Stream, as_json: AsJson = False) -> None:
+    """Show a stream: sealed range, columns, the settings it was recorded with, and who needs it.
+
+    Examples:
+
+        rewindow streams show flights
+    """
+    config = Config.load()
+    entry = inventory.find_stream(config, stream)
+    columns = inventory.columns_of(config, stream)
+    needed = [dependent.why for dependent in dependents(Ledger.open(config.ledger_url), stream)]
+    if as_json:
+        settings = inventory.settings_of(config, stream)
+        print_json({**entry.to_dict(), "columns": dict(columns), "settings": settings, "needed_by": needed})
+        return
+    grid = entry.grid
+    print_facts(
+        {
+            "stream": f"{stream} ({'published' if entry.is_published else 'recorded'})",
+            "sealed": f"{entry.sealed or ''} {entry.span()}",
+            "windows": f"{entry.windows:,} of {grid.width_ms} ms, {entry.empty:,} empty, {entry.missing:,} missing",
+            "tuples": entry.tuples,
+            "late": f"{entry.late:,} in quarantine" if entry.late else "none",
+            "end": "not ended" if entry.end is None else f"ended with window {entry.end}",
+        }
+    )
+    print_rows("", ("column", "type"), columns)
+    for words in needed:
+        out.print(f"needed: {escape(words)}")
+
+
+@app.command()
+def rows(
+    stream: Stream,
+    window: Annotated[str, typer.Argument(help="Window id, or a time inside the window.")],
+    limit: Annotated[int, typer.Option(help="How many tuples.", min=1)] = 40,
+    as_json: AsJson = False,
+) -> None:
+    """Print the tuples of a window, in order.
+
+    Examples:
+
+        rewindow streams rows flights 377311
+    """
+    number, is_sealed, found = inventory.rows_of(Config.load(), stream, window, limit)
+    state = "sealed" if is_sealed else "missing: not sealed"
+    if as_json:
+        print_json({"stream": stream, "window": str(number), "sealed": is_sealed, "tuples": found.to_pylist()})
+        return
+    print_rows(f"{stream}, window {number}, {state}", found.column_names, [row.values() for row in found.to_pylist()])
+    if found.num_rows == limit:
+        out.print(f"the first {limit:,} tuples; --limit shows more")
+
+
+@app.command()
+def delete(
+    stream: Stream,
+    force: Annotated[
+        bool, typer.Option("--force", help="Delete it although somebody needs it; asks its name.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask; never enough for a stream that is needed.")] = False,
+) -> None:
+    """Delete a stream's tables. Refused while an open replay, a published output or an undo needs it.
+
+    Examples:
+
+        rewindow streams delete clicks
+    """
+    config = Config.load()
+    needed = dependents(Ledger.open(config.ledger_url), stream)
+    if needed and not force:
+        raise inventory.still_needed(stream, needed)
+    for dependent in needed:
+        err.print(f"needed: {dependent.why}", markup=False)
+    if force:
+        given = typer.prompt(f"This cannot be undone. Type the stream's name to delete it ({stream})", err=True)
+        if given.strip() != stream:
+            raise InputError(f'stream "{stream}" was not deleted: the name that was typed is "{given.strip()}"')
+    elif not yes:
+        typer.confirm(f"Delete stream {stream}? This cannot be undone", abort=True, err=True)
+    inventory.delete_stream(config, stream, force=force)
+    out.print(f"deleted: stream {escape(stream)}")
 
 
 @app.command()

@@ -24,6 +24,7 @@ from rewindow.tables import Table, data_files
 from rewindow.tables.streams import QUARANTINE_SCHEMA, create_quarantine
 
 LATE = "late"
+_MICROSECONDS = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 
 
 def malformed_rows(spark: SparkSession, bad: DataFrame, parts: Sequence[Part]) -> DataFrame:
@@ -32,9 +33,9 @@ def malformed_rows(spark: SparkSession, bad: DataFrame, parts: Sequence[Part]) -
 
 
 def late_rows(spark: SparkSession, late: DataFrame, parts: Sequence[Part], events: Sequence[str]) -> DataFrame:
-    """Returns late tuples as rows for the quarantine."""
+    """Returns late tuples as rows for the quarantine; their payload gives them back as they were, to the microsecond."""
     columns = [F.col(quoted_column(name)) for name in ("arrived_at", *events)]
-    payload = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
+    payload = F.to_json(F.struct(*columns), {"ignoreNullFields": "false", "timestampFormat": _MICROSECONDS})
     return _rows(spark, late, parts, F.lit(LATE), payload)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,8 +23,10 @@ from rewindow.config import Config, StreamConfig
 from rewindow.engine.crash import crash_point
 from rewindow.engine.frames import quoted_column
 from rewindow.errors import InputError
-from rewindow.recording import quarantine, sealing
+from rewindow.ledger import Ledger
+from rewindow.recording import quarantine, reopening, sealing
 from rewindow.recording.delta_source import SourcePosition
+from rewindow.recording.dependents import mark_stale
 from rewindow.recording.intake import Intake, look_at, take_in
 from rewindow.recording.late import Comparison, compare, surplus
 from rewindow.recording.readers import FILE
@@ -39,7 +41,7 @@ from rewindow.recording.stream import (
     tuples_without_seals,
 )  # fmt: skip
 from rewindow.recording.tuples import POSITION, REASON, event_schema, parse_columns, read_tuples, session_of
-from rewindow.tables import query
+from rewindow.tables import Table, query
 from rewindow.windows import WindowRange, format_time, parse_time
 
 _EXPRESSION_HINT = "Use functions that give null for what they cannot compute: try_cast, try_to_timestamp, try_divide."
@@ -54,6 +56,7 @@ def record(
     sealed_to: str | None = None,
     end: bool = False,
     seal_again: bool = False,
+    reopen: bool = False,
 ) -> RecordResult:
     """Records what is new in a stream's source and seals its windows; returns the counts.
 
@@ -66,8 +69,11 @@ def record(
         on_progress: told of each step.
         sealed_to: windows that end at or before this time are sealed; by default the stream's own setting, else the
             arrival of the newest tuple less the stream's `seal_after`.
-        end: nothing will come any more, so the window of the newest tuple is sealed too.
+        end: nothing will come any more, so the window of the newest tuple is sealed too, and the stream gets its end
+            row: every later window is sealed and empty (X21).
         seal_again: the table of seals is lost; it is made anew from the tuples that are there.
+        reopen: late tuples are taken from the quarantine into their windows, which get a new seal (X52); an end behind
+            which there are tuples is taken back.
 
     Raises:
         InputError: the stream is unknown, its source is not there or does not fit its settings, or it was recorded
@@ -81,7 +87,7 @@ def record(
         run = _Run(spark, config, name, stream, folder, on_progress or (lambda progress: None))
         if seal_again:
             run.seal_again()
-        return run.record(sealed_to, end)
+        return run.record(sealed_to, end, reopen)
 
 
 @contextmanager
@@ -110,16 +116,20 @@ class _Run:
     def __post_init__(self) -> None:
         self.result = RecordResult(self.name)
 
-    def record(self, sealed_to: str | None, end: bool) -> RecordResult:
+    def record(self, sealed_to: str | None, end: bool, reopen: bool) -> RecordResult:
         """Does all steps in order."""
         given = self._given(sealed_to)
         position = self._heal()
+        if reopen:
+            self._reopen()
         intake, tuples = self._take_in(position)
         position = SourcePosition() if intake.whole else position
         tables = prepare_stream(self.config, self.name, self.stream, event_schema(tuples.schema))
         before = (tables.first, tables.last)
-        facts = self._count(tuples, tables, self._limit(tuples, given, end))
+        facts = self._count(tuples, tables, self._limit(tuples, tables, given, end, reopen))
         self._seal(tables, tuples, facts)
+        if end:
+            sealing.end(tables)
         self._put_aside(tables, tuples, intake, position, before, facts)
         if intake.version is not None:
             self._move_on(tables, tuples, intake, facts)
@@ -159,6 +169,8 @@ class _Run:
         tables = open_stream(self.config, self.name)
         if tables is None:
             return SourcePosition()
+        if reopening.complete(self.spark, tables, self.config.quarantine_table, self._mark_stale):
+            self.result.warnings.append("windows that a recording which died had opened again were sealed")
         healed = sealing.heal(self.spark, tables)
         if healed is not None:
             self.result.warnings.append(f"windows {healed} were sealed from tuples that were there without a seal")
@@ -207,7 +219,7 @@ class _Run:
         waited = F.coalesce(F.col("window_id") > F.lit(position.sealed_last), F.lit(False))
         return tuples.where(~F.col(FILE).isin(seen) | (waited if position.sealed_last is not None else F.lit(True)))
 
-    def _limit(self, tuples: DataFrame, given: int | None, end: bool) -> int | None:
+    def _limit(self, tuples: DataFrame, tables: StreamTables, given: int | None, end: bool, reopen: bool) -> int | None:
         """Returns the last window to seal, None without one.
 
         A tuple of the future tells nothing about how far the stream is: it waits, and seals nothing before it.
@@ -226,8 +238,12 @@ class _Run:
             )
         if future:
             self.result.warnings.append(f"{future:,} tuples have an arrival in the future; they wait, and seal nothing")
-        if end and newest_us is not None:
-            last = self.stream.grid.window(newest_us)
+        last = None if newest_us is None else self.stream.grid.window(newest_us)
+        if tables.end is not None and reopen and last is not None and last > tables.end:
+            sealing.take_back_end(tables)
+        if tables.end is not None:
+            return tables.end
+        if end and last is not None:
             return last if given is None else max(last, given)
         if given is not None or newest_us is None:
             return given
@@ -256,7 +272,12 @@ class _Run:
     def _seal(self, tables: StreamTables, tuples: DataFrame, facts: dict[str, Any]) -> None:
         """Records and seals windows, and says which stay open."""
         self.result.waiting = facts["waiting"]
-        if facts["open"]:
+        if facts["open"] and tables.end is not None:
+            self.result.warnings.append(
+                f"{facts['open']:,} tuples lie behind the end of the stream, window {tables.end}, and wait; if it goes on"
+                f" after all: rewindow record {self.name} --reopen"
+            )
+        elif facts["open"]:
             self.result.open = self._open_windows(WindowRange(facts["open_first"], facts["open_last"]), facts["open"])
         first, last = facts["first"], facts["last"]
         if first is None or last is None or last < first:
@@ -284,6 +305,21 @@ class _Run:
         self.result.last = windows.last
         self.result.windows_sealed += len(windows)
         self.result.windows_empty += empty
+
+    def _reopen(self) -> None:
+        """Takes late tuples from the quarantine into their windows."""
+        tables = open_stream(self.config, self.name)
+        if tables is None or tables.last is None or not Table.exists(self.config.quarantine_table):
+            return
+        self._tell("opening windows again", 0)
+        quarantine = self.config.quarantine_table
+        opened, count = reopening.reopen(self.spark, tables, quarantine, self.folder, self._mark_stale)
+        self.result.reopened, self.result.taken = (sum(map(len, opened.windows)) if opened else 0), count
+
+    def _mark_stale(self, windows: Sequence[WindowRange]) -> None:
+        """Enters what was published from windows that get a new seal as stale."""
+        for words in mark_stale(Ledger.open(self.config.ledger_url), self.name, windows):
+            self.result.warnings.append(words)
 
     def _put_aside(
         self,
@@ -313,6 +349,11 @@ class _Run:
             rows = quarantine.late_rows(self.spark, late, intake.parts, events)
             self.result.late = quarantine.put_aside(self.spark, path, self.name, rows, by_position=by_position)
             self.result.known += count - self.result.late
+            if self.result.late:
+                self.result.warnings.append(
+                    f"{self.result.late:,} tuples came after their windows were sealed; they are in the table {path};"
+                    f" take them into their windows: rewindow record {self.name} --reopen"
+                )
             self.result.already_there -= count
 
     def _late(

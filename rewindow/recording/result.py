@@ -24,6 +24,7 @@ class RecordResult:
         known: late and malformed ones that an earlier run has put aside.
         waiting: tuples of windows that are not sealed yet.
         short_windows, short_tuples: sealed windows of which the source now has fewer tuples, and by how many.
+        reopened: windows that were opened again, for `taken` late tuples.
         bytes_read: size of the source, or of the files that a Delta source has gained.
         bytes_written: size of the stream's new files.
         source_version: the version of a Delta source that was read.
@@ -47,6 +48,8 @@ class RecordResult:
     waiting: int = 0
     short_windows: int = 0
     short_tuples: int = 0
+    reopened: int = 0
+    taken: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
     source_version: int | None = None
@@ -72,6 +75,8 @@ class RecordResult:
             f" {self.late:,} late, {self.malformed:,} malformed, {self.waiting:,} waiting for their window's seal",
             f"{self.stream}: {_size(self.bytes_read)} read, {_size(self.bytes_written)} written, {self.seconds:.1f} s",
         ]
+        if self.reopened:
+            found.append(f"{self.stream}: {self.reopened:,} windows sealed again with {self.taken:,} late tuples")
         if self.known:
             found.append(f"{self.stream}: {self.known:,} late or malformed tuples were in quarantine before")
         found += [f"{self.stream}: warning: {warning}" for warning in self.warnings]

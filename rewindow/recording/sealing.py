@@ -28,7 +28,7 @@ from rewindow.errors import FencedError, InputError, OverlapError
 from rewindow.recording.stream import StreamTables
 from rewindow.recording.tuples import POSITION
 from rewindow.tables import Table, data_files
-from rewindow.tables.seals import seal_rows
+from rewindow.tables.seals import end_row, seal_rows
 from rewindow.windows import Grid, WindowRange
 
 WINDOWS_MAX = 20_000_000
@@ -58,6 +58,27 @@ def heal(spark: SparkSession, tables: StreamTables) -> WindowRange | None:
         tables.windows.commit_files([], app_id=tables.app_id, version=run)
     tables.look()
     return None
+
+
+def end(tables: StreamTables) -> None:
+    """Enters that a stream has ended with its last sealed window (X21); an end that is there already stays.
+
+    Raises:
+        InputError: nothing is sealed.
+    """
+    if tables.last is None:
+        raise InputError(f'stream "{tables.name}" has no tuple, so it cannot have ended')
+    if tables.end is None:
+        with _met(tables):
+            row = end_row(tables.data, tables.last)
+            tables.windows.commit_arrow(row, app_id=tables.app_id, version=max(tables.run, 0))
+        tables.look()
+
+
+def take_back_end(tables: StreamTables) -> None:
+    """Removes the end row of a stream that goes on after all."""
+    tables.windows.delta.delete("end_window is not null")
+    tables.look()
 
 
 def check_grid(spark: SparkSession, name: str, data: Table, grid: Grid) -> None:

@@ -22,7 +22,7 @@ from rewindow.recording.delta_source import SourcePosition
 from rewindow.tables import Table
 from rewindow.tables.files import note_files, open_files
 from rewindow.tables.formats import TableKind, check_format, format_property
-from rewindow.tables.seals import columns_text, sealed_range
+from rewindow.tables.seals import columns_text, sealed_range, stream_end
 from rewindow.tables.streams import check_reaches, create_stream, stored_settings, stream_properties
 
 _FIXED = {
@@ -41,6 +41,7 @@ class StreamTables:
         app_id: transaction id of all recordings of the stream, in both tables.
         run: version of the last recording whose windows are sealed; 0 before the first.
         first, last: the sealed windows, None before the first recording.
+        end: last window of a stream that has ended (X21), None while it may go on.
     """
 
     name: str
@@ -51,6 +52,7 @@ class StreamTables:
     run: int = 0
     first: int | None = None
     last: int | None = None
+    end: int | None = None
 
     def look(self) -> None:
         """Reads the tables' state anew."""
@@ -59,6 +61,7 @@ class StreamTables:
         self.run = max(self.windows.txn(self.app_id), 0)
         sealed = sealed_range(self.windows)
         self.first, self.last = (sealed.first, sealed.last) if sealed else (None, None)
+        self.end = stream_end(self.windows)
 
     def note_files(self) -> None:
         """Notes the data files that have no row in `.files` yet."""

@@ -207,6 +207,19 @@ class Table:
         self._delta.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
         self.refresh()
 
+    def replace(self, rows: pa.RecordBatchReader, predicate: str, *, app_id: str, version: int) -> None:
+        """Replaces the rows of which a predicate holds by others of which it holds, in one commit.
+
+        Raises:
+            FencedError: another commit with the same transaction id came between.
+        """
+        properties = _properties(app_id, version, None)
+        self._guarded(
+            lambda: write_deltalake(
+                self._delta, rows, mode="overwrite", predicate=predicate, commit_properties=properties
+            )
+        )
+
     def _guarded(self, commit: Any) -> None:
         try:
             commit()

@@ -39,11 +39,13 @@ class Bench:
         """Writes a CSV source."""
         (self.root / name).write_text(HEADER + rows)
 
-    def record(self, *, end: bool = False, seal_again: bool = False, **settings: Any) -> RecordResult:
+    def record(
+        self, *, end: bool = False, seal_again: bool = False, reopen: bool = False, **settings: Any
+    ) -> RecordResult:
         """Records the stream."""
         from rewindow.recording.record import record
 
-        return record(self.spark, self.config(**settings), "s", end=end, seal_again=seal_again)
+        return record(self.spark, self.config(**settings), "s", end=end, seal_again=seal_again, reopen=reopen)
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
         """Returns rows of the stream `s`, its windows `w` and, once something lies in it, the quarantine `q`."""

@@ -81,7 +81,7 @@ def test_late_tuples_keep_their_content(bench: Bench) -> None:
     bench.record()
     payload = bench.rows("select payload, source from q")
     assert payload == [
-        {"payload": '{"arrived_at":"1970-01-01T02:46:50.500Z","k":"late","at":"1970-01-01T02:46:50.500Z","n":null}',
+        {"payload": '{"arrived_at":"1970-01-01T02:46:50.500000Z","k":"late","at":"1970-01-01T02:46:50.500000Z","n":null}',
          "source": "s"}
     ]  # fmt: skip
 

@@ -1,0 +1,122 @@
+"""Who needs a stream: replays that are open, what is published from it, and publications that could be undone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rewindow.ledger import Ledger
+from rewindow.ledger.publication_rows import PUBLISH, Publication
+from rewindow.ledger.replays import Replay, State
+from rewindow.publication.names import data_name
+from rewindow.windows import WindowRange
+
+OPEN = frozenset({State.PLANNED, State.RUNNING, State.FAILED, State.ENDED, State.CHECKED})
+"""States of a replay that may still be run, resumed, checked or published."""
+REOPENED = 0
+"""In place of a publication's number: a stale range that comes from an input whose windows were opened again."""
+_LIMIT = 100_000
+
+
+@dataclass(frozen=True)
+class Dependent:
+    """Somebody who needs a stream.
+
+    Attributes:
+        replay_id, application: the replay that reads it, or whose publication is part of it.
+        windows: its windows, as far as they were asked for.
+        is_open: whether the replay has not ended its life; else something of it is published.
+        why: in words.
+    """
+
+    replay_id: str
+    application: str
+    windows: WindowRange
+    is_open: bool
+    why: str
+
+
+def readers(ledger: Ledger, stream: str, windows: Sequence[WindowRange] | None = None) -> list[Dependent]:
+    """Returns who has read windows of a stream, open or published, newest first; all windows unless some are given."""
+    standing = standing_publications(ledger)
+    found = []
+    for row in ledger.replays(limit=_LIMIT):
+        if stream not in inputs_of(row) or not _meets(row.range, windows):
+            continue
+        if row.state in OPEN:
+            words = f'replay "{row.replay_id}" {row.range} is {row.state.value} and reads it'
+            found.append(Dependent(row.replay_id, row.application, row.range, True, words))
+        found += [
+            Dependent(
+                row.replay_id, row.application, publication.range, False,
+                f'publication {publication.number} of replay "{row.replay_id}", windows {publication.range}, '
+                "was computed from it",
+            )
+            for publication in standing.get(row.replay_id, ())
+            if _meets(publication.range, windows)
+        ]  # fmt: skip
+    return found
+
+
+def dependents(ledger: Ledger, stream: str) -> list[Dependent]:
+    """Returns everybody who needs a stream: its readers, and the publications that made it what it is."""
+    own = [
+        Dependent(
+            publication.replay_id, ledger.replay(publication.replay_id).application, publication.range, False,
+            f"publication {publication.number} made its windows {publication.range}; it is visible to readers and can "
+            f"be taken back: rewindow undo {publication.replay_id}",
+        )
+        for of_replay in standing_publications(ledger, stream).values()
+        for publication in of_replay
+    ]  # fmt: skip
+    return [*own, *readers(ledger, stream)]
+
+
+def mark_stale(ledger: Ledger, stream: str, windows: Sequence[WindowRange]) -> list[str]:
+    """Marks as stale what was published from windows of a stream, and returns in words who has read them.
+
+    An output without state is stale in these windows, one with state from the first of them on. Open replays keep the
+    version that they pinned; they are named, and nothing of theirs is marked before it is published.
+    """
+    found = readers(ledger, stream, windows)
+    for reader in found:
+        if reader.is_open:
+            continue
+        for output in ledger.replay(reader.replay_id).plan.get("outputs", []):
+            name = data_name(reader.application, output["name"])
+            parts = [part.overlap(reader.windows) for part in windows]
+            touched = [part for part in parts if part is not None]
+            if output["stateful"]:
+                touched = [WindowRange(touched[0].first, _last_published(ledger, name, reader.windows.last))]
+            for part in touched:
+                ledger.mark_stale(reader.application, name, part.first, part.last, REOPENED)
+    return [f"has read the older seal: {reader.why}" for reader in found]
+
+
+def _last_published(ledger: Ledger, table_name: str, at_least: int) -> int:
+    standing = standing_publications(ledger, table_name)
+    return max((entry.last for entries in standing.values() for entry in entries), default=at_least)
+
+
+def inputs_of(row: Replay) -> list[str]:
+    """Returns the streams that a replay reads; none when its plan was purged."""
+    return [str(entry["stream"]) for entry in row.plan.get("inputs", [])]
+
+
+def standing_publications(ledger: Ledger, table_name: str | None = None) -> dict[str, list[Publication]]:
+    """Returns, by replay, the publications that are neither withdrawn nor undone; of one table if so asked."""
+    entries = [
+        entry
+        for entry in ledger.publications(table_name=table_name, limit=_LIMIT)
+        if entry.withdrawn is None
+    ]  # fmt: skip
+    undone = {entry.undoes for entry in entries if entry.undoes is not None}
+    found: dict[str, list[Publication]] = {}
+    for entry in entries:
+        if entry.kind == PUBLISH and entry.number not in undone:
+            found.setdefault(entry.replay_id, []).append(entry)
+    return found
+
+
+def _meets(whole: WindowRange, windows: Sequence[WindowRange] | None) -> bool:
+    return windows is None or any(whole.overlap(part) is not None for part in windows)

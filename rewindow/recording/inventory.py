@@ -1,0 +1,204 @@
+"""The streams that are there: what each holds, the rows of a window, and their deletion. Starts no JVM."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from rewindow.config import Config
+from rewindow.errors import InputError, OverlapError
+from rewindow.ledger import Ledger
+from rewindow.recording.dependents import Dependent, dependents
+from rewindow.tables import Table, query
+from rewindow.tables.seals import stream_end
+from rewindow.tables.streams import stored_grid, stored_settings
+from rewindow.windows import Grid, WindowRange, format_time, parse_time, to_ranges
+
+_SUFFIXES = ("", ".windows", ".files")
+
+
+@dataclass(frozen=True)
+class StreamEntry:
+    """What a stream holds.
+
+    Attributes:
+        is_published: whether it is an application's output; else it was recorded.
+        sealed: range from the first sealed window to the last one, None without any.
+        windows, empty, missing: windows sealed, without a tuple among them, and not sealed inside the range.
+        tuples, bytes: what is recorded.
+        end: last window of a stream that has ended.
+        late: its tuples in quarantine that came after their windows were sealed.
+    """
+
+    name: str
+    is_published: bool
+    grid: Grid
+    sealed: WindowRange | None
+    windows: int
+    empty: int
+    missing: int
+    tuples: int
+    bytes: int
+    end: int | None
+    late: int
+
+    def span(self) -> str:
+        """Returns the time that its sealed windows cover."""
+        if self.sealed is None:
+            return "nothing sealed"
+        return (
+            f"{format_time(self.grid.start_us(self.sealed.first))} to {format_time(self.grid.end_us(self.sealed.last))}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns it as plain values; window ids are decimal text (W14)."""
+        first, last = (str(self.sealed.first), str(self.sealed.last)) if self.sealed else (None, None)
+        return {
+            "stream": self.name, "published": self.is_published, "width_ms": self.grid.width_ms, "first": first,
+            "last": last, "end": None if self.end is None else str(self.end), "windows": self.windows,
+            "empty": self.empty, "missing": self.missing, "tuples": self.tuples, "bytes": self.bytes,
+            "late": self.late,
+        }  # fmt: skip
+
+
+def list_streams(config: Config) -> list[StreamEntry]:
+    """Returns all recorded and published streams, by name."""
+    folder = config.stream_table("x").parent
+    names = sorted(path.name.removesuffix(".windows") for path in folder.glob("*.windows") if Table.exists(path))
+    late = _late(config)
+    return [_entry(config, name, late.get(name, 0)) for name in names if Table.exists(config.stream_table(name))]
+
+
+def find_stream(config: Config, name: str) -> StreamEntry:
+    """Returns what a stream holds.
+
+    Raises:
+        InputError: there is no such stream.
+        TableError: one of its tables cannot be read.
+    """
+    if not any(path.exists() for path in tables_of(config, name)):
+        known = ", ".join(entry.name for entry in list_streams(config)) or "none"
+        raise InputError(f'stream "{name}" is not recorded', detail=f"There are: {known}.")
+    return _entry(config, name, _late(config).get(name, 0))
+
+
+def _entry(config: Config, name: str, late: int) -> StreamEntry:
+    data, seals = Table.open(config.stream_table(name)), Table.open(config.windows_table(name))
+    sql = """select min(window_id) as first, max(window_id) as last, count(window_id) as windows,
+             count(case when tuples = 0 then 1 end) as empty, coalesce(sum(tuples), 0) as tuples from w"""
+    row = query(sql, w=seals).to_pylist()[0]
+    sealed = None if row["first"] is None else WindowRange(row["first"], row["last"])
+    return StreamEntry(
+        name, "." in name, stored_grid(seals), sealed, row["windows"], row["empty"],
+        len(sealed) - row["windows"] if sealed else 0, row["tuples"], sum(file.size for file in data.files()),
+        stream_end(seals), late,
+    )  # fmt: skip
+
+
+def _late(config: Config) -> dict[str, int]:
+    if not Table.exists(config.quarantine_table):
+        return {}
+    sql = "select source, count(*) as n from q where reason = 'late' group by source"
+    return {row["source"]: row["n"] for row in query(sql, q=config.quarantine_table).to_pylist()}
+
+
+def late_windows(config: Config, name: str) -> tuple[list[tuple[WindowRange, int]], int | None]:
+    """Returns the sealed windows for which late tuples lie in quarantine, with their numbers, and the stream's end.
+
+    Raises:
+        InputError: there is no such stream.
+    """
+    entry = find_stream(config, name)
+    if entry.sealed is None or not Table.exists(config.quarantine_table):
+        return [], entry.end
+    quoted = name.replace("'", "''")
+    sql = f"""select window_id, count(*) as n from q where source = '{quoted}' and reason = 'late'
+              and window_id between {entry.sealed.first} and {entry.sealed.last} group by window_id"""
+    counts = {row["window_id"]: row["n"] for row in query(sql, q=config.quarantine_table).to_pylist()}
+    return [(part, sum(counts[window] for window in part)) for part in to_ranges(counts)], entry.end
+
+
+def columns_of(config: Config, name: str) -> list[tuple[str, str]]:
+    """Returns names and types of a stream's columns, as Delta knows them."""
+    return [(field.name, str(field.type)) for field in Table.open(config.stream_table(name)).schema]
+
+
+def settings_of(config: Config, name: str) -> dict[str, str]:
+    """Returns the settings that a stream was recorded with."""
+    return stored_settings(Table.open(config.windows_table(name)))
+
+
+def rows_of(config: Config, name: str, window: str, limit: int) -> tuple[int, bool, pa.Table]:
+    """Returns a window's id, whether it is sealed, and its tuples in order.
+
+    Args:
+        config: settings in force.
+        name: the stream.
+        window: the window's id, or a time inside of it.
+        limit: how many tuples at most.
+    """
+    entry = find_stream(config, name)
+    number = int(window) if window.lstrip("-").isdigit() else entry.grid.window(parse_time(window))
+    tables = {"s": Table.open(config.stream_table(name)), "w": Table.open(config.windows_table(name))}
+    seals = query(f"select count(*) as n from w where window_id = {number}", **tables)["n"].to_pylist()[0]
+    rows = query(f'select * from s where window_id = {number} order by "offset" limit {limit}', **tables)
+    return number, bool(seals) or (entry.end is not None and number > entry.end), rows
+
+
+def tables_of(config: Config, name: str) -> list[Path]:
+    """Returns the folders of a stream's tables."""
+    data = config.stream_table(name)
+    return [data.with_name(data.name + suffix) for suffix in _SUFFIXES]
+
+
+def delete_stream(config: Config, name: str, *, force: bool = False) -> list[Dependent]:
+    """Deletes a stream's tables and its late tuples in quarantine, and returns who needed it.
+
+    A deletion that died is completed by the next one.
+
+    Args:
+        config: settings in force.
+        name: the stream.
+        force: delete it although somebody needs it.
+
+    Raises:
+        InputError: there is no such stream.
+        OverlapError: somebody needs it, or it is being recorded; nothing was deleted.
+    """
+    from rewindow.recording.stream import recording_lock
+
+    paths = tables_of(config, name)
+    drafts = [path.with_name(f".{path.name}.deleted") for path in paths]
+    if not any(path.exists() for path in [*paths, *drafts]):
+        find_stream(config, name)
+    needed = dependents(Ledger.open(config.ledger_url), name)
+    if needed and not force:
+        raise still_needed(name, needed)
+    with recording_lock(config, name):
+        for path, draft in zip(paths, drafts, strict=True):
+            shutil.rmtree(draft, ignore_errors=True)
+            if path.exists():
+                path.rename(draft)
+        for draft in drafts:
+            shutil.rmtree(draft, ignore_errors=True)
+        if Table.exists(config.quarantine_table):
+            quoted = name.replace("'", "''")
+            Table.open(config.quarantine_table).delta.delete(f"source = '{quoted}' and reason = 'late'")
+    return needed
+
+
+def still_needed(name: str, needed: Sequence[Dependent]) -> OverlapError:
+    """Returns the error for a stream that is not deleted because somebody needs it; lists them."""
+    return OverlapError(
+        f'stream "{name}" is still needed: {needed[0].why}',
+        holder=needed[0].replay_id,
+        detail="; ".join(entry.why for entry in needed[1:10])
+        + (f"; and {len(needed) - 10} more" if len(needed) > 10 else "")
+        + ("." if len(needed) > 1 else "Nothing was deleted."),
+        hint=f"Abandon or undo them first, or delete it all the same: rewindow streams delete {name} --force",
+    )

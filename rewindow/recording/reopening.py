@@ -1,0 +1,182 @@
+"""Windows that are opened again: late tuples leave the quarantine for their windows, which get a new seal (X52).
+
+What a replay has pinned stays readable at its version. A reopening that dies at any point is completed by the next
+run: what it is about to do is noted with the seals first, and the note goes last.
+
+| died                      | the next run                                                   |
+|---------------------------|----------------------------------------------------------------|
+| before the tuples' commit | removes the note: nothing was changed                          |
+| before the seals' commit  | seals the noted windows from the tuples that are there         |
+| before the note goes      | removes the taken tuples from the quarantine, and the note     |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from rewindow.engine.crash import crash_point
+from rewindow.engine.digests import window_digests
+from rewindow.engine.frames import empty_frame, quoted_column, spark_schema
+from rewindow.errors import InputError
+from rewindow.recording.quarantine import LATE
+from rewindow.recording.stream import StreamTables
+from rewindow.tables import Table, query
+from rewindow.tables.seals import read_seals, seal_rows
+from rewindow.tables.streams import QUARANTINE_SCHEMA
+from rewindow.windows import WindowRange, to_ranges
+
+_NOTE = "rewindow.reopening"
+_CORRUPT = "__corrupt"
+OnOpened = Callable[[Sequence[WindowRange]], None]
+
+
+@dataclass(frozen=True)
+class Reopening:
+    """Windows that are being sealed again, and the number of the run that does it."""
+
+    run: int
+    windows: tuple[WindowRange, ...]
+
+    @classmethod
+    def noted(cls, tables: StreamTables) -> Reopening | None:
+        """Returns what a run that died has noted, None if there is none."""
+        text = tables.windows.properties.get(_NOTE)
+        if not text:
+            return None
+        run, windows = json.loads(text)
+        return cls(run, tuple(WindowRange(*part) for part in windows))
+
+    def note(self, tables: StreamTables) -> None:
+        """Notes it with the seals."""
+        windows = [[part.first, part.last] for part in self.windows]
+        tables.windows.set_properties({_NOTE: json.dumps([self.run, windows])})
+
+    @property
+    def predicate(self) -> str:
+        """The condition that a row lies in its windows, for Delta."""
+        return " or ".join(f"(window_id >= {part.first} and window_id <= {part.last})" for part in self.windows)
+
+    @property
+    def column(self) -> Column:
+        """The same for Spark."""
+        return F.expr(self.predicate)
+
+
+def late_tuples(spark: SparkSession, tables: StreamTables, quarantine: Path) -> DataFrame:
+    """Returns a stream's late tuples of sealed windows, with the stream's columns but the offset.
+
+    Raises:
+        InputError: a tuple cannot be read back as it was.
+    """
+    schema = spark_schema(tables.data.schema)
+    events = T.StructType([*schema.fields[2:], T.StructField(_CORRUPT, T.StringType())])
+    paths = [file.path for file in Table.open(quarantine).files()]
+    rows = spark.read.schema(spark_schema(QUARANTINE_SCHEMA)).parquet(*paths)
+    inside = F.col("window_id").between(tables.first, tables.last)
+    rows = rows.where((F.col("source") == tables.name) & (F.col("reason") == LATE) & inside)
+    parsed = F.from_json("payload", events, {"columnNameOfCorruptRecord": _CORRUPT})
+    found = rows.select("window_id", "position", "payload", parsed.alias("tuple"))
+    broken = found.where(F.col("tuple.arrived_at").isNull() | F.col(f"tuple.{_CORRUPT}").isNotNull()).count()
+    if broken:
+        raise InputError(
+            f'{broken:,} late tuples of stream "{tables.name}" cannot be read back from the quarantine',
+            detail="Nothing was changed.", hint="Was a column's type changed since they came?",
+        )  # fmt: skip
+    columns = [F.col("tuple").getField(field.name).alias(field.name) for field in schema.fields[2:]]
+    return found.select("window_id", "position", "payload", *columns)
+
+
+def reopen(
+    spark: SparkSession, tables: StreamTables, quarantine: Path, folder: Path, on_opened: OnOpened
+) -> tuple[Reopening | None, int]:
+    """Takes late tuples into their windows and seals these again; returns what was opened, and how many tuples.
+
+    Args:
+        spark: the session.
+        tables: the stream.
+        quarantine: the table of quarantined tuples.
+        folder: a scratch folder.
+        on_opened: told the windows before anything of them is changed.
+    """
+    late = late_tuples(spark, tables, quarantine).cache()
+    ids = sorted(row[0] for row in late.select("window_id").distinct().collect())
+    if not ids:
+        return None, 0
+    opened = Reopening(tables.run + 1, tuple(to_ranges(ids)))
+    rows = folder / "reopened"
+    _merged(spark, tables, late, opened).write.parquet(str(rows))
+    opened.note(tables)
+    crash_point("reopen_after_note")
+    on_opened(opened.windows)
+    tables.data.replace(
+        ds.dataset(rows).scanner(columns=tables.data.schema.names).to_reader(), opened.predicate,
+        app_id=tables.app_id, version=opened.run,
+    )  # fmt: skip
+    crash_point("reopen_after_data")
+    seal_noted(spark, tables, opened)
+    crash_point("reopen_after_seals")
+    finish(tables, opened, quarantine)
+    return opened, late.count()
+
+
+def _merged(spark: SparkSession, tables: StreamTables, late: DataFrame, opened: Reopening) -> DataFrame:
+    """Returns all tuples of the opened windows in order of arrival; ties of late ones come last."""
+    there = _recorded(spark, tables, opened).withColumns({"position": F.lit(""), "payload": F.lit("")})
+    both = there.unionByName(late.withColumn("offset", F.lit(2**62).cast("bigint")))
+    order = Window.partitionBy("window_id").orderBy("arrived_at", "offset", "position", "payload")
+    numbered = both.withColumn("offset", (F.row_number().over(order) - 1).cast("bigint"))
+    names = map(quoted_column, tables.data.schema.names)
+    return numbered.select(*names).sort("window_id", "offset")
+
+
+def _recorded(spark: SparkSession, tables: StreamTables, opened: Reopening) -> DataFrame:
+    schema = spark_schema(tables.data.schema)
+    files = {file.path for part in opened.windows for file in tables.data.files(part.first, part.last)}
+    frame = spark.read.schema(schema).parquet(*sorted(files)) if files else empty_frame(spark, schema)
+    return frame.where(opened.column)
+
+
+def seal_noted(spark: SparkSession, tables: StreamTables, opened: Reopening) -> None:
+    """Gives opened windows the seal of what they hold now, with the next generation."""
+    tables.note_files()
+    digests = window_digests(_recorded(spark, tables, opened)).toArrow().sort_by("window_id")
+    old = pa.concat_tables(read_seals(tables.windows, part) for part in opened.windows)
+    place = pc.index_in(digests["window_id"].combine_chunks(), old["window_id"].combine_chunks())
+    generation = pc.add(old["generation"].take(place), 1)
+    rows = seal_rows(digests.append_column("generation", generation), tables.data, tables.columns)
+    tables.windows.replace(
+        rows.to_reader(), opened.predicate, app_id=tables.app_id, version=opened.run
+    )  # fmt: skip
+    tables.look()
+
+
+def finish(tables: StreamTables, opened: Reopening, quarantine: Path) -> None:
+    """Removes the taken tuples from the quarantine, then the note."""
+    name = tables.name.replace("'", "''")
+    Table.open(quarantine).delta.delete(f"source = '{name}' and reason = '{LATE}' and ({opened.predicate})")
+    tables.windows.set_properties({_NOTE: ""})
+
+
+def complete(spark: SparkSession, tables: StreamTables, quarantine: Path, on_opened: OnOpened) -> Reopening | None:
+    """Completes a reopening that died; returns it, None if there was none or it had changed nothing."""
+    opened = Reopening.noted(tables)
+    if opened is None:
+        return None
+    if tables.data.txn(tables.app_id) < opened.run:
+        tables.windows.set_properties({_NOTE: ""})
+        return None
+    on_opened(opened.windows)
+    if tables.torn:
+        seal_noted(spark, tables, opened)
+    finish(tables, opened, quarantine)
+    return opened

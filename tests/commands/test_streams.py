@@ -1,0 +1,77 @@
+"""`rewindow streams` on a recorded stream: list, show, rows of a window, and a deletion that asks who needs it."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from rewindow.ledger import Ledger
+from tests.commands.conftest import Command
+from tests.recovery.project import FIRST, WINDOWS, Project, make_project
+
+LAST = FIRST + WINDOWS - 1
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project with the recorded stream `events`, in force."""
+    project = make_project(tmp_path)
+    monkeypatch.setenv("REWINDOW_CONFIG", str(project.config.file))
+    return project
+
+
+def test_streams_are_listed_and_shown(project: Project, run: Command) -> None:
+    """The list and a stream's own facts say the same to people and programs."""
+    code, text, _ = run("streams", "--json")
+    entry = json.loads(text)[0]
+    assert (code, entry["stream"], entry["first"], entry["last"]) == (0, "events", str(FIRST), str(LAST))
+    assert (entry["windows"], entry["missing"], entry["end"]) == (WINDOWS, 0, None)
+    assert f"[{FIRST}, {LAST}]" in run("streams")[1]
+    code, text, _ = run("streams", "show", "events", "--json")
+    found = json.loads(text)
+    assert (code, found["tuples"], found["needed_by"]) == (0, entry["tuples"], [])
+    assert {"window_id", "arrived_at"} < set(found["columns"])
+    assert "not ended" in run("streams", "show", "events")[1]
+
+
+def test_rows_of_a_window_come_in_order_and_a_missing_window_is_named(project: Project, run: Command) -> None:
+    """A window is given by its id or by a time inside of it."""
+    full = next(window for window in range(FIRST, LAST) if window % 5)
+    code, text, _ = run("streams", "rows", "events", full, "--json")
+    found = json.loads(text)
+    assert (code, found["sealed"]) == (0, True)
+    assert [row["offset"] for row in found["tuples"]] == list(range(len(found["tuples"])))
+    at = found["tuples"][0]["arrived_at"].replace(" ", "T")
+    assert json.loads(run("streams", "rows", "events", at, "--json")[1]) == found
+    assert "missing: not sealed" in run("streams", "rows", "events", LAST + 1)[1]
+    assert run("streams", "rows", "nosuch", 1)[2].startswith('error: stream "nosuch" is not recorded')
+
+
+def test_a_stream_that_an_open_replay_reads_is_not_deleted(project: Project, run: Command) -> None:
+    """The replay is named; once it is given up the stream can go, with all its tables."""
+    project.plan("one", "exactly_once")
+    code, _, errors = run("streams", "delete", "events", "--yes")
+    assert code != 0
+    assert 'stream "events" is still needed: replay "one"' in errors
+    assert "--force" in errors
+    assert project.config.windows_table("events").exists()
+    Ledger.open(project.config.ledger_url).abandon("one", "test")
+    assert run("streams", "delete", "events", "--yes")[0] == 0
+    assert not list(project.config.stream_table("events").parent.glob("*events*/"))
+    assert run("streams", "delete", "events", "--yes")[2].startswith('error: stream "events" is not recorded')
+
+
+def test_force_asks_for_the_name(project: Project, run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another name than the stream's deletes nothing; `--yes` does not answer it."""
+    project.plan("one", "exactly_once")
+    monkeypatch.setattr("sys.stdin", io.StringIO("event\n"))
+    code, _, errors = run("streams", "delete", "events", "--force", "--yes")
+    assert (code, 'was not deleted: the name that was typed is "event"' in errors) == (2, True)
+    assert project.config.stream_table("events").exists()
+    monkeypatch.setattr("sys.stdin", io.StringIO("events\n"))
+    code, _, errors = run("streams", "delete", "events", "--force")
+    assert (code, 'needed: replay "one"' in errors) == (0, True)
+    assert not project.config.stream_table("events").exists()
