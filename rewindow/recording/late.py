@@ -6,16 +6,20 @@ of n equal tuples in the source and m in the recording, the n - m with the last 
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
-from rewindow.engine.digests import row_hashes, window_digests
-from rewindow.engine.frames import empty_frame, spark_schema
+from rewindow.engine.digests import digest_columns, row_hashes, window_digests
+from rewindow.engine.frames import empty_frame, quoted_column, spark_schema
 from rewindow.recording.stream import StreamTables
 from rewindow.recording.tuples import POSITION
 from rewindow.tables.seals import read_seals
@@ -48,8 +52,8 @@ def compare(sealed: DataFrame, tables: StreamTables, windows: WindowRange, *, wh
         windows: sealed windows.
         whole: whether the source holds all tuples of these windows, so that what it lacks is missing from it.
     """
-    found = window_digests(sealed, exclude=("window_id", *POSITION)).toArrow()
     stored = read_seals(tables.windows, windows)
+    found = _digests(sealed, stored, tables.columns)
     place = pc.index_in(found["window_id"].combine_chunks(), stored["window_id"].combine_chunks())
     same = pc.and_(
         pc.equal(found["digest"], stored["digest"].take(place)),
@@ -58,6 +62,34 @@ def compare(sealed: DataFrame, tables: StreamTables, windows: WindowRange, *, wh
     differing = found["window_id"].filter(pc.invert(pc.fill_null(same, False)))
     short, short_tuples = _short(found, stored) if whole else (0, 0)
     return Comparison(pc.sum(found["tuples"]).as_py() or 0, tuple(differing.to_pylist()), short, short_tuples)
+
+
+def _digests(sealed: DataFrame, stored: pa.Table, now: str) -> pa.Table:
+    """Returns digests of the source's windows, each over the columns that its seal names.
+
+    A window that has a value in a column which came later has no digest, so that it equals no recorded one.
+    """
+    exclude = ("window_id", *POSITION)
+    older = [text for text in pc.unique(stored["columns"]).to_pylist() if text != now]
+    if not older:
+        return window_digests(sealed, exclude).toArrow()
+    return pa.concat_tables(_digests_over(sealed, stored, text, exclude) for text in [now, *older])
+
+
+def _digests_over(sealed: DataFrame, stored: pa.Table, columns: str, exclude: Sequence[str]) -> pa.Table:
+    """Returns the digests of the windows whose seals name these columns."""
+    known = {*json.loads(columns), *exclude}
+    windows = stored.filter(pc.equal(stored["columns"], columns))["window_id"]
+    bounds = pc.min_max(windows)
+    inside = sealed.where(F.col("window_id").between(bounds["min"].as_py(), bounds["max"].as_py()))
+    schema = T.StructType([field for field in sealed.schema.fields if field.name in known])
+    newer = [F.col(quoted_column(name)).isNotNull() for name in sealed.columns if name not in known]
+    has_newer = reduce(lambda a, b: a | b, newer, F.lit(False))
+    digests = digest_columns(schema, exclude)
+    found = inside.groupBy("window_id").agg(*digests, F.count_if(has_newer).alias("newer")).toArrow()
+    found = found.filter(pc.is_in(found["window_id"], windows.combine_chunks()))
+    digest = pc.if_else(pc.equal(found["newer"], 0), found["digest"], pa.scalar(None, pa.string()))
+    return found.set_column(found.column_names.index("digest"), "digest", digest).drop_columns("newer")
 
 
 def _short(found: pa.Table, stored: pa.Table) -> tuple[int, int]:

@@ -33,7 +33,7 @@ def malformed_rows(spark: SparkSession, bad: DataFrame, parts: Sequence[Part]) -
 
 
 def late_rows(spark: SparkSession, late: DataFrame, parts: Sequence[Part], events: Sequence[str]) -> DataFrame:
-    """Returns late tuples as rows for the quarantine; their payload gives them back as they were, to the microsecond."""
+    """Returns late tuples as rows for the quarantine, whose payload gives them back as they were."""
     columns = [F.col(quoted_column(name)) for name in ("arrived_at", *events)]
     payload = F.to_json(F.struct(*columns), {"ignoreNullFields": "false", "timestampFormat": _MICROSECONDS})
     return _rows(spark, late, parts, F.lit(LATE), payload)

@@ -274,8 +274,8 @@ class _Run:
         self.result.waiting = facts["waiting"]
         if facts["open"] and tables.end is not None:
             self.result.warnings.append(
-                f"{facts['open']:,} tuples lie behind the end of the stream, window {tables.end}, and wait; if it goes on"
-                f" after all: rewindow record {self.name} --reopen"
+                f"{facts['open']:,} tuples lie behind the end of the stream, window {tables.end}, and wait;"
+                f" if it goes on after all: rewindow record {self.name} --reopen"
             )
         elif facts["open"]:
             self.result.open = self._open_windows(WindowRange(facts["open_first"], facts["open_last"]), facts["open"])

@@ -30,7 +30,7 @@ from rewindow.engine.frames import empty_frame, quoted_column, spark_schema
 from rewindow.errors import InputError
 from rewindow.recording.quarantine import LATE
 from rewindow.recording.stream import StreamTables
-from rewindow.tables import Table, query
+from rewindow.tables import Table
 from rewindow.tables.seals import read_seals, seal_rows
 from rewindow.tables.streams import QUARANTINE_SCHEMA
 from rewindow.windows import WindowRange, to_ranges
