@@ -12,10 +12,13 @@ from rewindow.ledger.connection import Connected
 from rewindow.ledger.models import stale_ranges
 from rewindow.windows import WindowRange
 
+REOPENED = 0
+"""In place of a publication's number: windows of an input were opened again after the output was computed (X52)."""
+
 
 @dataclass(frozen=True)
 class StaleRange:
-    """Windows of an output table that are stale, and the number of the publication that made them so."""
+    """Windows of an output table that are stale, and the number of the publication that made them so, or REOPENED."""
 
     application: str
     table_name: str

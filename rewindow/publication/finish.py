@@ -221,10 +221,18 @@ class Finisher:
         return [(WindowRange(first, last), version) for first, last, version in pieces]
 
     def _settle(self, publication: Publication) -> None:
-        """Enters the stale ranges as they follow from this publication; may be repeated."""
+        """Enters the stale ranges as they follow from this publication; may be repeated.
+
+        Those that come from an input opened again stay but for this publication's windows; with the first of them, an
+        output with state has them all behind it, since then the states tell.
+        """
         application = self.ledger.replay(publication.replay_id).application
         for row in self.ledger.stale(application):
-            self.ledger.clear_stale(application, row.table_name, row.first, row.last)
+            stays = row.since == REOPENED and not (
+                row.first in publication.range and row.table_name in publication.details.get("stateful", ())
+            )
+            its = publication.range if stays else WindowRange(row.first, row.last)
+            self.ledger.clear_stale(application, row.table_name, its.first, its.last)
         for name, first, last in publication.details["stale"]:
             self.ledger.mark_stale(application, name, first, last, publication.number)
 

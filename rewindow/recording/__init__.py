@@ -5,9 +5,13 @@ delta_source        the files that a Delta table has gained since it was last re
 intake              rows into scratch files, in bounded memory
 tuples              types, arrival, window; what is malformed
 stream              the stream's tables, and the settings stored with them (W4, W15)
+extent              how far a recording seals, and which windows stay open
 sealing             sorted files, their commit, the seals; healing a run that died in between
 late                what a sealed window did not have when it was sealed
+reopening           late tuples taken into their windows, which get a new seal
 quarantine          tuples that could not be taken, each once
 record              all of it in order
+inventory           the streams that are there, the rows of a window, deletion; no JVM
+dependents          who needs a stream: open replays, publications; no JVM
 gaps                windows empty and missing, keys that were silent; no JVM
 """

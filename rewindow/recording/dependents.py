@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from rewindow.ledger import Ledger
 from rewindow.ledger.publication_rows import PUBLISH, Publication
 from rewindow.ledger.replays import Replay, State
+from rewindow.ledger.staleness import REOPENED
 from rewindow.publication.names import data_name
 from rewindow.windows import WindowRange
 
 OPEN = frozenset({State.PLANNED, State.RUNNING, State.FAILED, State.ENDED, State.CHECKED})
 """States of a replay that may still be run, resumed, checked or published."""
-REOPENED = 0
-"""In place of a publication's number: a stale range that comes from an input whose windows were opened again."""
 _LIMIT = 100_000
 
 

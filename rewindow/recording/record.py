@@ -27,6 +27,7 @@ from rewindow.ledger import Ledger
 from rewindow.recording import quarantine, reopening, sealing
 from rewindow.recording.delta_source import SourcePosition
 from rewindow.recording.dependents import mark_stale
+from rewindow.recording.extent import Extent
 from rewindow.recording.intake import Intake, look_at, take_in
 from rewindow.recording.late import Comparison, compare, surplus
 from rewindow.recording.readers import FILE
@@ -42,7 +43,7 @@ from rewindow.recording.stream import (
 )  # fmt: skip
 from rewindow.recording.tuples import POSITION, REASON, event_schema, parse_columns, read_tuples, session_of
 from rewindow.tables import Table, query
-from rewindow.windows import WindowRange, format_time, parse_time
+from rewindow.windows import WindowRange
 
 _EXPRESSION_HINT = "Use functions that give null for what they cannot compute: try_cast, try_to_timestamp, try_divide."
 
@@ -115,10 +116,11 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.result = RecordResult(self.name)
+        self.extent = Extent(self.name, self.stream)
 
     def record(self, sealed_to: str | None, end: bool, reopen: bool) -> RecordResult:
         """Does all steps in order."""
-        given = self._given(sealed_to)
+        given = self.extent.given(sealed_to)
         position = self._heal()
         if reopen:
             self._reopen()
@@ -126,7 +128,12 @@ class _Run:
         position = SourcePosition() if intake.whole else position
         tables = prepare_stream(self.config, self.name, self.stream, event_schema(tuples.schema))
         before = (tables.first, tables.last)
-        facts = self._count(tuples, tables, self._limit(tuples, tables, given, end, reopen))
+        newest = self.extent.newest(tuples)
+        if newest.future and not end:
+            self.result.warnings.append(f"{newest.future:,} tuples of the future wait, and seal nothing before them")
+        if reopen and tables.end is not None and newest.window is not None and newest.window > tables.end:
+            sealing.take_back_end(tables)
+        facts = self.extent.count(tuples, tables, self.extent.last(newest, tables, given, end))
         self._seal(tables, tuples, facts)
         if end:
             sealing.end(tables)
@@ -147,23 +154,6 @@ class _Run:
 
     def _tell(self, step: str, tuples: int) -> None:
         self.on_progress(RecordProgress(self.name, step, tuples, round(time.monotonic() - self.began, 3)))
-
-    def _given(self, sealed_to: str | None) -> int | None:
-        """Returns the last window that ends at or before the time that was given, None if none was."""
-        text = sealed_to or self.stream.sealed_to
-        if text is None:
-            return None
-        bound_us = parse_time(text)
-        if bound_us > time.time_ns() // 1000:
-            raise InputError(
-                f'stream "{self.name}" cannot be sealed to {format_time(bound_us)}, which is in the future',
-                hint="Tuples may still arrive in windows that have not ended.",
-            )
-        return self._ended_before(bound_us)
-
-    def _ended_before(self, t_us: int) -> int:
-        grid = self.stream.grid
-        return (t_us - grid.origin_us) // grid.width_us - 1
 
     def _heal(self) -> SourcePosition:
         tables = open_stream(self.config, self.name)
@@ -219,56 +209,6 @@ class _Run:
         waited = F.coalesce(F.col("window_id") > F.lit(position.sealed_last), F.lit(False))
         return tuples.where(~F.col(FILE).isin(seen) | (waited if position.sealed_last is not None else F.lit(True)))
 
-    def _limit(self, tuples: DataFrame, tables: StreamTables, given: int | None, end: bool, reopen: bool) -> int | None:
-        """Returns the last window to seal, None without one.
-
-        A tuple of the future tells nothing about how far the stream is: it waits, and seals nothing before it.
-        """
-        now_us = time.time_ns() // 1000
-        arrived_us = F.unix_micros("arrived_at")
-        row = tuples.where(F.col("window_id").isNotNull()).agg(
-            F.max(F.when(arrived_us <= now_us, arrived_us)).alias("newest_us"),
-            F.count_if(arrived_us > now_us).alias("future"),
-        )
-        newest_us, future = row.collect()[0]
-        if future and end:
-            raise InputError(
-                f'stream "{self.name}" has {future:,} tuples of the future, so it has not ended',
-                hint="Look at its expression arrived_at, or seal it only to a time: --sealed-to.",
-            )
-        if future:
-            self.result.warnings.append(f"{future:,} tuples have an arrival in the future; they wait, and seal nothing")
-        last = None if newest_us is None else self.stream.grid.window(newest_us)
-        if tables.end is not None and reopen and last is not None and last > tables.end:
-            sealing.take_back_end(tables)
-        if tables.end is not None:
-            return tables.end
-        if end and last is not None:
-            return last if given is None else max(last, given)
-        if given is not None or newest_us is None:
-            return given
-        return self._ended_before(newest_us - self.stream.seal_after)
-
-    def _count(self, tuples: DataFrame, tables: StreamTables, limit: int | None) -> dict[str, Any]:
-        """Returns numbers of tuples, and the windows to seal: from `first` to `last`, None where there are none."""
-        now_us = time.time_ns() // 1000
-        window = F.col("window_id")
-        sealed = F.lit(False) if tables.last is None else window <= F.lit(tables.last)
-        inside = F.lit(False) if limit is None else window <= F.lit(limit)
-        open_window = F.when(~sealed & ~inside & (F.unix_micros("arrived_at") <= now_us), window)
-        row = tuples.agg(
-            F.count_if(F.col(REASON).isNotNull()).alias("malformed"),
-            F.count_if(sealed).alias("sealed"),
-            F.count_if(~sealed & inside).alias("new"),
-            F.count_if(~sealed & ~inside).alias("waiting"),
-            F.min(window).alias("first"),
-            F.min(open_window).alias("open_first"),
-            F.max(open_window).alias("open_last"),
-            F.count(open_window).alias("open"),
-        )
-        found = dict(row.collect()[0].asDict())
-        return found | {"first": found["first"] if tables.last is None else tables.last + 1, "last": limit}
-
     def _seal(self, tables: StreamTables, tuples: DataFrame, facts: dict[str, Any]) -> None:
         """Records and seals windows, and says which stay open."""
         self.result.waiting = facts["waiting"]
@@ -278,7 +218,7 @@ class _Run:
                 f" if it goes on after all: rewindow record {self.name} --reopen"
             )
         elif facts["open"]:
-            self.result.open = self._open_windows(WindowRange(facts["open_first"], facts["open_last"]), facts["open"])
+            self.result.open = self.extent.open_windows(facts)
         first, last = facts["first"], facts["last"]
         if first is None or last is None or last < first:
             return
@@ -288,16 +228,6 @@ class _Run:
         sealed = sealing.seal(self.spark, tables, good, windows, facts["new"])
         self.result.bytes_written, self.result.recorded = sealed.size, facts["new"]
         self._count_sealed(windows, sealed.empty)
-
-    def _open_windows(self, windows: WindowRange, tuples: int) -> str:
-        """Returns what a person should know of windows that hold tuples and are not sealed."""
-        which = f"window {windows.first} is" if len(windows) == 1 else f"windows {windows} are"
-        end = format_time(self.stream.grid.end_us(windows.last))
-        return (
-            f"{which} open, as more may arrive: {tuples:,} tuples wait there. Later tuples seal them; so does, from"
-            f" {end} on, `rewindow record {self.name} --sealed-to {end}`, or, if the stream has ended,"
-            f" `rewindow record {self.name} --end`"
-        )
 
     def _count_sealed(self, windows: WindowRange, empty: int) -> None:
         """Adds windows that this run has sealed, healed ones included: they lie before the others."""
