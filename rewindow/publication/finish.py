@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from rewindow.config import Config
 from rewindow.errors import CheckpointError, InputError, RewindowError, TableError
 from rewindow.ledger import Ledger, Publication
+from rewindow.ledger.staleness import REOPENED
 from rewindow.publication.commits import commit_once, is_begun, is_conflict, write_arrow, write_empty, write_spark
 from rewindow.publication.contents import (
     checkpoint_rows,
