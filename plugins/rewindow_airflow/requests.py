@@ -115,21 +115,22 @@ def sealed_range(config: Config, application: str) -> tuple[Grid, WindowRange, b
     for stream, windows in found.items():
         if windows is None:
             raise _not_recorded(stream)
-    ranges = [windows for windows in found.values() if windows]
-    first, last = max(r.first for r in ranges), min(r.last for r in ranges)
+    ranges = {stream: windows for stream, windows in found.items() if windows}
+    growing = {stream: windows.last for stream, windows in ranges.items() if not has_ended(config, stream)}
+    first = max(windows.first for windows in ranges.values())
+    last = min(growing.values(), default=max(windows.last for windows in ranges.values()))
     if first > last:
         raise NotYet(f'inputs of application "{application}" have no sealed window in common yet')
-    final = any(has_ended(config, stream) for stream in found)
-    return app.grid, WindowRange(first, last), bool(final)
+    fixed = any(stream in config.streams and config.stream(stream).sealed_to for stream in growing)
+    return app.grid, WindowRange(first, last), fixed or not growing
 
 
 def has_ended(config: Config, stream: str) -> bool:
-    """Returns whether no more windows of a stream will be sealed: it has its end row, or is sealed to a fixed time."""
+    """Returns whether a stream has its end row: every later window is sealed and empty (X21)."""
     from rewindow.tables import Table
     from rewindow.tables.seals import stream_end
 
-    fixed = stream in config.streams and config.stream(stream).sealed_to
-    return bool(fixed) or stream_end(Table.open(config.windows_table(stream))) is not None
+    return stream_end(Table.open(config.windows_table(stream))) is not None
 
 
 def _not_recorded(stream: str) -> NotYet:
