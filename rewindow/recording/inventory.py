@@ -20,6 +20,7 @@ from rewindow.tables.streams import stored_grid, stored_settings
 from rewindow.windows import Grid, WindowRange, format_time, parse_time, to_ranges
 
 _SUFFIXES = ("", ".windows", ".files")
+_BESIDE = ("windows", "files", "checkpoints")
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,14 @@ def rows_of(config: Config, name: str, window: str, limit: int) -> tuple[int, bo
 
 
 def tables_of(config: Config, name: str) -> list[Path]:
-    """Returns the folders of a stream's tables."""
+    """Returns the folders of a stream's tables.
+
+    Raises:
+        InputError: the name is that of a table beside streams, not of a stream.
+    """
+    beside = name.rpartition(".")[0] and name.rpartition(".")[2] in _BESIDE
+    if beside or config.stream_table(name) == config.quarantine_table:
+        raise InputError(f'table "{name}" is no stream', hint="The streams that there are: rewindow streams")
     data = config.stream_table(name)
     return [data.with_name(data.name + suffix) for suffix in _SUFFIXES]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rewindow.ledger import Ledger
+from rewindow.tables.streams import create_quarantine
 from tests.commands.conftest import Command
 from tests.recovery.project import FIRST, WINDOWS, Project, make_project
 
@@ -75,3 +76,14 @@ def test_force_asks_for_the_name(project: Project, run: Command, monkeypatch: py
     code, _, errors = run("streams", "delete", "events", "--force")
     assert (code, 'needed: replay "one"' in errors) == (0, True)
     assert not project.config.stream_table("events").exists()
+
+
+@pytest.mark.parametrize("name", ["quarantine", "events.windows", "app.checkpoints", "../streams/events"])
+def test_only_streams_are_deleted(project: Project, run: Command, name: str) -> None:
+    """Tables beside streams, and folders elsewhere, are not reached by a name."""
+    create_quarantine(project.config.quarantine_table)
+    code, _, errors = run("streams", "delete", name, "--yes")
+    assert (code, errors.startswith("error: ")) == (2, True)
+    assert {"events", "events.windows", "quarantine"} <= {
+        path.name for path in project.config.quarantine_table.parent.iterdir()
+    }
