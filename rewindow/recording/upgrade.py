@@ -11,6 +11,7 @@ files, such as by compacting it: these are noted once all windows match their se
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +31,7 @@ from rewindow.tables import Table, create_table, query
 from rewindow.tables import checkpoints as stored
 from rewindow.tables.files import FILES_SCHEMA, files_path, name_in, note_files, noted_files
 from rewindow.tables.formats import CURRENT, TableKind, check_format, format_of, format_property
-from rewindow.tables.seals import WINDOWS_SCHEMA, columns_text, intact, seal_rows
+from rewindow.tables.seals import FIRST_GENERATION, WINDOWS_SCHEMA, columns_text, intact, seal_rows
 from rewindow.tables.streams import QUARANTINE_SCHEMA, stored_settings
 from rewindow.windows import WindowRange, to_ranges
 
@@ -110,13 +111,12 @@ def upgrade_stream(spark: SparkSession, config: Config, name: str) -> UpgradeRes
         seals = _stored_seals(windows)
         if _is_current(data, windows, seals):
             return UpgradeResult(name, already=True)
-        found = _digests(spark, data, windows)
-        matching = _matching(seals, found)
-        result = UpgradeResult(name, differing=_ranges(seals.filter(pc.invert(matching))))
+        compared = _compare(spark, data, windows, seals)
+        result = UpgradeResult(name, compared.lifted.num_rows, differing=_ranges(compared.differing))
         if not result.differing or format_of(data) < CURRENT[TableKind.STREAM]:
             result.files = _note_files(data)
         data.set_properties(format_property(TableKind.STREAM))
-        result.lifted = _lift_seals(data, windows, seals, found, matching)
+        _replace_seals(windows, [compared.lifted, compared.intact, compared.differing])
         windows.set_properties(format_property(TableKind.SEALS))
         return result
 
@@ -166,26 +166,52 @@ def _is_current(data: Table, windows: Table, seals: pa.Table) -> bool:
     return all(name_in(data, file) in noted for file in data.files())
 
 
-def _digests(spark: SparkSession, data: Table, windows: Table) -> pa.Table:
+@dataclass(frozen=True)
+class _Compared:
+    """Seals by what their windows hold: lifted ones, ones that were whole already, and ones that do not match."""
+
+    lifted: pa.Table
+    intact: pa.Table
+    differing: pa.Table
+
+
+def _compare(spark: SparkSession, data: Table, windows: Table, seals: pa.Table) -> _Compared:
+    """Holds every seal against its window, over the columns that the stream had when it was sealed."""
+    parts = [_Compared(*(seals.slice(0, 0) for _ in range(3)))]
+    for text in pc.unique(seals["columns"]).to_pylist():
+        of_text = pc.is_null(seals["columns"]) if text is None else pc.equal(seals["columns"], text)
+        part = seals.filter(pc.fill_null(of_text, False))
+        columns = columns_text(_events(data, windows)) if text is None else text
+        names = _names_in(columns, data)
+        if names is None:
+            parts.append(_Compared(seals.slice(0, 0), seals.slice(0, 0), part))
+            continue
+        found = _digests(spark, data, names)
+        matching, whole = _matching(part, found), intact(part)
+        lifted = _lifted(part.filter(pc.and_(matching, pc.invert(whole))), found, data, columns)
+        differing = part.filter(pc.invert(matching))
+        parts.append(_Compared(lifted, part.filter(pc.and_(matching, whole)), differing))
+    return _Compared(*(pa.concat_tables(getattr(part, name) for part in parts) for name in _Compared.__annotations__))
+
+
+def _names_in(columns: str, data: Table) -> set[str] | None:
+    """Returns the event columns that a seal names; None when that text is damaged, or names what the table lacks."""
+    try:
+        names = set(json.loads(columns))
+    except ValueError:
+        return None
+    return names if names <= set(data.schema.names) else None
+
+
+def _digests(spark: SparkSession, data: Table, names: set[str]) -> pa.Table:
     """Returns what the windows hold: tuples, digests, and the float digest as the first release took it."""
-    exclude = set(BOOKKEEPING)
-    if stored_settings(windows).get("arrived_at") == DERIVED_ARRIVAL:
-        exclude.add("arrived_at")
     frame = read_windows(spark, data, _EVERY_WINDOW)
-    aggregates = [
-        *digest_columns(frame.schema, exclude),
-        first_float_digest(frame.schema, exclude).alias("first_float"),
-    ]
-    found = frame.groupBy("window_id").agg(*aggregates).toArrow()
+    exclude = {*BOOKKEEPING, *(set(frame.columns) - names)}
+    first = first_float_digest(frame.schema, exclude).alias("first_float")
+    found = frame.groupBy("window_id").agg(*digest_columns(frame.schema, exclude), first).toArrow()
     digest, float_digest = empty_digests(frame.schema, exclude)
-    empty = {
-        "window_id": None,
-        "tuples": 0,
-        "digest": digest,
-        "float_digest": float_digest,
-        "first_float": float_digest,
-    }
-    return pa.concat_tables([found, pa.Table.from_pylist([empty], schema=found.schema)])
+    empty = [None, 0, digest, float_digest, float_digest]
+    return pa.concat_tables([found, pa.table([[value] for value in empty], schema=found.schema)])
 
 
 def _places(seals: pa.Table, found: pa.Table) -> pa.Array:
@@ -209,21 +235,17 @@ def _note_files(data: Table) -> int:
     return note_files(data, Table.open(files_path(data.path)))
 
 
-def _lift_seals(data: Table, windows: Table, seals: pa.Table, found: pa.Table, matching: pa.ChunkedArray) -> int:
-    """Replaces the seals of windows that match, and returns how many; an end row and other seals stay as they are."""
-    wanted = pc.and_(matching, pc.invert(intact(seals)))
-    old = seals.filter(wanted)
-    if not old.num_rows and "checksum" in windows.schema.names:
-        return 0
+def _lifted(old: pa.Table, found: pa.Table, data: Table, columns: str) -> pa.Table:
+    """Returns new seals in the place of old ones; when they were sealed, and in which version, stays."""
     now = found.take(_places(old, found)).select(["tuples", "digest", "float_digest"])
-    now = now.add_column(0, "window_id", old["window_id"])
-    kept = {name: old[name] for name in ("sealed_at", "data_version")}
-    for name, column in kept.items():
-        now = now.append_column(name, column)
-    generation = pc.fill_null(old["generation"], 1)
-    new = seal_rows(now.append_column("generation", generation), data, columns_text(_events(data, windows)))
-    others = [seals.filter(pc.invert(wanted)), *_end_rows(windows)]
-    rows = pa.concat_tables([new, *others]).sort_by("window_id")
+    for name in ("window_id", "sealed_at", "data_version"):
+        now = now.append_column(name, old[name])
+    now = now.append_column("generation", pc.fill_null(old["generation"], FIRST_GENERATION))
+    return seal_rows(now, data, columns)
+
+
+def _replace_seals(windows: Table, parts: list[pa.Table]) -> None:
+    rows = pa.concat_tables([*parts, *_end_rows(windows)]).sort_by("window_id")
     try:
         write_deltalake(windows.delta, rows, mode="overwrite", schema_mode="overwrite")
     except CommitFailedError as error:
@@ -232,7 +254,6 @@ def _lift_seals(data: Table, windows: Table, seals: pa.Table, found: pa.Table, m
             detail="Its seals are what the other one left.", hint="Do it again: rewindow streams upgrade",
         ) from error  # fmt: skip
     windows.refresh()
-    return int(old.num_rows)
 
 
 def _end_rows(windows: Table) -> list[pa.Table]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from deltalake import Field
 
 from rewindow.config import Config
 from rewindow.errors import InputError, TableError
@@ -123,6 +124,18 @@ def test_files_that_another_program_wrote_are_noted_once_they_match(bench: Bench
     data.refresh().append(rows)
     result = upgrade_stream(bench.spark, aged, "s")
     assert (result.already, result.lifted, result.files, result.differing) == (False, 0, 1, [])
+
+
+def test_windows_are_compared_over_the_columns_that_they_were_sealed_with(bench: Bench, aged: Config) -> None:
+    """A column that came later changes no older window; a seal keeps the columns that it names."""
+    upgrade_stream(bench.spark, aged, "s")
+    data = Table.open(aged.stream_table("s"))
+    before = read_seals(Table.open(aged.windows_table("s")))
+    data.delta.alter.add_columns([Field("later", "string")])
+    shutil.rmtree(aged.files_table("s"))
+    result = upgrade_stream(bench.spark, aged, "s")
+    assert (result.lifted, result.files, result.differing) == (0, 1, [])
+    assert read_seals(Table.open(aged.windows_table("s"))).equals(before)
 
 
 def test_what_is_lifted_is_chosen_by_stream_or_application(aged: Config) -> None:
