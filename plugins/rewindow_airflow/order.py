@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow.sdk.types import DagRunProtocol
 
 MADE_WAY = "made_way_for"
-"""XCom of the task of a run that has made way: which run it made way for. A run that is started again loses it."""
+"""XCom of the task of a run that has made way: how often the run had been cleared then, so that it holds but once."""
 _QUEUED, _RUNNING, _SUCCESS, _FAILED = "queued", "running", "success", "failed"
 _EVER = datetime(9999, 12, 31, tzinfo=UTC)
 _LOOK_SECONDS = 2.0
@@ -46,21 +46,30 @@ def turn_of(context: Context) -> BaseTrigger | None:
     if before is None or before.state == _SUCCESS:
         _start_again_after(context, run)
         return None
-    earlier = _queued_before(run)
-    if earlier is None:
+    needed = make_way(context)
+    if not needed:
         _start_again_before(context, run)
-    elif _is_latest(run):
-        _make_way(context, run, earlier)
-    looks = _LOOKS if earlier is None else _LOOKS_WHILE_NEEDED
+    looks = _LOOKS_WHILE_NEEDED if needed else _LOOKS
     return ChangeTrigger(run.dag_id, before.run_id, str(before.state.value), queued, looks)
 
 
-def _make_way(context: Context, run: DagRunProtocol, earlier: DagRunProtocol) -> None:
-    """Ends a run, unless nobody is queued any more once it has said that it ends: then nobody would start it again."""
-    context["ti"].xcom_push(key=MADE_WAY, value=earlier.run_id)
+def make_way(context: Context) -> bool:
+    """Ends a run that waits, for whatever, if an earlier one is queued for its slot; returns whether one still is.
+
+    A run that is not the latest stays: a later one makes way, or ends. So does one that finds, once it has said that it
+    ends, that nobody is queued any more: then nobody would start it again.
+
+    Raises:
+        AirflowFailException: this one makes way.
+    """
+    run = context["dag_run"]
+    earlier = _queued_before(run)
+    if earlier is None or not _is_latest(run):
+        return earlier is not None
+    context["ti"].xcom_push(key=MADE_WAY, value=run.clear_number)
     if _queued_before(run) is None:
         context["ti"].xcom_push(key=MADE_WAY, value=None)
-        return
+        return False
     raise AirflowFailException(
         f"The run {earlier.run_id} is earlier, and queued for the slot of this one, which makes way.\n"
         "It is started again, from the beginning, as soon as the earlier one has its turn."
@@ -164,7 +173,7 @@ def _start_again(run: DagRunProtocol) -> None:
 
 def _has_made_way(context: Context, run: DagRunProtocol) -> bool:
     instance = context["ti"]
-    return instance.xcom_pull(task_ids=instance.task_id, run_id=run.run_id, key=MADE_WAY) is not None
+    return bool(instance.xcom_pull(task_ids=instance.task_id, run_id=run.run_id, key=MADE_WAY) == run.clear_number)
 
 
 def _same_slots(run: DagRunProtocol, other: DagRunProtocol) -> bool:

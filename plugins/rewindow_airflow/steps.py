@@ -16,7 +16,7 @@ from rewindow_airflow.forms import APPROVE, STAGED
 from rewindow_airflow.identity import newest_of, replay_id_of
 from rewindow_airflow.links import ReportsLink
 from rewindow_airflow.operators import ReplayTask
-from rewindow_airflow.order import turn_of
+from rewindow_airflow.order import make_way, turn_of
 from rewindow_airflow.requests import describe, refuse_other_wishes
 
 if TYPE_CHECKING:
@@ -98,6 +98,8 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
         try:
             request = self.request_of(config, self.replay, context)
         except NotYet as lack:
+            if self.in_order:
+                make_way(context)
             self.log.info("%s\nLooking again in %s", lack, WAIT)
             raise waiting(lack, context.get("task_reschedule_count", 0)) from lack
         if request is None:

@@ -95,7 +95,7 @@ def _places(config: Config) -> dict[str, str]:
         "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
         "kwargs": {"path": str(dags), "refresh_interval": 10},
     }
-    python_path = (str(PACKAGE.parent), os.environ.get("PYTHONPATH", ""))
+    python_path = (str(PACKAGE.parent), os.environ.get("PYTHONPATH", ""), str(plugins))
     places = {
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
@@ -131,9 +131,11 @@ def _network(port: int) -> dict[str, str]:
 
 def _tuning() -> dict[str, str]:
     return {
-        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        # A replay outlives the scheduler, see plugins/rewindow_airflow/executor.py.
+        "AIRFLOW__CORE__EXECUTOR": "rewindow_airflow.executor.AdoptingExecutor",
         "AIRFLOW__CORE__PARALLELISM": "4",
         "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
+        "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "30",
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
         "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",

@@ -1,158 +1,215 @@
-"""Runs in order under a real scheduler: a day that is cleared, or comes late, never stands before a closed door."""
+"""The order of runs, against a model of Airflow's scheduler: whatever is cleared when, all days are done, in order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import random
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from airflow.sdk import DagRunState
+from airflow.sdk.exceptions import AirflowFailException
 
-from rewindow.config import Config
-from tests.airflow.airflows import LiveAirflow, live_airflow
-from tests.airflow.conftest import ROOT
+from rewindow_airflow import order
 
-pytestmark = pytest.mark.timeout(1500)  # Of a loaded machine; a free one needs two minutes.
-DAYS = 21
-DAY = timedelta(days=1)
 START = datetime(2026, 1, 1, tzinfo=UTC)
-DAG = '''
-"""The first task of replay_daily, without Spark: a day fails while a file says so, and is noted when it is done."""
-
-from datetime import datetime, UTC
-from pathlib import Path
-
-from airflow.sdk import DAG, CronDataIntervalTimetable
-
-from rewindow.errors import InputError
-from rewindow_airflow.steps import RewindowPlanOperator
-
-FOLDER = Path(__file__).parents[1]
+STEPS_MAX = 4000
 
 
-def request_of(config, replay_id, context):
-    run = context["dag_run"]
-    if (FOLDER / f"fail-{{run.logical_date:%m-%d}}").exists():
-        raise InputError("this day fails")
-    with open(FOLDER / f"{{run.dag_id}}.done", "a") as done:
-        print(f"{{run.logical_date:%Y-%m-%d}}", file=done)
+@dataclass(eq=False)
+class Day:
+    """A run: what Airflow knows of it, and how far its task is."""
+
+    run_id: str
+    logical_date: datetime
+    run_after: int
+    state: DagRunState = DagRunState.QUEUED
+    dag_id: str = "days"
+    run_type: str = "scheduled"
+    made_way: int | None = None
+    clear_number: int = 0
+    step: str = "begin"
+    trigger: order.ChangeTrigger | None = None
 
 
-for name in ("days", "backfilled"):
-    with DAG(
-        dag_id=name,
-        schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),
-        start_date=datetime(2025, 1, 1, tzinfo=UTC),
-        catchup=False,
-        max_active_runs=1,
-        is_paused_upon_creation=True,
-    ) as dag:
-        {plan}
-    globals()[name] = dag
-'''
-PLAN = 'RewindowPlanOperator(task_id="plan_replay", request_of=request_of, in_order=True)'
+@dataclass
+class Scheduler:
+    """As many slots as `max_active_runs` says, given to queued runs in the order in which they were to begin."""
+
+    days: list[Day]
+    slots: int
+    failing: set[str] = field(default_factory=set)
+    done: list[str] = field(default_factory=list)
+
+    def previous(self, dag_id: str, date: datetime, state: str | None = None) -> Day | None:
+        """Returns the latest run before a date, of a state if one is named."""
+        earlier = [day for day in self.days if day.logical_date < date and state in (None, day.state.value)]
+        return max(earlier, key=lambda day: day.logical_date, default=None)
+
+    def clear(self, day: Day) -> None:
+        """Queues a run that has ended again."""
+        if day.state in (DagRunState.SUCCESS, DagRunState.FAILED):
+            day.state, day.step, day.trigger = DagRunState.QUEUED, "begin", None
+            day.clear_number += 1
+
+    def add(self) -> None:
+        """Adds the run of the next day."""
+        self.days.append(Day(f"{len(self.days):02}", START + timedelta(days=len(self.days)), len(self.days)))
+
+    def start(self) -> bool:
+        """Gives a free slot away."""
+        queued = sorted((day for day in self.days if day.state == "queued"), key=lambda day: day.run_after)
+        if not queued or sum(day.state == "running" for day in self.days) >= self.slots:
+            return False
+        queued[0].state = DagRunState.RUNNING
+        return True
+
+    def advance(self, day: Day) -> bool:
+        """Lets the task of a run do its next step."""
+        if day.state != "running":
+            return False
+        if day.step == "ends":
+            day.state = DagRunState.FAILED
+        elif day.step == "works":
+            day.state = DagRunState.FAILED if day.run_id in self.failing else DagRunState.SUCCESS
+            if day.state == "success":
+                self.done.append(day.run_id)
+        else:
+            self._decide(day)
+        return True
+
+    def _decide(self, day: Day) -> None:
+        if day.step == "begin":
+            day.made_way = None  # Airflow deletes what the task of an earlier try has said.
+        elif day.trigger is not None and not day.trigger._has_changed():
+            day.trigger.looks -= 1
+            if day.trigger.looks > 0:
+                return
+        try:
+            trigger = order.turn_of({"dag_run": day, "ti": Instance(self, day)})  # type: ignore[arg-type]
+        except AirflowFailException:
+            day.step = "ends"
+            return
+        if trigger is None:
+            before = self.previous("days", day.logical_date)
+            assert before is None or before.state == "success", f"{day.run_id} goes before {before}"
+        assert trigger is None or isinstance(trigger, order.ChangeTrigger)
+        day.step, day.trigger = ("works", None) if trigger is None else ("waits", trigger)
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Config:
-    """A project whose one DAG file is the test's."""
-    folder = tmp_path_factory.mktemp("ordered")
-    (folder / "dags").mkdir()
-    (folder / "dags" / "days.py").write_text(DAG.format(plan=PLAN))
-    (folder / "plugins").symlink_to(ROOT / "plugins")
-    (folder / "rewindow.toml").write_text('state = "state"\n')
-    return Config.load(folder / "rewindow.toml")
+class Instance(SimpleNamespace):
+    """A task instance: what it says to others of its DAG."""
+
+    task_id = "plan_replay"
+
+    def __init__(self, scheduler: Scheduler, day: Day) -> None:
+        super().__init__(scheduler=scheduler, day=day)
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        """Keeps a value with the run."""
+        self.day.made_way = value
+
+    def xcom_pull(self, task_ids: str, run_id: str, key: str) -> Any:
+        """Returns the value that another run has kept."""
+        return next(day.made_way for day in self.scheduler.days if day.run_id == run_id)
 
 
-@pytest.fixture(scope="module")
-def airflow(project: Config) -> Iterator[LiveAirflow]:
-    """An Airflow for it."""
-    with live_airflow(project) as airflow:
-        yield airflow
+def make(monkeypatch: pytest.MonkeyPatch, days: int, slots: int) -> Scheduler:
+    """Returns a scheduler that answers the module's questions."""
+    scheduler = Scheduler([], slots)
+    for _ in range(days):
+        scheduler.add()
+    found = scheduler.days
+
+    def wait(seconds: float) -> None:
+        for day in found:
+            if day.step == "ends":
+                scheduler.advance(day)
+
+    monkeypatch.setattr(order, "_previous", scheduler.previous)
+    monkeypatch.setattr(order, "_start_again", scheduler.clear)
+    monkeypatch.setattr(order, "_state", lambda dag_id, run_id: found[int(run_id)].state.value)
+    monkeypatch.setattr(order, "_count_of_queued", lambda dag_id: sum(day.state == "queued" for day in found))
+    monkeypatch.setattr(order.time, "sleep", wait)
+    return scheduler
 
 
-def test_cleared_day_runs_and_twenty_later_ones_follow(airflow: LiveAirflow, project: Config) -> None:
-    """A failed day holds back twenty; cleared, it runs at once and they follow in order, as do those before it.
+def run_to_the_end(scheduler: Scheduler, number: random.Random) -> None:
+    """Lets everybody act in any order until all days are done."""
+    for _ in range(STEPS_MAX):
+        if all(day.state == "success" for day in scheduler.days):
+            return
+        if number.random() < 0.3:
+            scheduler.start()
+        else:
+            scheduler.advance(number.choice(scheduler.days))
+    states = [f"{day.run_id} {day.state.value} {day.step} {day.made_way}" for day in scheduler.days]
+    raise AssertionError(f"after {STEPS_MAX} steps: {states}")
 
-    A run that is started by hand for a day before all of them goes before those that wait.
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("SEEDS", "100"))))
+def test_days_are_done_in_order_whatever_is_cleared_when(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 1 to 5 slots, and days that fail, are cleared, come late or are marked as success, in any interleaving.
+
+    Where somebody marks a run that others have made way for, the next run that is scheduled starts those again.
     """
-    for number in range(DAYS):
-        trigger(airflow, "days", START + number * DAY)
-    (project.root / "fail-01-01").touch()
-    (project.root / "fail-01-05").touch()
-    unpause(airflow, "days")
-    first = run_id("days", START)
-    airflow.until(lambda: airflow.runs("days")[first] == "failed", "the first day has failed")
-    airflow.until(lambda: waits(airflow, START + DAY), "the second day waits")
-    trigger(airflow, "days", START - DAY)
-    airflow.until(lambda: done(project, "days") == ["2025-12-31"], "the day started by hand is done")
-    assert airflow.runs("days")[first] == "failed"
-
-    (project.root / "fail-01-01").unlink()
-    clear(airflow, "days", START)
-    airflow.until(lambda: airflow.runs("days")[run_id("days", START + 4 * DAY)] == "failed", "the fifth day has failed")
-    clear(airflow, "days", START + DAY)  # A day that was done, while all later ones wait.
-    (project.root / "fail-01-05").unlink()
-    airflow.until(lambda: len(done(project, "days")) == 6, "the second day is done again")
-    clear(airflow, "days", START + 4 * DAY)
-    airflow.until(lambda: set(airflow.runs("days").values()) == {"success"}, "all days are done")
-    ordered = [f"{START + number * DAY:%Y-%m-%d}" for number in range(DAYS)]
-    assert done(project, "days") == ["2025-12-31", *ordered[:4], ordered[1], *ordered[4:]]
-
-
-def test_backfill_goes_on_after_its_first_day_was_cleared(airflow: LiveAirflow, project: Config) -> None:
-    """Three later days hold all slots of a backfill; the first day is cleared and all others follow in order."""
-    (project.root / "fail-02-01").touch()
-    unpause(airflow, "backfilled")
-    first, last = datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 2, 8, tzinfo=UTC)
-    wish = {"dag_id": "backfilled", "from_date": stamp(first), "to_date": stamp(last), "max_active_runs": 3}
-    airflow.ask("backfills", body={**wish, "reprocess_behavior": "completed"})
-
-    def states() -> list[str]:
-        return list(airflow.runs("backfilled").values())
-
-    airflow.until(lambda: states().count("failed") == 1 and states().count("running") >= 3, "all slots are taken")
-    (project.root / "fail-02-01").unlink()
-    [failed] = [name for name, state in airflow.runs("backfilled").items() if state == "failed"]
-    airflow.ask(f"dags/backfilled/dagRuns/{failed}/clear", body={"dry_run": False})
-    airflow.until(lambda: set(states()) == {"success"}, "all days are done")
-    assert done(project, "backfilled") == [f"{first + number * DAY:%Y-%m-%d}" for number in range(8)]
+    number = random.Random(seed)
+    scheduler = make(monkeypatch, number.randint(2, 24), number.randint(1, 5))
+    late = number.choice(scheduler.days)
+    late.run_after = 1000  # Started by hand, for a day before others that are queued already.
+    scheduler.failing = {day.run_id for day in scheduler.days if number.random() < 0.2}
+    marking = seed % 2
+    for _ in range(number.randint(20, 400)):
+        act = number.random()
+        if marking and act < 0.02:
+            number.choice(scheduler.days).state = DagRunState.SUCCESS
+        elif act < 0.05:
+            day = number.choice(scheduler.days)
+            scheduler.failing.discard(day.run_id)
+            scheduler.clear(day)
+        elif act < 0.3:
+            scheduler.start()
+        else:
+            scheduler.advance(number.choice(scheduler.days))
+    for day in scheduler.days:  # Somebody mends what has failed, and clears it.
+        if day.run_id in scheduler.failing:
+            scheduler.failing.discard(day.run_id)
+            scheduler.clear(day)
+    if marking:
+        scheduler.add()
+    run_to_the_end(scheduler, number)
 
 
-def trigger(airflow: LiveAirflow, dag: str, date: datetime) -> None:
-    """Starts a run by hand."""
-    airflow.ask(f"dags/{dag}/dagRuns", body={"logical_date": stamp(date), "dag_run_id": run_id(dag, date), "conf": {}})
+def test_twenty_later_days_follow_a_day_that_was_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One slot, a first day that fails, twenty that wait: cleared once, it is done, and they follow in order."""
+    number = random.Random(1)
+    scheduler = make(monkeypatch, 21, 1)
+    scheduler.failing = {"00"}
+    for _ in range(300):
+        scheduler.start()
+        scheduler.advance(number.choice(scheduler.days))
+    assert scheduler.days[0].state == "failed"
+    assert not scheduler.done
+    scheduler.failing.clear()
+    scheduler.clear(scheduler.days[0])
+    run_to_the_end(scheduler, number)
+    assert scheduler.done == [day.run_id for day in scheduler.days]
 
 
-def unpause(airflow: LiveAirflow, dag: str) -> None:
-    """Lets a DAG run."""
-    airflow.ask(f"dags/{dag}", body={"is_paused": False}, method="PATCH")
-
-
-def clear(airflow: LiveAirflow, dag: str, date: datetime) -> None:
-    """Clears a whole run."""
-    airflow.ask(f"dags/{dag}/dagRuns/{run_id(dag, date)}/clear", body={"dry_run": False})
-
-
-def waits(airflow: LiveAirflow, date: datetime) -> bool:
-    """Returns whether a run's task waits, in whatever way."""
-    tasks = airflow.ask(f"dags/days/dagRuns/{run_id('days', date)}/taskInstances")["task_instances"]
-    run = airflow.runs("days")[run_id("days", date)]
-    return run == "running" and {task["state"] for task in tasks} <= {"deferred", None}
-
-
-def done(project: Config, dag: str) -> list[str]:
-    """Returns the days that were done, in the order of doing; without the one that Airflow itself has scheduled."""
-    path: Path = project.root / f"{dag}.done"
-    days = path.read_text().splitlines() if path.exists() else []
-    return [day for day in days if day < "2026-03"]
-
-
-def run_id(dag: str, date: datetime) -> str:
-    """Returns the id of the run of a day."""
-    return f"{dag}-{date:%Y-%m-%d}"
-
-
-def stamp(date: datetime) -> str:
-    """Returns a time as the API wants it."""
-    return f"{date:%Y-%m-%dT%H:%M:%SZ}"
+def test_next_run_starts_again_what_made_way_for_a_run_that_never_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run made way for one that was then marked as success by hand: the next day's run starts it, and follows it."""
+    scheduler = make(monkeypatch, 2, 1)
+    first, second = scheduler.days
+    first.state = DagRunState.FAILED
+    scheduler.start()
+    scheduler.advance(second)
+    scheduler.clear(first)
+    while second.state == "running":
+        scheduler.advance(second)
+    first.state = DagRunState.SUCCESS
+    scheduler.add()
+    run_to_the_end(scheduler, random.Random(2))
+    assert scheduler.done == ["01", "02"]

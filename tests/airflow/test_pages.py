@@ -18,11 +18,12 @@ import pytest
 
 from rewindow.config import Config
 from rewindow.ledger import Ledger
+from rewindow.reports import replay_page
 from rewindow.reports.page import render_page
 from rewindow_airflow.links import REPLAY_LINKS
 from rewindow_airflow.operators import RewindowSubmitOperator
 from rewindow_airflow.pages import inside
-from tests.reports import stories
+from tests.reports import replays, stories
 
 PAGES = ("page", "report", "docs", "certificate")
 KEY: Any = None
@@ -275,12 +276,17 @@ def test_file_that_is_no_page_is_not_served(client: Any, results: Path, path: st
     assert client.get(f"/rewindow/files/{path}", headers=token("ADMIN")).status_code == 404
 
 
-def test_reading_writes_nothing(client: Any, of_a_team: Config) -> None:
-    """Every page of a replay is asked for, and state folder and ledger are as they were."""
+def test_reading_writes_nothing(client: Any, of_a_team: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every page of a replay is asked for, and drawn where there is one; state folder and ledger are as they were."""
+    monkeypatch.setattr(replay_page, "read_layers", lambda config, plan, measures: ())
+    replays.undisturbed(of_a_team)
     before = content_of(of_a_team.state)
-    for replay in ("r-5", "r-6", "r-9"):
+    for replay in ("calm", "r-5", "r-9"):
         for route in TOLD:
             client.get(f"/rewindow/{route.format(replay)}", headers=token("ADMIN"))
+    page = client.get("/rewindow/replays/calm/page", headers=token("VIEWER"))
+    assert page.status_code == 200
+    assert "calm" in page.text
     assert content_of(of_a_team.state) == before
 
 

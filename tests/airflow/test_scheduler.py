@@ -1,0 +1,228 @@
+"""Under a real scheduler: a day that is cleared never waits for ever, and a task outlives its scheduler."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from rewindow.config import Config
+from rewindow.supervisor.environment import airflow_home
+from rewindow.supervisor.processes import started_at
+from rewindow.supervisor.status import read_status
+from tests.airflow.airflows import LiveAirflow, live_airflow
+from tests.airflow.conftest import ROOT
+
+pytestmark = pytest.mark.timeout(1500)  # Of a loaded machine; a free one needs two minutes.
+DAYS = 21
+DAY = timedelta(days=1)
+START = datetime(2026, 1, 1, tzinfo=UTC)
+DAG = '''
+"""The first task of replay_daily, without Spark: a day fails while a file says so, and is noted when it is done."""
+
+import os
+import time
+from datetime import datetime, timedelta, UTC
+from pathlib import Path
+
+from airflow.sdk import DAG, CronDataIntervalTimetable, task
+
+from rewindow.errors import InputError
+from rewindow_airflow import failures
+from rewindow_airflow.steps import RewindowPlanOperator
+
+failures.WAIT = timedelta(seconds=4)
+FOLDER = Path(__file__).parents[1]
+
+
+def request_of(config, replay_id, context):
+    run = context["dag_run"]
+    if run.dag_id == "unsealed" and run.logical_date.day == 2 and not (FOLDER / "sealed").exists():
+        raise failures.NotYet("the second day is not sealed yet")
+    if (FOLDER / f"fail-{{run.logical_date:%m-%d}}").exists():
+        raise InputError("this day fails")
+    with open(FOLDER / f"{{run.dag_id}}.done", "a") as done:
+        print(f"{{run.logical_date:%Y-%m-%d}}", file=done)
+
+
+for name in ("days", "backfilled", "unsealed"):
+    with DAG(
+        dag_id=name,
+        schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),
+        start_date=datetime(2025, 1, 1, tzinfo=UTC),
+        catchup=False,
+        max_active_runs=1,
+        is_paused_upon_creation=True,
+        default_args={{"retries": 20, "retry_delay": timedelta(seconds=1)}},
+    ) as dag:
+        {plan}
+    globals()[name] = dag
+
+
+with DAG(dag_id="long", schedule=None, is_paused_upon_creation=False):
+
+    @task
+    def compute():
+        (FOLDER / f"long-{{os.getpid()}}.began").touch()
+        while not (FOLDER / "long-may-end").exists():
+            time.sleep(0.2)
+
+    compute()
+'''
+PLAN = 'RewindowPlanOperator(task_id="plan_replay", request_of=request_of, in_order=True)'
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    """A project whose one DAG file is the test's."""
+    folder = tmp_path_factory.mktemp("ordered")
+    (folder / "dags").mkdir()
+    (folder / "dags" / "days.py").write_text(DAG.format(plan=PLAN))
+    (folder / "plugins").symlink_to(ROOT / "plugins")
+    (folder / "rewindow.toml").write_text('state = "state"\n')
+    return Config.load(folder / "rewindow.toml")
+
+
+@pytest.fixture(scope="module")
+def airflow(project: Config) -> Iterator[LiveAirflow]:
+    """An Airflow for it."""
+    with live_airflow(project) as airflow:
+        yield airflow
+
+
+def test_cleared_day_runs_and_twenty_later_ones_follow(airflow: LiveAirflow, project: Config) -> None:
+    """A failed day holds back twenty; cleared, it runs at once and they follow in order, as do those before it.
+
+    A run that is started by hand for a day before all of them goes before those that wait.
+    """
+    for number in range(DAYS):
+        trigger(airflow, "days", START + number * DAY)
+    (project.root / "fail-01-01").touch()
+    (project.root / "fail-01-05").touch()
+    unpause(airflow, "days")
+    first = run_id("days", START)
+    airflow.until(lambda: airflow.runs("days")[first] == "failed", "the first day has failed")
+    airflow.until(lambda: waits(airflow, START + DAY), "the second day waits")
+    trigger(airflow, "days", START - DAY)
+    airflow.until(lambda: done(project, "days") == ["2025-12-31"], "the day started by hand is done")
+    assert airflow.runs("days")[first] == "failed"
+
+    (project.root / "fail-01-01").unlink()
+    clear(airflow, "days", START)
+    airflow.until(lambda: airflow.runs("days")[run_id("days", START + 4 * DAY)] == "failed", "the fifth day has failed")
+    clear(airflow, "days", START + DAY)  # A day that was done, while all later ones wait.
+    (project.root / "fail-01-05").unlink()
+    airflow.until(lambda: len(done(project, "days")) == 6, "the second day is done again")
+    clear(airflow, "days", START + 4 * DAY)
+    airflow.until(lambda: set(airflow.runs("days").values()) == {"success"}, "all days are done")
+    ordered = [f"{START + number * DAY:%Y-%m-%d}" for number in range(DAYS)]
+    assert done(project, "days") == ["2025-12-31", *ordered[:4], ordered[1], *ordered[4:]]
+
+
+def test_backfill_goes_on_after_its_first_day_was_cleared(airflow: LiveAirflow, project: Config) -> None:
+    """Three later days hold all slots of a backfill; the first day is cleared and all others follow in order."""
+    (project.root / "fail-02-01").touch()
+    unpause(airflow, "backfilled")
+    first, last = datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 2, 8, tzinfo=UTC)
+    wish = {"dag_id": "backfilled", "from_date": stamp(first), "to_date": stamp(last), "max_active_runs": 3}
+    airflow.ask("backfills", body={**wish, "reprocess_behavior": "completed"})
+
+    def states() -> list[str]:
+        return list(airflow.runs("backfilled").values())
+
+    airflow.until(lambda: states().count("failed") == 1 and states().count("running") >= 3, "all slots are taken")
+    (project.root / "fail-02-01").unlink()
+    [failed] = [name for name, state in airflow.runs("backfilled").items() if state == "failed"]
+    airflow.ask(f"dags/backfilled/dagRuns/{failed}/clear", body={"dry_run": False})
+    airflow.until(lambda: set(states()) == {"success"}, "all days are done")
+    assert done(project, "backfilled") == [f"{first + number * DAY:%Y-%m-%d}" for number in range(8)]
+
+
+def test_day_that_waits_for_its_recording_keeps_no_earlier_one_from_its_slot(
+    airflow: LiveAirflow, project: Config
+) -> None:
+    """A day whose windows are not sealed waits; the day before, done already, is cleared and runs, then both go on."""
+    trigger(airflow, "unsealed", START)
+    trigger(airflow, "unsealed", START + DAY)
+    unpause(airflow, "unsealed")
+    second = f"dags/unsealed/dagRuns/{run_id('unsealed', START + DAY)}"
+
+    def looks_again() -> bool:
+        states = {task["state"] for task in airflow.ask(f"{second}/taskInstances")["task_instances"]}
+        return "up_for_reschedule" in states
+
+    airflow.until(looks_again, "the second day looks again and again")
+    clear(airflow, "unsealed", START)
+    airflow.until(lambda: done(project, "unsealed") == ["2026-01-01"] * 2, "the first day is done again")
+    (project.root / "sealed").touch()
+    airflow.until(lambda: airflow.ask(second)["state"] == "success", "the second day is done")
+    assert done(project, "unsealed") == ["2026-01-01", "2026-01-01", "2026-01-02"]
+
+
+def test_task_outlives_the_scheduler_that_began_it(airflow: LiveAirflow, project: Config) -> None:
+    """The scheduler is killed; the next one adopts the task, which goes on in its process and ends in its first try."""
+    trigger(airflow, "long", START)
+    airflow.until(lambda: len(list(project.root.glob("long-*.began"))) == 1, "the task has begun")
+    [began] = project.root.glob("long-*.began")
+    first = jobs_of(project)
+    status = read_status(airflow_home(project))
+    assert status is not None
+    os.kill(status.components["scheduler"][0], signal.SIGKILL)
+    airflow.until(lambda: jobs_of(project) != first, "another scheduler has the task, or it was given up")
+    assert started_at(int(began.stem.partition("-")[2])), "the task's process is alive"
+    (project.root / "long-may-end").touch()
+    airflow.until(lambda: airflow.runs("long")[run_id("long", START)] == "success", "the task has ended")
+    [instance] = airflow.ask(f"dags/long/dagRuns/{run_id('long', START)}/taskInstances")["task_instances"]
+    assert instance["try_number"] == 1
+    assert list(project.root.glob("long-*.began")) == [began]
+
+
+def jobs_of(project: Config) -> list[tuple[object, ...]]:
+    """Returns the state of the long task, and which scheduler has it; Airflow's API does not tell."""
+    with closing(sqlite3.connect(f"file:{airflow_home(project) / 'airflow.db'}?mode=ro", uri=True)) as database:
+        return database.execute("select state, queued_by_job_id from task_instance where dag_id = 'long'").fetchall()
+
+
+def trigger(airflow: LiveAirflow, dag: str, date: datetime) -> None:
+    """Starts a run by hand."""
+    airflow.ask(f"dags/{dag}/dagRuns", body={"logical_date": stamp(date), "dag_run_id": run_id(dag, date), "conf": {}})
+
+
+def unpause(airflow: LiveAirflow, dag: str) -> None:
+    """Lets a DAG run."""
+    airflow.ask(f"dags/{dag}", body={"is_paused": False}, method="PATCH")
+
+
+def clear(airflow: LiveAirflow, dag: str, date: datetime) -> None:
+    """Clears a whole run."""
+    airflow.ask(f"dags/{dag}/dagRuns/{run_id(dag, date)}/clear", body={"dry_run": False})
+
+
+def waits(airflow: LiveAirflow, date: datetime) -> bool:
+    """Returns whether a run's task waits, in whatever way."""
+    tasks = airflow.ask(f"dags/days/dagRuns/{run_id('days', date)}/taskInstances")["task_instances"]
+    run = airflow.runs("days")[run_id("days", date)]
+    return run == "running" and {task["state"] for task in tasks} <= {"deferred", None}
+
+
+def done(project: Config, dag: str) -> list[str]:
+    """Returns the days that were done, in the order of doing; without the one that Airflow itself has scheduled."""
+    path: Path = project.root / f"{dag}.done"
+    days = path.read_text().splitlines() if path.exists() else []
+    return [day for day in days if day < "2026-03"]
+
+
+def run_id(dag: str, date: datetime) -> str:
+    """Returns the id of the run of a day."""
+    return f"{dag}-{date:%Y-%m-%d}"
+
+
+def stamp(date: datetime) -> str:
+    """Returns a time as the API wants it."""
+    return f"{date:%Y-%m-%dT%H:%M:%SZ}"
