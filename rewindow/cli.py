@@ -24,6 +24,7 @@ VERBS = {
     "gaps": "Report windows empty or missing, and silent stretches per key.",
     "streams": "List recorded and published streams, look into one, upgrade or delete it.",
     "why": "Print one window's life.",
+    "errors": "List the error tuples of a replay.",
     "purge": "Delete staged tables and checkpoints that nobody needs.",
     "up": "Start Airflow on this machine.",
     "down": "Stop it.",

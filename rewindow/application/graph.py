@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from rewindow.application.error_tuples import error_columns
 from rewindow.application.modes import Mode
 from rewindow.application.operator import FrameOperator, InputPort, OutputPort
 from rewindow.application.validation import UNREAD, Violation, check_graph
@@ -75,6 +76,7 @@ class Output:
         key: columns that name a tuple within its window; they order a published window.
         suite: name of the suite of expectations that judges it.
         tolerance: its floating-point values are equal when |a - b| <= tolerance * max(1, |a|, |b|) (R85).
+        is_error: whether it is the table of an error port's tuples, which nobody has to declare (O69).
     """
 
     name: str
@@ -82,6 +84,12 @@ class Output:
     key: tuple[str, ...]
     suite: str | None
     tolerance: float = TOLERANCE
+    is_error: bool = False
+
+    @property
+    def direction(self) -> str:
+        """What its rows in the facts are called."""
+        return "error" if self.is_error else "out"
 
 
 @dataclass
@@ -165,9 +173,37 @@ class Application:
         if self.outputs.setdefault(name, output) != output:
             self._declared.append(Violation("O48", "", name, name, "output name is taken by another one"))
 
+    def errors(self) -> dict[str, Output]:
+        """Returns a table for each error port, by the port's name; whether anything reads the port or not (O69)."""
+        ports = [
+            node[name]
+            for node in self.nodes.values()
+            for name, port in (node.output_ports() or {}).items()
+            if port.error
+        ]
+        return {str(port): Output(str(port), port, (), None, is_error=True) for port in ports}
+
+    def staged(self) -> dict[str, Output]:
+        """Returns everything that a replay writes: the outputs, then the error tuples."""
+        return self.outputs | self.errors()
+
+    def columns(self, output: Output) -> pa.Schema:
+        """Returns the event columns of something that a replay writes."""
+        schema = self.nodes[str(output.source.operator)].operator.output_ports()[output.source.port].schema
+        return error_columns(schema) if output.is_error else schema
+
     def dropped(self) -> set[PortHandle]:
-        """Returns the output ports that nothing reads: their tuples are counted all the same (O16)."""
-        return {node[port] for node in self.nodes.values() for port in node.output_ports() or {}} - self.read()
+        """Returns the output ports that nothing reads: their tuples are counted all the same (O16).
+
+        Error ports are not among them: their tuples are stored (O69).
+        """
+        ports = {
+            node[name]
+            for node in self.nodes.values()
+            for name, port in (node.output_ports() or {}).items()
+            if not port.error
+        }
+        return ports - self.read()
 
     def read(self) -> set[PortHandle]:
         """Returns where the streams begin that an operator or an output reads."""
@@ -175,13 +211,19 @@ class Application:
         return read | {output.source for output in self.outputs.values()}
 
     def unread(self) -> list[str]:
-        """Returns the operators none of whose output ports is connected or marked optional (O15)."""
+        """Returns the operators none of whose output ports is connected or marked optional; no error port counts.
+
+        Rules: O15, X13.
+        """
         read = self.read()
         ports = {node.name: node.output_ports() or {} for node in self.nodes.values()}
         return [
             name
             for name, out in ports.items()
-            if out and not any(port.optional or PortHandle(name, place) in read for place, port in out.items())
+            if out
+            and not any(
+                port.optional or (PortHandle(name, place) in read and not port.error) for place, port in out.items()
+            )
         ]
 
     def order(self) -> list[Node]:

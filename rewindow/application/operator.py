@@ -190,6 +190,16 @@ class FrameOperator(BaseModel):
         """
         return state
 
+    def dropped_by_skip(
+        self, state: DataFrame, skipped: WindowRange, outputs: Mapping[str, DataFrame]
+    ) -> DataFrame | None:
+        """Returns how many tuples `skipped` drops for good: `window_id` and `tuples`, a row per window (X3).
+
+        They waited in the state, so their windows lie before the skipped ones, and `outputs` does not hold them. An
+        operator whose state holds no tuples drops none: None.
+        """
+        return None
+
     def initial_state(self) -> pa.Table:
         """Returns the state before the first window (W63); by default no rows."""
         schema = self.state_columns()

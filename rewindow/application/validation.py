@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from rewindow.application.error_tuples import COLUMNS
 from rewindow.application.modes import Mode
 from rewindow.errors import InputError
 from rewindow.names import check_suite
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = {"window_id", "offset", "attempt"}
+"""Columns that tables of ours have; Delta takes names that differ only by case for the same."""
 _TAKEN = {"windows", "checkpoints", "facts", "scratch"}
 UNREAD = "none of its output ports is connected or marked optional"
 
@@ -63,6 +66,7 @@ def check_graph(app: Application, default_mode: Mode, recorded: dict[str, pa.Sch
     yield from _check_streams(app, recorded)
     yield from _check_cycles(app)
     yield from _check_outputs(app)
+    yield from _check_columns(app)
     yield from _check_modes(app, default_mode)
 
 
@@ -90,6 +94,8 @@ def _check_names(app: Application) -> Iterator[Violation]:
             yield from _check_suite_name(output.name, output.suite)
     for node in app.nodes.values():
         inputs, outputs = {*(node.input_ports() or {})}, {*(node.output_ports() or {})}
+        for port in sorted(_TAKEN & {name for name, port in (node.output_ports() or {}).items() if port.error}):
+            yield Violation("O48", node.name, port, port, "error port name is taken by a table that every stream has")
         for port in inputs | outputs:
             if not _NAME.fullmatch(port):
                 yield Violation("O12", node.name, port, port, "port names are letters, digits and _")
@@ -199,13 +205,25 @@ def _check_outputs(app: Application) -> Iterator[Violation]:
             continue
         if port.schema is None:
             continue
-        names = set(port.schema.names)
-        for column in sorted(set(output.key) - names):
+        for column in sorted(set(output.key) - set(port.schema.names)):
             yield Violation(
                 "O13", output.source.operator, output.name, column, "key column is not in the port's schema"
             )
-        for column in sorted(names & _RESERVED):
-            yield Violation("O13", output.source.operator, output.source.port, column, "column name is reserved")
+
+
+def _check_columns(app: Application) -> Iterator[Violation]:
+    """Checks the columns of everything that is stored: Delta takes names that differ only by case for the same."""
+    for output in app.staged().values():
+        port = app.port(output.source)
+        if port is None or port.schema is None or output.source.operator is None:
+            continue
+        operator, place = output.source.operator, output.source.port
+        taken = _RESERVED | set(COLUMNS.names if output.is_error else ())
+        for column in sorted(name for name in port.schema.names if name.lower() in taken):
+            yield Violation("O13", operator, place, column, "column name is reserved, in capital letters too")
+        lower = Counter(name.lower() for name in port.schema.names)
+        for column in sorted(name for name in port.schema.names if lower[name.lower()] > 1):
+            yield Violation("O13", operator, place, column, "column name is there twice, but for capital letters")
 
 
 def _check_modes(app: Application, default_mode: Mode) -> Iterator[Violation]:

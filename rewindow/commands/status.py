@@ -13,7 +13,11 @@ from rewindow.errors import RewindowError
 from rewindow.launcher.outlook import expect_recovery
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import Replay, State
-from rewindow.windows import format_time
+from rewindow.publication.losses import Losses, losses_of
+from rewindow.recovery import Plan
+from rewindow.tables import Table
+from rewindow.tables.staging import FACTS
+from rewindow.windows import format_time, to_ranges
 
 
 def status(
@@ -37,7 +41,9 @@ def status(
     row = ledger.replay(replay_id)
     plan = row.read_plan()
     if as_json:
-        print_json(_as_dict(ledger, row) | {"recovery": _expected(config, row)})
+        losses = _losses(config, plan)
+        told = {"state_lost": losses.state_lost, "skipped": losses.skipped, "recovery": _expected(config, row)}
+        print_json(_as_dict(ledger, row) | told)
         return
     begin, end = format_time(plan.grid.start_us(plan.first)), format_time(plan.grid.end_us(plan.last))
     out.print(f"[bold]{escape(replay_id)}[/bold]: {escape(row.application)}, {row.state.value}")
@@ -63,6 +69,11 @@ def status(
     print_rows("\nattempts", ("epoch", "began", "end", "mark", "message"), attempts)
     totals = [(t.direction, t.port, t.windows, t.tuples, t.lost_windows) for t in ledger.totals(replay_id)]
     print_rows("\nports", ("", "port", "windows", "tuples", "windows lost"), totals)
+    for line in _lost_to_states(config, plan):
+        out.print(escape(line))
+    errors = sum(total.tuples for total in ledger.totals(replay_id) if total.direction == "error")
+    if errors:
+        out.print(f"\n{errors:,} error tuples; list them: rewindow errors {escape(replay_id)}")
     for check in ledger.checks(replay_id)[:1]:
         out.print(f"\ngate: {check.verdict}, see {escape(check.results)}")
     expected = _expected(config, row)
@@ -71,6 +82,24 @@ def status(
     for stale in ledger.stale(row.application):
         out.print(f"[yellow]stale[/yellow]: {escape(stale.table_name)} [{stale.first}, {stale.last}]")
     out.print(f"\n{escape(next_step(row))}")
+
+
+def _lost_to_states(config: Config, plan: Plan) -> list[str]:
+    """Returns what skips have cost the states, in words (X2, X3)."""
+    losses = _losses(config, plan)
+    found = [
+        f"state_lost: the state of {name} lacks windows {', '.join(map(str, parts))}; their outputs stay"
+        for name, parts in losses.state_lost.items()
+    ]
+    for name, windows in losses.skipped.items():
+        where = ", ".join(map(str, to_ranges(windows)))
+        found.append(f"skipped: {name} dropped {sum(windows.values()):,} tuples of windows {where} from its state")
+    return found
+
+
+def _losses(config: Config, plan: Plan) -> Losses:
+    facts = config.replay_root(plan.replay_id) / FACTS
+    return losses_of(plan, Table.open(facts), None, plan.range) if Table.exists(facts) else Losses()
 
 
 def _page(config: Config, replay_id: str, as_json: bool) -> None:

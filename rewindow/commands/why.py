@@ -143,6 +143,8 @@ def _show(life: dict[str, Any]) -> None:
         names = ", ".join(f"{c['operator'] or 'no state'} ({c['rows']} rows)" for c in life["checkpoint"])
         out.print(f"\ncheckpoint at or before it: window {newest['window_id']}: {escape(names)}")
     print_facts({"quarantined tuples": life["quarantined"], "failed checks": len(life["checks"])})
+    if any(fact["direction"] == "error" and fact["tuples"] for fact in life["facts"]):
+        out.print(f"error tuples: rewindow errors {escape(life['replay'])} --window {life['window']}")
     for check in life["checks"]:
         where = "this window" if check["windows"] else "the whole range"
         out.print(escape(f"  {check['output']}: {check['check']} ({check['severity']}, {check['status']}) of {where}"))

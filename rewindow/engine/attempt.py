@@ -97,14 +97,13 @@ class Attempt:
         states = takeover.checkpoint.states if takeover.checkpoint else self._warm_up(takeover, engine)
         if found.restore or found.first > 1:
             self._say(f"resumed from checkpoint {found.restore}, next window {plan.window_of(found.first)}")
-        if plan.mode is Mode.AT_MOST_ONCE:
-            settle_losses(plan, self.app, takeover, engine, self.epoch, self._say)
-        if found.skipped:
-            windows = WindowRange(plan.window_of(found.skipped[0]), plan.window_of(found.skipped[1]))
-            states = engine.skip(states, windows)
-            if found.first > len(plan.range):
-                self._save(takeover, plan.last, states)  # Nothing is left to compute, and no group will save it.
-        return states
+        if plan.mode is not Mode.AT_MOST_ONCE:
+            return states
+        skip = engine.skip(states, plan.windows_of(found.skipped)) if found.skipped else None
+        settle_losses(plan, self.app, takeover, engine, self.epoch, self._say, skip)
+        if skip and found.first > len(plan.range):
+            self._save(takeover, plan.last, skip.states)  # Nothing is left to compute, and no group will save it.
+        return skip.states if skip else states
 
     def _save(self, takeover: Takeover, window: int, states: States) -> None:
         """Commits a checkpoint that no group brings."""
@@ -174,14 +173,16 @@ class Attempt:
         """Enters a committed group into the ledger, and tells of it; `compute` and `seconds` since it began."""
         plan, mark = self.plan, self.plan.mark_of(group.last)
         timings = {"compute": round(compute, 3), "commit": round(seconds - compute, 3)}
-        ports = port_counts(group.range, counts, result)
+        ports = port_counts(group.range, counts, result, self.app.errors())
         self.ledger.report_progress(
             plan.replay_id, self.epoch, mark, mark if end.checkpoint else None, timings, ports
         )  # fmt: skip
+        windows = f"windows {group.first} to {group.last}"
         for port in ports:
             if port.direction == "dropped" and port.tuples:
-                windows = f"windows {group.first} to {group.last}"
                 self._say(f"nothing reads port {port.port}: {port.tuples:,} tuples of {windows} are dropped")
+            if port.direction == "error" and port.tuples:
+                self._say(f"error port {port.port}: {port.tuples:,} tuples of {windows} are stored as errors")
         tuples = output_tuples(result)
         self._tell(Progress(group.first, group.last, mark, len(plan.range), end.checkpoint, round(seconds, 3), tuples))
 

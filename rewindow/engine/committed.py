@@ -46,7 +46,7 @@ class Committed:
         """Returns what is committed of a group's windows: of outputs that are left out, or that are written again."""
         if self._plan.mode is Mode.AT_LEAST_ONCE:
             return self._sealed(windows)
-        return {out.name: self.seals(out.name, windows) for out in self._plan.outputs if out.name not in staged}
+        return {out.name: self.seals(out.name, windows) for out in self._plan.staged if out.name not in staged}
 
     def check(self, windows: WindowRange, result: GroupResult, committed: Seals) -> None:
         """Compares a group that was computed again with what is committed of it.
@@ -55,7 +55,7 @@ class Committed:
             NotDeterministicError: they differ.
         """
         known = []
-        for output in self._plan.outputs:
+        for output in self._plan.staged:
             seals = committed.get(output.name)
             if seals:
                 empty, found = self._runner.empty(output.name), result.digests[output.name]
@@ -69,7 +69,8 @@ class Committed:
             return {}
         sql = f"""
         select port, window_id, attempt, tuples, digest, float_digest from f
-        where direction = 'out' and attempt < {self._epoch} and window_id between {windows.first} and {windows.last}
+        where direction in ('out', 'error') and attempt < {self._epoch}
+            and window_id between {windows.first} and {windows.last}
         order by attempt"""
         found: Seals = {}
         for row in query(sql, f=Table.open(self._root / FACTS)).to_pylist():

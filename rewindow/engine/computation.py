@@ -7,6 +7,7 @@ takeover, loop and commits of the product.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -25,6 +26,19 @@ Seals = dict[str, dict[int, Seal]]
 """Output name to window to seal."""
 Counts = dict[str, dict[int, int]]
 """Input to window to tuples; windows without tuples may be left out."""
+
+
+@dataclass
+class SkipResult:
+    """What an at-most-once skip makes of the states.
+
+    Attributes:
+        states: operator name to the state with which it goes on.
+        dropped: operator name to window to tuples of that window that it dropped from its state.
+    """
+
+    states: dict[str, pa.Table] = field(default_factory=dict)
+    dropped: dict[str, dict[int, int]] = field(default_factory=dict)
 
 
 class Engine(Protocol):
@@ -50,8 +64,8 @@ class Engine(Protocol):
     def seals(self, output: str, windows: WindowRange) -> dict[int, Seal]:
         """Returns seals made from the rows that an output's table holds."""
 
-    def skip(self, states: States, skipped: WindowRange) -> dict[str, pa.Table]:
-        """Returns the states with which to go on after an at-most-once skip (R14)."""
+    def skip(self, states: States, skipped: WindowRange) -> SkipResult:
+        """Returns the states with which to go on after an at-most-once skip, and what they dropped (R14, X3)."""
 
     def clear_scratch(self) -> None:
         """Deletes scratch files; what is needed of them has been committed."""

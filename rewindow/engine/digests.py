@@ -33,7 +33,7 @@ from rewindow.errors import InputError
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-BOOKKEEPING = ("offset", "attempt", "window_id")
+BOOKKEEPING = ("offset", "attempt", "window_id", "_rw_replay", "_rw_window", "_rw_attempt")
 """Columns that say where a tuple lies, not what it is."""
 
 _PLAIN = (

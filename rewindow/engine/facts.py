@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from rewindow.application import Output
 from rewindow.errors import TableError
 from rewindow.tables.staging import FACTS_SCHEMA
 from rewindow.windows import WindowRange
@@ -53,22 +54,35 @@ class GroupFacts:
             self._add(window, "in", stream, counts.get(window, 0), lost=lost, attempt=self.attempt)
 
     def add_dropped(self, port: str, counts: Mapping[int, int], lost: bool = False) -> None:
-        """Adds a row per window for an output port that nothing reads (O16)."""
+        """Adds a row per window for an output port that nothing reads, error ports excepted (O16)."""
         for window in self._new():
             self._add(window, "dropped", port, counts.get(window, 0), lost=lost, attempt=self.attempt)
 
-    def add_output(self, output: str, seals: Mapping[int, Seal]) -> None:
-        """Adds the seals of an output."""
+    def add_output(self, output: Output, seals: Mapping[int, Seal]) -> None:
+        """Adds the seals of an output or an error table."""
         for window in self._new():
             if window in seals:
-                seal = seals[window]
-                self._add(window, "out", output, seal.window.tuples, attempt=seal.attempt, found=seal.window)
+                found, attempt = seals[window].window, seals[window].attempt
+                self._add(window, output.direction, output.name, found.tuples, attempt=attempt, found=found)
 
-    def add_lost(self, output: str, lost: WindowRange) -> None:
-        """Adds a row for each window of an output that at most once gives up."""
+    def add_lost(self, output: Output, lost: WindowRange) -> None:
+        """Adds a row for each window of an output or an error table that at most once gives up."""
         for window in self._new():
             if window in lost:
-                self._add(window, "out", output, 0, lost=True, attempt=self.attempt)
+                self._add(window, output.direction, output.name, 0, lost=True, attempt=self.attempt)
+
+    def add_skip(self, operator: str, lacking: Iterable[int], dropped: Mapping[int, int]) -> None:
+        """Adds what the state of an operator lost at a skip, of windows before the group too.
+
+        Args:
+            operator: its name; facts have it in place of a port.
+            lacking: windows whose output stays and which its state has never seen: state_lost (X2).
+            dropped: window to tuples of it that waited in the state and were dropped (X3).
+        """
+        for window in lacking:
+            self._add(window, "state", operator, 0, lost=True, attempt=self.attempt)
+        for window, tuples in sorted(dropped.items()):
+            self._add(window, "skipped", operator, tuples, lost=True, attempt=self.attempt)
 
     def table(self) -> pa.Table:
         """Returns the rows; the group ends now."""

@@ -15,8 +15,11 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rewindow.application import Application, GroupWindows, Node, Output, PortHandle
+from rewindow.application import Application, GroupWindows, Node, PortHandle
+from rewindow.application.error_tuples import COLUMNS
+from rewindow.engine.computation import SkipResult
 from rewindow.engine.digests import digest_columns, empty_digests
+from rewindow.engine.error_tuples import as_errors, check_reasons
 from rewindow.engine.facts import WindowDigest
 from rewindow.engine.frames import (
     conform,
@@ -36,6 +39,7 @@ from rewindow.windows import WindowRange
 SMALL_TUPLES = 200_000
 """Up to here a group is computed in one task an output, as several tasks cost more than they save, and without code for
 whole stages: it holds the group's bounds as constants, so each group would compile all of it anew."""
+_DROPPED = pa.schema([("window_id", pa.int64()), ("tuples", pa.int64())])
 _WHOLE_STAGE = "spark.sql.codegen.wholeStage"
 
 
@@ -50,7 +54,7 @@ class GroupResult:
     Attributes:
         folders: output name to the folder of its files.
         states: operator name to its state after the group's last window.
-        dropped: output port that nothing reads to window to tuples (O16).
+        dropped: output port that nothing reads to window to tuples (O16); error ports are never dropped (O69).
     """
 
     folders: dict[str, Path] = field(default_factory=dict)
@@ -73,9 +77,11 @@ class GroupRunner:
         self._is_small = False
         self._order = app.order()
         self._aggregates: dict[str, list[Column]] = {}
+        self._staged = app.staged()
         self._outputs = {output.source: output for output in app.outputs.values()}
+        self._errors = {error.source: error for error in app.errors().values()}
         self._dropped = app.dropped()
-        self._materialised = _ports_to_materialise(app) | self._dropped
+        self._materialised = _ports_to_materialise(app) | self._dropped | set(self._errors)
 
     def compute(
         self, windows: GroupWindows, mark: int, states: Mapping[str, pa.Table], staged: Iterable[str], tuples: int
@@ -135,7 +141,7 @@ class GroupRunner:
     def _digests_of(self, output: str, frame: DataFrame) -> DataFrame:
         """Returns an output's digests per window; building the expressions takes longer than to use them."""
         if output not in self._aggregates:
-            schema = spark_schema(self._schema(self._app.outputs[output]))
+            schema = spark_schema(self._schema(output))
             self._aggregates[output] = [*digest_columns(schema), F.lit(output).alias("port")]
         return frame.groupBy("window_id").agg(*self._aggregates[output])
 
@@ -145,26 +151,31 @@ class GroupRunner:
 
     def empty(self, output: str) -> WindowDigest:
         """Returns the digest of a window without tuples."""
-        return WindowDigest(0, *empty_digests(spark_schema(self._schema(self._app.outputs[output]))))
+        return WindowDigest(0, *empty_digests(spark_schema(self._schema(output))))
 
     def read_back(self, output: str, folder: Path) -> DataFrame:
         """Returns an output as its files hold it."""
-        schema = spark_schema(staged_schema(self._schema(self._app.outputs[output])))
+        schema = spark_schema(staged_schema(self._schema(output)))
         return self._in_one_task(read_files(self._spark, folder, schema))
 
     def committed(self, output: str, windows: WindowRange) -> DataFrame:
         """Returns what a staged table already holds of a range."""
         return read_windows(self._spark, Table.open(self._root / output), windows)
 
-    def skip(self, states: Mapping[str, pa.Table], skipped: WindowRange) -> dict[str, pa.Table]:
-        """Returns the states with which to go on after an at-most-once skip (R14, H58)."""
-        found = {}
+    def skip(self, states: Mapping[str, pa.Table], skipped: WindowRange) -> SkipResult:
+        """Returns the states with which to go on after an at-most-once skip, and what they lack then (R14, H58, X3)."""
+        result = SkipResult()
         for node in self._order:
             if node.operator.is_stateful:
-                state = to_frame(self._spark, states[node.name])
-                frame = node.operator.skipped(state, skipped, self._emitted(node, skipped))
-                found[node.name] = to_arrow(frame, _state_schema(node), f'state of operator "{node.name}"')
-        return found
+                state, what = to_frame(self._spark, states[node.name]), f'state of operator "{node.name}"'
+                emitted = self._emitted(node, skipped)
+                frame = node.operator.skipped(state, skipped, emitted)
+                result.states[node.name] = to_arrow(frame, _state_schema(node), what)
+                dropped = node.operator.dropped_by_skip(state, skipped, emitted)
+                if dropped is not None:
+                    counts = to_arrow(dropped, _DROPPED, f"tuples dropped from the {what}")
+                    result.dropped[node.name] = dict(zip(*counts.to_pydict().values(), strict=True))
+        return result
 
     def _emitted(self, node: Node, windows: WindowRange) -> dict[str, DataFrame]:
         """Returns what the outputs of an operator hold of a range, by port."""
@@ -203,21 +214,34 @@ class GroupRunner:
     def _materialise(
         self, handle: PortHandle, frame: DataFrame, mark: int, staged: set[str], result: GroupResult
     ) -> DataFrame:
-        """Writes a port's tuples once; everything after this reads the files, never the plan again."""
-        output = self._outputs.get(handle)
+        """Writes a port's tuples once; everything after this reads the files, never the plan again.
+
+        The tuples of an error port go into its own table first, and from there to whoever reads the port (O69).
+        """
         schema = self._app.nodes[str(handle.operator)].operator.output_ports()[handle.port].schema
-        rows = conform(frame, schema, f'output port "{handle}"')
-        rows = rows.select(
-            "window_id", F.lit(self._epoch).cast("bigint").alias("attempt"), *[f"`{n}`" for n in schema.names]
-        )
-        place = output.name if output and output.name in staged else f"scratch/{handle}"
-        folder = self._root / place / f"{self._epoch}-{mark}"
-        write_files(rows, folder)
+        what = f'output port "{handle}"'
+        output, error = self._outputs.get(handle), self._errors.get(handle)
+        if error:
+            rows = as_errors(frame, schema, what, self._root.name, self._epoch)
+            folder = self._write(rows, error.name, mark, staged)
+            check_reasons(folder, what)
+            result.folders[error.name] = folder
+            frame = self.read_back(error.name, folder).drop("attempt", *COLUMNS.names)
+            if not output:
+                return frame
+        folder = self._write(conform(frame, schema, what), output.name if output else str(handle), mark, staged)
         if output:
             result.folders[output.name] = folder
         if handle in self._dropped:
             result.dropped[str(handle)] = count_written(folder)
         return self._in_one_task(read_files(self._spark, folder, spark_schema(staged_schema(schema))).drop("attempt"))
+
+    def _write(self, rows: DataFrame, name: str, mark: int, staged: set[str]) -> Path:
+        """Writes tuples with this attempt's epoch, into the folder of their table if it is staged, else to scratch."""
+        folder = self._root / (name if name in staged else f"scratch/{name}") / f"{self._epoch}-{mark}"
+        events = [f"`{name}`" for name in rows.columns if name != "window_id"]
+        write_files(rows.select("window_id", F.lit(self._epoch).cast("bigint").alias("attempt"), *events), folder)
+        return folder
 
     def _next_state(
         self, node: Node, frames: Mapping[PortHandle, DataFrame], state: DataFrame, windows: GroupWindows
@@ -230,8 +254,8 @@ class GroupRunner:
     def _told(self, node: Node, windows: GroupWindows) -> GroupWindows:
         return replace(windows, operator=f"{self._app.name}.{node.name}")
 
-    def _schema(self, output: Output) -> pa.Schema:
-        return self._app.nodes[str(output.source.operator)].operator.output_ports()[output.source.port].schema
+    def _schema(self, output: str) -> pa.Schema:
+        return self._app.columns(self._staged[output])
 
     def _check_inside(self, digests: Digests, windows: WindowRange) -> None:
         for name, found in digests.items():

@@ -42,15 +42,16 @@ class GroupCommit:
     def __init__(
         self, plan: Plan, app: Application, takeover: Takeover, engine: Engine, epoch: int, stop: Callable[[], bool]
     ) -> None:
-        self._plan, self._app, self._engine, self._epoch, self._stop = plan, app, engine, epoch, stop
+        self._plan, self._engine, self._epoch, self._stop = plan, engine, epoch, stop
+        self._staged = app.staged()
         self._checkpoints, self._tables, self._sealed = takeover.checkpoints, takeover.tables, takeover.sealed
         self._marks = Marks(plan.checkpoint_windows, plan.checkpoint_multiple)
         self._made = stored.Provenance.of(plan, epoch)
         self._versions = {node.name: node.operator.state_version for node in app.nodes.values()}
 
     def staged(self, mark: int) -> list[str]:
-        """Returns the outputs that lack a group which ends at a mark."""
-        return [name for name in self._app.outputs if self._done(name) < mark]
+        """Returns the outputs and error tables that lack a group which ends at a mark."""
+        return [name for name in self._staged if self._done(name) < mark]
 
     def run(
         self,
@@ -88,15 +89,15 @@ class GroupCommit:
     ) -> None:
         staged = self.staged(mark)
         committed = self._engine.recheck(group.range, result, staged)
-        for number, name in enumerate(self._app.outputs):
+        for number, (name, output) in enumerate(self._staged.items()):
             if name in staged:
                 files = self._engine.files(name, result)
                 self._tables[name].commit(mark, files, {"epoch": self._epoch, "mark": mark})
                 found, empty = result.digests[name], self._engine.empty(name)
-                rows.add_output(name, {w: Seal(found.get(w, empty), self._epoch) for w in group.range})
+                rows.add_output(output, {w: Seal(found.get(w, empty), self._epoch) for w in group.range})
             else:
                 sealed = self._plan.window_of(self._sealed)
-                rows.add_output(name, {w: seal for w, seal in committed[name].items() if w > sealed})
+                rows.add_output(output, {w: seal for w, seal in committed[name].items() if w > sealed})
             if number == 0:
                 crash(Step.AFTER_FIRST_OUTPUT)
 

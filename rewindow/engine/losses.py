@@ -1,40 +1,88 @@
-"""Losses: at most once writes down, before its first new group, what it gives up (R15)."""
+"""Losses: at most once writes down, before its first new group, what it gives up (R15) and its states lack (X2)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+import pyarrow.compute as pc
+
 from rewindow.application import Application
-from rewindow.engine.computation import Engine
+from rewindow.engine.computation import Engine, SkipResult
 from rewindow.engine.facts import GroupFacts
 from rewindow.engine.takeover import Takeover
 from rewindow.recovery import Plan
 from rewindow.tables.staging import FACTS
-from rewindow.windows import WindowRange
+from rewindow.windows import WindowRange, to_ranges
 
 
 def settle_losses(
-    plan: Plan, app: Application, takeover: Takeover, engine: Engine, epoch: int, say: Callable[[str], None]
+    plan: Plan,
+    app: Application,
+    takeover: Takeover,
+    engine: Engine,
+    epoch: int,
+    say: Callable[[str], None],
+    skip: SkipResult | None,
 ) -> None:
-    """Commits facts that say which windows are lost, and the seals that a crash left out."""
-    resume, facts = takeover.resume, takeover.tables[FACTS]
-    started = resume.first - 1
-    if facts.done >= started:
+    """Commits facts that say which windows are lost, what the states lack, and the seals that a crash left out.
+
+    Args:
+        skip: what passing over windows made of the states, None where the states have seen all windows.
+    """
+    facts, started = takeover.tables[FACTS], takeover.resume.first - 1
+    if facts.done >= started and skip is None:
         return
-    windows = WindowRange(plan.window_of(facts.done + 1), plan.window_of(started))
-    rows = GroupFacts(windows, epoch, datetime.now(UTC), above=windows.first - 1)
-    for name, (low, high) in resume.lost.items():
-        if name in app.outputs:
-            rows.add_lost(name, WindowRange(plan.window_of(low), plan.window_of(high)))
-    for name in app.outputs:
+    windows = plan.windows_of((min(facts.done + 1, started), started))
+    rows = GroupFacts(windows, epoch, datetime.now(UTC), above=plan.window_of(facts.done))
+    if skip is not None:
+        _add_skip(plan, app, takeover, rows, skip, say)
+    if facts.done < started:
+        _add_losses(plan, app, takeover, engine, rows)
+    facts.commit(max(started, facts.done), rows.table())
+    if facts.done < started:
+        say(f"at most once: windows {windows.first} to {windows.last} were in progress and are given up")
+
+
+def _add_losses(plan: Plan, app: Application, takeover: Takeover, engine: Engine, rows: GroupFacts) -> None:
+    """Adds lost windows and missing seals of every table, and the inputs of these windows."""
+    resume, facts, windows = takeover.resume, takeover.tables[FACTS], rows.windows
+    for name, output in app.staged().items():
+        if name in resume.lost:
+            rows.add_lost(output, plan.windows_of(resume.lost[name]))
         present = takeover.tables[name].done
         if present > facts.done:
-            rows.add_output(name, engine.seals(name, WindowRange(windows.first, plan.window_of(present))))
+            rows.add_output(output, engine.seals(name, WindowRange(windows.first, plan.window_of(present))))
     lost = any(name in resume.lost for name in app.outputs)
     for stream, counts in engine.count_inputs(windows, check=False).items():
         rows.add_input(stream, counts, lost=lost)
     for port in app.dropped():
         rows.add_dropped(str(port), {}, lost=True)
-    facts.commit(started, rows.table())
-    say(f"at most once: windows {windows.first} to {windows.last} were in progress and are given up")
+
+
+def _add_skip(
+    plan: Plan, app: Application, takeover: Takeover, rows: GroupFacts, skip: SkipResult, say: Callable[[str], None]
+) -> None:
+    """Adds the windows that the states have never seen though outputs hold them, and the tuples that they dropped."""
+    assert takeover.resume.skipped is not None, "only skipped windows make a skip"
+    lacking = sorted(set(plan.windows_of(takeover.resume.skipped)) - _given_up(plan, app, takeover))
+    for name in skip.states:
+        rows.add_skip(name, lacking, skip.dropped.get(name, {}))
+    if lacking and skip.states:
+        say(f"at most once: windows {', '.join(map(str, to_ranges(lacking)))} stay, but are lost to the state")
+    for name, dropped in skip.dropped.items():
+        if dropped:
+            where = f"windows {min(dropped)} to {max(dropped)}"
+            say(f"{name} dropped {sum(dropped.values()):,} tuples of {where} that waited in its state")
+
+
+def _given_up(plan: Plan, app: Application, takeover: Takeover) -> set[int]:
+    """Returns the windows that no output holds: given up now, or by an earlier attempt."""
+    lost = {name: set(plan.windows_of(marks)) for name, marks in takeover.resume.lost.items()}
+    table = takeover.tables[FACTS].table
+    for file in table.files():
+        rows = table.read(file, ["window_id", "direction", "port", "lost"])
+        rows = rows.filter(pc.and_(pc.equal(rows["direction"], "out"), rows["lost"]))
+        for port, window in zip(rows["port"].to_pylist(), rows["window_id"].to_pylist(), strict=True):
+            lost.setdefault(port, set()).add(window)
+    return set.intersection(*(lost.get(name, set()) for name in app.outputs))

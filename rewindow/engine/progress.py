@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -32,11 +32,12 @@ def output_tuples(result: GroupResult) -> dict[str, int]:
     return {name: sum(window.tuples for window in found.values()) for name, found in result.digests.items()}
 
 
-def port_counts(windows: WindowRange, counts: Counts, result: GroupResult) -> list[PortCount]:
-    """Returns the tuples of a group by port, as the ledger keeps them."""
+def port_counts(windows: WindowRange, counts: Counts, result: GroupResult, errors: Collection[str]) -> list[PortCount]:
+    """Returns the tuples of a group by port, as the ledger keeps them; `errors` are the names of the error tables."""
     first, last = windows.first, windows.last
     found = [PortCount("in", name, first, last, sum(tuples.values())) for name, tuples in counts.items()]
-    found += [PortCount("out", name, first, last, tuples) for name, tuples in output_tuples(result).items()]
+    for name, tuples in output_tuples(result).items():
+        found.append(PortCount("error" if name in errors else "out", name, first, last, tuples))
     return found + [
         PortCount("dropped", port, first, last, sum(tuples.values())) for port, tuples in result.dropped.items()
     ]

@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from rewindow.application import Application, GroupWindows
 from rewindow.engine.attempt import Attempt
 from rewindow.engine.committed import Committed
-from rewindow.engine.computation import Counts, Seals, States
+from rewindow.engine.computation import Counts, Seals, SkipResult, States
 from rewindow.engine.facts import Seal, WindowDigest, check_input_counts
 from rewindow.engine.frames import count_windows, open_inputs
 from rewindow.engine.group import GroupResult, GroupRunner
@@ -56,7 +54,7 @@ class SparkEngine:
     """Computes groups with Spark; reads the inputs at the versions that the plan has pinned.
 
     Args:
-        tables: the outputs and the facts, as this attempt has fenced them.
+        tables: the outputs, the error tables and the facts, as this attempt has fenced them.
     """
 
     def __init__(
@@ -113,7 +111,7 @@ class SparkEngine:
         """See Committed.seals."""
         return self._committed.seals(output, windows)
 
-    def skip(self, states: States, skipped: WindowRange) -> dict[str, pa.Table]:
+    def skip(self, states: States, skipped: WindowRange) -> SkipResult:
         """See GroupRunner.skip."""
         return self._runner.skip(states, skipped)
 

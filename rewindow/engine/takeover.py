@@ -28,7 +28,7 @@ class Takeover:
 
     Attributes:
         started: the checkpoints table as at most once enters there what it begins; None in other modes.
-        tables: the outputs and the facts.
+        tables: the outputs, the error tables and the facts.
         sealed: mark of the facts as they are; `done` of the facts is lower where an output has lost commits.
         checkpoint: the one to restore, None when the state must be warmed up.
         warmed_up: the newest checkpoint of a warm-up that died, None when there is none.
@@ -70,12 +70,12 @@ def take_over(
     started = take(CHECKPOINTS, STARTED) if plan.mode is Mode.AT_MOST_ONCE else None
     restorer = _Restorer(plan, app, checkpoints, started.done if started else 0, say)
     if plan.mode is Mode.AT_LEAST_ONCE:
-        done = {name: _mark(open_table(root / name), app_id(plan.replay_id, name)) for name in [*app.outputs, FACTS]}
+        done = {name: _mark(open_table(root / name), app_id(plan.replay_id, name)) for name in [*app.staged(), FACTS]}
         found, checkpoint = restorer.newest(done)
         tables = {name: take(name, name, lambda mark: found.restore) for name in done}
         sealed = tables[FACTS].done
     else:
-        tables = {name: take(name, name) for name in app.outputs}
+        tables = {name: take(name, name) for name in app.staged()}
         tables[FACTS], sealed = _take_facts(plan, take, [table.done for table in tables.values()])
         found, checkpoint = restorer.newest({name: table.done for name, table in tables.items()})
     warmed_up = None if checkpoint else restorer.newest_of_warm_up()

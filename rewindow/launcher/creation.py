@@ -47,9 +47,7 @@ def create_tables(config: Config, plan: Plan, app: Application) -> Plan:
 
 
 def _fill(root: Path, plan: Plan, app: Application) -> None:
-    outputs = {name: app.nodes[str(output.source.operator)].operator for name, output in app.outputs.items()}
-    ports = {name: app.outputs[name].source.port for name in outputs}
-    schemas = {name: operator.output_ports()[ports[name]].schema for name, operator in outputs.items()}
+    schemas = {name: app.columns(output) for name, output in app.staged().items()}
     create_staging(root, schemas, plan.model_dump_json())
     if plan.start.source != "warm_up":
         checkpoints = Table.open(root / CHECKPOINTS)

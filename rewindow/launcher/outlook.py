@@ -61,7 +61,7 @@ def expect_recovery(config: Config, plan: Plan) -> Recovery:
         TableError: a table of the replay is gone.
     """
     root, ledger = config.replay_root(plan.replay_id), Ledger.open(config.ledger_url)
-    names = [*(output.name for output in plan.outputs), FACTS]
+    names = [*(output.name for output in plan.staged), FACTS]
     done = {name: position(Table.open(root / name), app_id(plan.replay_id, name)).mark for name in names}
     checkpoints = Table.open(root / CHECKPOINTS)
     started = position(checkpoints, app_id(plan.replay_id, STARTED)).mark

@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from rewindow.application import Application, Mode
+from rewindow.application import Application, Mode, Output
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError, RewindowError
 from rewindow.launcher.creation import create_tables
@@ -203,7 +201,9 @@ def _plan(
             *_many_marks(mode, windows, distance),
         ],
     )
-    return plan.model_copy(update={"outputs": [_output(app, name, plan) for name in _topological(app)]})
+    outputs = [_output(app, app.outputs[name], plan) for name in _topological(app)]
+    errors = [_output(app, output, plan) for output in app.errors().values()]
+    return plan.model_copy(update={"outputs": outputs, "errors": errors})
 
 
 def _forgotten_timers(app: Application, mode: Mode) -> list[str]:
@@ -245,28 +245,23 @@ def _topological(app: Application) -> list[str]:
     return sorted(app.outputs, key=lambda name: order.index(str(app.outputs[name].source.operator)))
 
 
-def _output(app: Application, name: str, plan: Plan) -> OutputPlan:
-    output = app.outputs[name]
+def _output(app: Application, output: Output, plan: Plan) -> OutputPlan:
     operator = str(output.source.operator)
-    stateful = any(app.nodes[node].operator.is_stateful for node in app.upstream(operator))
-    schema = _output_schema(app, name)
+    upstream = app.upstream(operator)
+    stateful = any(app.nodes[node].operator.is_stateful for node in upstream)
     return OutputPlan(
-        name=name,
+        name=output.name,
         operator=operator,
         port=output.source.port,
         key=list(output.key),
         suite=output.suite,
-        columns=[(column.name, str(column.type)) for column in schema],
+        columns=[(column.name, str(column.type)) for column in app.columns(output)],
         stateful=stateful,
         guarantee=guarantee(plan.mode, stateful=stateful, lost=plan.loss_windows_max, unseen=plan.unseen_windows_max),
         tolerance=output.tolerance,
         errors=app.nodes[operator].operator.output_ports()[output.source.port].error,
+        upstream=sorted(upstream),
     )
-
-
-def _output_schema(app: Application, name: str) -> pa.Schema:
-    source = app.outputs[name].source
-    return app.nodes[str(source.operator)].operator.output_ports()[source.port].schema
 
 
 def _range(app: Application, recorded: Mapping[str, Recorded], request: ReplayRequest) -> WindowRange:

@@ -42,6 +42,7 @@ REBUILT = "the ledger was rebuilt from the tables"
 _SEGMENTS = f"""
 with newest as (
     select *, row_number() over (partition by direction, port, window_id order by attempt desc) as nth from facts
+    where direction not in ('state', 'skipped')
 ), runs as (
     select *, coalesce(lost, false) as given_up, window_id - row_number() over
         (partition by direction, port, coalesce(lost, false) order by window_id) as island

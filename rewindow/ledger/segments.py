@@ -20,7 +20,7 @@ from rewindow.ledger.models import replays, segments
 SEGMENT_WINDOWS = 1000
 """Windows in a stretch, at most, unless a single group has more."""
 
-Direction = Literal["in", "out", "dropped"]
+Direction = Literal["in", "out", "error", "dropped"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class PortCount:
     """Tuples of one port in the consecutive windows of a commit group.
 
     Attributes:
-        direction: "in" for an input stream, "out" for an output, "dropped" for an output port that nothing reads.
+        direction: "in" for an input stream, "out" for an output, "error" for an error port, "dropped" for another
+            output port that nothing reads.
         lost: at most once gave these windows up; `tuples` were not processed (R15).
     """
 

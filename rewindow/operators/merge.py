@@ -90,6 +90,27 @@ def without_waiting(state: DataFrame) -> DataFrame:
     return state.where(F.col(WINDOW).isNull())
 
 
+def count_waiting(state: DataFrame, emitted: DataFrame | None) -> DataFrame:
+    """Returns how many tuples wait in a state and were not passed on: `window_id` of their arrival and `tuples`.
+
+    Args:
+        state: the state before skipped windows.
+        emitted: what was passed on in them all the same, None where that is not known.
+    """
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import MapType
+
+    waiting = state.where(F.col(WINDOW).isNotNull())
+    passed = waiting.limit(0) if emitted is None else emitted
+    same = [field.name for field in state.schema if field.name in passed.columns and field.name != WINDOW]
+    same = [quoted(name) for name in same if not isinstance(state.schema[name].dataType, MapType)]
+    both = waiting.select(WINDOW, *same, F.lit(1).alias("_rw_n"))
+    both = both.unionByName(passed.select(F.lit(None).cast("bigint").alias(WINDOW), *same, F.lit(-1).alias("_rw_n")))
+    left = both.groupBy(*same).agg(F.max(WINDOW).alias(WINDOW), F.greatest(F.sum("_rw_n"), F.lit(0)).alias("_rw_n"))
+    counts = left.where(F.col(WINDOW).isNotNull() & (F.col("_rw_n") > 0)).groupBy(WINDOW)
+    return counts.agg(F.sum("_rw_n").cast("bigint").alias("tuples"))
+
+
 def find_fault(
     ports: Sequence[str], names: Sequence[str], event_at: str, arrived_at: str, order_by: Sequence[str]
 ) -> str | None:

@@ -10,7 +10,16 @@ from pydantic import field_serializer, model_validator
 
 from rewindow.application import FrameOperator, GroupWindows, InputPort, OutputPort
 from rewindow.operators.heartbeat_clock import WINDOW, quoted
-from rewindow.operators.merge import EMISSION, RELEASED_AT, SOURCE, MergeResult, find_fault, merge, without_waiting
+from rewindow.operators.merge import (
+    EMISSION,
+    RELEASED_AT,
+    SOURCE,
+    MergeResult,
+    count_waiting,
+    find_fault,
+    merge,
+    without_waiting,
+)
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -72,6 +81,10 @@ class Merge(FrameOperator):
     def skipped(self, state: DataFrame, skipped: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
         """Returns the state without the tuples that waited."""
         return without_waiting(state)
+
+    def dropped_by_skip(self, state: DataFrame, skipped: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
+        """Returns the tuples that waited and that no skipped window passed on, by the window of their arrival."""
+        return count_waiting(state, outputs.get("out"))
 
     def _merge(self, inputs: Mapping[str, DataFrame], state: DataFrame | None) -> MergeResult:
         frames = {port: inputs[port].select(WINDOW, *map(quoted, self._names())) for port in self.ports}

@@ -73,13 +73,13 @@ def checkpoint_rows(config: Config, plan: Plan, version: int, windows: Iterable[
 
 def staged_seals(config: Config, plan: Plan, version: int, output: str, windows: WindowRange) -> pa.Table:
     """Returns per window of an output what readers see: window_id, attempt, tuples, digest, float_digest."""
-    where = f"""direction = 'out' and not lost and port = '{output}'
+    where = f"""direction in ('out', 'error') and not lost and port = '{output}'
                 and window_id between {windows.first} and {windows.last}"""
     sql = f"""
     with newest as (select window_id, max(attempt) as attempt from facts where {where} group by window_id)
     select distinct f.window_id, f.attempt, f.tuples, f.digest, f.float_digest
     from facts f join newest n on f.window_id = n.window_id and f.attempt = n.attempt
-    where f.direction = 'out' and not f.lost and f.port = '{output}' order by f.window_id"""
+    where f.direction in ('out', 'error') and not f.lost and f.port = '{output}' order by f.window_id"""
     return query(sql, facts=Table.open(config.replay_root(plan.replay_id) / FACTS, version))
 
 

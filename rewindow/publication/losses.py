@@ -11,7 +11,7 @@ from rewindow.application import Mode
 from rewindow.recovery import Plan
 from rewindow.recovery.resume import affected_from
 from rewindow.tables import Table, query
-from rewindow.windows import WindowRange
+from rewindow.windows import WindowRange, to_ranges
 
 _BEGUN = """
 with groups as (
@@ -24,6 +24,14 @@ select attempt, min(group_first) as first from groups group by attempt order by 
 the other one had committed, lies in one group of facts too; that is not its own work."""
 
 
+_LOST_TO_STATES = """
+with ranked as (
+    select *, row_number() over (partition by direction, port, window_id order by attempt desc) as nth from facts
+    where direction in ('state', 'skipped'))
+select direction, port, window_id, tuples from ranked where nth = 1 order by window_id
+"""
+
+
 @dataclass(frozen=True)
 class Losses:
     """Losses of one side of a comparison.
@@ -33,11 +41,15 @@ class Losses:
         affected_first: per output with state upstream, the first window that was computed from a state that lacks
             windows or was stale; every later one is affected too.
         lacking: windows that the state never saw, as closed ranges.
+        state_lost: per operator, the windows whose outputs stay and which its state never saw (X2).
+        skipped: per operator, window to tuples that it dropped from its state at a skip (X3).
     """
 
     lost: dict[str, set[int]] = field(default_factory=dict)
     affected_first: dict[str, int] = field(default_factory=dict)
     lacking: list[WindowRange] = field(default_factory=list)
+    state_lost: dict[str, list[WindowRange]] = field(default_factory=dict)
+    skipped: dict[str, dict[int, int]] = field(default_factory=dict)
 
     def is_lost(self, output: str, window: int) -> bool:
         """Returns whether at most once gave a window of an output up."""
@@ -60,7 +72,7 @@ def losses_of(plan: Plan, facts: Table, checkpoints: Table | None, windows: Wind
         return Losses(
             affected_first=dict.fromkeys(stateful, plan.first) if plan.start.affects else {}, lacking=inherited
         )
-    lost = query("select distinct port, window_id from facts where direction = 'out' and lost", facts=facts)
+    lost = query("select distinct port, window_id from facts where direction in ('out', 'error') and lost", facts=facts)
     begun = query(_BEGUN, facts=facts)
     sql = "select distinct mark, attempt from c where mark >= 0"
     saved = _pairs(query(sql, c=checkpoints), "mark", "attempt") if checkpoints else []
@@ -75,14 +87,30 @@ def losses_of(plan: Plan, facts: Table, checkpoints: Table | None, windows: Wind
     for port, window in zip(lost["port"].to_pylist(), lost["window_id"].to_pylist(), strict=True):
         if window in windows:
             found.setdefault(port, set()).add(window)
+    state_lost, dropped = _lost_to_states(facts)
     return Losses(
         lost=found,
+        state_lost=state_lost,
+        skipped=dropped,
         affected_first={} if first is None else dict.fromkeys(stateful, first),
         lacking=[
             *inherited,
             *(WindowRange(plan.window_of(low), plan.window_of(high)) for low, high in skipped if checkpoints),
         ],
     )
+
+
+def _lost_to_states(facts: Table) -> tuple[dict[str, list[WindowRange]], dict[str, dict[int, int]]]:
+    """Returns what skips have cost the states; an attempt that skips the same windows again says the same again."""
+    rows = query(_LOST_TO_STATES, facts=facts).to_pylist()
+    windows: dict[str, list[int]] = {}
+    dropped: dict[str, dict[int, int]] = {}
+    for row in rows:
+        if row["direction"] == "state":
+            windows.setdefault(row["port"], []).append(row["window_id"])
+        else:
+            dropped.setdefault(row["port"], {})[row["window_id"]] = row["tuples"]
+    return {name: to_ranges(found) for name, found in windows.items()}, dropped
 
 
 def skipped_marks(

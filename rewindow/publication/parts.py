@@ -32,13 +32,13 @@ class Part:
 
 
 def parts_of(plan: Plan) -> list[Part]:
-    """Returns the tables of a publication: for each output its tuples, then its seals; the checkpoints last.
+    """Returns the tables of a publication: for each output and error port tuples, then seals; the checkpoints last.
 
     Raises:
         InputError: an output's table would be taken for another one.
     """
     parts = []
-    for output in plan.outputs:
+    for output in plan.staged:
         if output.name in (Kind.WINDOWS, Kind.CHECKPOINTS, "files"):
             raise InputError(
                 f'output "{output.name}" of application "{plan.application}" cannot be published under this name',

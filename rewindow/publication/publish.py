@@ -129,7 +129,7 @@ def check_publishable(
             f'replay "{replay_id}" has not ended: {done} of {len(plan.range)} windows are committed',
             hint=f"Run it to its end first: rewindow replay --resume {replay_id}",
         )
-    for output in plan.outputs:
+    for output in plan.staged:
         Table.open(root / output.name)  # One that is gone is named, whatever was judged.
     staged = staged_contents(root)
     if accept is not None:
@@ -204,7 +204,7 @@ def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None, con
     )
     lost = {
         output.name: len(plan.range) - staged_seals(config, plan, staged[FACTS], output.name, plan.range).num_rows
-        for output in plan.outputs
+        for output in plan.staged
     }
     return {
         "application": plan.application,
@@ -240,7 +240,7 @@ def _check_space(config: Config, plan: Plan, details: dict[str, Any]) -> None:
     root = config.replay_root(plan.replay_id)
     needed = sum(
         file.size
-        for output in plan.outputs
+        for output in plan.staged
         for file in Table.open(root / output.name, details["staged_versions"][output.name]).files()
     )
     free = shutil.disk_usage(config.state).free

@@ -58,9 +58,10 @@ def build_report(plan: Plan, output: OutputPlan, sources: Sources, measures: tup
     (what its seal says), `tuples_in` and `tuples_in_<input>`, `recorded_tuples`, `unaccounted_tuples` (recorded, but
     neither processed nor declared lost: R53), `lost` (1: given up by at most once), `lost_tuples`, `undeclared_lost`
     (1: no seal and no declared loss), `repeated` (rows of other attempts), `undeclared_repeated` (those that the mode
-    does not allow), `repeated_keys`, `null_keys`, `heartbeats`, `data_rows`, `late`, `quarantined`, `gaps` (inputs
-    whose window is empty), `missing_inputs` (inputs whose window is not sealed), `attempts`, `affected` (1: computed
-    from a state that lacks lost windows, R14), and the suite's measures.
+    does not allow), `repeated_keys`, `null_keys`, `heartbeats`, `data_rows`, `late`, `quarantined`, `error_tuples` (on
+    the error ports upstream of the output, and of operators that lead to none), `gaps` (inputs whose window is empty),
+    `missing_inputs` (inputs whose window is not sealed), `attempts`, `affected` (1: computed from a state that lacks
+    lost windows, R14), and the suite's measures.
 
     Raises:
         GateError: rows lie outside the range, or a measure cannot be computed.
@@ -94,6 +95,7 @@ class _Report:
         mine = pc.and_(pc.equal(rows["direction"], "out"), pc.equal(rows["port"], self.output.name))
         self._add_seals(rows.filter(mine))
         self._add_inputs_of_facts(rows.filter(pc.equal(rows["direction"], "in")))
+        self._add_errors(rows.filter(pc.equal(rows["direction"], "error")))
 
     def _add_seals(self, rows: pa.Table) -> None:
         window, attempt, tuples, lost = _numbers(rows, "window_id", "attempt", "tuples", "lost")
@@ -120,6 +122,19 @@ class _Report:
         found = losses_of(self.plan, self.sources.facts, self.sources.checkpoints, self.plan.range)
         first = found.affected_first.get(self.output.name, self.plan.last + 1)
         return np.where(np.arange(self.plan.first, self.plan.last + 1) >= first, self.sealed, 0).astype(np.int64)
+
+    def _add_errors(self, rows: pa.Table) -> None:
+        """Adds the error tuples that readers see, those of the newest attempt that sealed them."""
+        total = np.zeros(self.size, dtype=np.int64)
+        for error in self.plan.errors_of(self.output):
+            seals = rows.filter(pc.and_(pc.equal(rows["port"], error.name), pc.invert(rows["lost"])))
+            window, attempt, tuples = _numbers(seals, "window_id", "attempt", "tuples")
+            index = self._index(window, "facts")
+            order = np.lexsort((attempt, index))
+            found = np.zeros(self.size, dtype=np.int64)
+            found[index[order]] = tuples[order]
+            total += found
+        self.columns["error_tuples"] = total
 
     def _add_inputs_of_facts(self, rows: pa.Table) -> None:
         done, lost_tuples = np.zeros(self.size, dtype=np.int64), np.zeros(self.size, dtype=np.int64)
@@ -232,7 +247,17 @@ class _Report:
         inputs = [_column("tuples_in", entry.stream) for entry in self.plan.inputs]
         names = ["output_rows", "sealed_rows", "tuples_in", *inputs, "recorded_tuples", "unaccounted_tuples", "lost"]
         names += ["lost_tuples", "undeclared_lost", "repeated", "undeclared_repeated", "repeated_keys", "null_keys"]
-        names += ["heartbeats", "data_rows", "late", "quarantined", "gaps", "missing_inputs", "attempts", "affected"]
+        names += [
+            "heartbeats",
+            "data_rows",
+            "late",
+            "quarantined",
+            "error_tuples",
+            "gaps",
+            "missing_inputs",
+            "attempts",
+            "affected",
+        ]
         columns: dict[str, Any] = {
             "window_id": pa.array(np.arange(first, self.plan.last + 1, dtype=np.int64)),
             "starts_at": pa.array(starts, pa.timestamp("us", tz="UTC")),

@@ -46,6 +46,7 @@ class OutputPlan(_Value):
         guarantee: what is promised of it end to end.
         errors: whether it holds error tuples, so that it may well have none (R96).
         tolerance: its floating-point values are equal when |a - b| <= tolerance * max(1, |a|, |b|).
+        upstream: names of the operators that it is computed by, its own included.
     """
 
     name: str
@@ -58,6 +59,7 @@ class OutputPlan(_Value):
     guarantee: str
     tolerance: float = TOLERANCE
     errors: bool = False
+    upstream: list[str] = Field(default_factory=list)
 
 
 class StartState(_Value):
@@ -94,6 +96,7 @@ class Plan(_Value):
         dag: id of the Airflow DAG that made it, empty for the command line; who may read that may read its pages.
         verify_inputs: whether every attempt compares the bytes of the input files with what was noted when they were
             written; names and sizes it compares always.
+        errors: the tables of the error ports, which every replay of the application stores (X14).
     """
 
     replay_id: str
@@ -113,12 +116,23 @@ class Plan(_Value):
     attempts: int = 3
     inputs: list[InputPlan]
     outputs: list[OutputPlan]
+    errors: list[OutputPlan] = Field(default_factory=list)
     start: StartState
     reason: str = ""
     dag: str = ""
     parameters: dict[str, str] = Field(default_factory=dict)
     warnings: list[str] = Field(default_factory=list)
     verify_inputs: bool = True
+
+    @property
+    def staged(self) -> list[OutputPlan]:
+        """Everything that the replay writes: its outputs, then its error tables."""
+        return [*self.outputs, *self.errors]
+
+    def errors_of(self, output: OutputPlan) -> list[OutputPlan]:
+        """Returns the error tables upstream of an output, and those of operators that lead to no output at all."""
+        used = {operator for one in self.outputs for operator in one.upstream}
+        return [error for error in self.errors if error.operator in output.upstream or error.operator not in used]
 
     @property
     def range(self) -> WindowRange:
@@ -148,6 +162,10 @@ class Plan(_Value):
     def window_of(self, mark: int) -> int:
         """Returns the last window that a mark covers; mark 0 is the window before the range."""
         return self.first + mark - 1
+
+    def windows_of(self, marks: tuple[int, int]) -> WindowRange:
+        """Returns the windows between two marks, both included."""
+        return WindowRange(self.window_of(marks[0]), self.window_of(marks[1]))
 
     def mark_of(self, window: int) -> int:
         """Returns the mark that a window's end is."""

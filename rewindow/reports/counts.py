@@ -139,7 +139,8 @@ def count_replay(plan: Plan, root: Path) -> ReplayCount:
 
 
 def _groups(facts: Table) -> tuple[WindowRange, ...]:
-    sql = "select group_last as last, max(group_first) as first from facts group by group_last order by group_last"
+    sql = """select group_last as last, max(group_first) as first from facts where direction not in ('state', 'skipped')
+             group by group_last order by group_last"""
     return tuple(WindowRange(row["first"], row["last"]) for row in query(sql, facts=facts).to_pylist())
 
 

@@ -16,7 +16,7 @@ from rewindow.tables.staging import CHECKPOINTS, FACTS, app_id
 
 def staged_positions(root: Path, plan: Plan) -> dict[str, Position]:
     """Returns the position of every table of a replay that is there; none when it was purged."""
-    names = [*(output.name for output in plan.outputs), FACTS, CHECKPOINTS]
+    names = [*(output.name for output in plan.staged), FACTS, CHECKPOINTS]
     return {
         name: position(Table.open(root / name), app_id(plan.replay_id, name))
         for name in names

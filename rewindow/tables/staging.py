@@ -116,9 +116,12 @@ def check_replay_format(root: Path) -> None:
 
 SEALS = """
 select window_id, port, max(attempt) as attempt from facts
-where direction = 'out' and not lost group by window_id, port
+where direction in ('out', 'error') and not lost group by window_id, port
 """
-"""SQL over `facts`: for each window and output, the attempt whose rows readers take: the newest sealed one (R52)."""
+"""SQL over `facts`: for each window and output or error table, the attempt whose rows readers take (R52).
+
+It is the newest that sealed the window.
+"""
 
 
 def sealed_to(facts: Table, before: int) -> int:

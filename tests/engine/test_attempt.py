@@ -2,60 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 import pytest
 
 from rewindow.config import Config, StreamConfig
-from rewindow.engine.attempt import Attempt
 from rewindow.engine.crash import Step
-from rewindow.engine.spark_engine import spark_attempt
 from rewindow.errors import Interrupted, NotDeterministicError
-from rewindow.launcher import ReplayRequest, create_replay
 from rewindow.launcher.outlook import expect_recovery
 from rewindow.ledger import Ledger
-from rewindow.operators.catalog import load_application
 from rewindow.publication.losses import losses_of
 from rewindow.recovery import Plan
 from rewindow.tables import Table, query
 from rewindow.tables.staging import CHECKPOINTS, FACTS
 from rewindow.windows import WindowRange
-from tests.recovery.project import FIRST, GROUP, WINDOWS, make_project, record_clicks
-from tests.recovery.promises import check_promise, raw
+from tests.engine.conftest import Crash
+from tests.recovery.project import FIRST, WINDOWS, record_clicks
+from tests.recovery.promises import check_promise, last_state, raw
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
-class Crash(Exception):
-    """Stands for a kill, in a process that goes on."""
-
-
-@pytest.fixture
-def attempt(tmp_path: Path, spark: SparkSession) -> Callable[..., Attempt]:
-    """Returns what makes the next attempt of a replay, ready to run."""
-    config = make_project(tmp_path).config
-
-    def make(application: str, replay_id: str, dies_at: tuple[Step, int] | None = None, **wishes: Any) -> Attempt:
-        stop, say = wishes.pop("stop", lambda: False), wishes.pop("say", lambda line: None)
-        wishes = {"group_windows": GROUP, **wishes}
-        plan = create_replay(config, ReplayRequest(application, replay_id=replay_id, **wishes))
-        ledger = Ledger.open(config.ledger_url)
-        epoch = ledger.next_epoch(replay_id)
-        ledger.begin_attempt(replay_id, epoch, host="h", pid=1, process_group=1, process_identity="boot/0")
-        app = load_application(config, application, {}).app
-        root = config.replay_root(replay_id)
-
-        def crash(step: Step, number: int) -> None:
-            if dies_at == (step, number):
-                raise Crash
-
-        return spark_attempt(plan, app, root, ledger, epoch, lambda: spark, stop=stop, say=say, crash=crash)
-
-    make.config = config  # type: ignore[attr-defined]
-    return make
+    from rewindow.engine.attempt import Attempt
 
 
 def test_tuples_of_a_port_that_nothing_reads_are_counted(attempt: Callable[..., Attempt]) -> None:
@@ -66,16 +35,16 @@ def test_tuples_of_a_port_that_nothing_reads_are_counted(attempt: Callable[..., 
 
     facts = Table.open(config.replay_root("one") / FACTS)
     events = Table.open(config.stream_table("events"))
-    odd = query("select window_id, count(*) as tuples from e where x % 2 <> 0 group by window_id", e=events)
-    wanted = dict.fromkeys(range(FIRST, FIRST + WINDOWS), 0) | dict(zip(*odd.to_pydict().values(), strict=True))
-    found = query("select window_id, tuples from f where direction = 'dropped' and port = 'split.odd'", f=facts)
+    negative = query("select window_id, count(*) as tuples from e where x < 0 group by window_id", e=events)
+    wanted = dict.fromkeys(range(FIRST, FIRST + WINDOWS), 0) | dict(zip(*negative.to_pydict().values(), strict=True))
+    found = query("select window_id, tuples from f where direction = 'dropped' and port = 'split.negative'", f=facts)
     assert dict(zip(*found.to_pydict().values(), strict=True)) == wanted
     ledger = Ledger.open(config.ledger_url)
     assert [(t.port, t.tuples) for t in ledger.totals("one") if t.direction == "dropped"] == [
-        ("split.odd", sum(wanted.values()))
+        ("split.negative", sum(wanted.values()))
     ]
     assert ledger.index_is_whole("one")
-    assert any("nothing reads port split.odd" in line for line in said)
+    assert any("nothing reads port split.negative" in line for line in said)
 
 
 @pytest.mark.parametrize("noise", ["NOISE_EXACT", "NOISE_FLOAT"])
@@ -257,3 +226,33 @@ def affected(config: Config, plan: Plan) -> dict[str, int]:
     """Returns the first affected window of each output."""
     root = config.replay_root(plan.replay_id)
     return losses_of(plan, Table.open(root / FACTS), Table.open(root / CHECKPOINTS), plan.range).affected_first
+
+
+@pytest.mark.parametrize("dies_at", [Step.MATERIALISED, Step.AFTER_FIRST_OUTPUT])
+def test_tuples_that_a_skip_drops_from_a_state_are_facts(dies_at: Step, attempt: Callable[..., Attempt]) -> None:
+    """Recorded = emitted + lost + dropped by the skip + still waiting; windows that only the state lost are listed."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    with pytest.raises(Crash):
+        attempt("waiting", "one", (dies_at, 2), mode="at_most_once").run()
+    said: list[str] = []
+    second = attempt("waiting", "one", mode="at_most_once", say=said.append)
+    second.run()
+    root, group = config.replay_root("one"), set(range(FIRST + 2, FIRST + 5))
+    losses = losses_of(second.plan, Table.open(root / FACTS), None, second.plan.range)
+    never_seen = {window for part in losses.state_lost.get("both", []) for window in part}
+    assert never_seen == (group if dies_at is Step.AFTER_FIRST_OUTPUT else set())
+    assert losses.lost == ({} if never_seen else {"both": group})
+
+    dropped = losses.skipped.get("both", {})
+    assert (set(dropped) == {FIRST + 1}) is not bool(never_seen), "what waited was passed on in windows that stay"
+    emitted = by_arrival(query("select arrived_at from o", o=root / "both")["arrived_at"].to_pylist())
+    waiting = Counter(row["window_id"] for row in last_state(config, second.plan)["both"] if row["window_id"])
+    recorded = query("select window_id from e", e=Table.open(config.stream_table("events")))["window_id"].to_pylist()
+    wanted, found = Counter(recorded), emitted + waiting + Counter(dropped)
+    assert {w: wanted[w] for w in wanted if w not in group} == {w: found[w] for w in found if w not in group}
+    assert any(f"both dropped {sum(dropped.values())} tuples of windows" in line for line in said) is bool(dropped)
+
+
+def by_arrival(times: list[datetime]) -> Counter[int]:
+    """Returns tuples per window, an hour, of their arrival."""
+    return Counter(int(time.timestamp()) // 3600 for time in times)

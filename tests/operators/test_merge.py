@@ -214,6 +214,10 @@ def test_merge_forgets_after_skipped_windows_what_waited(spark: SparkSession) ->
     assert state_rows(to_arrow(state, waits.state_columns(), "state"))[1] == {(0, "left 20 1 20")}
     after = to_arrow(waits.skipped(state, WindowRange(1, 4), {}), waits.state_columns(), "state")
     assert state_rows(after) == ({"left": 20, "right": 10}, set())
+    passed_on = state.where("window_id IS NOT NULL").withColumn("window_id", F.lit(3))
+    for emitted, dropped in (({}, [(0, 1)]), ({"out": passed_on}, [])):
+        counted = waits.dropped_by_skip(state, WindowRange(1, 4), emitted)
+        assert [tuple(row) for row in counted.collect()] == dropped
 
 
 def test_merge_takes_columns_with_a_dot_in_their_names(spark: SparkSession) -> None:

@@ -134,6 +134,7 @@ class StagedReplay:
                 "replay_id": self.replay_id, "application": "testing", "code_version": "1", "configuration_digest": "1",
                 "first": self.windows.first, "last": self.windows.last, "width_ms": HOUR_MS, "origin_ms": 0,
                 "mode": self.mode, "checkpoint_windows": 5, "inputs": inputs, "outputs": [output],
+                "errors": [{**output, "name": "made.rejected", "key": [], "suite": None, "errors": True}],
                 "start": self.start,
             }
         )  # fmt: skip

@@ -68,6 +68,12 @@ def quarantine(reason: str) -> Fault:
     return lambda staged: staged.quarantine.append({"window_id": 109, "source": "flights", "reason": reason})
 
 
+def reject(staged: StagedReplay) -> None:
+    """Puts tuples on an error port, in a window of which a later attempt's count is what readers see."""
+    counts = ((1, 9), (2, 2))
+    staged.facts += [staged.fact(110, "error", "made.rejected", tuples, attempt) for attempt, tuples in counts]
+
+
 def begin_affected(staged: StagedReplay) -> None:
     """Lets the replay begin with a state that lacks windows."""
     staged.stateful = True
@@ -93,6 +99,7 @@ FAULTS: dict[str, tuple[Fault, str, list[int]]] = {
     "no-repeats": (lambda staged: repeat(staged, 108), "warning", [108]),
     "inputs-sealed": (lambda staged: staged.seals.pop(9), "warning", [109]),
     "nothing-late": (quarantine("late"), "info", [109]),
+    "no-error-tuples": (reject, "warning", [110]),
     "nothing-quarantined": (quarantine("malformed"), "info", [109]),
 }
 NOT_BY_FAULT = {"every-window-reported"}

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from rewindow.application import Application, FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.engine.computation import SkipResult
 from rewindow.engine.facts import Seal, WindowDigest
 from rewindow.engine.group import GroupResult
 from rewindow.errors import FencedError
@@ -190,8 +191,8 @@ class MemoryEngine:
         before = self._tables[output].previous
         return {window: newest.get(window, Seal(self.empty(output), before)) for window in windows}
 
-    def skip(self, states: Mapping[str, pa.Table], skipped: WindowRange) -> Mapping[str, pa.Table]:
-        return states
+    def skip(self, states: Mapping[str, pa.Table], skipped: WindowRange) -> SkipResult:
+        return SkipResult(dict(states))
 
     def clear_scratch(self) -> None:
         pass

@@ -1,0 +1,32 @@
+"""Error tuples: what is stored of a tuple that an operator emits on an error port (rules/decisions.md X14, O68 to O70).
+
+    rejected = rows.where("x < 0").withColumn(REASON, F.lit("null_key")).withColumn(DETAIL, F.lit("x is negative"))
+
+An operator may add the columns `POSITION`, `REASON` and `DETAIL` to a frame for an error port; the port does not
+declare them. The engine adds the rest, and a reason where there is none.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+PREFIX = "_rw_"
+"""What the names of columns begin with that are added to tuples; a stream's own columns may not (X22)."""
+POSITION, REASON, DETAIL = "_rw_position", "_rw_reason", "_rw_detail"
+GIVEN = pa.schema([(POSITION, pa.string()), (REASON, pa.string()), (DETAIL, pa.string())])
+"""What an operator may say of an error tuple: where it comes from, why it is one, and more in words."""
+COLUMNS = pa.schema(
+    [("_rw_replay", pa.string()), ("_rw_window", pa.int64()), ("_rw_attempt", pa.int64()), *GIVEN],
+)
+"""Columns of an error table behind those of its port; window and attempt are repeated, for wherever the tuple goes."""
+EMITTED = "emitted"
+"""The reason of an error tuple whose operator gave none: it chose to emit it."""
+REASONS = (
+    "null_ts", "bad_type", "late", "far_future", "clock_back", "jump", "boundary_tie", "between_windows", "null_key",
+    "codec_failed", "operator_raised", EMITTED, "target_rejected", "malformed", "encoding",
+)  # fmt: skip
+
+
+def error_columns(port: pa.Schema) -> pa.Schema:
+    """Returns the columns of the error tuples of a port."""
+    return pa.schema([*port, *COLUMNS])

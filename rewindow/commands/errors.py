@@ -1,0 +1,104 @@
+"""`rewindow errors`: the tuples that operators put on error ports, listed."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import pyarrow as pa
+import typer
+from rich.markup import escape
+
+from rewindow.application.error_tuples import COLUMNS, DETAIL, POSITION, REASON
+from rewindow.commands.screen import AsJson, ReplayId, out, print_json, print_rows
+from rewindow.config import Config
+from rewindow.errors import InputError
+from rewindow.ledger import Ledger
+from rewindow.publication.error_tuples import ErrorTuples, read_errors
+
+_OWN = {"window_id", "attempt", "offset", *COLUMNS.names}
+
+
+def errors(
+    replay_id: ReplayId,
+    window: Annotated[int | None, typer.Option(help="Only those of this window.")] = None,
+    port: Annotated[str | None, typer.Option(help="Only those of this error port, as operator.port.")] = None,
+    limit: Annotated[int, typer.Option(help="How many at most.", min=1)] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """List the error tuples of a replay: what its operators put on error ports, with reason and position.
+
+    They are those that readers see: of each window those of the newest attempt that committed it. After the staged
+    tables were purged, they are read from what was published.
+
+    Examples:
+
+        rewindow errors clicks-377311-377400-1f2e3d
+
+        rewindow errors clicks-377311-377400-1f2e3d --port split.rejected --window 377311 --json
+    """
+    config = Config.load()
+    plan = Ledger.open(config.ledger_url).replay(replay_id).read_plan()
+    known = [table.name for table in plan.errors]
+    if port is not None and port not in known:
+        raise InputError(
+            f'replay "{replay_id}" has no error port "{port}"', hint=f"It has: {', '.join(known) or 'none'}."
+        )
+    if window is not None and window not in plan.range:
+        raise InputError(f'window {window} is not in replay "{replay_id}", which has {plan.range}')
+    found = [read_errors(config, plan, name, window, limit) for name in known if port in (None, name)]
+    if as_json:
+        print_json(_as_dict(found, limit))
+    else:
+        _show(replay_id, found, limit)
+
+
+def _cut(found: list[ErrorTuples], limit: int) -> list[tuple[ErrorTuples, pa.Table]]:
+    """Returns each port's rows, cut so that all of them together are no more than the limit."""
+    parts = []
+    for one in found:
+        rows = one.rows.slice(0, limit)
+        limit -= rows.num_rows
+        parts.append((one, rows))
+    return parts
+
+
+def _as_dict(found: list[ErrorTuples], limit: int) -> dict[str, Any]:
+    parts = _cut(found, limit)
+    return {
+        "ports": {one.port: {"tuples": one.count, "read_from": one.read_from} for one in found},
+        "shown": sum(rows.num_rows for _, rows in parts),
+        "errors": [
+            {"port": one.port, **_told(row), "tuple": _event(row)} for one, rows in parts for row in rows.to_pylist()
+        ],
+    }
+
+
+def _show(replay_id: str, found: list[ErrorTuples], limit: int) -> None:
+    if not found:
+        out.print(f"the application of replay {escape(replay_id)} has no error port")
+        return
+    for one, rows in _cut(found, limit):
+        where = "" if one.read_from == "staged" else f", {one.read_from}"
+        out.print(f"[bold]{escape(one.port)}[/bold]: {one.count:,} error tuples{escape(where)}")
+        if rows.num_rows:
+            print_rows("", ("window", "attempt", "reason", "detail", "position", "tuple"), map(_line, rows.to_pylist()))
+        if rows.num_rows < one.count:
+            out.print(f"{rows.num_rows:,} of {one.count:,} are shown; see more with --limit, --window or --port")
+
+
+def _line(row: dict[str, Any]) -> tuple[object, ...]:
+    told = _told(row)
+    words = json.dumps(_event(row), default=str, ensure_ascii=False)
+    return told["window"], told["attempt"], told["reason"], told["detail"], told["position"], words
+
+
+def _told(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "window": str(row["_rw_window"]), "attempt": row["_rw_attempt"], "reason": row[REASON], "detail": row[DETAIL],
+        "position": row[POSITION],
+    }  # fmt: skip
+
+
+def _event(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in _OWN}

@@ -1,0 +1,52 @@
+"""Error tuples as an operator emits them, made into the rows of an error table (rules/decisions.md X14)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from rewindow.application.error_tuples import EMITTED, GIVEN, REASON, REASONS, error_columns
+from rewindow.engine.frames import conform
+from rewindow.errors import InputError
+
+
+def as_errors(frame: DataFrame, port: pa.Schema, what: str, replay_id: str, epoch: int) -> DataFrame:
+    """Returns `window_id`, the port's columns, and those of every error table; what the operator did not give is null.
+
+    Args:
+        frame: what the operator emits on the port; it may have the columns of `GIVEN`.
+        port: the port's schema.
+        what: the port, for messages.
+
+    Raises:
+        InputError: a column is absent or has another type.
+    """
+    nothing = {name: F.lit(None).cast("string") for name in GIVEN.names if name not in frame.columns}
+    rows = conform(frame.withColumns(nothing) if nothing else frame, pa.schema([*port, *GIVEN]), what)
+    told = {
+        "_rw_replay": F.lit(replay_id),
+        "_rw_window": F.col("window_id"),
+        "_rw_attempt": F.lit(epoch).cast("bigint"),
+        REASON: F.coalesce(REASON, F.lit(EMITTED)),
+    }
+    return rows.withColumns(told).select("window_id", *(f"`{name}`" for name in error_columns(port).names))
+
+
+def check_reasons(folder: Path, what: str) -> None:
+    """Refuses error tuples whose reason is not of the list.
+
+    Raises:
+        InputError: names the reason, and those that there are.
+    """
+    found = pc.unique(pq.read_table(folder, columns=[REASON], partitioning=None)[REASON]).to_pylist()
+    unknown = sorted(set(found) - set(REASONS))
+    if unknown:
+        raise InputError(
+            f'{what} emitted error tuples with the reason "{unknown[0]}", which is not in the list',
+            hint=f"Use one of {', '.join(REASONS)}; say more in the column _rw_detail.",
+        )

@@ -1,0 +1,87 @@
+"""`rewindow errors`: what it lists of a replay's error tuples; from tables made by hand."""
+
+from __future__ import annotations
+
+import json
+from shutil import rmtree
+
+import pyarrow as pa
+import pytest
+
+from rewindow.application.error_tuples import error_columns
+from rewindow.config import Config
+from rewindow.recovery import OutputPlan, Plan
+from rewindow.tables import create_table
+from rewindow.tables.staging import staged_schema
+from tests.commands.conftest import Command
+from tests.publication.staging import StagedReplay, rows_of, state_of
+
+FIRST, LAST = 100, 109
+COLUMNS = error_columns(pa.schema([("origin", pa.string()), ("flights", pa.int64())]))
+PORTS = ("split.odd", "split.other")
+
+
+class WithErrors(StagedReplay):
+    """A replay whose application has two error ports."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan with both of them."""
+        errors = [
+            OutputPlan(
+                name=name, operator="split", port=name, key=[], suite=None, columns=[], stateful=False, guarantee="",
+                errors=True,
+            )
+            for name in PORTS
+        ]  # fmt: skip
+        return super().plan.model_copy(update={"errors": errors})
+
+    def emit(self, port: str, by_window: dict[int, int], epoch: int, *, seal: bool) -> None:
+        """Commits so many error tuples of an attempt in each window."""
+        rows = [
+            {"window_id": window, "attempt": epoch, "origin": f"[{window}]", "flights": number, "_rw_replay": "one",
+             "_rw_window": window, "_rw_attempt": epoch, "_rw_reason": "jump", "_rw_position": str(number)}
+            for window, count in by_window.items()
+            for number in range(count)
+        ]  # fmt: skip
+        table = create_table(self.root / port, staged_schema(COLUMNS))
+        table.commit_arrow(pa.Table.from_pylist(rows, staged_schema(COLUMNS)), app_id="test", version=epoch)
+        for window, count in by_window.items() if seal else ():
+            self._fact(window, "error", port, count, None, None, epoch, lost=False)
+
+
+@pytest.fixture
+def replay(config: Config) -> WithErrors:
+    """An ended replay with error tuples in three windows, one of them repeated by a later attempt."""
+    made = WithErrors(config, "one", FIRST, LAST)
+    made.group(FIRST, LAST, rows_of(range(FIRST, LAST + 1)), state=state_of(LAST))
+    made.emit(PORTS[0], {101: 2, 104: 3}, 1, seal=True)
+    made.emit(PORTS[0], {104: 3}, 2, seal=True)
+    made.emit(PORTS[0], {105: 9}, 3, seal=False)
+    made.emit(PORTS[1], {108: 1}, 1, seal=True)
+    made.end()
+    return made
+
+
+def test_errors_lists_what_readers_see(command: Command, replay: WithErrors) -> None:
+    """Of a window that two attempts sealed the newer one's, of one that is not sealed none; and what was cut."""
+    found = json.loads(command("errors", "one", "--json")[1])
+    assert {port: told["tuples"] for port, told in found["ports"].items()} == {PORTS[0]: 5, PORTS[1]: 1}
+    assert [(row["port"], row["window"], row["attempt"]) for row in found["errors"]] == [
+        *[(PORTS[0], "101", 1)] * 2, *[(PORTS[0], "104", 2)] * 3, (PORTS[1], "108", 1),
+    ]  # fmt: skip
+    assert found["errors"][0]["tuple"] == {"origin": "[101]", "flights": 0} and found["errors"][0]["reason"] == "jump"
+    text = command("errors", "one", "--limit", 3)[1]
+    assert "3 of 5 are shown" in text and "0 of 1 are shown" in text and "[101]" in text
+    assert len(json.loads(command("errors", "one", "--window", 104, "--json")[1])["errors"]) == 3
+    assert len(json.loads(command("errors", "one", "--port", PORTS[1], "--json")[1])["errors"]) == 1
+
+
+def test_errors_refuses_what_a_replay_has_not(command: Command, replay: WithErrors) -> None:
+    """A port or a window that is not there is no empty list; nor are error tuples that were purged."""
+    assert "error ports" not in command("errors", "one")[2]
+    assert 'has no error port "split.none"' in command("errors", "one", "--port", "split.none")[2]
+    assert "window 99 is not in replay" in command("errors", "one", "--window", 99)[2]
+    rmtree(replay.root / PORTS[0])
+    assert f'5 error tuples of port "{PORTS[0]}" of replay "one" are gone' in command("errors", "one")[2]
+    assert json.loads(command("errors", "one", "--port", PORTS[0], "--window", 102, "--json")[1])["errors"] == []

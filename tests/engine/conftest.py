@@ -1,0 +1,49 @@
+"""Attempts in this process, which a test can end at any step of the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rewindow.engine.attempt import Attempt
+from rewindow.engine.crash import Step
+from rewindow.engine.spark_engine import spark_attempt
+from rewindow.launcher import ReplayRequest, create_replay
+from rewindow.ledger import Ledger
+from rewindow.operators.catalog import load_application
+from tests.recovery.project import GROUP, make_project
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Crash(Exception):
+    """Stands for a kill, in a process that goes on."""
+
+
+@pytest.fixture
+def attempt(tmp_path: Path, spark: SparkSession) -> Callable[..., Attempt]:
+    """Returns what makes the next attempt of a replay, ready to run."""
+    config = make_project(tmp_path).config
+
+    def make(application: str, replay_id: str, dies_at: tuple[Step, int] | None = None, **wishes: Any) -> Attempt:
+        stop, say = wishes.pop("stop", lambda: False), wishes.pop("say", lambda line: None)
+        wishes = {"group_windows": GROUP, **wishes}
+        plan = create_replay(config, ReplayRequest(application, replay_id=replay_id, **wishes))
+        ledger = Ledger.open(config.ledger_url)
+        epoch = ledger.next_epoch(replay_id)
+        ledger.begin_attempt(replay_id, epoch, host="h", pid=1, process_group=1, process_identity="boot/0")
+        app = load_application(config, application, {}).app
+        root = config.replay_root(replay_id)
+
+        def crash(step: Step, number: int) -> None:
+            if dies_at == (step, number):
+                raise Crash
+
+        return spark_attempt(plan, app, root, ledger, epoch, lambda: spark, stop=stop, say=say, crash=crash)
+
+    make.config = config  # type: ignore[attr-defined]
+    return make

@@ -1,0 +1,115 @@
+"""Error tuples of real attempts: stored, counted, published, listed, and never twice (rules/decisions.md X14)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rewindow.config import Config
+from rewindow.engine.crash import Step
+from rewindow.errors import InputError, TableError
+from rewindow.ledger import AttemptEnd, Ledger
+from rewindow.publication.error_tuples import read_errors
+from rewindow.publication.publish import publish
+from rewindow.publication.purge import purge
+from rewindow.publication.take_back import undo
+from rewindow.quality.suites import suite_for
+from rewindow.quality.window_table import Sources, build_report
+from rewindow.recovery import Plan
+from rewindow.tables import Table, query
+from rewindow.tables.staging import FACTS
+from tests.engine.conftest import Crash
+from tests.recovery.project import FIRST, WINDOWS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rewindow.engine.attempt import Attempt
+
+Attempts = Callable[..., "Attempt"]
+PORT = "split.odd"
+
+
+def emitted(config: Config) -> Counter[tuple]:
+    """Returns what the application puts on its error port, from the stream itself."""
+    sql = 'select window_id, key, x, "offset" from e where x % 2 <> 0'
+    rows = query(sql, e=Table.open(config.stream_table("events"))).to_pylist()
+    return Counter(
+        (row["window_id"], row["key"], row["x"], "emitted" if row["key"] == "a" else "bad_type",
+         f"{row['x']} is odd", str(row["offset"]))
+        for row in rows
+    )  # fmt: skip
+
+
+def listed(config: Config, plan: Plan, window: int | None = None) -> Counter[tuple]:
+    """Returns the error tuples that are listed for a replay."""
+    rows = read_errors(config, plan, PORT, window, 10_000).rows.to_pylist()
+    assert all((row["_rw_replay"], row["_rw_window"]) == (plan.replay_id, row["window_id"]) for row in rows)
+    names = ("window_id", "key", "x", "_rw_reason", "_rw_detail", "_rw_position")
+    return Counter(tuple(row[name] for name in names) for row in rows)
+
+
+def lost_windows(config: Config, plan: Plan) -> set[int]:
+    sql = f"select window_id from f where direction = 'error' and port = '{PORT}' and lost"
+    return set(query(sql, f=config.replay_root(plan.replay_id) / FACTS)["window_id"].to_pylist())
+
+
+@pytest.mark.parametrize("mode", ["exactly_once", "at_least_once", "at_most_once"])
+def test_error_tuples_keep_the_promise_of_their_mode(mode: str, attempt: Attempts) -> None:
+    """Of a port that nothing reads too: after a crash between two tables none is lost silently, none is seen twice."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    wishes = {"mode": mode, "group_windows": 8}
+    with pytest.raises(Crash):
+        attempt("rejects", "one", (Step.AFTER_FIRST_OUTPUT, 2), **wishes).run()
+    last = attempt("rejects", "one", **wishes)
+    last.run()
+    lost = lost_windows(config, last.plan)
+    assert lost == (set(range(FIRST + 8, FIRST + 16)) if mode == "at_most_once" else set())
+    wanted = Counter({row: count for row, count in emitted(config).items() if row[0] not in lost})
+    assert listed(config, last.plan) == wanted
+    sql = f"select window_id, tuples from f where direction = 'error' and port = '{PORT}' and not lost"
+    facts = query(sql, f=config.replay_root("one") / FACTS)
+    assert dict(zip(*facts.to_pydict().values(), strict=True)) == {
+        w: sum(count for row, count in wanted.items() if row[0] == w)
+        for w in range(FIRST, FIRST + WINDOWS)
+        if w not in lost
+    }
+
+
+def test_error_tuples_are_published_taken_back_and_listed_after_a_purge(attempt: Attempts, spark: SparkSession) -> None:
+    """They are counted in the ledger and in the gate's report, and go with their replay."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    said: list[str] = []
+    run = attempt("rejects", "one", group_windows=WINDOWS, say=said.append)
+    run.run()
+    ledger, wanted = Ledger.open(config.ledger_url), emitted(config)
+    ledger.end_attempt("one", run.epoch, AttemptEnd.DONE)
+    assert [t.tuples for t in ledger.totals("one") if t.direction == "error"] == [wanted.total()]
+    assert any(f"error port {PORT}: {wanted.total()} tuples" in line for line in said)
+    sources = Sources.open(config.replay_root("one"), "even", config.quarantine_table)
+    report = build_report(run.plan, run.plan.outputs[0], sources, suite_for(config.expectations, None).measures)
+    assert sum(report["error_tuples"].to_pylist()) == wanted.total()
+
+    publish(spark, config, "one", accept="a test")
+    stream = config.stream_table(f"rejects.{PORT}")
+    assert Table.open(stream).schema.names[:5] == ["window_id", "offset", "arrived_at", "key", "x"]
+    purge(config, timedelta(0))
+    assert not Table.exists(config.replay_root("one") / PORT)
+    assert listed(config, run.plan) == wanted
+    undo(spark, config, "one")
+    assert query("select count(*) as n from s", s=stream)["n"][0].as_py() == 0
+    with pytest.raises(TableError, match=f"{wanted.total()} error tuples of port .* are gone"):
+        read_errors(config, run.plan, PORT, None, 10)
+
+
+def test_a_reason_that_is_not_in_the_list_is_refused(attempt: Attempts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads error tuples knows all reasons beforehand; nothing of the group is committed."""
+    monkeypatch.setenv("SPLIT_REASON", "no idea")
+    with pytest.raises(InputError, match='reason "no idea", which is not in the list'):
+        attempt("rejects", "one", group_windows=WINDOWS).run()
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    assert query("select count(*) as n from o", o=config.replay_root("one") / "even")["n"][0].as_py() == 0
