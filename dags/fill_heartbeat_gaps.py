@@ -6,7 +6,7 @@ For each stream, in a group of its own:
 |---|---|
 | report_gaps | windows empty and missing, and per key the stretches without a tuple longer than the interval |
 | plan_filling | plans the application `heartbeat_<stream>` over what is recorded and not yet filled, if anything |
-| fill_gaps | one Spark job: data, and a timer wherever no tuple of the key has the timestamp |
+| fill_gaps | one Spark job: data, and timers where the stream is silent |
 | check_filling | the gate |
 | publish_filling | publishes the stream `heartbeat_<stream>.filled`, which can be an input again |
 """

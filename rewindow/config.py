@@ -113,6 +113,8 @@ class StreamConfig(Section):
     """Above this a silence of a key is a gap, and timers fill it (H20)."""
     slack: Annotated[DurationUs, AfterValidator(_slack)] = 0
     """How long a timer waits after its scheduled time (H23)."""
+    max_jump: Annotated[DurationUs, AfterValidator(_slack)] | None = None
+    """A tuple that runs ahead of all others by more is an error tuple and moves no clock; off by default (H61)."""
     width: DurationUs = 500_000
     origin: str = "1970-01-01T00:00:00Z"
     zone: str = "UTC"

@@ -10,13 +10,15 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation, Overflow
 
 from rewindow.errors import InputError, RangeError
 
 WIDTH_MS_MAX = 503_079_487
 WINDOWS_MAX = 20_000_000
 """Windows that one range of work may have: arrays with a number for each of them still fit into a small machine."""
+DURATION_US_MAX = 100 * 366 * 86_400_000_000
+"""The longest duration, about 100 years."""
 _UNITS_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _NAMES = {
     "us": "us", "microsecond": "us", "ms": "ms", "millisecond": "ms", "s": "s", "sec": "s", "second": "s",
@@ -32,7 +34,7 @@ def parse_duration(text: str | int | float | timedelta) -> int:
     (3600000000, 100000, 250000)
 
     Raises:
-        InputError: the text is not a duration, or not a whole number of microseconds (H26).
+        InputError: the text is not a duration, longer than 100 years, or not a whole number of microseconds (H26).
     """
     if isinstance(text, timedelta):
         return text // timedelta(microseconds=1)
@@ -40,10 +42,14 @@ def parse_duration(text: str | int | float | timedelta) -> int:
     unit = _NAMES.get(match[2] if match[2] in _NAMES else match[2].removesuffix("s"), "") if match and match[2] else "s"
     try:
         amount = Decimal(match[1]) * _UNITS_US[unit] if match else None
+    except Overflow:
+        amount = Decimal("Infinity")
     except (InvalidOperation, KeyError):
         amount = None
     if amount is None:
         raise InputError(f'duration "{text}" cannot be read', hint='Write a number and a unit, such as "10 minutes".')
+    if abs(amount) > DURATION_US_MAX:
+        raise InputError(f'duration "{text}" is out of range, it may be 100 years at most')
     if amount != amount.to_integral_value():
         raise InputError(f'duration "{text}" is not a whole number of microseconds')
     return int(amount)

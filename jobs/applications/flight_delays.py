@@ -19,7 +19,14 @@ import pyarrow as pa
 from pydantic import Field
 
 from rewindow.application import Application, FrameOperator, GroupWindows, InputPort, OutputPort
-from rewindow.operators.heartbeat import STATE_FIELDS, HeartbeatResult, heartbeat, without_clock
+from rewindow.operators.heartbeat import (
+    EMISSION,
+    IS_TIMER,
+    STATE_FIELDS,
+    HeartbeatResult,
+    heartbeat,
+    without_clock,
+)
 from rewindow.operators.heartbeat_settings import HeartbeatProperties
 from rewindow.windows import WindowRange
 
@@ -44,7 +51,7 @@ REPORT = [("reported_at", TIME), *MEASURES.items()]
 class HourlyWeather(HeartbeatProperties, FrameOperator):
     """One row per station and window: its report, or, when it is silent, a heartbeat's timer with the last report.
 
-    A timer says only that the hour has begun; `is_timer` marks it, and `age_hours` tells how old the report that it
+    A timer says only that the hour has begun; `_rw_is_timer` marks it, and `age_hours` tells how old the report that it
     carries is at the beginning of the hour. The timer that a report brings for its own hour gives way to the report.
 
     It needs reports that arrive less than interval - slack after their hour, here 50 minutes. After one that came later
@@ -64,7 +71,7 @@ class HourlyWeather(HeartbeatProperties, FrameOperator):
     outputs = {
         "out": OutputPort(
             pa.schema(
-                [("origin", pa.string()), ("hour", TIME), ("is_timer", pa.bool_()), ("age_hours", pa.int64()), *REPORT]
+                [("origin", pa.string()), ("hour", TIME), (IS_TIMER, pa.bool_()), ("age_hours", pa.int64()), *REPORT]
             )
         )
     }
@@ -75,24 +82,24 @@ class HourlyWeather(HeartbeatProperties, FrameOperator):
     max_jump: None = None
 
     def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
-        """Returns `origin, hour, is_timer, age_hours, reported_at` and the measures, a row per station and window."""
+        """Returns `origin, hour, _rw_is_timer, age_hours, reported_at` and the measures, a row a station and window."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
         assert state is not None, "HourlyWeather is stateful"
         beats = self._beat(inputs["weather"], state, windows).tuples
-        report_first = F.struct(~F.col("is_timer"), "emission")
+        report_first = F.struct(~F.col(IS_TIMER), EMISSION)
         report = F.struct(F.col("time_hour").alias("reported_at"), *(to_decimal(name) for name in MEASURES))
-        one = F.max_by(F.struct("is_timer", report.alias("report")), report_first).alias("one")
+        one = F.max_by(F.struct(IS_TIMER, report.alias("report")), report_first).alias("one")
         rows = beats.groupBy("window_id", *self.key_by).agg(one).select("window_id", *self.key_by, "one.*")
 
         so_far = Window.partitionBy(*self.key_by).orderBy("window_id")
-        newest = F.last(F.when(~F.col("is_timer"), F.col("report")), ignorenulls=True).over(so_far)
+        newest = F.last(F.when(~F.col(IS_TIMER), F.col("report")), ignorenulls=True).over(so_far)
         carried = state.select(*self.key_by, F.struct(*(name for name, _ in REPORT)).alias("carried"))
         rows = join_by(self.key_by, rows.withColumn("newest", newest), carried, "left")
         hour = F.timestamp_micros(F.col("window_id") * windows.grid.width_us + windows.grid.origin_us).alias("hour")
         shown = F.coalesce("newest", "carried").alias("report")
-        rows = rows.select("window_id", *self.key_by, hour, "is_timer", shown)
+        rows = rows.select("window_id", *self.key_by, hour, IS_TIMER, shown)
         age_seconds = F.unix_seconds("hour") - F.unix_seconds("report.reported_at")
         return rows.withColumn("age_hours", F.call_function("div", age_seconds, F.lit(3600))).select("*", "report.*")
 
@@ -157,7 +164,7 @@ class DelaysByAirport(FrameOperator):
 
         counts = ("flights", "cancelled", "departed", "delay_minutes", "late")
         weather = inputs["weather"].withColumns(
-            {"weather_is_real": ~F.col("is_timer"), "weather_age_hours": F.col("age_hours")}
+            {"weather_is_real": ~F.col(IS_TIMER), "weather_age_hours": F.col("age_hours")}
         )
         rows = join_by(("window_id", "origin"), self._departures(inputs["flights"]), weather, "full")
         rows = rows.withColumns({name: F.coalesce(name, F.lit(0).cast("bigint")) for name in counts})

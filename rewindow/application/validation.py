@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = {"window_id", "offset", "attempt"}
 """Columns that tables of ours have; Delta takes names that differ only by case for the same."""
-_TAKEN = {"windows", "checkpoints", "facts", "scratch"}
+_TAKEN = {"windows", "files", "checkpoints", "facts", "scratch"}
 UNREAD = "none of its output ports is connected or marked optional"
 
 

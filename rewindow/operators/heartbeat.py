@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from rewindow.errors import InputError
 from rewindow.operators import heartbeat_clock as clock
-from rewindow.operators.heartbeat_clock import AT, BASE, CROSSED, LAST, PREV_AT, PREV_TS, SEEN, WINDOW
+from rewindow.operators.heartbeat_clock import AT, BASE, CROSSED, LAST, PREV_AT, PREV_TS, SEEN, TS, WINDOW
 from rewindow.operators.heartbeat_jumps import split_jumps
 from rewindow.operators.heartbeat_settings import HeartbeatProperties, HeartbeatSettings
 
@@ -18,10 +18,21 @@ if TYPE_CHECKING:
 
     from rewindow.windows import Grid
 
-__all__ = ["ADDED", "STATE_FIELDS", "HeartbeatResult", "HeartbeatSettings", "heartbeat", "without_clock"]
+__all__ = [
+    "ADDED",
+    "CAUSE",
+    "EMISSION",
+    "IS_TIMER",
+    "STATE_FIELDS",
+    "TIMER_COUNT",
+    "HeartbeatResult",
+    "HeartbeatSettings",
+    "heartbeat",
+    "without_clock",
+]
 
-ADDED = ("is_timer", "cause", "timer_count", "emission")
-"""Columns that a heartbeat adds to those of its stream (H19)."""
+IS_TIMER, CAUSE, TIMER_COUNT, EMISSION = ADDED = ("_rw_is_timer", "_rw_cause", "_rw_timer_count", "_rw_emission")
+"""Columns that a heartbeat adds to those of its stream (H19, X22)."""
 STATE_FIELDS = [(name, pa.int64()) for name in clock.STATE]
 """Fields of the carried state beside the key columns, for an operator's state schema (H55)."""
 _LAST_TIMER = "timer_index"
@@ -32,11 +43,13 @@ class HeartbeatResult:
     """What a Heartbeat makes of a frame.
 
     Attributes:
-        tuples: the frame's columns, then `is_timer BOOLEAN`, `cause STRING` (crossing or timeout, null for data),
-            `timer_count BIGINT` (timers that the row stands for: 1, the number left out by H62, null where all further
-            ones of a silence are; null for data) and `emission STRUCT`, which sorts tuples as they are emitted (H52).
-            A timer's arrival is the instant of its emission, its window the one that holds this instant (H56).
-        errors: tuples quarantined because of `max_jump` (H61), with the frame's columns.
+        tuples: the frame's columns, then `_rw_is_timer BOOLEAN`, `_rw_cause STRING` (crossing or timeout, null for
+            data), `_rw_timer_count BIGINT` (timers that the row stands for: 1, the number left out by H62, null where
+            all further ones of a silence are; null for data) and `_rw_emission STRUCT`, which sorts tuples as they are
+            emitted (H52). A timer's arrival is the instant of its emission, its window the one that holds this instant
+            (H56).
+        errors: the frame's columns, `_rw_position`, `_rw_reason` and `_rw_detail` of tuples that were quarantined
+            because of `max_jump` (reason `jump`, H61) or whose arrival was clamped (`clock_back`, H45; these pass too).
         state: key columns and `STATE_FIELDS` (H55): arrival and timestamp of the last clock tuple, index of the last
             timer, index as the silence began (for H62) and the slack of the silence.
     """
@@ -78,6 +91,8 @@ def heartbeat(
     rows = clock.to_clock_rows(accepted, settings)
     indexed = clock.clock_tuples(rows, settings, state, last_us)
     timers = _timers(accepted, _expand(indexed, settings), settings, grid)
+    if settings.arrival_regression == "clamp":
+        errors = errors.unionByName(clock.clamped_tuples(accepted, settings))
     return HeartbeatResult(_data(accepted, settings).unionByName(timers), errors, _state(indexed, settings))
 
 
@@ -89,7 +104,7 @@ def without_clock(
     Args:
         state: the state before the skip; may have further columns unless `emitted` is given.
         settings: what `emitted` was made with.
-        emitted: tuples that were emitted since that state, with `is_timer`.
+        emitted: tuples that were emitted since that state, with `_rw_is_timer`.
     """
     from pyspark.sql import functions as F
 
@@ -97,8 +112,10 @@ def without_clock(
     bare = state.withColumns({name: F.lit(None).cast("bigint") for name in gone})
     if settings is None or emitted is None:
         return bare
-    index = clock.floor_div(clock.to_us(emitted, settings.event_at), settings.interval_us).alias(_LAST_TIMER)
-    timers = emitted.where("is_timer").select(*settings.key_by, index)
+    ts_us = clock.to_us(emitted, settings.event_at)
+    is_answer = (ts_us % settings.interval_us == 0) & F.lit(settings.answered_crossing == "drop")
+    index = clock.floor_div(ts_us, settings.interval_us).alias(_LAST_TIMER)
+    timers = emitted.where(F.col(IS_TIMER) | is_answer).select(*settings.key_by, index)
     clocks = bare.unionByName(timers, allowMissingColumns=True).groupBy(*settings.key_by)
     return clocks.agg(*(F.max(name).alias(name) for name in clock.STATE)).where(F.col(_LAST_TIMER).isNotNull())
 
@@ -125,6 +142,9 @@ def _expand(indexed: DataFrame, settings: HeartbeatProperties) -> DataFrame:
         timers = timers.filter(F.col("_start") <= F.col("_stop"))
     timers = timers.withColumn("_index", F.explode(F.sequence("_start", "_stop")))
     is_crossing = F.col("_index") <= F.col(CROSSED)
+    if settings.answered_crossing == "drop":
+        is_answered = is_crossing & (F.col("_index") * settings.interval_us == F.col(TS)) & count.eqNullSafe(F.lit(1))
+        timers = timers.where(~F.coalesce(is_answered, F.lit(False)))
     return timers.withColumns(
         {
             "_is_crossing": is_crossing,
@@ -197,7 +217,7 @@ def _timers(frame: DataFrame, timers: DataFrame, settings: HeartbeatProperties, 
     order = [F.when(F.col("_is_crossing") | F.lit(name in settings.key_by), F.col(name)) for name in settings.order_by]
     emission = _emission(settings, emitted, phase, order, rank, F.col("_index"))
     return timers.select(
-        *columns, F.lit(True).alias("is_timer"), cause.alias("cause"), F.col("_count").alias("timer_count"), emission
+        *columns, F.lit(True).alias(IS_TIMER), cause.alias(CAUSE), F.col("_count").alias(TIMER_COUNT), emission
     )
 
 
@@ -211,9 +231,9 @@ def _data(frame: DataFrame, settings: HeartbeatProperties) -> DataFrame:
     order = [F.col(name) for name in settings.order_by]
     return frame.select(
         "*",
-        F.lit(False).alias("is_timer"),
-        F.lit(None).cast("string").alias("cause"),
-        F.lit(None).cast("bigint").alias("timer_count"),
+        F.lit(False).alias(IS_TIMER),
+        F.lit(None).cast("string").alias(CAUSE),
+        F.lit(None).cast("bigint").alias(TIMER_COUNT),
         _emission(settings, at, F.lit(1), order, F.lit(1), F.lit(0)),
     )
 
@@ -230,7 +250,7 @@ def _emission(
     named = [value.alias(f"order_{place}") for place, value in enumerate(order)]
     numbers = {"phase": phase, "rank": rank, "index": index}
     phase, rank, index = (value.cast("bigint").alias(name) for name, value in numbers.items())
-    return F.struct(at.alias("at_us"), phase, *named, rank, index).alias("emission")
+    return F.struct(at.alias("at_us"), phase, *named, rank, index).alias(EMISSION)
 
 
 def _state(indexed: DataFrame, settings: HeartbeatProperties) -> DataFrame:

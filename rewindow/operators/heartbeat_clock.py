@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rewindow.application.error_tuples import DETAIL, POSITION, REASON
 from rewindow.operators.heartbeat_fold import fold_indices
 from rewindow.operators.heartbeat_settings import HeartbeatProperties
 
@@ -73,11 +74,40 @@ def to_clock_rows(frame: DataFrame, settings: HeartbeatProperties) -> DataFrame:
     from pyspark.sql import functions as F
 
     columns = dict.fromkeys([*settings.key_by, *blocks(frame), *settings.order_by])
+    return frame.select(*columns, *times(frame, settings), F.lit(1).alias(IS_TUPLE))
+
+
+def times(frame: DataFrame, settings: HeartbeatProperties) -> list[Column]:
+    """Returns arrival and timestamp of the tuples, as the clock takes them."""
+    from pyspark.sql import functions as F
+
     at_us = to_us(frame, settings.arrived_at)
     if settings.arrival_regression == "clamp":
         at_us = F.max(at_us).over(ordered(frame, settings).rowsBetween(FIRST, 0))
-    ts_us = to_us(frame, settings.event_at)
-    return frame.select(*columns, at_us.alias(AT), ts_us.alias(TS), F.lit(1).alias(IS_TUPLE))
+    return [at_us.alias(AT), to_us(frame, settings.event_at).alias(TS)]
+
+
+def clamped_tuples(frame: DataFrame, settings: HeartbeatProperties) -> DataFrame:
+    """Returns the tuples whose arrival `clamp` moved up to the latest one before them, as error tuples (H45)."""
+    from pyspark.sql import functions as F
+
+    at_us = to_us(frame, settings.arrived_at)
+    highest = F.max(at_us).over(ordered(frame, settings).rowsBetween(FIRST, 0))
+    clamped = frame.withColumn("_rw_highest", highest).where(at_us < F.col("_rw_highest"))
+    detail = F.format_string(
+        "arrived %d us before a tuple that came earlier; it passes as if at the same time",
+        (F.col("_rw_highest") - at_us),
+    )
+    return as_errors(clamped, settings, "clock_back", detail).drop("_rw_highest")
+
+
+def as_errors(frame: DataFrame, settings: HeartbeatProperties, reason: str, detail: Column) -> DataFrame:
+    """Adds what is known of error tuples: position (the columns of `order_by`), reason, and detail (X14)."""
+    from pyspark.sql import functions as F
+
+    order = [F.col(quoted(name)) for name in settings.order_by]
+    position = order[0].cast("string") if len(order) == 1 else F.to_json(F.struct(*order))
+    return frame.withColumns({POSITION: position, REASON: F.lit(reason), DETAIL: detail})
 
 
 def to_us(frame: DataFrame, name: str) -> Column:
@@ -101,13 +131,21 @@ def blocks(frame: DataFrame) -> list[str]:
 
 
 def ordered(frame: DataFrame, settings: HeartbeatProperties, *apart: str) -> WindowSpec:
-    """Returns the recording order of each clock (H53), or within each value of the columns `apart`."""
+    """Returns the recording order of each clock (H53), or within each value of the columns `apart`.
+
+    Tuples of one place come by arrival, then by timestamp: else their order could be another one in each run.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    names = dict.fromkeys([*blocks(frame), IS_TUPLE, *settings.order_by])
-    order = [name for name in names if name in frame.columns and name not in apart]
-    return Window.partitionBy(*settings.key_by, *apart).orderBy(*(F.asc_nulls_first(name) for name in order))
+    order = [name for name in order_columns(frame, settings) if name in frame.columns and name not in apart]
+    return Window.partitionBy(*settings.key_by, *apart).orderBy(*(F.asc_nulls_first(quoted(name)) for name in order))
+
+
+def order_columns(frame: DataFrame, settings: HeartbeatProperties) -> list[str]:
+    """Returns the columns that order the tuples of a clock."""
+    times = [settings.arrived_at, settings.event_at] if settings.arrived_at in frame.columns else []
+    return list(dict.fromkeys([*blocks(frame), IS_TUPLE, *settings.order_by, AT, TS, *times]))
 
 
 def floor_div(value: Column, divisor: int) -> Column:
@@ -203,7 +241,7 @@ def _index(clock: DataFrame, settings: HeartbeatProperties, end: Column) -> Data
         columns[PREV_AT] = F.coalesce(known.get(PREV_AT, unknown), F.lag(AT).over(order))
     clock = clock.withColumns(columns)
     if settings.slack_varies:
-        return fold_indices(clock, settings, [*blocks(clock), IS_TUPLE, *settings.order_by])
+        return fold_indices(clock, settings, [*blocks(clock), IS_TUPLE, *settings.order_by, AT, TS])
     clock = clock.withColumn(LAST, F.greatest(F.col(CROSSED), _reached(settings, F.col(NEXT))))
     before = F.max(LAST).over(order.rowsBetween(FIRST, -1))
     seen = F.when(F.col(PREV_TS).isNull(), F.greatest(before, "_first_index")).otherwise(before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
@@ -9,16 +10,19 @@ import pyarrow as pa
 from pydantic import field_serializer, model_validator
 
 from rewindow.application import FrameOperator, GroupWindows, InputPort, OutputPort
-from rewindow.operators.heartbeat import ADDED, STATE_FIELDS, HeartbeatResult, heartbeat, without_clock
+from rewindow.operators.heartbeat import ADDED, EMISSION, STATE_FIELDS, HeartbeatResult, heartbeat, without_clock
 from rewindow.operators.heartbeat_settings import HeartbeatProperties
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-BOOKKEEPING = ("window_id", "offset", "attempt")
-PROVENANCE = [("is_timer", pa.bool_()), ("cause", pa.string()), ("timer_count", pa.int64()), ("emission", pa.int64())]
-"""What tells timers from data (H19); `emission` is the place within the window, from 0, in emission order (H52)."""
+BOOKKEEPING = ("window_id", "offset")
+"""Columns of a stream that say where a tuple lies; they do not pass."""
+TAKEN = {*BOOKKEEPING, "attempt"}
+"""Names that an event column cannot have, in capital letters either, in the tables of a replay."""
+PROVENANCE = list(zip(ADDED, (pa.bool_(), pa.string(), pa.int64(), pa.int64()), strict=True))
+"""What tells timers from data (H19); `_rw_emission` is the place within the window, from 0, in emission order (H52)."""
 RENAME = "rename it upstream, or by keep and select in the settings of the stream"
 
 
@@ -27,7 +31,7 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
 
     `columns` are the stream's; they pass unchanged, with `PROVENANCE` behind them. In a timer they are null but for the
     event timestamp, the keys, and the arrival, which is the instant of emission. Quarantined tuples (`max_jump`) leave
-    by the port `errors`.
+    by the port `errors`, where clamped ones (`arrival_regression`) are reported too.
 
     Example:
         beat = app.add("beat", Heartbeat(interval=60, slack=10, event_at="at", columns=schema), stream=clicks)
@@ -58,6 +62,12 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
                 yield f"column {field.name} is {field.type}, it must be a timestamp, or int64 as microseconds (H40)"
             if field.name.lower() in ADDED:
                 yield f"column {field.name} is one that the Heartbeat adds (H19): {RENAME}"
+            if field.name.lower() in TAKEN and field.name not in BOOKKEEPING:
+                yield f"column {field.name} has a name that tables of a replay need for themselves: {RENAME}"
+        lower = Counter(name.lower() for name in names)
+        twice = [name for name in names if lower[name.lower()] > 1]
+        if twice:
+            yield f"columns {' and '.join(twice)} are one to a table, which reads no capital letters: {RENAME}"
 
     def warnings(self) -> list[str]:
         """Returns what is odd about the properties but does not stop a run (O61)."""
@@ -68,10 +78,10 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         return {"stream": InputPort(pa.schema(self._needed()))}
 
     def output_ports(self) -> Mapping[str, OutputPort]:
-        """Returns the port `out`, and behind it `errors` where tuples can be quarantined (H16)."""
+        """Returns the port `out`, and behind it `errors` (H16)."""
         payload = self._payload()
-        ports = {"out": OutputPort(pa.schema([*payload, *PROVENANCE]))}
-        return ports if self.max_jump is None else ports | {"errors": OutputPort(pa.schema(payload), error=True)}
+        out, errors = pa.schema([*payload, *PROVENANCE]), pa.schema(payload)
+        return {"out": OutputPort(out), "errors": OutputPort(errors, error=True)}
 
     def state_columns(self) -> pa.Schema:
         """Returns key columns and clock, a row per clock (H55)."""
@@ -86,9 +96,8 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         from pyspark.sql import functions as F
 
         made = self._beat(inputs, state, windows)
-        place = F.row_number().over(Window.partitionBy("window_id").orderBy("emission", *self.key_by)) - 1
-        out = made.tuples.withColumn("emission", place.cast("bigint"))
-        return {name: {"out": out, "errors": made.errors}[name] for name in self.output_ports()}
+        place = F.row_number().over(Window.partitionBy("window_id").orderBy(EMISSION, *self.key_by)) - 1
+        return {"out": made.tuples.withColumn(EMISSION, place.cast("bigint")), "errors": made.errors}
 
     def next_state(
         self, inputs: Mapping[str, DataFrame], outputs: Mapping[str, DataFrame], state: DataFrame, windows: GroupWindows

@@ -14,12 +14,14 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from rewindow.errors import InputError
-from rewindow.windows import parse_duration
+from rewindow.windows import DURATION_US_MAX, parse_duration
 
 NOT_POSITIVE = "The Tuple Output Interval must be a numeric value greater than zero."
 TOO_FINE = "The Tuple Output Interval you entered is too fine-grained to be guaranteed."
 FINE_US = 10_000
 SPEED_PARTS_MAX = 1_000
+MAX_TIMERS = 1_000_000_000
+"""Bounds under which no arithmetic of the clock leaves 64 bits, with `DURATION_US_MAX`."""
 
 _OPERATORS: dict[type[ast.AST], Callable[..., Decimal]] = {
     ast.Add: operator.add,
@@ -47,10 +49,13 @@ class HeartbeatProperties(BaseModel):
         slack_after_timeout: whether the slack is paid again after a tuple that follows timeouts (H37).
         first_on_multiple: whether a first tuple exactly on a multiple brings its timer (H29).
         early_crossing: what goes first when a tuple at or past the next timer arrives before its scheduled time (H30).
+        answered_crossing: whether a crossing timer is emitted whose tuple has exactly its timestamp, or left out since
+            the tuple stands for it. A row of several timers (`on_too_many`) is emitted.
         tie: what goes first when a tuple arrives at the instant at which a timer is due (H38).
         arrival_regression: what happens when the machine clock steps back (H45). To clamp looks at one frame: a stream
-            that is taken in pieces must not step back over the end of a piece.
-        max_jump: a tuple that runs ahead of all earlier ones by more is quarantined; off unless set (H61).
+            that is taken in pieces must not step back over the end of a piece. A clamped tuple passes and is reported.
+        max_jump: a tuple that runs ahead of all earlier ones by more is quarantined; off unless set (H61). Among tuples
+            of one place (`order_by` need not be unique) the earlier arrival comes first, then the earlier timestamp.
         max_timers: most timers for one crossing or one silence (H62).
         on_too_many: stop beyond `max_timers`, or write one summary row instead of what is beyond (H62).
         speed: how many times faster the playback clock of `arrived_at` runs than the recorded one (H14, H51).
@@ -70,10 +75,11 @@ class HeartbeatProperties(BaseModel):
     early_crossing: Literal["timer_first", "data_first"] = "timer_first"
     slack_restart: Literal["scheduled", "arrival"] = "scheduled"
     slack_after_timeout: Literal["again", "not"] = "again"
+    answered_crossing: Literal["emit", "drop"] = "emit"
     tie: Literal["timer_first", "tuple_first"] = "timer_first"
     arrival_regression: Literal["reject", "clamp"] = "reject"
     max_jump: Decimal | None = None
-    max_timers: int = Field(default=1_000_000, ge=1)
+    max_timers: int = Field(default=1_000_000, ge=1, le=MAX_TIMERS)
     on_too_many: Literal["stop", "summary"] = "stop"
     speed: Decimal = Decimal(1)
 
@@ -199,6 +205,8 @@ def _evaluate(node: ast.AST, text: str) -> Decimal | None:
 
 
 def _whole_us(name: str, seconds: Decimal) -> Decimal:
+    if seconds > DURATION_US_MAX // 1_000_000:
+        raise ValueError(f"{name} of {seconds} s is out of range, it may be 100 years at most")
     if seconds * 1_000_000 != (seconds * 1_000_000).to_integral_value():
         raise ValueError(f"{name} of {seconds} s is not a whole number of us: timers could not be exact (H26)")
     return seconds

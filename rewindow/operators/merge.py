@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-SOURCE, RELEASED_AT, EMISSION = "source", "released_at", "emission"
-"""Columns that the Merge adds."""
+SOURCE, RELEASED_AT, EMISSION = "_rw_source", "_rw_released_at", "_rw_emission"
+"""Columns that the Merge adds (X22)."""
 BLOCK_WINDOWS = 32
 """The window of a release is looked for among blocks of so many windows, then within one of them."""
 _COVER, _FROM, _BLOCK = "_cover_us", "_from_us", "_block"
@@ -28,10 +28,10 @@ class MergeResult:
     """What a Merge makes of its inputs.
 
     Attributes:
-        tuples: `window_id` of the release, the inputs' columns, `source STRING` (the port), `released_at` (instant of
-            the release, of the arrival's type) and `emission BIGINT` (place within the window, from 0).
-        state: `window_id`, `source` and the inputs' columns. A row with a window is a tuple that waits and the window
-            of its arrival; a row without one is a port and the latest event time that it has shown.
+        tuples: `window_id` of the release, the inputs' columns, `_rw_source STRING` (the port), `_rw_released_at`
+            (instant of the release, of the arrival's type) and `_rw_emission BIGINT` (place within the window, from 0).
+        state: `window_id`, `_rw_source` and the inputs' columns. A row with a window is a tuple that waits and the
+            window of its arrival; a row without one is a port and the latest event time that it has shown.
     """
 
     tuples: DataFrame

@@ -29,13 +29,14 @@ if TYPE_CHECKING:
 class Merge(FrameOperator):
     """Joins streams of the same columns into one, in the order of event time (H59); `merge` says how.
 
-    `columns` are the inputs'; they pass unchanged, but for `offset`, with `source`, `released_at` and `emission` behind
-    them. To what comes after the Merge `released_at` is the arrival, and `emission` the order in a window. An input
-    that falls silent needs a Heartbeat before it, else everything waits for it, in the state.
+    `columns` are the inputs'; they pass unchanged, but for `offset`, with `_rw_source`, `_rw_released_at` and
+    `_rw_emission` behind them. To what comes after the Merge `_rw_released_at` is the arrival, and `_rw_emission` the
+    order in a window. An input that falls silent needs a Heartbeat before it, else everything waits for it, in the
+    state.
 
     Example:
         columns = Heartbeat(...).output_ports()["out"].schema
-        app.add("both", Merge(columns=columns, event_at="at", order_by=("emission",)), left=beat_a, right=beat_b)
+        app.add("both", Merge(columns=columns, event_at="at", order_by=("_rw_emission",)), left=beat_a, right=beat_b)
     """
 
     columns: pa.Schema
@@ -65,7 +66,7 @@ class Merge(FrameOperator):
         return {"out": OutputPort(pa.schema([*kept, (SOURCE, pa.string()), released_at, (EMISSION, pa.int64())]))}
 
     def state_columns(self) -> pa.Schema:
-        """Returns `window_id`, `source` and the inputs' columns, a row per port and per tuple that waits."""
+        """Returns `window_id`, `_rw_source` and the inputs' columns, a row per port and per tuple that waits."""
         return pa.schema([(WINDOW, pa.int64()), (SOURCE, pa.string()), *self._carried()])
 
     def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:

@@ -25,7 +25,7 @@ from rewindow.tables import Table, query, quoted
 from rewindow.tables.seals import stream_end
 from rewindow.tables.staging import CHECKPOINTS, FACTS, SEALS
 
-TIMER_COLUMNS = ("is_timer", "from_timer")
+TIMER_COLUMNS = ("_rw_is_timer", "is_timer", "from_timer")
 """Names of a boolean column that tells timer tuples from data (rules/heartbeat.md H19)."""
 
 Ints = npt.NDArray[np.int64]

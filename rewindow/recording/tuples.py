@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from rewindow.application.error_tuples import PREFIX
 from rewindow.config import StreamConfig
 from rewindow.engine.digests import check_digestible
 from rewindow.engine.frames import quoted_column
@@ -117,7 +118,7 @@ def check_event_columns(name: str, stream: StreamConfig, schema: T.StructType) -
     """
     events = {field.name: field.dataType for field in event_schema(schema).fields[3:]}
     for column in events:
-        if column in RESERVED or set(column) & _FORBIDDEN:
+        if column.lower() in RESERVED or column.lower().startswith(PREFIX) or set(column) & _FORBIDDEN:
             raise InputError(
                 f'event column "{column}" of stream "{name}" cannot be recorded under this name',
                 hint="Leave it out with keep, and give it another name with select.",

@@ -188,6 +188,30 @@ def test_operators_of_another_mode_than_the_replay_are_refused_with_advice() -> 
     assert rules(app, Mode.AT_MOST_ONCE) == []
 
 
+def test_columns_that_a_table_would_take_for_its_own_are_refused() -> None:
+    """O13: of outputs and of error ports, whose tables have more of their own; capital letters make no difference."""
+
+    class Odd(Pass):
+        outputs: ClassVar = {
+            "out": OutputPort(pa.schema([("Attempt", pa.int64()), ("y", pa.int64()), ("Y", pa.int64())])),
+            "errors": OutputPort(pa.schema([("_RW_Reason", pa.string())]), error=True),
+            "facts": OutputPort(X, error=True),
+        }
+
+    app = good()
+    odd = app.add("odd", Odd(), a=PortHandle(None, "s"))
+    app.output("odd", odd["out"], key=["y"])
+    with pytest.raises(ValidationFailed) as caught:
+        app.validate()
+    assert [(violation.rule, violation.port, violation.value) for violation in caught.value.violations] == [
+        ("O13", "errors", "_RW_Reason"),
+        ("O13", "out", "Attempt"),
+        ("O13", "out", "Y"),
+        ("O13", "out", "y"),
+        ("O48", "facts", "facts"),
+    ]
+
+
 def test_an_operator_of_which_nothing_is_read_gives_a_warning() -> None:
     """O15: unless a port is connected or marked optional; without ports there is nothing to read."""
 
@@ -204,6 +228,12 @@ def test_an_operator_of_which_nothing_is_read_gives_a_warning() -> None:
     assert app.warnings() == []
     more(app)
     assert app.warnings() == ["more: none of its output ports is connected or marked optional (O15)"]
+
+    class Errors(Pass):
+        outputs: ClassVar = {"errors": OutputPort(X, error=True)}
+
+    app.output("errors", app.add("only", Errors(), a=PortHandle(None, "s"))["errors"], key=["x"])
+    assert app.warnings()[1:] == ["only: none of its output ports is connected or marked optional (O15)"]
     assert rules(app) == []
 
 

@@ -181,7 +181,7 @@ def test_a_heartbeat_repeats_no_timer_after_a_skip(attempt: Callable[..., Attemp
     with pytest.raises(Crash):
         attempt("heartbeat_clicks", "one", (Step.AFTER_FIRST_OUTPUT, 4), mode="at_most_once", group_windows=2).run()
     attempt("heartbeat_clicks", "one", mode="at_most_once", group_windows=2).run()
-    sql = "select window_id, to_unixtime(at) as at from f where is_timer order by at, window_id"
+    sql = "select window_id, to_unixtime(at) as at from f where _rw_is_timer order by at, window_id"
     times = [timer["at"] for timer in query(sql, f=config.replay_root("one") / "filled").to_pylist()]
     assert times[:7] == [60 * n for n in range(1, 8)] and len(times) == len(set(times))
 

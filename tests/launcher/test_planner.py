@@ -193,10 +193,10 @@ def build(shown="no"):
     app = Application("beats", window="1 hour")
     beat = Heartbeat(interval=600, event_at="arrived_at", key_by=("key",), columns=COLUMNS)
     node = app.add("beat", beat, stream=app.input("events"))
-    both = Merge(columns=beat.output_ports()["out"].schema, event_at="arrived_at", order_by=("emission",))
-    app.output("both", app.add("both", both, left=node, right=node), key=["emission"])
+    both = Merge(columns=beat.output_ports()["out"].schema, event_at="arrived_at", order_by=("_rw_emission",))
+    app.output("both", app.add("both", both, left=node, right=node), key=["_rw_emission"])
     if shown == "yes":
-        app.output("beat", node, key=["emission"])
+        app.output("beat", node, key=["_rw_emission"])
     return app
 """
 

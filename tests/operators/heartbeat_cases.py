@@ -57,6 +57,7 @@ rules = st.builds(
     Rules,
     interval_us=st.sampled_from([4, 4, 5, 10, 16]).map(lambda units: units * UNIT_US),
     slack_us=st.sampled_from([0, 0, 1, 2, 5, 11]).map(lambda units: units * UNIT_US),
+    answered=st.sampled_from(["emit", "drop"]),
 )
 
 
@@ -67,6 +68,7 @@ readings = st.builds(
     crossing=st.sampled_from(["all", "last"]),
     first_on_multiple=st.sampled_from(["none", "timer"]),
     early_crossing=st.sampled_from(["timer_first", "data_first"]),
+    answered=st.sampled_from(["emit", "drop"]),
     tie=st.sampled_from(["timer_first", "tuple_first"]),
     max_timers=st.sampled_from([1, 2, 5, 1_000_000]),
     on_too_many=st.just("summary"),
@@ -96,6 +98,7 @@ def settings_of(rules: Rules, **more: Any) -> HeartbeatSettings:
         early_crossing=rules.early_crossing,
         slack_restart=rules.slack_restart,
         slack_after_timeout=rules.slack_after_timeout,
+        answered_crossing=rules.answered,
         tie=rules.tie,
         max_jump=None if rules.max_jump_us is None else rules.max_jump_us / seconds,
         max_timers=rules.max_timers,
@@ -134,10 +137,10 @@ def to_frame(spark: SparkSession, cases: list[Case], grid: Grid | None = None) -
 def emitted_by_case(tuples: DataFrame, count: int, grid: Grid = MS) -> list[list[Emitted]]:
     """Returns what the library emitted for each case, in emission order."""
     found: dict[int, list[Emitted]] = defaultdict(list)
-    for row in tuples.fillna({"case": 0}).orderBy("case", "emission").collect():
-        if row["is_timer"]:
+    for row in tuples.fillna({"case": 0}).orderBy("case", "_rw_emission").collect():
+        if row["_rw_is_timer"]:
             assert row["payload"] is None, "a timer has no field but its timestamp (H2)"
-            timer = Emitted(row["cause"], row["arrived_at"], row["ts"], row["offset"], row["timer_count"])
+            timer = Emitted(row["_rw_cause"], row["arrived_at"], row["ts"], row["offset"], row["_rw_timer_count"])
             found[row["case"]].append(timer)
         else:
             assert row["payload"] == f"{row['case']}/{row['offset']}", "data pass unchanged (H1)"

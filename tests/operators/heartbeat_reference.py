@@ -40,6 +40,7 @@ class Rules:
     early_crossing: str = "timer_first"
     slack_restart: str = "scheduled"
     slack_after_timeout: str = "again"
+    answered: str = "emit"
     tie: str = "timer_first"
     max_jump_us: int | None = None
     max_timers: int = 1_000_000
@@ -105,7 +106,7 @@ class Clock:
 
     def _cross(self, tuple_: Arrival, ts_us: int) -> tuple[list[Emitted], list[Emitted]]:
         """Returns the crossing timers before and after a clock tuple (H5)."""
-        own, interval_us = ts_us // self.rules.interval_us, self.rules.interval_us
+        rules, own, interval_us = self.rules, ts_us // self.rules.interval_us, self.rules.interval_us
         if self.arrived_us is None:
             brings_own = self.rules.first_on_multiple == "timer" and ts_us % interval_us == 0
             first = own - 1 if brings_own else own
@@ -119,6 +120,8 @@ class Clock:
             if self.rules.on_too_many == "stop":
                 raise TooManyTimers
             count, crossed = len(crossed), crossed[-1:]
+        if rules.answered == "drop" and count == 1:
+            crossed = [index for index in crossed if index * interval_us != ts_us]
         before, after = [], []
         for index in crossed:
             is_early = self.arrived_us is not None and tuple_.at_us < self.scheduled_us(index)

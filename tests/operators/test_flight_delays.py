@@ -136,7 +136,7 @@ def test_hourly_weather_has_a_row_for_silent_hours_too(spark: SparkSession) -> N
     nameless, too_late = [(None, 0, 0, 40.0), (None, 1, 0.8 + 1, 41.0)], [("LGA", 0, 0.85, 10.0)]
     inputs = {"weather": weather_of(spark, [*on_time, *late, *nameless, *too_late])}
     rows = run("hourly_weather", inputs, spark)
-    shown = {(row["origin"], row["window_id"]): (row["is_timer"], row["age_hours"], row["temp"]) for row in rows}
+    shown = {(row["origin"], row["window_id"]): (row["_rw_is_timer"], row["age_hours"], row["temp"]) for row in rows}
     assert len(rows) == len(shown) == 4 * HOURS - 1, "one row per station and window"
     everything = {(origin, window) for origin in ("EWR", "JFK", "LGA", None) for window in range(HOURS)}
     assert everything - {*shown} == {("LGA", 1)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
@@ -182,3 +183,41 @@ def test_heartbeat_counts_timestamps_and_windows_from_where_their_grid_begins(
     tuples = tuples.withColumns({name: F.unix_micros(name) for name in ("arrived_at", "ts")})
     found = emitted_by_case(tuples, len(cases), grid)
     assert_same(found, expected(cases, rules, included=False), cases)
+
+
+@batches(2)
+@given(cases=cases, rules=st.one_of(rules, readings), cuts=anywhere)
+def test_heartbeat_has_the_same_timers_whatever_the_width_of_its_windows(
+    spark: SparkSession, cases: list[Case], rules: Rules, cuts: set[int]
+) -> None:
+    """Also where a tuple stands for the timer of exactly its timestamp: no other tuple of a window does (X2, H5)."""
+    rules = replace(rules, answered="drop")
+    wanted = expected(cases, rules, included=False)
+    answers = sum(one.ts_us is not None and one.ts_us % rules.interval_us == 0 for case in cases for one in case)
+    assert answers > 10, "tuples on a multiple of the interval are what this is about"
+    for width_ms in (1, 5, WINDOWS):
+        grid = Grid(width_ms)
+        tuples = in_groups(to_frame(spark, cases, grid), rules, cuts, grid=grid)
+        assert_same(emitted_by_case(tuples, len(cases), grid), wanted, cases)
+
+
+@batches(2)
+@given(cases=cases, rules=rules, jump=st.integers(1, 30), cuts=anywhere)
+def test_heartbeat_tells_tuples_of_one_place_apart_by_their_times(
+    spark: SparkSession, cases: list[Case], rules: Rules, jump: int, cuts: set[int]
+) -> None:
+    """Only the bad tuple is quarantined where `order_by` is not unique: the lower timestamp is first then."""
+    rules = replace(rules, max_jump_us=jump * UNIT_US)
+    cases = [in_order_of_times(case) for case in cases]
+    made = results_in_groups(to_frame(spark, cases, MS), rules, cuts, order_by=("arrived_at",))
+    rows = union(result.errors for result in made).collect()
+    found = Counter((row["case"] or 0, row["arrived_at"], row["ts"]) for row in rows)
+    walked = ((key, one) for key, case in enumerate(cases) for one in emit(case, rules, END_US))
+    assert found == Counter((key, one.at_us, one.ts_us) for key, one in walked if one.kind == "refused")
+    assert {(row["_rw_reason"], row["_rw_position"]) for row in rows} == {("jump", str(at)) for _, at, _ in found}
+
+
+def in_order_of_times(case: Case) -> Case:
+    """Returns a recording whose tuples of one arrival come by timestamp, those without one first."""
+    in_order = sorted(case, key=lambda one: (one.at_us, one.ts_us is not None, one.ts_us or 0))
+    return [one._replace(offset=offset) for offset, one in enumerate(in_order)]

@@ -88,8 +88,10 @@ def frame_of(spark: SparkSession, recordings: dict[str, list[tuple[int, int | No
 def seconds(tuples: DataFrame) -> dict[str, list[tuple[int, int | None, bool]]]:
     """Returns (emission, timestamp, is timer) of each case in emission order; timers carry nothing else (H2)."""
     found = defaultdict(list)
-    columns = tuples.selectExpr("case", "unix_seconds(arrived_at)", "unix_seconds(at)", "is_timer", "value", "emission")
-    for case, arrived, at, is_timer, value, _ in columns.orderBy("case", "emission").collect():
+    columns = tuples.selectExpr(
+        "case", "unix_seconds(arrived_at)", "unix_seconds(at)", "_rw_is_timer", "value", "_rw_emission"
+    )
+    for case, arrived, at, is_timer, value, _ in columns.orderBy("case", "_rw_emission").collect():
         assert (value is None) == is_timer
         found[case].append((arrived, at, is_timer))
     return dict(found)
@@ -158,26 +160,29 @@ def test_heartbeat_stops_with_what_is_wrong_and_where(spark: SparkSession, case:
 
 
 def test_heartbeat_clamps_a_clock_that_steps_back_when_asked(spark: SparkSession) -> None:
-    """The arrival counts as the latest so far; the tuple itself keeps what was recorded (H45, H1)."""
+    """The arrival counts as the latest so far; the tuple itself keeps what was recorded, and is reported (H45, H1)."""
     settings = MINUTE.model_copy(update={"arrival_regression": "clamp"})
-    tuples = heartbeat(frame_of(spark, {"a": [(60, 50), (50, 59)]}), settings, end_us=72_000_000).tuples
-    shown = tuples.selectExpr("unix_seconds(arrived_at) AS s", "emission.at_us / 1000000 AS e", "emission")
-    assert [(row.s, row.e) for row in shown.orderBy("emission").collect()] == [(60, 60), (50, 60), (71, 71)]
+    made = heartbeat(frame_of(spark, {"a": [(60, 50), (50, 59)]}), settings, end_us=72_000_000)
+    shown = made.tuples.selectExpr("unix_seconds(arrived_at) AS s", "_rw_emission.at_us / 1000000 AS e", "_rw_emission")
+    assert [(row.s, row.e) for row in shown.orderBy("_rw_emission").collect()] == [(60, 60), (50, 60), (71, 71)]
+    told = made.errors.selectExpr("unix_seconds(arrived_at)", "_rw_reason", "_rw_detail")
+    words = "arrived 10000000 us before a tuple that came earlier; it passes as if at the same time"
+    assert [tuple(row) for row in told.collect()] == [(50, "clock_back", words)]
 
 
 def test_heartbeat_names_a_column_that_is_not_there(spark: SparkSession) -> None:
     """Columns and grid are looked at before anything runs."""
     with pytest.raises(InputError, match="frame has no column at, case"):
         heartbeat(spark.range(1).selectExpr("id AS arrived_at", "id AS offset"), MINUTE)
-    with pytest.raises(InputError, match="frame has the column cause, which a heartbeat adds"):
-        heartbeat(frame_of(spark, {"a": [(1, 1)]}).selectExpr("*", "'' AS cause"), MINUTE)
+    with pytest.raises(InputError, match="frame has the column _rw_cause, which a heartbeat adds"):
+        heartbeat(frame_of(spark, {"a": [(1, 1)]}).selectExpr("*", "'' AS _rw_cause"), MINUTE)
     windows = frame_of(spark, {"a": [(1, 1)]}).selectExpr("*", "0 AS window_id")
     with pytest.raises(InputError, match="no grid is given"):
         heartbeat(windows, MINUTE)
 
 
-def test_heartbeat_application_keeps_only_timers_that_no_tuple_answers(spark: SparkSession) -> None:
-    """A window's timer at whose timestamp the key has a tuple is left out; order and provenance are told (H19, H52)."""
+def test_heartbeat_application_leaves_out_timers_that_their_own_tuple_answers(spark: SparkSession) -> None:
+    """A timer that timed out stays, also where its tuple comes later in its window (H9, H19, H52)."""
     time = pa.timestamp("us", tz="UTC")
     columns = [("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", time), ("case", pa.string())]
     schema = pa.schema([*columns, ("at", time), ("value", pa.float64())])
@@ -186,27 +191,29 @@ def test_heartbeat_application_keeps_only_timers_that_no_tuple_answers(spark: Sp
     )
     app = heartbeat_application("clicks", stream, schema)
     app.validate()
-    rows = {"answered": [(59, 59), (60, 60), (118, 118)], "silent": [(59, 59)]}
+    rows = {"answered": [(59, 59), (60, 60), (118, 118)], "silent": [(59, 59), (71, 60)]}
     frame = frame_of(spark, rows).selectExpr("0L AS window_id", "*", "'' AS cause")
     beat = app.nodes["heartbeat"].operator
     windows = GroupWindows(Grid(120_000), WindowRange(0, 1))
     state = spark.createDataFrame([], "case STRING, " + ", ".join(f"{name} BIGINT" for name in STATE))
     out = beat.transform({"stream": frame}, state, windows)["out"]
     assert {name: str(output.source) for name, output in app.outputs.items()} == {"filled": "heartbeat.out"}
-    shown = out.selectExpr("window_id", "emission", "case", "unix_seconds(at)", "cause").orderBy(
-        "window_id", "emission"
+    shown = out.selectExpr("window_id", "_rw_emission", "case", "unix_seconds(at)", "_rw_cause").orderBy(
+        "window_id", "_rw_emission"
     )
     assert [tuple(row) for row in shown.collect()] == [
         (0, 0, "answered", 59, None),
         (0, 1, "silent", 59, None),
-        (0, 3, "answered", 60, None),
-        (0, 4, "silent", 60, "timeout"),
+        (0, 2, "answered", 60, None),
+        (0, 3, "silent", 60, "timeout"),
+        (0, 4, "silent", 60, None),
         (0, 5, "answered", 118, None),
         (1, 0, "answered", 120, "timeout"),
         (1, 1, "silent", 120, "timeout"),
         (1, 2, "answered", 180, "timeout"),
         (1, 3, "silent", 180, "timeout"),
     ]
+    assert [error.name for error in app.errors().values()] == ["heartbeat.errors"]
     went_on = beat.skipped(state, windows.range, {"out": out.where("window_id = 0")})
     assert {row["case"]: row["timer_index"] for row in went_on.collect()} == {"answered": 1, "silent": 1}
 

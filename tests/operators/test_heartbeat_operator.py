@@ -44,8 +44,8 @@ def test_timers_have_nothing_but_timestamp_keys_and_arrival(spark: SparkSession,
     schema = pa.schema([("window_id", pa.int64()), *COLUMNS])
     frame = to_frame(spark, pa.Table.from_pylist([row | {"value": 1.5} for row in rows], schema))
     windows, state = GroupWindows(Grid(120_000), WindowRange(0, 0)), to_frame(spark, beat.initial_state())
-    out = beat.transform({"stream": frame}, state, windows)["out"].orderBy("emission")
-    shown = out.selectExpr("unix_seconds(arrived_at)", "at DIV 1000000", "seq", "who", "value", "cause")
+    out = beat.transform({"stream": frame}, state, windows)["out"].orderBy("_rw_emission")
+    shown = out.selectExpr("unix_seconds(arrived_at)", "at DIV 1000000", "seq", "who", "value", "_rw_cause")
     assert [tuple(row) for row in shown.collect()] == [
         (30, 30, 1, "a", 1.5, None),
         (65, 40, 2, "a", 1.5, None),
@@ -58,8 +58,17 @@ def test_heartbeat_takes_no_column_that_differs_from_its_own_only_by_case(spark:
     """Spark would find them ambiguous: the function says it at once, the operator at launch (H19)."""
     beat = Heartbeat(interval=60, event_at="at", columns=COLUMNS)
     assert beat.wrong_properties() == []
-    frame = to_frame(spark, COLUMNS.empty_table()).selectExpr("*", "'' AS Cause")
-    with pytest.raises(InputError, match="frame has the column Cause, which a heartbeat adds"):
+    frame = to_frame(spark, COLUMNS.empty_table()).selectExpr("*", "'' AS _rw_Cause")
+    with pytest.raises(InputError, match="frame has the column _rw_Cause, which a heartbeat adds"):
         heartbeat(frame, beat)
-    beat.columns = COLUMNS.append(pa.field("Cause", pa.string()))
-    assert "column Cause is one that the Heartbeat adds" in beat.wrong_properties()[0]["msg"]
+    beat.columns = COLUMNS.append(pa.field("_rw_Cause", pa.string()))
+    assert "column _rw_Cause is one that the Heartbeat adds" in beat.wrong_properties()[0]["msg"]
+
+
+@pytest.mark.parametrize("name", ["Offset", "Window_ID", "attempt", "Attempt"])
+def test_heartbeat_refuses_columns_that_tables_need_for_themselves(name: str) -> None:
+    """None is lost in silence, none ends in a table's own error; the stream's place and window do not pass (O13)."""
+    beat = Heartbeat(interval=60, event_at="at", columns=COLUMNS.append(pa.field(name, pa.string())))
+    assert f"column {name} has a name that tables of a replay need" in beat.wrong_properties()[0]["msg"]
+    beat = Heartbeat(interval=60, event_at="at", columns=COLUMNS.append(pa.field("Value", pa.string())))
+    assert "columns value and Value are one to a table" in beat.wrong_properties()[0]["msg"]

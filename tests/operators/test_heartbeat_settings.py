@@ -12,6 +12,7 @@ from rewindow.application import Application
 from rewindow.errors import InputError, ValidationFailed
 from rewindow.operators.heartbeat_operator import Heartbeat
 from rewindow.operators.heartbeat_settings import HeartbeatSettings
+from rewindow.windows import parse_duration
 
 NOT_POSITIVE = "The Tuple Output Interval must be a numeric value greater than zero."
 TOO_FINE = "The Tuple Output Interval you entered is too fine-grained to be guaranteed."
@@ -59,6 +60,17 @@ def test_slack_is_refused_with_name_and_value(slack: object) -> None:
         HeartbeatSettings(interval=1, slack=slack, event_at="at")
 
 
+@pytest.mark.parametrize(
+    "given", [{"interval": "1e400"}, {"interval": 10**12}, {"slack": "1e30"}, {"max_jump": "1e16"}]
+)
+def test_times_beyond_a_century_are_refused(given: dict[str, Any]) -> None:
+    """No sum of times leaves 64 bits; a number of any size is answered at once."""
+    with pytest.raises(InputError, match=rf"{next(iter(given))} of .* s is out of range, it may be 100 years at most"):
+        HeartbeatSettings(**({"interval": 1, "event_at": "at"} | given))
+    with pytest.raises(InputError, match=r"duration .* is out of range"):
+        parse_duration("1e999999999 days")
+
+
 def test_times_may_be_expressions_of_parameters() -> None:
     """`${parameter}` is replaced and the expression evaluated to seconds, once (H25)."""
     settings = HeartbeatSettings(
@@ -92,7 +104,7 @@ def test_operator_reports_wrong_properties_at_launch() -> None:
     columns = pa.schema([("offset", pa.int64()), ("arrived_at", pa.int64()), ("at", pa.int64())])
     app = Application("clicks", window="1 s")
     beat = app.add("beat", Heartbeat(interval=0, event_at="at", columns=columns), stream=app.input("clicks"))
-    app.output("filled", beat, key=["emission"])
+    app.output("filled", beat, key=["_rw_emission"])
     with pytest.raises(ValidationFailed) as caught:
         app.validate()
     assert "beat: " + NOT_POSITIVE in str(caught.value)
@@ -111,8 +123,16 @@ COLUMNS = [("offset", pa.int64()), ("arrived_at", pa.timestamp("us", "UTC")), ("
         ({"event_at": "x"}, COLUMNS, "column x is string, it must be a timestamp, or int64 as microseconds"),
         ({}, [*COLUMNS[:2], ("at", pa.int32())], "column at is int32, it must be a timestamp"),
         ({}, [COLUMNS[0], ("arrived_at", pa.date32()), COLUMNS[2]], "column arrived_at is date32[day]"),
-        ({}, [*COLUMNS, ("cause", pa.string())], "column cause is one that the Heartbeat adds (H19): rename it"),
-        ({}, [*COLUMNS, ("Cause", pa.string())], "column Cause is one that the Heartbeat adds (H19): rename it"),
+        (
+            {},
+            [*COLUMNS, ("_rw_cause", pa.string())],
+            "column _rw_cause is one that the Heartbeat adds (H19): rename it",
+        ),
+        (
+            {},
+            [*COLUMNS, ("_rw_Cause", pa.string())],
+            "column _rw_Cause is one that the Heartbeat adds (H19): rename it",
+        ),
     ],
 )
 def test_operator_refuses_columns_that_do_not_serve(given: dict[str, Any], columns: list[Any], text: str) -> None:
@@ -137,10 +157,10 @@ def test_operator_takes_other_columns_and_then_their_timestamp() -> None:
 def test_operator_names_all_that_is_wrong_with_its_columns() -> None:
     """O60: one launch tells everything."""
     operator = Heartbeat(
-        interval=1, event_at="x", columns=pa.schema([COLUMNS[1], COLUMNS[3], ("emission", pa.int64())])
+        interval=1, event_at="x", columns=pa.schema([COLUMNS[1], COLUMNS[3], ("_rw_emission", pa.int64())])
     )
     message = operator.wrong_properties()[0]["msg"]
-    assert [part in message for part in ("column offset", "column x is string", "column emission")] == [True] * 3
+    assert [part in message for part in ("column offset", "column x is string", "column _rw_emission")] == [True] * 3
 
 
 def test_operator_is_held_against_what_feeds_it() -> None:
@@ -148,8 +168,8 @@ def test_operator_is_held_against_what_feeds_it() -> None:
     schema = pa.schema(COLUMNS)
     app = Application("clicks", window="1 s")
     beat = app.add("beat", Heartbeat(interval=1, event_at="at", columns=schema), stream=app.input("clicks"))
-    app.output("filled", beat, key=["emission"])
-    app.validate(recorded={"clicks": pa.schema([("window_id", pa.int64()), *COLUMNS, ("cause", pa.string())])})
+    app.output("filled", beat, key=["_rw_emission"])
+    app.validate(recorded={"clicks": pa.schema([("window_id", pa.int64()), *COLUMNS, ("_rw_cause", pa.string())])})
     with pytest.raises(ValidationFailed) as caught:
         app.validate(recorded={"clicks": pa.schema([COLUMNS[1], ("at", pa.string())])})
     assert [(row.rule, row.value) for row in caught.value.violations] == [
@@ -158,8 +178,8 @@ def test_operator_is_held_against_what_feeds_it() -> None:
         ("O13", "x string"),
     ]
     again = Heartbeat(interval=1, event_at="at", columns=beat.operator.output_ports()["out"].schema)
-    app.output("twice", app.add("again", again, stream=beat), key=["emission"])
-    with pytest.raises(ValidationFailed, match=r"again: .*column is_timer is one that the Heartbeat adds \(H19\)"):
+    app.output("twice", app.add("again", again, stream=beat), key=["_rw_emission"])
+    with pytest.raises(ValidationFailed, match=r"again: .*column _rw_is_timer is one that the Heartbeat adds \(H19\)"):
         app.validate()
 
 

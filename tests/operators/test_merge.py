@@ -73,8 +73,8 @@ def operator(count: int, **more: Any) -> Merge:
 
 def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
     """Returns (window, emission, release, port, note) in the order of emission."""
-    shown = frame.selectExpr("window_id", "emission", "unix_micros(released_at)", "source", "note")
-    return [tuple(row) for row in shown.orderBy("window_id", "emission").collect()]
+    shown = frame.selectExpr("window_id", "_rw_emission", "unix_micros(_rw_released_at)", "_rw_source", "note")
+    return [tuple(row) for row in shown.orderBy("window_id", "_rw_emission").collect()]
 
 
 def expected_rows(merged: Merged) -> list[tuple[Any, ...]]:
@@ -85,7 +85,13 @@ def state_rows(state: pa.Table) -> tuple[dict[str, int], set[tuple[int, str]]]:
     """Returns the latest event time of each port, and (window, note) of what waits."""
     times = state["at"].cast(pa.int64()).to_pylist()
     rows = list(
-        zip(state["window_id"].to_pylist(), state["source"].to_pylist(), times, state["note"].to_pylist(), strict=True)
+        zip(
+            state["window_id"].to_pylist(),
+            state["_rw_source"].to_pylist(),
+            times,
+            state["note"].to_pylist(),
+            strict=True,
+        )
     )
     shown = {port: time for window, port, time, _ in rows if window is None}
     return shown, {(window, note) for window, _, _, note in rows if window is not None}
@@ -141,7 +147,7 @@ def test_merge_passes_on_what_every_input_has_covered(spark: SparkSession) -> No
     frame = spark.createDataFrame(rows, "port STRING, window_id BIGINT, offset INT, arrived_at BIGINT, at BIGINT")
     inputs = {port: frame.where(f"port = '{port}'").drop("port") for port in ("left", "right")}
     merged = merge(inputs, event_at="at")
-    columns = ("window_id", "emission", "released_at", "source", "at")
+    columns = ("window_id", "_rw_emission", "_rw_released_at", "_rw_source", "at")
     assert [tuple(row) for row in merged.tuples.select(*columns).orderBy(*columns).collect()] == [
         (0, 0, 30, "left", None),
         (0, 1, 40, "left", 5),
@@ -151,7 +157,7 @@ def test_merge_passes_on_what_every_input_has_covered(spark: SparkSession) -> No
         (5, 0, 5_500, "left", 9),
         (5, 1, 5_500, "right", 9),
     ]
-    state = merged.state.select("window_id", "source", "at", "arrived_at").orderBy("window_id", "source")
+    state = merged.state.select("window_id", "_rw_source", "at", "arrived_at").orderBy("window_id", "_rw_source")
     assert [tuple(row) for row in state.collect()] == [
         (None, "left", 9, None),
         (None, "right", 12, None),
@@ -168,7 +174,7 @@ def test_merge_goes_on_past_a_silent_input_that_has_a_heartbeat(spark: SparkSess
         port: beat.transform({"stream": frame}, empty_state(spark, beat), windows)["out"]
         for port, frame in inputs.items()
     }
-    beating = operator(2, columns=beat.output_ports()["out"].schema, order_by=("emission",))
+    beating = operator(2, columns=beat.output_ports()["out"].schema, order_by=("_rw_emission",))
 
     starved = rows_of(bare.transform(inputs, empty_state(spark, bare), windows))
     assert [(at_us, note) for _, _, at_us, _, note in starved] == [(300, "left 200 0 200"), (700, "right 300 0 300")]
@@ -176,7 +182,7 @@ def test_merge_goes_on_past_a_silent_input_that_has_a_heartbeat(spark: SparkSess
     waiting = {(at_us // 1_000, f"left {at_us} 0 {at_us}") for at_us in (700, 1_200, 1_700, 2_200, 2_700)}
     assert state_rows(carried) == ({"left": 2_700, "right": 300}, waiting)
 
-    merged = rows_of(beating.transform(beats, empty_state(spark, beating), windows).where("NOT is_timer"))
+    merged = rows_of(beating.transform(beats, empty_state(spark, beating), windows).where("NOT _rw_is_timer"))
     assert [(window, at_us, note) for window, _, at_us, _, note in merged] == [
         (0, 300, "left 200 0 200"),
         (0, 600, "right 300 0 300"),
@@ -188,17 +194,17 @@ def test_merge_goes_on_past_a_silent_input_that_has_a_heartbeat(spark: SparkSess
 
 
 def test_merge_of_a_merge_is_the_merge_of_all(spark: SparkSession) -> None:
-    """What comes after a Merge takes `released_at` as arrival and `emission` as order: windows and instants agree."""
+    """What comes after takes `_rw_released_at` as arrival and `_rw_emission` as order: windows and instants agree."""
     tuples = make_tuples(Random(9), 3, 150, WINDOWS)
     inputs, windows = frames_of(spark, tuples, 3), GroupWindows(Grid(1), WindowRange(0, WINDOWS - 1))
     inner = operator(2)
-    columns = pa.schema([field for field in inner.output_ports()["out"].schema if field.name != "source"])
-    outer = operator(2, columns=columns, arrived_at="released_at", order_by=("emission",))
+    columns = pa.schema([field for field in inner.output_ports()["out"].schema if field.name != "_rw_source"])
+    outer = operator(2, columns=columns, arrived_at="_rw_released_at", order_by=("_rw_emission",))
     pair = inner.transform(inputs, empty_state(spark, inner), windows)
     third = (
         inputs["again"]
-        .withColumnsRenamed({"offset": "emission"})
-        .withColumn("released_at", inputs["again"]["arrived_at"])
+        .withColumnsRenamed({"offset": "_rw_emission"})
+        .withColumn("_rw_released_at", inputs["again"]["arrived_at"])
     )
     nested = rows_of(outer.transform({"left": pair, "right": third}, empty_state(spark, outer), windows))
     wanted = expected_rows(merge_tuples(tuples, 3))
@@ -232,7 +238,7 @@ def test_merge_takes_columns_with_a_dot_in_their_names(spark: SparkSession) -> N
         inputs = {port: frame.withColumnsRenamed(names) for port, frame in inputs.items()}
         windows = GroupWindows(Grid(1), WindowRange(window, window))
         out = conform(both.transform(inputs, state, windows), both.output_ports()["out"].schema, "out")
-        found += [row["a.b"] for row in out.orderBy("emission").collect()]
+        found += [row["a.b"] for row in out.orderBy("_rw_emission").collect()]
         after = both.next_state(inputs, {"out": out}, state, windows)
         state = to_frame(spark, to_arrow(after, both.state_columns(), "state"))
     assert found == ["left 10 0 10", "right 30 0 15", "left 20 1 20", "right 1010 0 20"]
@@ -251,11 +257,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no port": ({"ports": ()}, "ports are none, there must be two or more"),
     "a port twice": ({"ports": ("a", "b", "a")}, "ports are a, b, a, there must be two or more, all different"),
     "unknown columns": ({"event_at": "when", "order_by": ("seq",)}, "column when, seq is not in the streams' columns"),
-    "a column's name": ({"columns": COLUMNS.append(pa.field("source", pa.string()))}, "column source has a name of"),
-    "its case": ({"columns": COLUMNS.append(pa.field("Source", pa.string()))}, "column Source has a name of"),
+    "a column's name": (
+        {"columns": COLUMNS.append(pa.field("_rw_source", pa.string()))},
+        "column _rw_source has a name of",
+    ),
+    "its case": ({"columns": COLUMNS.append(pa.field("_rw_Source", pa.string()))}, "column _rw_Source has a name of"),
     "that of the order": (
-        {"columns": COLUMNS.append(pa.field("Emission", pa.int64())), "order_by": ("Emission",)},
-        "column Emission has a name of",
+        {"columns": COLUMNS.append(pa.field("_rw_Emission", pa.int64())), "order_by": ("_rw_Emission",)},
+        "column _rw_Emission has a name of",
     ),
     "that of the window": ({"columns": COLUMNS.append(pa.field("Window_Id", pa.int64()))}, "column Window_Id has a"),
 }
@@ -267,7 +276,7 @@ def test_merge_reports_wrong_properties_at_launch(case: str) -> None:
     properties, message = WRONG[case]
     app = Application("clicks", window="1 s")
     both = app.add("both", operator(2, **properties), left=app.input("a"), right=app.input("b"))
-    app.output("merged", both, key=["emission"])
+    app.output("merged", both, key=["_rw_emission"])
     with pytest.raises(ValidationFailed) as caught:
         app.validate()
     assert "O53  both: " + message in str(caught.value)
@@ -279,11 +288,11 @@ def test_merge_fits_behind_heartbeats_and_refuses_other_columns(spark: SparkSess
     columns = beat.output_ports()["out"].schema
     app = Application("clicks", window="1 s")
     beats = {port: app.add(f"beat_{port}", beat, stream=app.input(port)) for port in ("left", "right")}
-    both = app.add("both", Merge(columns=columns, event_at="at", order_by=("emission",)), **beats)
-    app.output("merged", both, key=["emission"])
+    both = app.add("both", Merge(columns=columns, event_at="at", order_by=("_rw_emission",)), **beats)
+    app.output("merged", both, key=["_rw_emission"])
     app.validate(recorded={"left": COLUMNS, "right": COLUMNS})
     bare = app.add("bare", operator(2), left=beats["left"], right=beats["right"])
-    app.output("wrong", bare, key=["emission"])
+    app.output("wrong", bare, key=["_rw_emission"])
     with pytest.raises(ValidationFailed, match='output port "beat_left.out" with column offset absent cannot feed it'):
         app.validate()
     left, right = frames_of(spark, [], 2).values()

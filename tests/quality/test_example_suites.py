@@ -22,7 +22,7 @@ SCHEMAS = {
     "hourly_weather": pa.schema(
         [
             ("window_id", pa.int64()), ("attempt", pa.int64()), ("origin", pa.string()),
-            ("hour", pa.timestamp("us", tz="UTC")), ("is_timer", pa.bool_()), ("age_hours", pa.int64()),
+            ("hour", pa.timestamp("us", tz="UTC")), ("_rw_is_timer", pa.bool_()), ("age_hours", pa.int64()),
             ("temp", pa.decimal128(5, 2)), ("wind_speed", pa.decimal128(9, 5)),
         ]
     ),
@@ -42,8 +42,8 @@ SCHEMAS = {
     ),
     "heartbeat": pa.schema(
         [
-            ("window_id", pa.int64()), ("attempt", pa.int64()), ("origin", pa.string()), ("is_timer", pa.bool_()),
-            ("cause", pa.string()),
+            ("window_id", pa.int64()), ("attempt", pa.int64()), ("origin", pa.string()), ("_rw_is_timer", pa.bool_()),
+            ("_rw_cause", pa.string()),
         ]
     ),
 }  # fmt: skip
@@ -53,7 +53,7 @@ def weather_row(window: int, place: int) -> dict[str, Any]:
     """A report of a station, in its hour."""
     hour = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(hours=window)
     return {
-        "origin": STATIONS[place], "hour": hour, "is_timer": False, "age_hours": 0,
+        "origin": STATIONS[place], "hour": hour, "_rw_is_timer": False, "age_hours": 0,
         "temp": Decimal("41.02"), "wind_speed": Decimal("9.20624"),
     }  # fmt: skip
 
@@ -81,7 +81,7 @@ def ranks_row(window: int, place: int) -> dict[str, Any]:
 
 def heartbeat_row(window: int, place: int) -> dict[str, Any]:
     """A tuple of the stream."""
-    return {"origin": STATIONS[place], "is_timer": False, "cause": None}
+    return {"origin": STATIONS[place], "_rw_is_timer": False, "_rw_cause": None}
 
 
 MAKERS = {"hourly_weather": weather_row, "delays": delays_row, "ranks": ranks_row, "heartbeat": heartbeat_row}
@@ -147,16 +147,16 @@ def fewer_in(staged: StagedReplay) -> None:
             entry["tuples"] = 2
 
 
-TIMER = {"is_timer": True, "age_hours": 1}
+TIMER = {"_rw_is_timer": True, "age_hours": 1}
 FAULTS: dict[tuple[str, str], tuple[Fault, list[int]]] = {
     ("hourly_weather", "three-stations"): (remove(106), [106]),
     ("hourly_weather", "stations-known"): (change(106, origin="BOS"), [106]),
     ("hourly_weather", "hour-is-the-windows"): (change(106, hour=datetime(1970, 1, 1, tzinfo=UTC)), [106]),
-    ("hourly_weather", "timers-carry-an-age"): (change(106, is_timer=True, age_hours=None), [106]),
+    ("hourly_weather", "timers-carry-an-age"): (change(106, _rw_is_timer=True, age_hours=None), [106]),
     ("hourly_weather", "reports-have-no-age"): (change(106, age_hours=2), [106]),
     ("hourly_weather", "no-report-made-up"): (fewer_in, [106]),
     ("hourly_weather", "no-station-silent"): (change(106, **TIMER), [106]),
-    ("hourly_weather", "report-not-older-than-a-day"): (change(106, is_timer=True, age_hours=25), [106]),
+    ("hourly_weather", "report-not-older-than-a-day"): (change(106, _rw_is_timer=True, age_hours=25), [106]),
     ("hourly_weather", "wind-plausible"): (change(106, wind_speed=Decimal("1048.36")), [106]),
     ("hourly_weather", "cold-plausible"): (change(106, temp=Decimal("-41")), [106]),
     ("hourly_weather", "heat-plausible"): (change(106, temp=Decimal("121")), [106]),
@@ -177,9 +177,9 @@ FAULTS: dict[tuple[str, str], tuple[Fault, list[int]]] = {
     ("ranks", "ranks-by-mean-delay"): (swap_ranks, [106]),
     ("ranks", "departed-among-flights"): (change(106, departed=99), [106]),
     ("ranks", "mean-where-departed"): (change(106, mean_delay=None), [106]),
-    ("heartbeat", "data-kept"): (change(106, is_timer=True, cause="timeout"), [106]),
-    ("heartbeat", "timers-say-why"): (change(106, is_timer=True), [106]),
-    ("heartbeat", "data-have-no-cause"): (change(106, cause="crossing"), [106]),
+    ("heartbeat", "data-kept"): (change(106, _rw_is_timer=True, _rw_cause="timeout"), [106]),
+    ("heartbeat", "timers-say-why"): (change(106, _rw_is_timer=True), [106]),
+    ("heartbeat", "data-have-no-cause"): (change(106, _rw_cause="crossing"), [106]),
 }
 
 
