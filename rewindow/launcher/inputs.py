@@ -11,13 +11,14 @@ import pyarrow.compute as pc
 from rewindow.application import Application
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
+from rewindow.publication.horizon import kept_days
 from rewindow.recovery import InputPlan, StartState
 from rewindow.tables import Table
 from rewindow.tables.formats import TableKind, check_format
 from rewindow.tables.inputs import InputFiles
 from rewindow.tables.seals import read_seals, sealed_range, stream_end
-from rewindow.tables.streams import check_reaches, holes, stored_grid
-from rewindow.windows import WindowRange
+from rewindow.tables.streams import check_reaches, holes, stored_grid, stored_settings
+from rewindow.windows import WindowRange, format_time
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,24 @@ def foreign_files(inputs: list[InputPlan]) -> list[str]:
         for entry in inputs
         if entry.foreign_files
     ]
+
+
+def expiry_warnings(recorded: Mapping[str, Recorded]) -> list[str]:
+    """Returns until when a plan can be run, for each input that is a published stream.
+
+    Publications rewrite such a table, so that it drops the pinned version once its retention is over; a recorded
+    stream only grows.
+    """
+    found = []
+    for name, stream in recorded.items():
+        if "application" in stored_settings(stream.seals):
+            committed_ms = stream.table.delta.history(1)[0]["timestamp"]
+            until_us = int(committed_ms * 1000 + kept_days(stream.table) * 86_400_000_000)
+            found.append(
+                f'input "{name}" is a published stream: this plan can be run until {format_time(until_us)}, for so '
+                f"long its table is sure to keep version {stream.table.version}"
+            )
+    return found
 
 
 def check_warm_up(

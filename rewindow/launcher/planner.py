@@ -13,7 +13,16 @@ from rewindow.application import Application, Mode, Output
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError, RewindowError
 from rewindow.launcher.creation import create_tables
-from rewindow.launcher.inputs import Recorded, check_grids, check_warm_up, common_range, foreign_files, open_stream, pin
+from rewindow.launcher.inputs import (
+    Recorded,
+    check_grids,
+    check_warm_up,
+    common_range,
+    expiry_warnings,
+    foreign_files,
+    open_stream,
+    pin,
+)
 from rewindow.launcher.outlook import estimate, in_the_way
 from rewindow.launcher.start_flaws import AFFECTED, refusal
 from rewindow.launcher.start_state import find_start_state
@@ -132,7 +141,7 @@ def draft_plan(config: Config, request: ReplayRequest) -> Draft:
     common = common_range(recorded)
     ids = {name: stream.table.id for name, stream in recorded.items()}
     start = find_start_state(config, loaded, windows, common.first, request, ids)
-    holes = check_warm_up(recorded, start, windows, request.allow_missing)
+    holes = check_warm_up(recorded, start, windows, request.allow_missing) + expiry_warnings(recorded)
     plan = _plan(config, request, loaded, mode, windows, inputs, start, holes)
     seconds, basis = estimate(config, plan)
     refused = None if _is_allowed(config, request) else refusal(plan.application, mode, start)

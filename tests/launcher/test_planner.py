@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from rewindow.errors import (
     CheckpointError,
@@ -334,3 +335,17 @@ def test_a_plan_names_the_worst_loss_of_a_crash_in_windows_and_a_setting_bounds_
     )
     with pytest.raises(InputError, match="at most 4 are allowed in at most once"):
         draft_plan(bounded, request(**wish, group_windows=5))
+
+
+def test_plan_over_a_published_stream_says_until_when_it_can_be_run(project: Project) -> None:
+    """From the commit of the pinned version on, for as long as its table keeps versions; a recorded one says nothing."""
+    assert not draft_plan(project.config, request()).plan.warnings
+    seals = Table.open(project.config.windows_table("events"))
+    _reseal(project, {**seals.properties, "rewindow.application": "clicks"})
+    path = project.config.stream_table("events")
+    DeltaTable(str(path)).alter.set_table_properties({"delta.logRetentionDuration": "interval 5 days"})
+    table = Table.open(path)
+    committed = datetime.fromtimestamp(table.delta.history(1)[0]["timestamp"] / 1000, UTC)
+    (warning,) = draft_plan(project.config, request()).plan.warnings
+    assert f"until {(committed + timedelta(days=5)).isoformat().removesuffix('+00:00')}Z" in warning
+    assert f"keep version {table.version}" in warning
