@@ -338,7 +338,7 @@ def test_a_plan_names_the_worst_loss_of_a_crash_in_windows_and_a_setting_bounds_
 
 
 def test_plan_over_a_published_stream_says_until_when_it_can_be_run(project: Project) -> None:
-    """From the commit of the pinned version on, for as long as its table keeps versions; a recorded one says nothing."""
+    """From the commit of the pinned version on, for as long as its table keeps versions; a recorded one has none."""
     assert not draft_plan(project.config, request()).plan.warnings
     seals = Table.open(project.config.windows_table("events"))
     _reseal(project, {**seals.properties, "rewindow.application": "clicks"})
