@@ -156,7 +156,7 @@ def upgrade(
         rewindow streams upgrade flights weather
     """
     names = name or []
-    outcome = run_plain(Config.load(), "upgrade.py", names, " ".join(names) or "streams")
+    outcome = run_plain(Config.load(), "upgrade.py", names, names[0] if len(names) == 1 else "streams")
     if as_json:
         print_json({"streams": outcome.facts["streams"]})
     if any(stream["differing"] for stream in outcome.facts["streams"]):
