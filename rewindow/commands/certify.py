@@ -12,6 +12,7 @@ from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.publication import Certificate
 from rewindow.publication import certify as compare
+from rewindow.publication.certificate import CONTENTS
 from rewindow.windows import WindowRange
 
 DIFFERENT_CODE = 1
@@ -27,11 +28,13 @@ def certify(
         typer.Option(help="Relative difference up to which floats are equal.", min=0, show_default="as declared"),
     ] = None,
     raw: Annotated[bool, typer.Option(help="Look at the rows of all attempts, not only at what readers see.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Read everything and digest it again; needs Spark.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Say whether two ranges are equal, and where not. Exit code 0 when they are equal, 1 when they differ.
 
-    Equal ranges are compared by digests alone; only windows that differ are read.
+    Equal ranges are compared by the digests of their seals; only windows that differ are read, and those whose
+    published tables were changed by others. With --full everything is read and digested again.
 
     Examples:
 
@@ -42,7 +45,7 @@ def certify(
     if (first is None) != (last is None):
         raise InputError("a range needs both --first and --last")
     windows = WindowRange(first, last) if first is not None and last is not None else None
-    certificate = compare(Config.load(), a, b, tolerance=tolerance, raw=raw, windows=windows)
+    certificate = compare(Config.load(), a, b, tolerance=tolerance, raw=raw, full=full, windows=windows)
     if as_json:
         print_json(certificate.model_dump(mode="json"))
     else:
@@ -65,6 +68,7 @@ def _show(certificate: Certificate) -> None:
             (output.name, output.windows, *counts, output.lost_tuples, output.repeated_tuples, output.rows_changed)
         )
     print_rows("", columns, rows)
+    out.print(f"contents: {CONTENTS[certificate.contents]}")
     for note in certificate.notes:
         out.print(f"note: {escape(note)}")
     found = certificate.first_difference or {}

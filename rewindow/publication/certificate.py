@@ -12,6 +12,7 @@ import math
 import os
 import time
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,17 @@ from rewindow.names import PUBLISHED
 from rewindow.publication.compare import Difference, OutputResult, WindowResult, compare_output
 from rewindow.publication.rows import RowComparison
 from rewindow.publication.sides import Side, both_sides, check_comparable
+from rewindow.recovery import OutputPlan
 from rewindow.windows import WindowRange, to_ranges
 
 EQUAL, EQUAL_WITHIN_TOLERANCE, DIFFERENT = "equal", "equal within tolerance", "different"
 TOP_WINDOWS = 10
+CONTENTS = {
+    "not read": "not read; only Rewindow has changed the published tables, and their files have the sizes of then",
+    "read where in doubt": "read and digested again where seals were in doubt",
+    "read": "all read and digested again",
+}
+"""What was done about the contents of files, in words."""
 _OUTSIDE_DIGEST = ("digest", "made_at", "seconds")
 
 
@@ -69,7 +77,13 @@ class OutputCertificate(BaseModel):
 
 
 class Certificate(BaseModel):
-    """A statement on two sides, a and b, over a window range; `digest` covers all of it but the time it was made at."""
+    """A statement on two sides, a and b, over a window range; `digest` covers all of it but the time it was made at.
+
+    Attributes:
+        data_read: whether rows of any window were read.
+        contents: "not read" when the seals were believed, since versions, names, sizes and times of the published
+            tables' files speak for them; "read where in doubt"; or "read", all of them.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -87,6 +101,7 @@ class Certificate(BaseModel):
     outputs: list[OutputCertificate]
     first_difference: dict[str, Any] | None
     data_read: bool
+    contents: str = "not read"
     seconds: float = 0.0
     made_at: str = ""
     digest: str = ""
@@ -110,6 +125,7 @@ def certify(
     *,
     tolerance: float | None = None,
     raw: bool = False,
+    full: bool = False,
     windows: WindowRange | None = None,
     write: bool = True,
 ) -> Certificate:
@@ -120,18 +136,21 @@ def certify(
         tolerance: floats are equal when |a - b| <= tolerance * max(1, |a|, |b|); None for what each output of `a`
             declares.
         raw: look at the rows of all attempts, not only at those that readers see; shows what at least once repeats.
+        full: read everything and digest it again. Without it the seals are believed, except where commits that are
+            not ours or altered files put those of the published tables in doubt: there rows are read and digested.
         windows: compare only these.
         write: leave the certificate as JSON and as a page under `config.results`/certificates.
 
     Raises:
         InputError: a replay is unknown, was purged, or nothing is published; neither side has a window of the range.
-        TableError: differing windows must be read and their files are gone.
+        TableError: windows must be read and their files are damaged or gone.
     """
     began = time.monotonic()
     if tolerance is not None and not tolerance >= 0:
         raise InputError(f"tolerance of {tolerance} is out of range, at least 0 is needed")
     left, right = both_sides(config, a, b, windows and windows.checked("the certificate"))
     check_comparable(left, right)
+    (left, right), digested = _digested_again(config, (left, right), full)
     outputs = {output.name: output for side in (right, left) for output in side.outputs}
     names = [{output.name for output in side.outputs} for side in (left, right)]
     shared = [output for name, output in outputs.items() if name in names[0] & names[1]]
@@ -139,6 +158,9 @@ def certify(
         shared = [output.model_copy(update={"tolerance": tolerance}) for output in shared]
     results = [compare_output(left, right, output, raw) for output in shared]
     draft = _draft(config, left, right, results, raw)
+    draft["contents"] = "read" if full else "read where in doubt" if digested else "not read"
+    draft["data_read"] = draft["data_read"] or bool(digested)
+    draft["notes"] += digested
     missing = sorted(set(outputs) - {output.name for output in shared})
     if missing:
         draft["notes"].append(f"Only one side has the outputs {', '.join(missing)}.")
@@ -148,6 +170,35 @@ def certify(
     certificate = Certificate(**draft)
     certificate = certificate.model_copy(update={"digest": certificate_digest(certificate.model_dump(mode="json"))})
     return _write(config, certificate) if write else certificate
+
+
+def _digested_again(config: Config, sides: tuple[Side, Side], full: bool) -> tuple[tuple[Side, Side], list[str]]:
+    """Returns the sides with the seals of their rows where these are in doubt, or everywhere; and what to note."""
+    notes = []
+    found = []
+    for side in sides:
+        seals = side.seals
+        for output in (output for output in side.outputs if output.name in side.data):
+            doubts = side.doubts.get(output.name, [])
+            windows = [side.range] if full else [doubt.windows or side.range for doubt in doubts]
+            if windows:
+                seals = _replaced(config, side, seals, output, windows)
+            held = ", ".join(str(part) for part in to_ranges({w for part in windows for w in part if w in side.range}))
+            notes += [f"{doubt.why} Windows {held} of {output.name} were read and digested again." for doubt in doubts]
+        found.append(replace(side, seals=seals))
+    return (found[0], found[1]), list(dict.fromkeys(notes))
+
+
+def _replaced(config: Config, side: Side, seals: pa.Table, output: OutputPlan, windows: list[WindowRange]) -> pa.Table:
+    from rewindow.engine.session import spark_session
+    from rewindow.publication.redigest import seals_of_rows
+
+    fresh = seals_of_rows(spark_session(config, "rewindow certify", quick=True), config, side, output, windows)
+    mine = pc.and_(
+        pc.equal(seals["port"], output.name), pc.is_in(seals["window_id"], fresh["window_id"].combine_chunks())
+    )
+    kept = seals.filter(pc.invert(mine))
+    return pa.concat_tables([kept, fresh]).sort_by([("port", "ascending"), ("window_id", "ascending")])
 
 
 def certificate_digest(content: dict[str, Any]) -> str:
@@ -329,7 +380,10 @@ def _write(config: Config, certificate: Certificate) -> Certificate:
         return certificate
     name = f"{certificate.a['name']}--{certificate.b['name']}-{certificate.digest[:8]}"
     path, page = folder / f"{name}.json", folder / f"{name}.html"
-    for target, text in ((path, certificate.to_json()), (page, certificate_page(certificate))):
+    for target, text in (
+        (path, certificate.to_json()),
+        (page, certificate_page(certificate, CONTENTS[certificate.contents])),
+    ):
         draft = target.with_name(target.name + ".draft")
         draft.write_text(text)
         draft.replace(target)

@@ -26,6 +26,7 @@ from rewindow.tables.delta import DataFile
 from rewindow.windows import WindowRange
 
 KEPT_IN = "_damaged"
+LEFT_OUT = "left out"
 _BATCH_ROWS = 65_536
 
 
@@ -157,13 +158,13 @@ def _take_out(config: Config, name: str, damage: Sequence[DamagedFile]) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             entry.file.rename(target)
     left_out = [[entry.windows.first, entry.windows.last] for entry in damage if entry.windows]
-    told = {"userMetadata": json.dumps({"rewindow": "left out", "windows": left_out})}
+    told = {"userMetadata": json.dumps({"rewindow": LEFT_OUT, "windows": left_out})}
     table.delta.repair(dry_run=False, commit_properties=CommitProperties(custom_metadata=told))
 
 
 def _delete_windows(config: Config, output: str, windows: WindowRange) -> None:
     """Deletes what is left of windows in other files, and their seals."""
-    told = {"userMetadata": json.dumps({"rewindow": "left out", "windows": [[windows.first, windows.last]]})}
+    told = {"userMetadata": json.dumps({"rewindow": LEFT_OUT, "windows": [[windows.first, windows.last]]})}
     predicate = f"window_id >= {windows.first} and window_id <= {windows.last}"
     for name in (windows_name(output), output):
         open_published(config, name).delta.delete(predicate, commit_properties=CommitProperties(custom_metadata=told))

@@ -21,8 +21,8 @@ _MEANING = {
 }
 
 
-def certificate_page(certificate: Certificate) -> str:
-    """Returns the page of a certificate as HTML."""
+def certificate_page(certificate: Certificate, contents: str) -> str:
+    """Returns the page of a certificate as HTML; `contents` says what was done about the contents of files."""
     import jinja2
 
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
@@ -32,6 +32,7 @@ def certificate_page(certificate: Certificate) -> str:
     return environment.from_string(template).render(
         c=certificate,
         meaning=_MEANING,
+        contents=contents,
         starts=lambda window: format_time(grid.start_us(window)),
         ends=format_time(grid.end_us(certificate.last)),
         strips={output.name: _strip(certificate, output) for output in certificate.outputs},

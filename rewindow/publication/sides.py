@@ -12,11 +12,14 @@ import pyarrow.compute as pc
 
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError, TableError
+from rewindow.ledger import publish_app_id
 from rewindow.names import PUBLISHED
+from rewindow.publication.integrity import Doubt, doubts_of
 from rewindow.publication.losses import Losses, losses_of
 from rewindow.publication.names import data_name, windows_name
 from rewindow.recovery import OutputPlan, Plan
 from rewindow.tables import Table, position, query
+from rewindow.tables.files import noted_files, open_files
 from rewindow.tables.formats import TableKind, check_format
 from rewindow.tables.seals import read_seals
 from rewindow.tables.staging import CHECKPOINTS, FACTS, SEALS, app_id, check_replay_format
@@ -46,6 +49,7 @@ class Side:
         facts: the table of window facts, pinned; None for what is published.
         description: what a certificate says of it: mode, code version, inputs, attempts, table versions.
         losses: what at most once gave up.
+        doubts: per output, why seals may not say what its table holds.
     """
 
     name: str
@@ -56,6 +60,7 @@ class Side:
     outputs: list[OutputPlan]
     description: dict[str, Any]
     losses: Losses = field(default_factory=Losses)
+    doubts: dict[str, list[Doubt]] = field(default_factory=dict)
 
     def output_seals(self, output: str) -> pa.Table:
         """Returns window_id, tuples, digest and float_digest of an output's sealed windows, ascending."""
@@ -148,8 +153,7 @@ def published_side(config: Config, plan: Plan, windows: WindowRange) -> Side:
     Raises:
         TableError: an output was never published.
     """
-    data, parts, versions = {}, [], {}
-    ids = {}
+    data, parts, versions, ids, doubts = {}, [], {}, {}, {}
     for output in plan.outputs:
         name = data_name(plan.application, output.name)
         table = check_format(Table.open(config.stream_table(name)), TableKind.STREAM)
@@ -157,12 +161,28 @@ def published_side(config: Config, plan: Plan, windows: WindowRange) -> Side:
         versions[name], versions[windows_name(name)] = table.version, sealed.version
         ids[name], ids[windows_name(name)] = table.id, sealed.id
         data[output.name] = table
-        parts.append(_published_seals(output.name, read_seals(sealed, windows, table_id=table.id)))
+        seals = read_seals(sealed, windows, table_id=table.id)
+        parts.append(_published_seals(output.name, seals))
+        doubts[output.name] = _published_doubts(table, name, seals, windows)
     description = {
         "name": PUBLISHED, "application": plan.application, "first": windows.first, "last": windows.last,
         "table_versions": versions, "table_ids": ids,
     }  # fmt: skip
-    return Side(PUBLISHED, windows, pa.concat_tables(parts), data, None, plan.outputs, description)
+    return Side(PUBLISHED, windows, pa.concat_tables(parts), data, None, plan.outputs, description, doubts=doubts)
+
+
+def _published_doubts(table: Table, name: str, seals: pa.Table, windows: WindowRange) -> list[Doubt]:
+    """Returns what speaks against the seals of a published output; what came before a window was sealed does not."""
+    if not seals.num_rows:
+        return []
+    written = {file: checksum for file, (_, checksum) in noted_files(open_files(table.path)).items()}
+    found = doubts_of(table, publish_app_id(name), pc.min(seals["data_version"]).as_py(), windows, written)
+    return [doubt for doubt in found if doubt.version is None or _concerns(doubt, doubt.version, seals)]
+
+
+def _concerns(doubt: Doubt, version: int, seals: pa.Table) -> bool:
+    older = seals.filter(pc.less(seals["data_version"], version))["window_id"].to_pylist()
+    return bool(older) if doubt.windows is None else any(window in doubt.windows for window in older)
 
 
 def both_sides(config: Config, a: str, b: str, windows: WindowRange | None) -> tuple[Side, Side]:

@@ -40,6 +40,7 @@ class DataFile:
         rows: number of rows.
         first, last: bounds of `window_id` in it; None when the log has no statistics.
         size: bytes.
+        changed_ms: when the file was last changed, as the table's log has it; 0 when that is not known.
     """
 
     path: str
@@ -47,6 +48,7 @@ class DataFile:
     first: int | None
     last: int | None
     size: int
+    changed_ms: int = 0
 
 
 class Table:
@@ -127,10 +129,11 @@ class Table:
         column = {name: actions[name].to_pylist() for name in actions.column_names}
         low, high = column.get("min.window_id", empty), column.get("max.window_id", empty)
         rows = column.get("num_records", empty)
+        changed = actions["modification_time"].cast(pa.timestamp("ms")).cast(pa.int64()).to_pylist()
         found = [
-            DataFile(str(self.path / path), count or 0, lowest, highest, size)
-            for path, count, lowest, highest, size in zip(
-                column["path"], rows, low, high, column["size_bytes"], strict=True
+            DataFile(str(self.path / path), count or 0, lowest, highest, size, changed_ms)
+            for path, count, lowest, highest, size, changed_ms in zip(
+                column["path"], rows, low, high, column["size_bytes"], changed, strict=True
             )
         ]
         return [file for file in found if _may_hold(file, first, last)]
