@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties
 
-from rewindow.config import Config
 from rewindow.errors import TableError
 from rewindow.publication.certificate import DIFFERENT, EQUAL, Certificate, certify
 from rewindow.publication.integrity import doubts_of
 from rewindow.publication.publish import publish
 from rewindow.tables import Table, create_table
 from rewindow.windows import WindowRange
+from tests.publication.kills import settings
 from tests.publication.staging import simple
 
 if TYPE_CHECKING:
@@ -116,8 +116,9 @@ def test_a_file_whose_time_changed_and_that_nobody_noted_raises_doubt(table: Tab
     assert [found for found, _ in doubts(table)] == [WindowRange(110, 119)]
 
 
-def test_a_certificate_sees_what_others_changed_in_a_published_table(spark: SparkSession, config: Config) -> None:
+def test_a_certificate_sees_what_others_changed_in_a_published_table(spark: SparkSession, tmp_path: Path) -> None:
     """Rows deleted, a file damaged in place, and with --full also what left no trace; else contents are not read."""
+    config = settings(tmp_path)
     simple(config, "r", 100, 107, spark=spark, outputs=("ranks",))
     publish(spark, config, "r")
     path = config.stream_table("app.ranks")

@@ -55,6 +55,21 @@ def test_sealed_empty_window_is_neither_lost_nor_a_gap_of_the_output(staged: Sta
     assert [w for w, missing in column(report, "missing_inputs").items() if missing] == [108]
 
 
+def test_inputs_of_a_lost_window_count_as_given_up_and_not_as_processed(staged: StagedReplay) -> None:
+    """Each recorded tuple is in one of the two; the newest attempt's count is the one that counts."""
+    staged.mode = "at_most_once"
+    staged.rows = [row for row in staged.rows if row["window_id"] != 107]
+    staged.facts = [
+        {**fact, "lost": True, "tuples": 6 if fact["direction"] == "in" else 0} if fact["window_id"] == 107 else fact
+        for fact in staged.facts
+    ]
+    staged.facts += [staged.fact(108, "in", "flights", 5, attempt=2)]
+    report = report_of(staged.write())
+    given_up, processed = column(report, "lost_tuples"), column(report, "tuples_in")
+    assert (processed[106], given_up[106]) == (6, 0) and (processed[107], given_up[107]) == (0, 6)
+    assert processed[108] == 5 and column(report, "unaccounted_tuples")[108] == 1
+
+
 def test_rows_outside_the_range_are_refused(staged: StagedReplay) -> None:
     """Rows that no line of the report could show are an error, not a silence."""
     staged.rows.append({**staged.rows[0], "window_id": 120})
