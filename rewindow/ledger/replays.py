@@ -207,7 +207,7 @@ class Replays(Connected):
                 raise OverlapError(
                     f'replay "{replay_id}" cannot be abandoned while its publication {open_one} is open',
                     holder=replay_id,
-                    hint=f"Publish again, which rolls it forward: rewindow publish {replay_id}",
+                    hint=f"Roll it forward: rewindow publish {replay_id}; or take it back: add --withdraw.",
                 )
             self._move(connection, replay_id, State.ABANDONED, reason, epoch=replays.c.epoch + 1)
             return read_replay(connection, replay_id)

@@ -168,6 +168,22 @@ def test_publications_come_back_with_their_numbers(after: Ledger, config: Config
     assert after.open_publication("a", versions(config), 100, 199).number == 5
 
 
+def test_a_withdrawal_comes_back_with_what_it_gave_up(config: Config) -> None:
+    """What was begun and taken back neither stands nor is open, and its replay is not published."""
+    ledger = Ledger.open(config.ledger_url)
+    withdrawal = ledger.open_withdrawal(4, "its source is gone", versions(config))
+    commit(ledger, config, withdrawal, (OUT, SAVED))
+    ledger.close_publication(withdrawal.number)
+    ledger.close()
+    (config.state / "ledger.sqlite").unlink()
+    Ledger.rebuild(config)
+    after = Ledger.open(config.ledger_url)
+    assert (after.publication(4).withdrawn, after.publication(5).kind) == ("its source is gone", "withdraw")
+    assert after.open_publications() == [] and after.replay("open").state is State.ENDED
+    newest = after.newest_over(OUT, 100, 199)
+    assert newest is not None and newest.number == 1
+
+
 def test_stale_ranges_come_back_from_the_newest_publication(after: Ledger) -> None:
     """What is stale is what the newest publication of the application said in its details."""
     assert [(s.table_name, s.first, s.last, s.since) for s in after.stale("app")] == [(OUT, 210, 220, 4)]
