@@ -159,7 +159,7 @@ def certify(
     results = [compare_output(left, right, output, raw) for output in shared]
     draft = _draft(config, left, right, results, raw)
     draft["contents"] = "read" if full else "read where in doubt" if digested else "not read"
-    draft["data_read"] = draft["data_read"] or bool(digested)
+    draft["data_read"] = draft["data_read"] or full or bool(digested)
     draft["notes"] += digested
     missing = sorted(set(outputs) - {output.name for output in shared})
     if missing:
