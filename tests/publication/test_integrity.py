@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,19 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties
 
+from rewindow.config import Config
 from rewindow.errors import TableError
+from rewindow.ledger import publish_app_id
 from rewindow.publication.certificate import DIFFERENT, EQUAL, Certificate, certify
+from rewindow.publication.contents import published_seals, staged_seals
 from rewindow.publication.integrity import doubts_of
+from rewindow.publication.names import open_published
+from rewindow.publication.prepare import event_schema, prepare_tables
 from rewindow.publication.publish import publish
-from rewindow.tables import Table, create_table
+from rewindow.publication.sides import both_sides
+from rewindow.tables import Table, create_table, query
+from rewindow.tables.files import note_files, open_files
+from rewindow.tables.seals import columns_text
 from rewindow.windows import WindowRange
 from tests.publication.kills import settings
 from tests.publication.staging import simple
@@ -26,6 +35,7 @@ if TYPE_CHECKING:
 
 APP = "publish/t"
 RANGE = WindowRange(100, 119)
+AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -116,6 +126,39 @@ def test_a_file_whose_time_changed_and_that_nobody_noted_raises_doubt(table: Tab
     assert [found for found, _ in doubts(table)] == [WindowRange(110, 119)]
 
 
+def published_by_hand(config: Config) -> Path:
+    """Stages a replay and publishes it as a publication would leave it; returns its one file of tuples."""
+    replay = simple(config, "r", 100, 107, outputs=("ranks",))
+    plan, name = replay.plan, "app.ranks"
+    prepare_tables(config, plan)
+    table = open_published(config, name)
+    rows = query("select * from t", t=Table.open(replay.root / "ranks")).drop_columns(["attempt"])
+    added = {"offset": 0, "arrived_at": AT}
+    for column in added:
+        rows = rows.append_column(column, pa.array([added[column]] * rows.num_rows, table.schema.field(column).type))
+    table.commit_arrow(rows.select(table.schema.names).cast(table.schema), app_id=publish_app_id(name), version=1)
+    note_files(table, open_files(table.path))
+    staged = staged_seals(config, plan, Table.open(replay.root / "facts").version, "ranks", plan.range)
+    columns = columns_text(event_schema(config, plan, plan.outputs[0]))
+    seals = published_seals(config, name, staged, columns, AT, table.version)
+    open_published(config, f"{name}.windows").commit_arrow(seals, app_id=publish_app_id(f"{name}.windows"), version=1)
+    return Path(table.files()[0].path)
+
+
+def test_a_changed_time_is_settled_by_the_checksum(config: Config) -> None:
+    """Files of a published stream are noted as they are written; other bytes raise doubt without reading the rest."""
+    file = published_by_hand(config)
+    later(file)
+    certificate = certify(config, "r", "published")
+    assert (certificate.verdict, certificate.contents, certificate.notes) == (EQUAL, "not read", [])
+    content = bytearray(file.read_bytes())
+    content[30] ^= 1
+    file.write_bytes(content)
+    later(file)
+    ((doubt,),) = both_sides(config, "r", "published", None)[1].doubts.values()
+    assert doubt.windows == WindowRange(100, 107) and f'"{file.name}" of table "app.ranks" was changed' in doubt.why
+
+
 def test_a_certificate_sees_what_others_changed_in_a_published_table(spark: SparkSession, tmp_path: Path) -> None:
     """Rows deleted, a file damaged in place, and with --full also what left no trace; else contents are not read."""
     config = settings(tmp_path)
@@ -145,7 +188,7 @@ def alter_silently(file: Path) -> None:
     before = file.stat()
     file.write_bytes(file.read_bytes().replace(b"UA", b"UB", 1))
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    file.with_name(f".{file.name}.crc").unlink()
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
 
 
 def changed_by(certificate: Certificate) -> int:
