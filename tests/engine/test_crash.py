@@ -19,5 +19,5 @@ def test_crash_point_of_a_known_step_is_accepted(text: str) -> None:
 )
 def test_crash_point_that_would_never_come_is_refused(text: str) -> None:
     """A misspelt step would leave the job alive, and the drill would seem to have been passed."""
-    with pytest.raises(InputError, match="the steps are fenced, resumed"):
+    with pytest.raises(InputError, match="the steps are fenced, warmed_up, resumed"):
         check_crash(text)
