@@ -39,7 +39,8 @@ def settings(recorded: Config, tmp_path: Path) -> Iterator[Config]:
     whole = shutil.ignore_patterns("state")
     copy = Path(shutil.copytree(recorded.root, tmp_path / "project", symlinks=True, ignore=whole))
     config = Config.load(copy / "rewindow.toml")
-    for path in (recorded.stream_table("clicks"), recorded.windows_table("clicks")):
+    for table in (recorded.stream_table, recorded.windows_table, recorded.files_table):
+        path = table("clicks")
         shutil.copytree(path, config.state / path.relative_to(recorded.state))
     with in_force(config):
         yield config

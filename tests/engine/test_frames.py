@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from rewindow.engine.frames import count_windows, open_inputs, read_windows
 from rewindow.launcher import draft_plan
 from rewindow.tables import Table, query
+from rewindow.tables.seals import columns_text, seal_rows
 from rewindow.tables.streams import holes
 from rewindow.windows import WindowRange
 from tests.launcher.wishes import request
@@ -42,8 +43,12 @@ def test_rows_of_unsealed_windows_are_neither_read_nor_counted(
     tear(config.stream_table("events"))
     if warm_up:
         seals = Table.open(config.windows_table("events"))
-        later = {"window_id": LAST + 3, "tuples": 0, "digest": "", "data_version": 1}
-        seals.commit_arrow(pa.Table.from_pylist([later], schema=seals.schema), app_id="record", version=2)
+        data = Table.open(config.stream_table("events"), 1)
+        later = pa.table(
+            {"window_id": [LAST + 3], "tuples": [0], "digest": [""], "float_digest": pa.nulls(1, pa.string())}
+        )
+        rows = seal_rows(later, data, columns_text(data.schema))
+        seals.commit_arrow(rows, app_id="record", version=2)
     first = LAST + 3 if warm_up else LAST
     plan = draft_plan(config, request(first=first, last=LAST + 3, allow_missing=True)).plan
     table = open_inputs(plan)["events"]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PROJECT = Path(__file__).parents[2]
 TABLES = ("app.ranks", "app.ranks.windows", "app.checkpoints")
-_CHANGING = ("data_version", "sealed_at")
+_CHANGING = ("data_version", "sealed_at", "checksum")
 
 
 @dataclass
