@@ -22,8 +22,8 @@ demo: setup ## a year of flights: recorded, replayed, killed, recovered, checked
 test: setup ## all tests but the recovery matrix (20 minutes); ARGS="-k heartbeat" picks
 	@$(RUN) $(PYTEST) $(ARGS)
 
-test-fast: setup ## what needs no JVM, no Airflow and no server (half a minute); run it before every commit
-	@$(RUN) $(PYTEST) -m "not jvm and not recovery_matrix and not exhaustive" $(ARGS)
+test-fast: setup ## what needs no JVM, no Airflow and no server (a minute or two); run it before every commit
+	@$(RUN) $(PYTEST) --ignore tests/airflow -m "not jvm and not recovery_matrix and not exhaustive" $(ARGS)
 
 test-recovery: setup ## the recovery matrix: SIGKILL at every step, in every mode (20 minutes)
 	@$(RUN) $(PYTEST) --dist load -m recovery_matrix --timeout 900 $(ARGS)
