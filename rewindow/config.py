@@ -30,14 +30,14 @@ def _duration(text: str | int | float) -> int:
 
 def _interval(interval_us: int) -> int:
     if interval_us <= 0:
-        text = "it is {us} us; the Tuple Output Interval must be a numeric value greater than zero (H20)"
+        text = "it is {us} us; the Tuple Output Interval must be a numeric value greater than zero"
         raise PydanticCustomError("interval", text, {"us": interval_us})
     return interval_us
 
 
 def _slack(slack_us: int) -> int:
     if slack_us < 0:
-        raise PydanticCustomError("slack", "it is {us} us; it must be zero or more (H23)", {"us": slack_us})
+        raise PydanticCustomError("slack", "it is {us} us; it must be zero or more", {"us": slack_us})
     return slack_us
 
 
@@ -132,10 +132,10 @@ class StreamConfig(Section):
         from rewindow.windows import parse_time
 
         if self.width % 1000:
-            raise InputError(f"window width of {self.width} us is not a whole number of milliseconds (W3)")
+            raise InputError(f"window width of {self.width} us is not a whole number of milliseconds")
         origin_us = parse_time(self.origin)
         if origin_us % 1000:
-            raise InputError(f"window origin {self.origin} is not a whole number of milliseconds (W4)")
+            raise InputError(f"window origin {self.origin} is not a whole number of milliseconds")
         return Grid(self.width // 1000, origin_us // 1000)
 
 

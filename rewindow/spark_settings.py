@@ -28,7 +28,7 @@ AT_MOST_ONCE = {
     "spark.stage.maxConsecutiveAttempts": "1",
     "spark.speculation": "false",
 }
-"""With these a window's work is never begun twice within an attempt (R9)."""
+"""With these a window's work is never begun twice within an attempt (R13, R49)."""
 
 DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 _LOCAL = re.compile(r"local(\[(?P<threads>\d+|\*)(, *(?P<failures>\d+))?\])?")
@@ -220,7 +220,7 @@ def _refuse_retries(master: str) -> None:
     if found and found["failures"] and int(found["failures"]) != 1:
         raise InputError(
             f'setting "spark.master" is {master}, which lets a task fail {int(found["failures"]) - 1} times, and '
-            "at_most_once needs that none is begun twice (R9)",
+            "at_most_once needs that none is begun twice",
             hint=f"Write local[{found['threads']}].",
         )
 

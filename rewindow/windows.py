@@ -172,9 +172,7 @@ class Grid:
 
     def __post_init__(self) -> None:
         if not 1 <= self.width_ms <= WIDTH_MS_MAX:
-            raise InputError(
-                f"window width of {self.width_ms} ms is out of range, allowed is 1 to {WIDTH_MS_MAX} ms (W3)"
-            )
+            raise InputError(f"window width of {self.width_ms} ms is out of range, allowed is 1 to {WIDTH_MS_MAX} ms")
 
     @property
     def width_us(self) -> int:
@@ -193,7 +191,7 @@ class Grid:
             RangeError: the time lies before the origin.
         """
         if t_us < self.origin_us:
-            raise RangeError(f"time {format_time(t_us)} is before the grid's origin {format_time(self.origin_us)} (W5)")
+            raise RangeError(f"time {format_time(t_us)} is before the grid's origin {format_time(self.origin_us)}")
         return (t_us - self.origin_us) // self.width_us
 
     def start_us(self, window: int) -> int:

@@ -16,9 +16,9 @@ H20 = NOT_POSITIVE[0].lower() + NOT_POSITIVE[1:].rstrip(".")
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"width": "1.5 ms"}, "width of 1500 us is not a whole number of milliseconds (W3)"),
+        ({"width": "1.5 ms"}, "width of 1500 us is not a whole number of milliseconds"),
         ({"origin": "2013-01-01T00:00:00.0005Z"}, "origin 2013-01-01T00:00:00.0005Z is not a whole number of mill"),
-        ({"origin": "1969-12-31T23:59:59.9995Z"}, "is not a whole number of milliseconds (W4)"),
+        ({"origin": "1969-12-31T23:59:59.9995Z"}, "is not a whole number of milliseconds"),
     ],
 )
 def test_a_grid_of_less_than_milliseconds_is_refused(given: dict[str, str], text: str) -> None:
@@ -44,9 +44,9 @@ def load(folder: Path, setting: str) -> Config:
 @pytest.mark.parametrize(
     ("setting", "text"),
     [
-        ('interval = "0"', f'interval" is wrong: it is 0 us; {H20} (H20)'),
-        ("interval = -1", f'interval" is wrong: it is -1000000 us; {H20} (H20)'),
-        ('slack = "-10 ms"', 'slack" is wrong: it is -10000 us; it must be zero or more (H23)'),
+        ('interval = "0"', f'interval" is wrong: it is 0 us; {H20}'),
+        ("interval = -1", f'interval" is wrong: it is -1000000 us; {H20}'),
+        ('slack = "-10 ms"', 'slack" is wrong: it is -10000 us; it must be zero or more'),
         ("interval = nan", 'interval" is wrong: duration "nan" cannot be read'),
         ("slack = inf", 'slack" is wrong: duration "inf" cannot be read'),
     ],

@@ -69,7 +69,7 @@ def test_settings_of_the_file_win_and_keep_ours_in_the_driver_options(config: Co
 
 
 def test_at_most_once_forbids_spark_its_own_retries(config: Config) -> None:
-    """At most once (R9): one failure ends a task and a stage, and nothing is speculated."""
+    """At most once (R13, R49): one failure ends a task and a stage, and nothing is speculated."""
     settings = spark_settings(config, at_most_once=True)
     assert settings["spark.task.maxFailures"] == "1"
     assert settings["spark.stage.maxConsecutiveAttempts"] == "1"
@@ -198,7 +198,7 @@ def test_importing_it_loads_no_heavy_library(module: str) -> None:
 
 
 def test_example_streams_have_common_windows() -> None:
-    """Flights begin in window 376954 and both streams are sealed to the same bound: 8,756 common windows (W58)."""
+    """Flights begin in window 376954 and both streams are sealed to the same bound: 8,756 common windows (W39, W40)."""
     from rewindow.windows import parse_time
 
     config = Config.load(ROOT / "rewindow.toml")

@@ -272,7 +272,7 @@ class Application:
             recorded: schemas of the recorded streams, where they are known.
 
         Raises:
-            ValidationFailed: one line per violation: rule number, operator, port, value and hint.
+            ValidationFailed: one line per violation: operator, port, what is wrong, and the value.
         """
         violations = [*self._declared, *check_graph(self, default_mode, recorded or {})]
         if violations:
@@ -285,6 +285,6 @@ class Application:
             )
 
     def warnings(self) -> list[str]:
-        """Returns what does not stop a run but is kept with it (O61)."""
+        """Returns what does not stop a run but is kept with it (O15, O61)."""
         odd = [f"{node.name}: {text}" for node in self.nodes.values() for text in node.operator.warnings()]
-        return odd + [f"{name}: {UNREAD} (O15)" for name in self.unread()]
+        return odd + [f"{name}: {UNREAD}" for name in self.unread()]

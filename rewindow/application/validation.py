@@ -28,7 +28,7 @@ UNREAD = "none of its output ports is connected or marked optional"
 
 @dataclass(frozen=True)
 class Violation:
-    """One broken rule."""
+    """One broken rule; its number is for programs and for the order of a report, not for the message."""
 
     operator: str
     rule: str
@@ -52,7 +52,7 @@ class Violation:
 
     def __str__(self) -> str:
         where = ".".join(part for part in (self.operator, self.port) if part)
-        return f"{self.rule:4} {where}: {self.message} ({self.value})"
+        return f"{where}: {self.message} ({self.value})" if where else f"{self.message} ({self.value})"
 
 
 def check_graph(app: Application, default_mode: Mode, recorded: dict[str, pa.Schema]) -> Iterator[Violation]:

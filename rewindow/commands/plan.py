@@ -35,7 +35,7 @@ InitialState = Annotated[bool, typer.Option(help="Start from the initial state a
 Affected = Annotated[
     bool, typer.Option("--allow-affected", help="Start from a state that lacks lost windows or is stale; it is kept.")
 ]
-OtherCode = Annotated[bool, typer.Option(help="Accept a start state made by other code (W65); it is kept.")]
+OtherCode = Annotated[bool, typer.Option(help="Accept a start state made by other code; it is kept.")]
 VerifyInputs = Annotated[
     bool | None,
     typer.Option(

@@ -32,7 +32,7 @@ ReplayId = Annotated[str, typer.Argument(help="Id of a replay, see `rewindow lis
 
 
 def print_json(value: Any) -> None:
-    """Prints a value as JSON; window ids are decimal strings where they are keys (W14)."""
+    """Prints a value as JSON; window ids that are keys become text."""
     sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
 
 

@@ -67,7 +67,7 @@ def compare_groupings(config: Config, ids: Sequence[str]) -> Certificate:
     raise NotDeterministicError(
         f'output "{found["output"]}" of window {found["window"]} depends on where commit groups end',
         detail=f"Its rows differ. {rows}.",
-        hint="Look for an aggregate, a distinct or an ordering over the whole frame: group by window_id (R79), and "
+        hint="Look for an aggregate, a distinct or an ordering over the whole frame: group by window_id, and "
         "carry what spans windows in the state. If only floats differ, declare a tolerance of the output.",
     )
 

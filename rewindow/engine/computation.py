@@ -45,7 +45,7 @@ class Engine(Protocol):
     """Computes the windows of one attempt, and knows what earlier attempts have committed of them."""
 
     def count_inputs(self, windows: WindowRange, *, check: bool = True) -> Counts:
-        """Counts the tuples of all inputs; with `check` they must be as many as were sealed (R58)."""
+        """Counts the tuples of all inputs; with `check` they must be as many as were sealed (of R58 the counts)."""
 
     def compute(
         self, windows: GroupWindows, mark: int, states: States, staged: Iterable[str], tuples: int

@@ -114,7 +114,7 @@ class GroupFacts:
 
 
 def check_input_counts(stream: str, counted: Mapping[int, int], sealed: Mapping[int, int]) -> None:
-    """Refuses an input whose windows do not hold what was sealed (R58).
+    """Refuses an input whose windows hold other numbers of tuples than were sealed (of R58 the counts).
 
     Raises:
         TableError: names the first window that differs.

@@ -263,7 +263,7 @@ class GroupRunner:
             if outside:
                 raise InputError(
                     f'output "{name}" emitted tuples of window {outside[0]}, which is not in its group {windows}',
-                    hint="A tuple belongs to the window in which it was made (W17).",
+                    hint="A tuple belongs to the window in which it was made.",
                 )
 
 

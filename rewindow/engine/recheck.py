@@ -55,7 +55,7 @@ def check_again(replay_id: str, outputs: Iterable[Again]) -> None:
     raise NotDeterministicError(
         f'output "{again.output}" of window {window} differs when computed again',
         detail=f"Committed: {there.tuples} tuples, {there.digest}; now {now.tuples}, {now.digest}. {rows}.",
-        hint="Look for wall clock, random numbers or order in its operators (rules R79 to R85), or declare a tolerance "
+        hint="Look for wall clock, random numbers or order in its operators, or declare a tolerance "
         f"of the output if only floats differ; then abandon the replay: rewindow abandon {replay_id}",
     )
 

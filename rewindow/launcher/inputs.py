@@ -73,7 +73,7 @@ def check_grids(app: Application, recorded: Mapping[str, Recorded]) -> None:
         if have != want:
             raise InputError(
                 f'stream "{name}" has windows of {have[0]} ms from {have[1]} ms, application "{app.name}" {want[0]} ms '
-                f"from {want[1]} ms (W15)",
+                f"from {want[1]} ms",
                 hint="Ids of different grids cannot be compared; record the stream with the application's width.",
             )
 
@@ -178,6 +178,6 @@ def _missing_error(
     listed = ", ".join(str(part) for part in missing[:5]) + (" ..." if len(missing) > 5 else "")
     return RangeError(
         f'stream "{name}" has {sum(map(len, missing))} missing windows {where}in {windows}: {listed}',
-        detail=f"Missing means not sealed, never empty (W40). Sealed are {stream.sealed}.",
+        detail=f"Missing means not sealed, never empty. Sealed are {stream.sealed}.",
         hint=f"Record more (rewindow record {name}), shorten the range, or pass --allow-missing, which is kept.",
     )

@@ -34,7 +34,7 @@ from rewindow.recovery import InputPlan, OutputPlan, Plan, StartState, guarantee
 from rewindow.windows import WindowRange, parse_time
 
 MARKS_MANY = 100
-OTHER_CODE = "a start state made by other code was allowed (W65)"
+OTHER_CODE = "a start state made by other code was allowed"
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def _plan(
     app = loaded.app
     distance = app.checkpoint_windows if request.checkpoint_windows is None else request.checkpoint_windows
     if distance < 1:
-        raise InputError(f"checkpoint distance of {distance} windows is out of range, at least 1 is needed (W56)")
+        raise InputError(f"checkpoint distance of {distance} windows is out of range, at least 1 is needed")
     if request.group_windows is not None and request.group_windows < 1:
         raise InputError(f"group size of {request.group_windows} windows is out of range, at least 1 is needed")
     bound = config.replay.loss_windows_max if mode is Mode.AT_MOST_ONCE else None
@@ -216,35 +216,35 @@ def _plan(
 
 
 def _forgotten_timers(app: Application, mode: Mode) -> list[str]:
-    """Returns a warning for each Heartbeat that cannot look up in an output which timers it had emitted."""
+    """Returns a warning for each Heartbeat that cannot look up in an output which timers it had emitted (H58)."""
     if mode is not Mode.AT_MOST_ONCE:
         return []
     outputs = {output.source for output in app.outputs.values()}
     beats = [node for node in app.nodes.values() if isinstance(node.operator, Heartbeat)]
     return [
-        f"{node.name}: its tuples are no output, so after a loss some timers may come twice (H58)"
+        f"{node.name}: its tuples are no output, so after a loss some timers may come twice"
         for node in beats
         if node["out"] not in outputs
     ]
 
 
 def _idle_distances(app: Application, mode: Mode, request: ReplayRequest) -> list[str]:
-    """Returns a warning where checkpoint windows are set that exactly once, with one after every group, ignores."""
+    """Returns a warning where checkpoint windows are set that exactly once, with one after every group, ignores (W51)."""
     waiting = [node.name for node in app.nodes.values() if node.checkpoint_windows > 1]
     if mode is not Mode.EXACTLY_ONCE or not (waiting or request.checkpoint_windows):
         return []
     whose = f"of {', '.join(waiting)}" if waiting else "of this replay"
-    return [f"checkpoint windows {whose} have no effect: exactly once makes a checkpoint after every group (W51)"]
+    return [f"checkpoint windows {whose} have no effect: exactly once makes a checkpoint after every group"]
 
 
 def _many_marks(mode: Mode, windows: WindowRange, distance: int) -> list[str]:
-    """Returns a warning if marks cut the range into so many commit groups (W42) that these take the time."""
+    """Returns a warning if marks cut the range into so many commit groups (W42, W55) that these take the time."""
     groups = len(windows) // distance
     if mode is Mode.EXACTLY_ONCE or groups <= MARKS_MANY:
         return []
     return [
         f"a checkpoint mark every {distance} windows makes {groups:,} commit groups of about a second each; a larger "
-        "--checkpoint-windows is faster, and a crash then touches more windows (W55)"
+        "--checkpoint-windows is faster, and a crash then touches more windows"
     ]
 
 

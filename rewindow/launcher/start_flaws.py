@@ -18,7 +18,7 @@ from rewindow.tables import Table
 from rewindow.tables.staging import CHECKPOINTS, FACTS
 from rewindow.windows import WindowRange
 
-AFFECTED = "the start state lacks windows or is stale: every window with state upstream is affected (R14)"
+AFFECTED = "the start state lacks windows or is stale: every window with state upstream is affected"
 """The warning of a plan that begins with such a state."""
 
 
@@ -52,7 +52,7 @@ def refusal(application: str, mode: Mode, start: StartState) -> CheckpointError 
     what = [f"never saw windows {_words(lacking)}, which at most once lost"] if lacking else []
     what += [f"was computed in windows {_words(start.stale)}, which are stale"] if start.stale else []
     return CheckpointError(
-        f'start state of application "{application}" at window {start.window} {" and ".join(what)} (R14)',
+        f'start state of application "{application}" at window {start.window} {" and ".join(what)}',
         detail="Every window computed from it would be affected: other values than a run without that loss gives.",
         hint=f"Replay and publish first: rewindow replay {application} --first {first} --last {start.window}; "
         "or pass --allow-affected (setting replay.allow_affected), which is kept with the replay.",

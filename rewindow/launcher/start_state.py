@@ -115,7 +115,7 @@ def _of_replay(
     if made != now and not allow_other_code:
         raise CheckpointError(
             f'checkpoint of replay "{replay_id}" at window {before} was made by code {made[0]} with configuration '
-            f"{made[1]}, now they are {now[0]} and {now[1]} (W65)",
+            f"{made[1]}, now they are {now[0]} and {now[1]}",
             hint="Pass --allow-other-code if the state means the same; it is kept with the replay.",
         )
     _check_fits(rows, loaded.app, f'checkpoint of replay "{replay_id}" at window {before}')

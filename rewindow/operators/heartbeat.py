@@ -127,7 +127,7 @@ def _check(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -
         raise InputError(f"frame has no column {', '.join(absent)}", hint=f"It has {', '.join(frame.columns)}.")
     taken = [name for name in frame.columns if name.lower() in ADDED]
     if taken:
-        raise InputError(f"frame has the column {', '.join(taken)}, which a heartbeat adds (H19)", hint="Rename it.")
+        raise InputError(f"frame has the column {', '.join(taken)}, which a heartbeat adds", hint="Rename it.")
     if WINDOW in frame.columns and grid is None:
         raise InputError("frame has windows, but no grid is given", hint="Pass grid=Grid(width_ms, origin_ms).")
 

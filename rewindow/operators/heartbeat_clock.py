@@ -190,9 +190,9 @@ def _select_clock(rows: DataFrame, settings: HeartbeatProperties, order: WindowS
     place = F.to_json(F.struct(*dict.fromkeys([*settings.key_by, *blocks(rows), *settings.order_by])))
     past = F.lit(False) if last_us is None else F.col(AT) > last_us
     wrong = (
-        F.when(F.col(AT).isNull(), F.lit("is null (H45)"))
-        .when(F.col(AT) < F.col(PREV_AT), F.format_string("%d us goes back from %d us (H45)", AT, PREV_AT))
-        .when(past, F.format_string(f"%d us is after the end, {last_us} us (H13)", AT))
+        F.when(F.col(AT).isNull(), F.lit("is null"))
+        .when(F.col(AT) < F.col(PREV_AT), F.format_string("%d us goes back from %d us", AT, PREV_AT))
+        .when(past, F.format_string(f"%d us is after the end, {last_us} us", AT))
     )
     failed = F.raise_error(F.concat(F.lit("heartbeat: arrival of tuple "), place, F.lit(" "), wrong)).cast("bigint")
     is_carried = F.col(IS_TUPLE) == 0

@@ -51,17 +51,17 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         return self
 
     def _wrong_columns(self) -> Iterator[str]:
-        """Yields what the clock lacks, what it cannot count in, and what would be there twice."""
+        """Yields what the clock lacks (H53), what it cannot count in (H40), and what would be there twice (H19)."""
         names = self.columns.names
         absent = [name for name in self._clock_columns() if name not in names]
         if absent:
-            yield f"column {', '.join(absent)} is not in the stream's columns: {', '.join(names)} (H53)"
+            yield f"column {', '.join(absent)} is not in the stream's columns: {', '.join(names)}"
         for field in self.columns:
             is_time = pa.types.is_timestamp(field.type) or pa.types.is_int64(field.type)
             if field.name in (self.event_at, self.arrived_at) and not is_time:
-                yield f"column {field.name} is {field.type}, it must be a timestamp, or int64 as microseconds (H40)"
+                yield f"column {field.name} is {field.type}, it must be a timestamp, or int64 as microseconds"
             if field.name.lower() in ADDED:
-                yield f"column {field.name} is one that the Heartbeat adds (H19): {RENAME}"
+                yield f"column {field.name} is one that the Heartbeat adds: {RENAME}"
             if field.name.lower() in TAKEN and field.name not in BOOKKEEPING:
                 yield f"column {field.name} has a name that tables of a replay need for themselves: {RENAME}"
         lower = Counter(name.lower() for name in names)

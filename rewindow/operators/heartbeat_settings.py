@@ -99,7 +99,7 @@ class HeartbeatProperties(BaseModel):
             return None
         seconds = to_seconds(value, info.data.get("parameters", {}))
         if seconds is None or seconds < 0:
-            raise ValueError(f"{name} is {value!r}, it must be a number of seconds, zero or more (H23)")
+            raise ValueError(f"{name} is {value!r}, it must be a number of seconds, zero or more")
         return _whole_us(name, seconds)
 
     @field_validator("speed", mode="before")
@@ -142,7 +142,7 @@ class HeartbeatProperties(BaseModel):
         """Returns what is accepted but worth knowing (H21, H24)."""
         fine = [TOO_FINE] if self.interval_us < FINE_US else []
         if 0 < self.slack_us < FINE_US:
-            fine.append(f"slack of {self.slack_us} us is below the smallest supported value of 10 ms (H24)")
+            fine.append(f"slack of {self.slack_us} us is below the smallest supported value of 10 ms")
         return fine
 
 
@@ -188,7 +188,7 @@ def to_seconds(value: object, parameters: Mapping[str, str]) -> Decimal | None:
 def _parameter(name: str, parameters: Mapping[str, str]) -> str:
     if name not in parameters:
         known = ", ".join(sorted(parameters)) or "none"
-        raise ValueError(f"parameter ${{{name}}} is unknown (H25); known: {known}")
+        raise ValueError(f"parameter ${{{name}}} is unknown; known: {known}")
     return str(parameters[name])
 
 
@@ -208,5 +208,5 @@ def _whole_us(name: str, seconds: Decimal) -> Decimal:
     if seconds > DURATION_US_MAX // 1_000_000:
         raise ValueError(f"{name} of {seconds} s is out of range, it may be 100 years at most")
     if seconds * 1_000_000 != (seconds * 1_000_000).to_integral_value():
-        raise ValueError(f"{name} of {seconds} s is not a whole number of us: timers could not be exact (H26)")
+        raise ValueError(f"{name} of {seconds} s is not a whole number of us: timers could not be exact")
     return seconds

@@ -40,7 +40,7 @@ class Metronome(FrameOperator):
 
     `stream` only says where in the application it stands; its tuples are not read. `interval` is seconds, or text with
     a unit, and may name `parameters`, as the Heartbeat's (H20 to H22, H25, H26). Any number of them may run side by
-    side. Downstream a timer is the passage of time, not a data tuple (H60).
+    side. Downstream a timer is the passage of time, not a data tuple.
 
     Example:
         app.add("minutes", Metronome(interval="1 minute"), stream=clicks)

@@ -258,11 +258,11 @@ def _notes(left: Side, right: Side, raw: bool) -> list[str]:
             notes.append(f'Rows of replay "{side.name}" were purged; what differs is known by digests only.')
         lacking = ", ".join(map(str, side.losses.lacking))
         if lacking:
-            notes.append(f'The state of replay "{side.name}" never saw the windows {lacking} (R14).')
+            notes.append(f'The state of replay "{side.name}" never saw the windows {lacking}.')
         stale = side.description.get("start_state", {}).get("stale")
         if stale:
             parts = ", ".join(str(WindowRange(*part)) for part in stale)
-            notes.append(f'Replay "{side.name}" began with a state of the windows {parts}, which were stale (R14).')
+            notes.append(f'Replay "{side.name}" began with a state of the windows {parts}, which were stale.')
     if raw:
         notes.append("Rows of all attempts were looked at; readers see one attempt of every window.")
     return notes

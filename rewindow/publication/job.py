@@ -53,7 +53,7 @@ def _for_people(result: PublicationResult) -> list[str]:
         f"{windows} of {result.application} {'were ' if result.already else ''}{done} as publication {result.number}"
     ]
     lines += [f"{output}: {count} windows were lost and are now missing" for output, count in result.lost.items()]
-    lines += [f"the state never saw windows {first} to {last} (R14)" for first, last in result.state_lacks]
+    lines += [f"the state never saw windows {first} to {last}" for first, last in result.state_lacks]
     lines += [f"stale: {table} windows {first} to {last}" for table, first, last in result.stale]
     if result.replay_next:
         first, last = result.replay_next

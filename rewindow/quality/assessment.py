@@ -74,7 +74,7 @@ def _outcome(
     status = _status(found, raised, counted, result)
     excused = entry["meta"].get("after_loss") == "warning" and failing and set(failing) <= affected
     if status == "failed" and severity == "critical" and excused:
-        severity, note = "warning", "only in windows affected by a loss or by a stale start state (R14)"
+        severity, note = "warning", "only in windows affected by a loss or by a stale start state"
     ranges = to_ranges(failing)
     return CheckOutcome(
         check=slug,

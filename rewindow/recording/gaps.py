@@ -144,7 +144,7 @@ def gaps(
     if interval_us is None:
         interval_us = settings.interval if settings else None
     elif interval_us <= 0:
-        raise InputError(f"interval is {interval_us} us, it must be greater than zero (H20)")
+        raise InputError(f"interval is {interval_us} us, it must be greater than zero")
     sealed, tuples = _seals(windows, first, last)
     if not len(sealed) and (first is None or last is None):
         _refuse_beside(stream, windows, first, last)

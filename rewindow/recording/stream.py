@@ -207,7 +207,7 @@ def check_settings(tables: StreamTables, stream: StreamConfig, schema: StructTyp
         if key in _FIXED and (not same if key == "schema" else stored.get(key) != str(value)):
             raise InputError(
                 f'{_FIXED[key]} of stream "{tables.name}" is {value}, it was recorded with {stored.get(key)}',
-                detail="What is recorded stays as it is: ids of different grids are never compared (W4, W15).",
+                detail="What is recorded stays as it is: ids of different grids are never compared.",
                 hint="Put the old setting back, or record under another stream name.",
             )
 
