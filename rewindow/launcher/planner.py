@@ -229,7 +229,7 @@ def _forgotten_timers(app: Application, mode: Mode) -> list[str]:
 
 
 def _idle_distances(app: Application, mode: Mode, request: ReplayRequest) -> list[str]:
-    """Returns a warning where checkpoint windows are set that exactly once, with one after every group, ignores (W51)."""
+    """Returns a warning where checkpoint windows are set that exactly once, which has its own, ignores (W51)."""
     waiting = [node.name for node in app.nodes.values() if node.checkpoint_windows > 1]
     if mode is not Mode.EXACTLY_ONCE or not (waiting or request.checkpoint_windows):
         return []
