@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from rewindow.application import Application, FrameOperator, InputPort, Mode, OutputPort
+from rewindow.application import Application, FrameOperator, InputPort, Mode, OutputPort, validate
 from rewindow.cli import app as command_line
 from rewindow.config import Config
 from rewindow.errors import InputError, ValidationFailed
@@ -111,8 +111,8 @@ def test_application_with_an_output_or_suite_elsewhere_is_refused(output: str, s
     clicks = app.input("clicks")
     app.output(output, app.add("nothing", Nothing(), **{"in": clicks}), key=["a"], suite=suite)
     with pytest.raises(ValidationFailed) as caught:
-        app.validate(Mode.EXACTLY_ONCE, {"clicks": pa.schema([("a", pa.int64())])})
-    assert {row.rule for row in caught.value.violations} == {"H17"}
+        validate(app, Mode.EXACTLY_ONCE, {"clicks": pa.schema([("a", pa.int64())])})
+    assert "H17" in str(caught.value)
 
 
 def test_names_in_use_are_accepted() -> None:

@@ -3,7 +3,8 @@
 from rewindow.application.graph import TOLERANCE, Application, Node, Output, PortHandle
 from rewindow.application.modes import Mode
 from rewindow.application.operator import FrameOperator, GroupWindows, InputPort, OutputPort
-from rewindow.application.validation import Violation
+from rewindow.application.validation import validate
+from rewindow.application.violations import Violation
 
 __all__ = [
     "TOLERANCE",
@@ -17,4 +18,5 @@ __all__ = [
     "OutputPort",
     "PortHandle",
     "Violation",
+    "validate",
 ]

@@ -12,11 +12,11 @@ import pyarrow as pa
 from rewindow.application.error_tuples import error_columns
 from rewindow.application.modes import Mode
 from rewindow.application.operator import FrameOperator, InputPort, OutputPort
-from rewindow.application.validation import UNREAD, Violation, check_graph
-from rewindow.errors import ValidationFailed
+from rewindow.application.violations import Violation
 from rewindow.windows import Grid, parse_duration
 
 CHECKPOINT_WINDOWS = 60
+UNREAD = "none of its output ports is connected or marked optional"
 TOLERANCE = 1e-9
 """How close floating-point values of an output lie that count as equal, unless it declares something else (R85)."""
 Ports = TypeVar("Ports")
@@ -113,7 +113,7 @@ class Application:
     streams: dict[str, pa.Schema | None] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     outputs: dict[str, Output] = field(default_factory=dict)
-    _declared: list[Violation] = field(default_factory=list)
+    declared: list[Violation] = field(default_factory=list)
 
     @property
     def grid(self) -> Grid:
@@ -129,7 +129,7 @@ class Application:
         if known is None:
             self.streams[stream] = schema
         elif schema is not None and schema != known:
-            self._declared.append(Violation("O48", "", stream, stream, "stream name is taken by another schema"))
+            self.declared.append(Violation("O48", "", stream, stream, "stream name is taken by another schema"))
         return PortHandle(None, stream)
 
     def add(
@@ -149,7 +149,7 @@ class Application:
         node = Node(name, operator, Mode.parse(mode) if mode else None, checkpoint_windows, ends)
         known = self.nodes.setdefault(name, node)
         if known.operator is not operator or known != node:
-            self._declared.append(Violation("O48", name, "", name, "operator name is taken by another one"))
+            self.declared.append(Violation("O48", name, "", name, "operator name is taken by another one"))
         return known
 
     def output(
@@ -169,9 +169,9 @@ class Application:
         handle = source.default_port() if isinstance(source, Node) else source
         output = Output(name, handle, tuple(key), suite, tolerance)
         if not 0 <= tolerance < math.inf:
-            self._declared.append(Violation("R85", "", name, str(tolerance), "tolerance must be a number, at least 0"))
+            self.declared.append(Violation("R85", "", name, str(tolerance), "tolerance must be a number, at least 0"))
         if self.outputs.setdefault(name, output) != output:
-            self._declared.append(Violation("O48", "", name, name, "output name is taken by another one"))
+            self.declared.append(Violation("O48", "", name, name, "output name is taken by another one"))
 
     def errors(self) -> dict[str, Output]:
         """Returns a table for each error port, by the port's name; whether anything reads the port or not (O69)."""
@@ -263,26 +263,6 @@ class Application:
         node = self.nodes.get(handle.operator)
         ports = node.output_ports() if node else {}
         return InputPort() if ports is None else ports.get(handle.port)
-
-    def validate(self, default_mode: Mode = Mode.EXACTLY_ONCE, recorded: dict[str, pa.Schema] | None = None) -> None:
-        """Checks the whole application and reports every violation at once (O60).
-
-        Args:
-            default_mode: recovery mode of operators that set none.
-            recorded: schemas of the recorded streams, where they are known.
-
-        Raises:
-            ValidationFailed: one line per violation: operator, port, what is wrong, and the value.
-        """
-        violations = [*self._declared, *check_graph(self, default_mode, recorded or {})]
-        if violations:
-            rows = tuple(sorted(set(violations), key=Violation.place))
-            raise ValidationFailed(
-                f'application "{self.name}" breaks {len(rows)} rule{"s" if len(rows) > 1 else ""}',
-                violations=rows,
-                detail="\n    " + "\n    ".join(str(row) for row in rows),
-                hint="Mend them all; nothing has been started.",
-            )
 
     def warnings(self) -> list[str]:
         """Returns what does not stop a run but is kept with it (O15, O61)."""

@@ -4,58 +4,49 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
 from rewindow.application.error_tuples import COLUMNS
+from rewindow.application.graph import UNREAD, Application, Node, PortHandle
 from rewindow.application.modes import Mode
-from rewindow.errors import InputError
+from rewindow.application.violations import Violation
+from rewindow.errors import InputError, ValidationFailed
 from rewindow.names import check_suite
 from rewindow.windows import WIDTH_MS_MAX, parse_duration
-
-if TYPE_CHECKING:
-    from rewindow.application.graph import Application, Node, PortHandle
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = {"window_id", "offset", "attempt"}
 """Columns that tables of ours have; Delta takes names that differ only by case for the same."""
 _TAKEN = {"windows", "files", "checkpoints", "facts", "scratch"}
-UNREAD = "none of its output ports is connected or marked optional"
 
 
-@dataclass(frozen=True)
-class Violation:
-    """One broken rule; its number is for programs and for the order of a report, not for the message."""
+def validate(
+    app: Application, default_mode: Mode = Mode.EXACTLY_ONCE, recorded: Mapping[str, pa.Schema] | None = None
+) -> None:
+    """Checks a whole application and reports every violation at once (O60).
 
-    operator: str
-    rule: str
-    port: str
-    value: str
-    message: str
+    Args:
+        app: what is to be launched.
+        default_mode: recovery mode of operators that set none.
+        recorded: schemas of the recorded streams, where they are known.
 
-    def __init__(self, rule: str, operator: str, port: str, value: object, message: str) -> None:
-        for name, content in (
-            ("operator", operator),
-            ("rule", rule),
-            ("port", port),
-            ("value", str(value)),
-            ("message", message),
-        ):
-            object.__setattr__(self, name, content)
-
-    def place(self) -> tuple[object, ...]:
-        """Returns what violations are ordered by: operator, then rule number (O60)."""
-        return (self.operator, self.rule[0], int(self.rule[1:]), self.port, self.value, self.message)
-
-    def __str__(self) -> str:
-        where = ".".join(part for part in (self.operator, self.port) if part)
-        return f"{where}: {self.message} ({self.value})" if where else f"{self.message} ({self.value})"
+    Raises:
+        ValidationFailed: one line per violation: operator, port, what is wrong, and the value.
+    """
+    violations = [*app.declared, *_check_graph(app, default_mode, recorded or {})]
+    if violations:
+        rows = tuple(sorted(set(violations), key=Violation.place))
+        raise ValidationFailed(
+            f'application "{app.name}" breaks {len(rows)} rule{"s" if len(rows) > 1 else ""}',
+            violations=rows,
+            detail="\n    " + "\n    ".join(str(row) for row in rows),
+            hint="Mend them all; nothing has been started.",
+        )
 
 
-def check_graph(app: Application, default_mode: Mode, recorded: dict[str, pa.Schema]) -> Iterator[Violation]:
+def _check_graph(app: Application, default_mode: Mode, recorded: Mapping[str, pa.Schema]) -> Iterator[Violation]:
     """Yields every violation of an application graph."""
     yield from _check_window(app)
     yield from _check_names(app)
@@ -121,7 +112,7 @@ def _check_attributes(node: Node) -> Iterator[Violation]:
         yield Violation("W56", node.name, "", node.checkpoint_windows, "checkpoint windows must be at least 1")
 
 
-def _check_feeds(app: Application, node: Node, recorded: dict[str, pa.Schema]) -> Iterator[Violation]:
+def _check_feeds(app: Application, node: Node, recorded: Mapping[str, pa.Schema]) -> Iterator[Violation]:
     told = node.input_ports()
     ports = told or {}
     for name, end in node.feeds.items():
@@ -141,7 +132,7 @@ def _check_feeds(app: Application, node: Node, recorded: dict[str, pa.Schema]) -
 
 
 def _check_schema(
-    app: Application, node: Node, name: str, needed: pa.Schema | None, recorded: dict[str, pa.Schema]
+    app: Application, node: Node, name: str, needed: pa.Schema | None, recorded: Mapping[str, pa.Schema]
 ) -> Iterator[Violation]:
     end = node.feeds[name]
     source = app.port(end)
@@ -163,7 +154,7 @@ def _differences(needed: pa.Schema | None, have: pa.Schema | None) -> Iterator[t
             yield column, found
 
 
-def _check_streams(app: Application, recorded: dict[str, pa.Schema]) -> Iterator[Violation]:
+def _check_streams(app: Application, recorded: Mapping[str, pa.Schema]) -> Iterator[Violation]:
     read = app.read()
     for stream, schema in app.streams.items():
         if not any(end.operator is None and end.port == stream for end in read):

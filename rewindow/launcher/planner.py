@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rewindow.application import Application, Mode, Output
+from rewindow.application import Application, Mode, Output, validate
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError, RewindowError
 from rewindow.launcher.creation import create_tables
@@ -134,7 +134,7 @@ def draft_plan(config: Config, request: ReplayRequest) -> Draft:
     mode = Mode.parse(request.mode)
     loaded = load_application(config, request.application, request.parameters)
     recorded = {name: open_stream(config, name) for name in loaded.app.streams}
-    loaded.app.validate(mode, {name: stream.table.schema for name, stream in recorded.items()})
+    validate(loaded.app, mode, {name: stream.table.schema for name, stream in recorded.items()})
     check_grids(loaded.app, recorded)
     windows = _range(loaded.app, recorded, request)
     inputs = [pin(name, stream, windows, request.allow_missing) for name, stream in recorded.items()]

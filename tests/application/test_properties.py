@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
-from rewindow.application import Application, FrameOperator, InputPort, OutputPort, PortHandle
+from rewindow.application import Application, FrameOperator, InputPort, OutputPort, PortHandle, validate
 from rewindow.errors import ValidationFailed
 from rewindow.windows import parse_duration
 
@@ -94,7 +94,7 @@ def violations(operator: FrameOperator) -> list[tuple[str, str]]:
     app.output("out", app.add("one", operator, a=app.input("s")), key=["x"])
     found: tuple[Any, ...] = ()
     try:
-        app.validate()
+        validate(app)
     except ValidationFailed as error:
         found = error.violations
     assert all(row.rule == "O53" for row in found)
@@ -271,7 +271,7 @@ def test_ports_that_cannot_be_told_do_not_hide_other_violations(given: dict[str,
     app.output("out", app.add("second", Checked(limit=10), a=first), key=["x"])
     app.add("third", Checked(), a=PortHandle("nobody", "out"))
     with pytest.raises(ValidationFailed) as caught:
-        app.validate(recorded={"s": X})
+        validate(app, recorded={"s": X})
     found = [(row.operator, row.rule, row.value) for row in caught.value.violations]
     assert found == [
         ("first", "O53", value),

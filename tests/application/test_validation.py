@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pydantic import Field
 
-from rewindow.application import Application, FrameOperator, InputPort, Mode, Node, OutputPort, PortHandle
+from rewindow.application import Application, FrameOperator, InputPort, Mode, Node, OutputPort, PortHandle, validate
 from rewindow.errors import ValidationFailed
 
 X = pa.schema([("x", pa.int64())])
@@ -55,7 +55,7 @@ def more(app: Application) -> Node:
 
 def rules(app: Application, mode: Mode = Mode.EXACTLY_ONCE, recorded: dict | None = None) -> list[str]:
     try:
-        app.validate(mode, recorded)
+        validate(app, mode, recorded)
     except ValidationFailed as error:
         return [violation.rule for violation in error.violations]
     return []
@@ -71,7 +71,7 @@ def test_all_violations_are_reported_together_ordered_by_operator_and_rule() -> 
     app = Application("bad app", window="0 s", checkpoint_windows=0)
     app.add("1st", Pass(factor=0, more=1), a=PortHandle("nobody", "out"), z=app.input("s"))
     with pytest.raises(ValidationFailed) as caught:
-        app.validate()
+        validate(app)
     found = [(violation.operator, violation.rule) for violation in caught.value.violations]
     assert found == sorted(found, key=lambda row: (row[0], row[1][0], int(row[1][1:])))
     assert {rule for _, rule in found} >= {"W3", "H17", "O53", "O50", "O12"}
@@ -152,7 +152,7 @@ def test_a_recorded_stream_of_another_schema_than_declared_is_refused() -> None:
     app = good()
     app.input("s", pa.schema([("x", pa.int64()), ("y", pa.string()), ("z", pa.int64())]))
     with pytest.raises(ValidationFailed) as caught:
-        app.validate(recorded={"s": pa.schema([("x", pa.int64()), ("y", pa.int32())])})
+        validate(app, recorded={"s": pa.schema([("x", pa.int64()), ("y", pa.int32())])})
     assert [violation.message for violation in caught.value.violations] == [
         "the recorded stream has column y int32",
         "the recorded stream has column z absent",
@@ -175,7 +175,7 @@ def test_a_second_container_is_refused_with_the_reason() -> None:
     app = good()
     app.add("alo", Pass(), mode="at_least_once", a=PortHandle(None, "s"))
     with pytest.raises(ValidationFailed, match="second container"):
-        app.validate()
+        validate(app)
 
 
 def test_operators_of_another_mode_than_the_replay_are_refused_with_advice() -> None:
@@ -184,7 +184,7 @@ def test_operators_of_another_mode_than_the_replay_are_refused_with_advice() -> 
     first = app.add("first", Pass(), mode="at_most_once", a=app.input("s"))
     app.output("out", app.add("second", Pass(), a=first), key=["x"])
     with pytest.raises(ValidationFailed, match="is exactly once, .* second container.*: replay in mode at_most_once"):
-        app.validate(Mode.EXACTLY_ONCE)
+        validate(app, Mode.EXACTLY_ONCE)
     assert rules(app, Mode.AT_MOST_ONCE) == []
 
 
@@ -202,7 +202,7 @@ def test_columns_that_a_table_would_take_for_its_own_are_refused() -> None:
     odd = app.add("odd", Odd(), a=PortHandle(None, "s"))
     app.output("odd", odd["out"], key=["y"])
     with pytest.raises(ValidationFailed) as caught:
-        app.validate()
+        validate(app)
     assert [(violation.rule, violation.port, violation.value) for violation in caught.value.violations] == [
         ("O13", "errors", "_RW_Reason"),
         ("O13", "out", "Attempt"),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rewindow.application import validate
 from rewindow.config import Config
 from rewindow.errors import InputError, ValidationFailed
 from rewindow.operators.catalog import LoadedApplication, application_names, load_application
@@ -127,4 +128,4 @@ def test_a_wrong_property_does_not_keep_an_application_from_being_loaded(tmp_pat
     source = (tmp_path / "beat.py").read_text()
     (tmp_path / "beat.py").write_text(source.replace("Pass()", "Pass(interval=60, event_at='at', columns='abc')"))
     with pytest.raises(ValidationFailed, match="columns = 'abc'"):
-        load(tmp_path, "beat").app.validate()
+        validate(load(tmp_path, "beat").app)

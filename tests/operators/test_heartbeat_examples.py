@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from rewindow.application import GroupWindows
+from rewindow.application import GroupWindows, validate
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.operators.applications import heartbeat_application
@@ -190,7 +190,7 @@ def test_heartbeat_application_leaves_out_timers_that_their_own_tuple_answers(sp
         source="x", arrived_at="at", event_at="at", keys=["case"], interval="60", slack="10", width="2 minutes"
     )
     app = heartbeat_application("clicks", stream, schema)
-    app.validate()
+    validate(app)
     rows = {"answered": [(59, 59), (60, 60), (118, 118)], "silent": [(59, 59), (71, 60)]}
     frame = frame_of(spark, rows).selectExpr("0L AS window_id", "*", "'' AS cause")
     beat = app.nodes["heartbeat"].operator

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from rewindow.application import Application, FrameOperator, GroupWindows
+from rewindow.application import Application, FrameOperator, GroupWindows, validate
 from rewindow.engine.frames import conform, to_arrow, to_frame
 from rewindow.errors import InputError, ValidationFailed
 from rewindow.operators.heartbeat_operator import Heartbeat
@@ -278,8 +278,8 @@ def test_merge_reports_wrong_properties_at_launch(case: str) -> None:
     both = app.add("both", operator(2, **properties), left=app.input("a"), right=app.input("b"))
     app.output("merged", both, key=["_rw_emission"])
     with pytest.raises(ValidationFailed) as caught:
-        app.validate()
-    assert "both: " + message in str(caught.value)
+        validate(app)
+    assert "O53  both: " + message in str(caught.value)
 
 
 def test_merge_fits_behind_heartbeats_and_refuses_other_columns(spark: SparkSession) -> None:
@@ -290,11 +290,11 @@ def test_merge_fits_behind_heartbeats_and_refuses_other_columns(spark: SparkSess
     beats = {port: app.add(f"beat_{port}", beat, stream=app.input(port)) for port in ("left", "right")}
     both = app.add("both", Merge(columns=columns, event_at="at", order_by=("_rw_emission",)), **beats)
     app.output("merged", both, key=["_rw_emission"])
-    app.validate(recorded={"left": COLUMNS, "right": COLUMNS})
+    validate(app, recorded={"left": COLUMNS, "right": COLUMNS})
     bare = app.add("bare", operator(2), left=beats["left"], right=beats["right"])
     app.output("wrong", bare, key=["_rw_emission"])
     with pytest.raises(ValidationFailed, match='output port "beat_left.out" with column offset absent cannot feed it'):
-        app.validate()
+        validate(app)
     left, right = frames_of(spark, [], 2).values()
     with pytest.raises(InputError, match='inputs "left" and "right" do not both have column at, note'):
         merge({"left": left, "right": right.drop("at").withColumn("note", F.lit(1))}, event_at="at")

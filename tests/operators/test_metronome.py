@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from rewindow.application import Application, GroupWindows
+from rewindow.application import Application, GroupWindows, validate
 from rewindow.engine.frames import conform
 from rewindow.errors import ValidationFailed
 from rewindow.operators.heartbeat_settings import NOT_POSITIVE, TOO_FINE
@@ -72,14 +72,14 @@ def test_metronome_takes_an_interval_as_the_heartbeat_does() -> None:
     clicks = app.input("clicks")
     for name, interval in (("fine", "0.009"), ("minutes", "1 minute")):
         app.output(f"{name}_ticks", app.add(name, Metronome(interval=interval), stream=clicks), key=["timer_index"])
-    app.validate()
+    validate(app)
     assert app.warnings() == [f"fine: {TOO_FINE}"]
 
     wrong = {"zero": 0, "text": "often", "tiny": "0.0000001", "unknown": "${x}"}
     for name, interval in wrong.items():
         app.output(f"{name}_ticks", app.add(name, Metronome(interval=interval), stream=clicks), key=["timer_index"])
     with pytest.raises(ValidationFailed) as caught:
-        app.validate()
+        validate(app)
     told = str(caught.value)
     assert [row.rule for row in caught.value.violations] == ["O53"] * len(wrong)
     for text in (
