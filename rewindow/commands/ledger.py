@@ -7,6 +7,7 @@ import typer
 from rewindow.commands.screen import AsJson, out, print_facts, print_json
 from rewindow.config import Config
 from rewindow.ledger import Ledger
+from rewindow.ledger.rebuild import rebuild_ledger
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Look after the ledger.")
 
@@ -20,7 +21,7 @@ def rebuild(as_json: AsJson = False) -> None:
         rewindow ledger rebuild
     """
     config = Config.load()
-    result = Ledger.rebuild(config)
+    result = rebuild_ledger(config)
     if as_json:
         print_json(vars(result))
         return

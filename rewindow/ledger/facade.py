@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rewindow.ledger.attempts import AttemptEnd, Attempts
 from rewindow.ledger.checks import Checks
@@ -12,10 +11,6 @@ from rewindow.ledger.leases import Leases
 from rewindow.ledger.publications import Publications
 from rewindow.ledger.staleness import Staleness
 from rewindow.windows import WindowRange
-
-if TYPE_CHECKING:
-    from rewindow.config import Config
-    from rewindow.ledger.rebuild import Rebuilt
 
 
 class Ledger(Attempts, Leases, Checks, Publications, Staleness):
@@ -51,8 +46,8 @@ class Ledger(Attempts, Leases, Checks, Publications, Staleness):
         Raises:
             InputError: the replay is unknown.
         """
-        from rewindow.ledger.rebuild import segments_of
-        from rewindow.tables.delta import Table
+        from rewindow.ledger.facts_index import segments_of
+        from rewindow.tables import Table
         from rewindow.tables.staging import FACTS
 
         facts = Path(self.replay(replay_id).root) / FACTS
@@ -61,18 +56,3 @@ class Ledger(Attempts, Leases, Checks, Publications, Staleness):
         parts = segments_of(facts)
         with self.serialised() as connection:
             self.replace_index(connection, replay_id, parts)
-
-    @classmethod
-    def rebuild(cls, config: Config) -> Rebuilt:
-        """Makes a lost ledger again from the tables; see rewindow.ledger.rebuild for what comes back.
-
-        Raises:
-            InputError: the ledger has replays already.
-        """
-        from rewindow.ledger.rebuild import rebuild
-
-        ledger = cls.open(config.ledger_url)
-        try:
-            return rebuild(ledger, config)
-        finally:
-            ledger.close()

@@ -18,40 +18,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
 from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.ledger.attempts import AttemptEnd
+from rewindow.ledger.facade import Ledger
+from rewindow.ledger.facts_index import segments_of
 from rewindow.ledger.models import attempts, counters, publication_tables, publications, replays
 from rewindow.ledger.publication_rows import WITHDRAW, find_publications, publish_app_id, standing
 from rewindow.ledger.replays import State, find_replay
-from rewindow.ledger.segments import SEGMENT_WINDOWS, Segment
 from rewindow.tables.delta import Table, query
 from rewindow.tables.fence import position
 from rewindow.tables.staging import CHECKPOINTS, FACTS, app_id
 from rewindow.windows import WindowRange, to_datetime
 
-if TYPE_CHECKING:
-    from rewindow.ledger.facade import Ledger
-
 REBUILT = "the ledger was rebuilt from the tables"
 
-_SEGMENTS = f"""
-with newest as (
-    select *, row_number() over (partition by direction, port, window_id order by attempt desc) as nth from facts
-    where direction not in ('state', 'skipped')
-), runs as (
-    select *, coalesce(lost, false) as given_up, window_id - row_number() over
-        (partition by direction, port, coalesce(lost, false) order by window_id) as island
-    from newest where nth = 1
-)
-select direction, port, min(window_id) as first, max(window_id) as last, sum(tuples) as tuples, given_up as lost,
-    max(attempt) as epoch, min(began_at) as began_at, max(ended_at) as ended_at
-from runs group by direction, port, given_up, island, window_id / {SEGMENT_WINDOWS}
-"""
 _ATTEMPTS = """
 select attempt, max(window_id) as window_id, min(began_at) as began_at, max(ended_at) as ended_at
 from facts where attempt > 0 group by attempt order by attempt
@@ -75,17 +60,20 @@ class _Found:
     commits: dict[str, tuple[int, datetime]] = field(default_factory=dict)
 
 
-def segments_of(facts: Path) -> list[Segment]:
-    """Returns the index of a facts table: stretches of the newest attempt's windows."""
-    return [Segment(**row) for row in query(_SEGMENTS, facts=facts).to_pylist()]
-
-
-def rebuild(ledger: Ledger, config: Config) -> Rebuilt:
+def rebuild_ledger(config: Config) -> Rebuilt:
     """Fills an empty ledger from the tables in the state folder, all of it or nothing.
 
     Raises:
         InputError: the ledger has replays already.
     """
+    ledger = Ledger.open(config.ledger_url)
+    try:
+        return _rebuild(ledger, config)
+    finally:
+        ledger.close()
+
+
+def _rebuild(ledger: Ledger, config: Config) -> Rebuilt:
     found, last_numbers = _read_publications(config)
     passed_over = []
     with ledger.serialised() as connection:

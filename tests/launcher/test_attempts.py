@@ -15,6 +15,7 @@ from rewindow.errors import FencedError, InputError, OverlapError, ResourceError
 from rewindow.launcher import Outcome, Submission, attempts, begin_attempt, create_replay, known_replay, note_kill
 from rewindow.launcher.processes import end_process_group
 from rewindow.ledger import Ledger
+from rewindow.ledger.rebuild import rebuild_ledger
 from rewindow.process_identity import process_identity
 from rewindow.publication.publish import check_publishable
 from rewindow.recovery import Plan
@@ -180,7 +181,7 @@ def test_a_replay_whose_ledger_is_gone_is_named_and_can_be_rebuilt(project: Proj
     with pytest.raises(InputError, match='replay "one" is not in the ledger, though its tables are there') as error:
         begin_attempt(config, "one")
     assert "rewindow ledger rebuild" in error.value.hint
-    Ledger.rebuild(config)
+    rebuild_ledger(config)
     assert known_replay(config, Ledger.open(config.ledger_url), "one").state == "planned"
 
 

@@ -12,6 +12,7 @@ import pytest
 from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.ledger import Ledger, Publication, State, publish_app_id
+from rewindow.ledger.rebuild import rebuild_ledger
 from rewindow.tables.delta import Table, create_table
 from rewindow.tables.fence import fence
 from rewindow.tables.staging import CHECKPOINTS, FACTS, app_id, create_staging
@@ -111,7 +112,7 @@ def after(config: Config) -> Ledger:
     """The ledger that a rebuild makes after the first one was lost."""
     config.state.joinpath("ledger.sqlite").rename(config.state / "lost")
     (config.replay_root("broken") / "out").mkdir(parents=True)
-    found = Ledger.rebuild(config)
+    found = rebuild_ledger(config)
     assert (found.replays, found.publications, found.passed_over) == (5, 4, ("broken",))
     return Ledger.open(config.ledger_url)
 
@@ -176,7 +177,7 @@ def test_a_withdrawal_comes_back_with_what_it_gave_up(config: Config) -> None:
     ledger.close_publication(withdrawal.number)
     ledger.close()
     (config.state / "ledger.sqlite").unlink()
-    Ledger.rebuild(config)
+    rebuild_ledger(config)
     after = Ledger.open(config.ledger_url)
     assert (after.publication(4).withdrawn, after.publication(5).kind) == ("its source is gone", "withdraw")
     assert after.open_publications() == [] and after.replay("open").state is State.ENDED
@@ -192,12 +193,12 @@ def test_stale_ranges_come_back_from_the_newest_publication(after: Ledger) -> No
 def test_ledger_with_replays_is_not_rebuilt(config: Config) -> None:
     """A rebuild never mixes what it finds with what is there."""
     with pytest.raises(InputError, match="has replays already"):
-        Ledger.rebuild(config)
+        rebuild_ledger(config)
 
 
 def test_state_folder_without_tables_makes_an_empty_ledger(tmp_path: Path) -> None:
     """Where nothing was ever replayed there is nothing to restore."""
-    found = Ledger.rebuild(Config(state=tmp_path))
+    found = rebuild_ledger(Config(state=tmp_path))
     assert (found.replays, found.publications) == (0, 0)
 
 
@@ -205,7 +206,7 @@ def test_a_purged_replay_comes_back_in_its_own_folder_and_without_a_plan(config:
     """Its root is where its tables lay, never the working directory; who asks for its plan is told that it is gone."""
     shutil.rmtree(config.replay_root("a") / CHECKPOINTS)
     config.state.joinpath("ledger.sqlite").unlink()
-    Ledger.rebuild(config)
+    rebuild_ledger(config)
     row = Ledger.open(config.ledger_url).replay("a")
     assert (row.root, row.plan, row.state) == (str(config.replay_root("a")), {}, State.PUBLISHED)
     with pytest.raises(InputError, match='the plan of replay "a" was purged') as caught:

@@ -11,6 +11,7 @@ import pytest
 from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.ledger import Ledger, Replay, publish_app_id
+from rewindow.ledger.rebuild import rebuild_ledger
 from rewindow.publication import purge as module
 from rewindow.publication.certificate import certify
 from rewindow.publication.names import open_published
@@ -69,7 +70,7 @@ def test_a_rebuilt_ledger_never_leads_purge_to_the_working_directory(config: Con
     published(config, "one").close()
     purge(config, AT_ONCE)
     (config.state / "ledger.sqlite").unlink()
-    assert Ledger.rebuild(config).replays == 1
+    assert rebuild_ledger(config).replays == 1
     assert purge(config, AT_ONCE).deleted == []
     assert [path.read_text() for path in here.glob("*/file")] == ["mine", "mine"]
 
@@ -103,7 +104,7 @@ def test_a_replay_whose_plan_was_purged_is_refused_by_certify(config: Config, he
     simple(config, "two", 100, 103, ledger=False)
     purge(config, AT_ONCE)
     (config.state / "ledger.sqlite").unlink()
-    Ledger.rebuild(config)
+    rebuild_ledger(config)
     with pytest.raises(InputError, match='the plan of replay "one" was purged'):
         certify(config, "two", "one")
 

@@ -26,6 +26,7 @@ from rewindow.engine.crash import Step
 from rewindow.launcher import Outcome
 from rewindow.launcher import attempts as launching
 from rewindow.ledger import Ledger
+from rewindow.ledger.rebuild import rebuild_ledger
 from rewindow.recovery import Plan
 from rewindow.tables import Table
 from rewindow.tables.staging import CHECKPOINTS
@@ -250,7 +251,7 @@ def test_a_lost_ledger_is_rebuilt_and_the_replay_goes_on(
     assert own.attempt(plan.replay_id, f"{Step.AFTER_FIRST_OUTPUT}:3@1").exit_code == -9
     for path in config.state.glob("ledger.sqlite*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    Ledger.rebuild(config)
+    rebuild_ledger(config)
     own.attempts(plan.replay_id, [])
     check_promise(config, plan, project_baseline(config, project, baseline))
 
