@@ -40,6 +40,11 @@ class RewindowError(Exception):
         self.detail = detail
         self.hint = hint
 
+    @property
+    def parts(self) -> dict[str, str]:
+        """Primary line, detail and hint by name, as they cross to another process."""
+        return {"primary": self.primary, "detail": self.detail, "hint": self.hint}
+
     def __str__(self) -> str:
         lines = [self.primary]
         lines += [f"  Detail: {self.detail}"] if self.detail else []

@@ -11,6 +11,7 @@ from rewindow.commands.screen import (
     AsJson,
     First,
     From,
+    JobScreen,
     Last,
     To,
     out,
@@ -80,9 +81,10 @@ def plan(
     """
     config = Config.load()
     request = ReplayRequest(
-        application, first, last, from_time, to_time, mode, None, parameters(parameter), group_windows,
-        checkpoint_windows, allow_missing, state_from, initial_state, allow_other_code, allow_affected,
-        verify_inputs=verify_inputs,
+        application, first=first, last=last, from_time=from_time, to_time=to_time, mode=mode,
+        parameters=parameters(parameter), group_windows=group_windows, checkpoint_windows=checkpoint_windows,
+        allow_missing=allow_missing, state_from=state_from, initial_state=initial_state,
+        allow_other_code=allow_other_code, allow_affected=allow_affected, verify_inputs=verify_inputs,
     )  # fmt: skip
     draft = draft_plan(config, request)
     horizon = undo_horizon(config, draft.plan.application)
@@ -93,9 +95,9 @@ def plan(
         out.print(escape(str(horizon)))
     draft.check()
     if verify:
-        from rewindow.commands.verify import verify_sample
+        from rewindow.launcher.verify import verify_sample
 
-        verify_sample(config, request, draft, verify)
+        verify_sample(config, request, draft, verify, JobScreen())
 
 
 def parameters(given: list[str] | None) -> dict[str, str]:

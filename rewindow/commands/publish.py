@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from rewindow.commands.job import run_plain
-from rewindow.commands.screen import AsJson, ReplayId, out, print_json
+from rewindow.commands.screen import AsJson, JobScreen, ReplayId, out, print_json
 from rewindow.config import Config
 from rewindow.errors import InputError
+from rewindow.launcher.loop import run_plain
 
 LeaveOutDamaged = Annotated[
     bool,
@@ -46,7 +46,7 @@ def publish(
         if accept:
             raise InputError("--accept and --withdraw exclude each other")
         arguments = ["--replay", replay_id, "--withdraw", *spare]
-        outcome = run_plain(Config.load(), "publish.py", arguments, replay_id, crash)
+        outcome = run_plain(Config.load(), "publish.py", arguments, replay_id, JobScreen(), crash=crash)
         show(
             outcome.facts,
             as_json,
@@ -54,7 +54,7 @@ def publish(
         )
         return
     arguments = ["--replay", replay_id] + (["--accept", accept] if accept else []) + spare
-    outcome = run_plain(Config.load(), "publish.py", arguments, replay_id, crash)
+    outcome = run_plain(Config.load(), "publish.py", arguments, replay_id, JobScreen(), crash=crash)
     show(outcome.facts, as_json, f"published; take it back with: rewindow undo {replay_id}")
 
 

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from rewindow.commands.job import run_plain
-from rewindow.commands.screen import AsJson, err, out, print_json
+from rewindow.commands.screen import AsJson, JobScreen, err, out, print_json
 from rewindow.config import Config
 from rewindow.errors import InputError
+from rewindow.launcher.loop import run_plain
 from rewindow.ledger import Ledger
 from rewindow.recording.dependents import readers
 from rewindow.recording.inventory import late_windows
@@ -60,7 +60,7 @@ def record(
         if reopen:
             _ask(config, name, yes)
             arguments.append("--reopen")
-        outcome = run_plain(config, "record.py", arguments, name)
+        outcome = run_plain(config, "record.py", arguments, name, JobScreen())
         results[name] = {key: value for key, value in outcome.facts.items() if key not in ("exit_code", "message")}
     if as_json:
         print_json(results)

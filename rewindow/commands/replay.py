@@ -33,8 +33,8 @@ from rewindow.commands.screen import (
 )
 from rewindow.commands.status import next_step
 from rewindow.config import Config
-from rewindow.errors import InputError, RewindowError
-from rewindow.launcher import Outcome, ReplayRequest, begin_attempt, create_replay, known_replay, note_kill, run
+from rewindow.errors import InputError
+from rewindow.launcher import ReplayRequest, create_replay, known_replay, run_attempts
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import State
 
@@ -84,8 +84,10 @@ def replay(
         plan = known_replay(config, Ledger.open(config.ledger_url), resume).read_plan()
     elif application:
         request = ReplayRequest(
-            application, first, last, from_time, to_time, mode, replay_id, parameters(parameter), group_windows,
-            checkpoint_windows, allow_missing, state_from, initial_state, allow_other_code, allow_affected, reason,
+            application, first=first, last=last, from_time=from_time, to_time=to_time, mode=mode, replay_id=replay_id,
+            parameters=parameters(parameter), group_windows=group_windows, checkpoint_windows=checkpoint_windows,
+            allow_missing=allow_missing, state_from=state_from, initial_state=initial_state,
+            allow_other_code=allow_other_code, allow_affected=allow_affected, reason=reason,
             verify_inputs=verify_inputs,
         )  # fmt: skip
         plan = create_replay(config, request)
@@ -95,7 +97,7 @@ def replay(
     err.print(f"replay [bold]{escape(plan.replay_id)}[/bold]: {windows}, {plan.mode.words}")
     for text in plan.warnings:
         err.print(f"[yellow]warning[/yellow]: {escape(text)}")
-    outcome = run_attempts(config, plan.replay_id, again=again, crash=crash)
+    outcome = run_attempts(config, plan.replay_id, JobScreen(), again=again, crash=crash)
     if outcome is None:
         err.print("it had ended before: nothing was computed")
     if as_json:
@@ -104,38 +106,6 @@ def replay(
         row = Ledger.open(config.ledger_url).replay(plan.replay_id)
         staged = f"replay {plan.replay_id} is {'staged' if row.state is State.ENDED else row.state.value}"
         out.print(escape(f"{staged}. {next_step(row)}"))
-
-
-def run_attempts(config: Config, replay_id: str, *, again: bool = False, crash: str | None = None) -> Outcome | None:
-    """Runs attempts until the replay has ended; None when it had ended before.
-
-    Raises:
-        RewindowError: an attempt failed for good, or all allowed ones were used up.
-    """
-    while True:
-        submission = begin_attempt(config, replay_id, crash, again=again)
-        if submission is None:
-            return None
-        with JobScreen() as screen:
-            outcome = run(submission, screen.line)
-        note_kill(config, submission, outcome)
-        if outcome.exit_code == 0:
-            return outcome
-        if not outcome.retryable:
-            raise failure(outcome)
-        again = False
-        first_line = (outcome.message.splitlines() or ["without a message"])[0]
-        err.print(f"[yellow]attempt {submission.epoch} ended[/yellow]: {escape(first_line)}; resuming")
-
-
-def failure(outcome: Outcome) -> RewindowError:
-    """Returns a job's failure as an error with the job's own exit code."""
-    lines = outcome.message.splitlines() or [f"the job ended without a message (exit code {outcome.exit_code})"]
-    error, rest = RewindowError(lines[0]), lines[1:]
-    error.detail = " ".join(line.strip().removeprefix("Detail: ") for line in rest if "Hint:" not in line)
-    error.hint = " ".join(line.strip().removeprefix("Hint: ") for line in rest if "Hint:" in line)
-    error.exit_code = outcome.exit_code  # type: ignore[misc]
-    return error
 
 
 def _refuse_wishes(context: typer.Context, replay_id: str) -> None:

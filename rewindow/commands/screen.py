@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -76,14 +77,22 @@ class JobScreen:
         self._bar = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=err)
         self._task: Any = None
 
-    def __enter__(self) -> JobScreen:
-        if err.is_terminal:
-            self._bar.start()
-        return self
+    @contextmanager
+    def job(self) -> Iterator[None]:
+        """Shows the bar while a job runs."""
+        if not err.is_terminal:
+            yield
+            return
+        with self._bar:
+            yield
 
-    def __exit__(self, *error: object) -> None:
-        if err.is_terminal:
-            self._bar.stop()
+    def note(self, text: str) -> None:
+        """Prints a line about the job, beside its output: that may be JSON."""
+        err.print(escape(text))
+
+    def warn(self, text: str) -> None:
+        """Prints a line about something that went wrong."""
+        err.print(text, style="yellow", markup=False)
 
     def line(self, text: str) -> None:
         """Shows a line of the job."""

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from rewindow.commands.job import run_plain
-from rewindow.commands.screen import AsJson, err, out, print_facts, print_json, print_rows
+from rewindow.commands.screen import AsJson, JobScreen, err, out, print_facts, print_json, print_rows
 from rewindow.config import Config
 from rewindow.errors import InputError
+from rewindow.launcher.loop import run_plain
 from rewindow.ledger import Ledger
 from rewindow.recording import inventory
 from rewindow.recording.dependents import dependents
@@ -156,7 +156,7 @@ def upgrade(
         rewindow streams upgrade flights weather
     """
     names = name or []
-    outcome = run_plain(Config.load(), "upgrade.py", names, names[0] if len(names) == 1 else "streams")
+    outcome = run_plain(Config.load(), "upgrade.py", names, names[0] if len(names) == 1 else "streams", JobScreen())
     if as_json:
         print_json({"streams": outcome.facts["streams"]})
     if any(stream["differing"] for stream in outcome.facts["streams"]):

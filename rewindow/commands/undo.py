@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from rewindow.commands.job import run_plain
 from rewindow.commands.publish import LeaveOutDamaged, show
-from rewindow.commands.screen import AsJson, ReplayId
+from rewindow.commands.screen import AsJson, JobScreen, ReplayId
 from rewindow.config import Config
+from rewindow.launcher.loop import run_plain
 
 
 def undo(
@@ -25,5 +25,5 @@ def undo(
         rewindow undo flight_delays-376949-385704-1f2e3d
     """
     arguments = ["--replay", replay_id, "--undo", *(["--leave-out-damaged"] if leave_out_damaged else [])]
-    outcome = run_plain(Config.load(), "publish.py", arguments, replay_id, crash)
+    outcome = run_plain(Config.load(), "publish.py", arguments, replay_id, JobScreen(), crash=crash)
     show(outcome.facts, as_json, f"undone; publish it again with: rewindow publish {replay_id}")

@@ -32,13 +32,16 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
     except RewindowError as error:
         outcome = {
             "exit_code": error.exit_code, "message": str(error), "retryable": error.retryable,
-            "kind": type(error).__name__,
+            "kind": type(error).__name__, "error": error.parts,
         }  # fmt: skip
     except KeyboardInterrupt:
         stopped = Interrupted(
             "stopped by the user", detail="What was committed is kept.", hint="Run it again to go on."
         )
-        outcome = {"exit_code": stopped.exit_code, "message": str(stopped), "retryable": False, "kind": "Interrupted"}
+        outcome = {
+            "exit_code": stopped.exit_code, "message": str(stopped), "retryable": False, "kind": "Interrupted",
+            "error": stopped.parts,
+        }  # fmt: skip
     except Exception as error:  # noqa: BLE001  (whatever it is, the outcome file must say so)
         traceback.print_tb(error.__traceback__)
         retryable = is_passing(error)

@@ -10,7 +10,9 @@ from rewindow.launcher.attempts import (
     read_outcome,
     run,
 )
-from rewindow.launcher.planner import Draft, ReplayRequest, create_replay, draft_plan
+from rewindow.launcher.loop import failure, run_attempts, run_plain
+from rewindow.launcher.planner import create_replay, draft_plan
+from rewindow.launcher.request import Draft, ReplayRequest
 
 __all__ = [
     "Draft",
@@ -20,9 +22,12 @@ __all__ = [
     "begin_attempt",
     "create_replay",
     "draft_plan",
+    "failure",
     "known_replay",
     "note_kill",
     "plain_submission",
     "read_outcome",
     "run",
+    "run_attempts",
+    "run_plain",
 ]

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from rewindow.application import Mode
 from rewindow.config import Config
 from rewindow.engine.crash import VARIABLE as CRASH_VARIABLE
 from rewindow.engine.crash import check_crash
-from rewindow.errors import FencedError, InputError, ResourceError, RewindowError
+from rewindow.errors import FencedError, InputError, Interrupted, ResourceError, RewindowError
 from rewindow.java import check_limits
 from rewindow.launcher.outlook import expect_recovery
 from rewindow.launcher.processes import die_with_parent, end_process_group
@@ -70,12 +70,18 @@ class Submission:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended. Exit code -9 and no message: it was killed."""
+    """How a job ended. Exit code -9 and no message: it was killed.
+
+    Attributes:
+        facts: what its outcome file says; empty when it left none.
+        error: the parts of its error, see RewindowError.parts; empty when it was none of ours.
+    """
 
     exit_code: int
     message: str
     retryable: bool
     facts: Mapping[str, Any]
+    error: Mapping[str, str] = field(default_factory=dict)
 
 
 def begin_attempt(
@@ -253,8 +259,8 @@ def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
     if not asked or outcome.exit_code == 0 or (outcome.facts and outcome.exit_code == INTERRUPTED):
         return outcome
     again = f"rewindow replay --resume {submission.replay_id}" if submission.epoch else "the same command"
-    message = f"stopped by the user\n  Detail: What was committed is kept.\n  Hint: Go on with: {again}"
-    return Outcome(INTERRUPTED, message, False, outcome.facts)
+    stopped = Interrupted("stopped by the user", detail="What was committed is kept.", hint=f"Go on with: {again}")
+    return Outcome(INTERRUPTED, str(stopped), False, outcome.facts, stopped.parts)
 
 
 def _watch(process: subprocess.Popen[str], on_line: Callable[[str], None]) -> int:
@@ -309,7 +315,8 @@ def read_outcome(path: Path, exit_code: int = 0) -> Outcome:
         facts = json.loads(path.read_text())
     except (OSError, json.JSONDecodeError):
         return Outcome(exit_code or -9, f"the job ended without an outcome (exit code {exit_code})", True, {})
-    return Outcome(facts["exit_code"], facts["message"], bool(facts.get("retryable")), facts)
+    error = facts.pop("error", {})
+    return Outcome(facts["exit_code"], facts["message"], bool(facts.get("retryable")), facts, error)
 
 
 def check_disk(config: Config, input_bytes: int) -> None:

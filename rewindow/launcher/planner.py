@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rewindow.application import Application, Mode, Output, validate
 from rewindow.config import Config
-from rewindow.errors import InputError, RangeError, RewindowError
+from rewindow.errors import InputError, RangeError
 from rewindow.launcher.creation import create_tables
 from rewindow.launcher.inputs import (
     Recorded,
@@ -24,6 +23,7 @@ from rewindow.launcher.inputs import (
     pin,
 )
 from rewindow.launcher.outlook import estimate, in_the_way
+from rewindow.launcher.request import Draft, ReplayRequest
 from rewindow.launcher.start_flaws import AFFECTED, refusal
 from rewindow.launcher.start_state import find_start_state
 from rewindow.ledger import Ledger
@@ -35,68 +35,6 @@ from rewindow.windows import WindowRange, parse_time
 
 MARKS_MANY = 100
 OTHER_CODE = "a start state made by other code was allowed"
-
-
-@dataclass(frozen=True)
-class ReplayRequest:
-    """What somebody wants replayed. Without a range it is every window that all inputs have sealed.
-
-    Attributes:
-        first, last: window ids, closed.
-        from_time, to_time: times in ISO 8601, half-open.
-        state_from: a replay whose last checkpoint is the start state.
-        initial_state: start from the initial state although the range begins later.
-        dag: id of the Airflow DAG that asks; empty for the command line.
-        allow_affected: start from a state that lacks lost windows or is stale.
-        verify_inputs: compare the bytes of input files with their checksums; as the settings say unless given.
-    """
-
-    application: str
-    first: int | None = None
-    last: int | None = None
-    from_time: str | None = None
-    to_time: str | None = None
-    mode: str = Mode.EXACTLY_ONCE.value
-    replay_id: str | None = None
-    parameters: dict[str, str] = field(default_factory=dict)
-    group_windows: int | None = None
-    checkpoint_windows: int | None = None
-    allow_missing: bool = False
-    state_from: str | None = None
-    initial_state: bool = False
-    allow_other_code: bool = False
-    allow_affected: bool = False
-    reason: str = ""
-    dag: str = ""
-    verify_inputs: bool | None = None
-
-
-@dataclass(frozen=True)
-class Draft:
-    """A plan that nothing has been created for yet.
-
-    Attributes:
-        in_the_way: what would stop it from being run now, in words.
-        seconds: estimated time, None without a basis.
-        basis: what the estimate rests on.
-        refusal: why it must not be created unless that is asked for, None when nothing speaks against it.
-    """
-
-    plan: Plan
-    loaded: LoadedApplication
-    in_the_way: list[str]
-    seconds: float | None
-    basis: str
-    refusal: RewindowError | None = None
-
-    def check(self) -> None:
-        """Refuses what the plan shows and nobody has allowed.
-
-        Raises:
-            CheckpointError: the start state lacks windows or is stale; names what to replay first.
-        """
-        if self.refusal is not None:
-            raise self.refusal
 
 
 def create_replay(config: Config, request: ReplayRequest) -> Plan:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from rewindow.application import Application
 from rewindow.config import Config
 from rewindow.errors import CheckpointError, InputError
+from rewindow.launcher.request import ReplayRequest
 from rewindow.launcher.start_flaws import with_flaws
 from rewindow.ledger import Ledger
 from rewindow.operators.catalog import LoadedApplication
@@ -20,9 +20,6 @@ from rewindow.tables.delta import plain_schema
 from rewindow.tables.formats import TableKind, check_format
 from rewindow.tables.staging import CHECKPOINTS, check_replay_format
 from rewindow.windows import WindowRange
-
-if TYPE_CHECKING:
-    from rewindow.launcher.planner import ReplayRequest
 
 
 def find_start_state(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from rewindow.commands.replay import failure
 from rewindow.config import Config
-from rewindow.launcher import Outcome, Submission
+from rewindow.launcher import Outcome, Submission, failure, loop
 from tests.commands.conftest import Command
 from tests.publication.staging import StagedReplay, simple
 
@@ -38,12 +36,9 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> Runs:
         def begin(config: Config, replay_id: str, *rest: Any, **options: Any) -> Submission:
             return Submission(replay_id, 1, [], {}, Path())
 
-        verbs = importlib.import_module("rewindow.commands.replay")
-        monkeypatch.setattr(verbs, "begin_attempt", begin)
-        monkeypatch.setattr(verbs, "run", run)
-        job = importlib.import_module("rewindow.commands.job")
-        monkeypatch.setattr(job, "run", run)
-        monkeypatch.setattr(job, "plain_submission", lambda *given: Submission("one", 0, [], {}, Path()))
+        monkeypatch.setattr(loop, "begin_attempt", begin)
+        monkeypatch.setattr(loop, "run", run)
+        monkeypatch.setattr(loop, "plain_submission", lambda *given: Submission("one", 0, [], {}, Path()))
 
     return replaced
 

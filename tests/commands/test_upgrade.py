@@ -24,7 +24,7 @@ def test_upgrade_starts_one_job_for_all_names(
         started.append(submission)
         return Outcome(0, "", False, {"streams": [{"stream": "flights", "differing": differing}]})
 
-    monkeypatch.setattr("rewindow.commands.job.run", run)
+    monkeypatch.setattr("rewindow.launcher.loop.run", run)
     monkeypatch.setattr("rewindow.launcher.attempts.submit_command", lambda config, job, given, **_: [job, *given])
     monkeypatch.setattr("rewindow.launcher.attempts.job_environment", lambda *_: {})
     assert command("streams", "upgrade", *names)[0] == code

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rewindow.commands import replay as command
-from rewindow.commands.verify import compare_groupings, verify_sample
+from rewindow.commands.screen import JobScreen
 from rewindow.config import Config
 from rewindow.errors import NotDeterministicError
 from rewindow.launcher import ReplayRequest, draft_plan
+from rewindow.launcher.verify import compare_groupings, verify_sample
 from rewindow.ledger import Ledger
 from tests.publication.staging import StagedReplay, rows_of, state_of
 from tests.recovery.here import jobs_here
@@ -52,7 +53,7 @@ def test_floats_are_compared_within_the_declared_tolerance(tmp_path: Path, toler
 
 def verify(project: Project, application: str, mode: str = "exactly_once") -> None:
     request = ReplayRequest(application, mode=mode)
-    verify_sample(project.config, request, draft_plan(project.config, request), 8)
+    verify_sample(project.config, request, draft_plan(project.config, request), 8, JobScreen())
 
 
 @pytest.mark.jvm

@@ -7,27 +7,30 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rewindow.commands.replay import run_attempts
-from rewindow.commands.screen import err
 from rewindow.config import Config
 from rewindow.errors import NotDeterministicError
-from rewindow.launcher import Draft, ReplayRequest, create_replay
+from rewindow.launcher.listener import Listener, Silent
+from rewindow.launcher.loop import run_attempts
+from rewindow.launcher.planner import create_replay
+from rewindow.launcher.request import Draft, ReplayRequest
 from rewindow.ledger import Ledger
 from rewindow.publication import Certificate, certify
 
 SAMPLE_ROWS = 3
 
 
-def verify_sample(config: Config, request: ReplayRequest, draft: Draft, windows: int) -> None:
+def verify_sample(
+    config: Config, request: ReplayRequest, draft: Draft, windows: int, listener: Listener | None = None
+) -> None:
     """Replays the first windows of a range twice, in one group and in many, and compares every window's digest.
 
     An operator whose output depends on where groups end is found here (R86). The two replays are deleted afterwards.
-    They run exactly once unless operators declare another mode: then no other is allowed (R3). What it says goes to the
-    errors: the output may be the JSON of a plan.
+    They run exactly once unless operators declare another mode: then no other is allowed (R3).
 
     Raises:
         NotDeterministicError: names the first output and window that differ.
     """
+    told = listener or Silent()
     plan = draft.plan
     last = min(plan.last, plan.first + max(windows, 2) - 1)
     count = last - plan.first + 1
@@ -39,13 +42,13 @@ def verify_sample(config: Config, request: ReplayRequest, draft: Draft, windows:
     )  # fmt: skip
     try:
         for replay_id, size in zip(ids, (count, max(1, count // 3 - 1)), strict=True):
-            err.print(f"verify: {count} windows in groups of {size}")
+            told.note(f"verify: {count} windows in groups of {size}")
             create_replay(config, replace(sample, replay_id=replay_id, group_windows=size))
-            run_attempts(config, replay_id)
+            run_attempts(config, replay_id, told)
         verdict = compare_groupings(config, ids).verdict
     finally:
         _delete(config, ids)
-    err.print(f"verified: {count} windows are {verdict} in one group and in groups of {max(1, count // 3 - 1)}")
+    told.note(f"verified: {count} windows are {verdict} in one group and in groups of {max(1, count // 3 - 1)}")
 
 
 def compare_groupings(config: Config, ids: Sequence[str]) -> Certificate:

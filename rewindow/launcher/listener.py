@@ -1,0 +1,35 @@
+"""Whoever watches a job: a terminal, a task's log, or nobody."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
+
+
+class Listener(Protocol):
+    """Told of everything that a person may want to see while a job runs."""
+
+    def job(self) -> AbstractContextManager[object]:
+        """Returns what is entered while one job runs."""
+
+    def line(self, text: str) -> None:
+        """A line that the job printed: words, or its progress as JSON."""
+
+    def note(self, text: str) -> None:
+        """A line about the job, such as what is done next."""
+
+    def warn(self, text: str) -> None:
+        """A line about something that went wrong and is gone on from."""
+
+
+class Silent:
+    """The listener who says nothing."""
+
+    def job(self) -> AbstractContextManager[object]:
+        """See Listener."""
+        return nullcontext()
+
+    def line(self, text: str) -> None:
+        """See Listener."""
+
+    note = warn = line
