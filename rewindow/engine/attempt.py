@@ -33,7 +33,7 @@ from rewindow.tables import checkpoints as stored
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
-    from rewindow.engine.group import GroupResult
+    from rewindow.engine.computation import GroupResult
 
 FIRST_GROUP_TUPLES = 500_000
 Crash = Callable[[Step, int], None]

@@ -10,9 +10,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rewindow.application import Mode
-from rewindow.engine.computation import Seals
+from rewindow.engine.computation import GroupResult, Seals
 from rewindow.engine.facts import Seal, WindowDigest
-from rewindow.engine.group import GroupResult, GroupRunner
+from rewindow.engine.group import GroupRunner
 from rewindow.engine.recheck import Again, check_again
 from rewindow.recovery import Plan
 from rewindow.tables import FencedTable, Table, query

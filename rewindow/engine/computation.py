@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -17,15 +18,32 @@ from rewindow.engine.facts import Seal, WindowDigest
 from rewindow.tables import DataFile
 from rewindow.windows import WindowRange
 
-if TYPE_CHECKING:
-    from rewindow.engine.group import GroupResult
-
 States = Mapping[str, pa.Table]
 """Operator name to its state frame."""
 Seals = dict[str, dict[int, Seal]]
 """Output name to window to seal."""
 Counts = dict[str, dict[int, int]]
 """Input to window to tuples; windows without tuples may be left out."""
+
+
+Digests = dict[str, dict[int, WindowDigest]]
+"""Output name to window to digest; windows without tuples are left out."""
+
+
+@dataclass
+class GroupResult:
+    """What a group computed, before any of it is committed.
+
+    Attributes:
+        folders: output name to the folder of its files.
+        states: operator name to its state after the group's last window.
+        dropped: output port that nothing reads to window to tuples (O16); error ports are never dropped (O69).
+    """
+
+    folders: dict[str, Path] = field(default_factory=dict)
+    digests: Digests = field(default_factory=dict)
+    states: dict[str, pa.Table] = field(default_factory=dict)
+    dropped: dict[str, dict[int, int]] = field(default_factory=dict)
 
 
 @dataclass

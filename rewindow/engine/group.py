@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from rewindow.application import Application, GroupWindows, Node, PortHandle
 from rewindow.application.error_tuples import COLUMNS
-from rewindow.engine.computation import SkipResult
+from rewindow.engine.computation import Digests, GroupResult, SkipResult
 from rewindow.engine.digests import digest_columns, empty_digests
 from rewindow.engine.error_tuples import as_errors, check_reasons
 from rewindow.engine.facts import WindowDigest
@@ -41,26 +41,6 @@ SMALL_TUPLES = 200_000
 whole stages: it holds the group's bounds as constants, so each group would compile all of it anew."""
 _DROPPED = pa.schema([("window_id", pa.int64()), ("tuples", pa.int64())])
 _WHOLE_STAGE = "spark.sql.codegen.wholeStage"
-
-
-Digests = dict[str, dict[int, WindowDigest]]
-"""Output name to window to digest; windows without tuples are left out."""
-
-
-@dataclass
-class GroupResult:
-    """What a group computed, before any of it is committed.
-
-    Attributes:
-        folders: output name to the folder of its files.
-        states: operator name to its state after the group's last window.
-        dropped: output port that nothing reads to window to tuples (O16); error ports are never dropped (O69).
-    """
-
-    folders: dict[str, Path] = field(default_factory=dict)
-    digests: Digests = field(default_factory=dict)
-    states: dict[str, pa.Table] = field(default_factory=dict)
-    dropped: dict[str, dict[int, int]] = field(default_factory=dict)
 
 
 class GroupRunner:

@@ -21,7 +21,7 @@ from rewindow.tables import checkpoints as stored
 from rewindow.tables.staging import FACTS
 
 if TYPE_CHECKING:
-    from rewindow.engine.group import GroupResult
+    from rewindow.engine.computation import GroupResult
 
 
 @dataclass(frozen=True)

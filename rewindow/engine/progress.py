@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from rewindow.engine.computation import Counts
+from rewindow.engine.computation import Counts, GroupResult
 from rewindow.ledger import PortCount
 from rewindow.windows import WindowRange
-
-if TYPE_CHECKING:
-    from rewindow.engine.group import GroupResult
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from rewindow.application import Application, GroupWindows
 from rewindow.engine.attempt import Attempt
 from rewindow.engine.committed import Committed
-from rewindow.engine.computation import Counts, Seals, SkipResult, States
+from rewindow.engine.computation import Counts, GroupResult, Seals, SkipResult, States
 from rewindow.engine.facts import Seal, WindowDigest, check_input_counts
 from rewindow.engine.frames import count_windows, open_inputs
-from rewindow.engine.group import GroupResult, GroupRunner
+from rewindow.engine.group import GroupRunner
 from rewindow.engine.session import send_applications
 from rewindow.recovery import Plan
 from rewindow.tables import DataFile, FencedTable, Table, data_files

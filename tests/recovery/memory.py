@@ -15,9 +15,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from rewindow.application import Application, FrameOperator, GroupWindows, InputPort, OutputPort
-from rewindow.engine.computation import SkipResult
+from rewindow.engine.computation import GroupResult, SkipResult
 from rewindow.engine.facts import Seal, WindowDigest
-from rewindow.engine.group import GroupResult
 from rewindow.errors import FencedError
 from rewindow.tables import DataFile, FencedTable
 from rewindow.windows import WindowRange

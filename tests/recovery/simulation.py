@@ -25,8 +25,8 @@ from rewindow.application import GroupWindows, Mode
 from rewindow.engine import attempt as attempts
 from rewindow.engine import takeover
 from rewindow.engine.attempt import Attempt
+from rewindow.engine.computation import GroupResult
 from rewindow.engine.facts import GroupFacts
-from rewindow.engine.group import GroupResult
 from rewindow.engine.group_commit import GroupCommit
 from rewindow.engine.takeover import Takeover
 from rewindow.errors import CheckpointError, FencedError
