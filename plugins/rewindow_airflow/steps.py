@@ -125,13 +125,16 @@ class RewindowCheckOperator(ReplayTask, BaseOperator):
         from rewindow.config import Config
         from rewindow.errors import GateError
         from rewindow.quality import check
+        from rewindow.reports.gate_pages import write_gate_pages
 
         ending = (
             f'Replay "{self.replay}" stays staged; nothing is published. See the links of this task. When a suite is '
             f"mended, clear this task; when the application is, rewindow abandon {self.replay} and clear the run."
         )
         with mapped_errors(ending):
-            result = check(Config.load(), self.replay, on_line=self.log.info)
+            config = Config.load()
+            result = check(config, self.replay, on_line=self.log.info)
+            write_gate_pages(config, result)
             if result.verdict != "passed":
                 failed = [f"{output.output}: {check.check}" for output in result.outputs for check in output.failed]
                 raise GateError(f'gate of replay "{self.replay}" did not pass', detail=f"Failed: {', '.join(failed)}.")

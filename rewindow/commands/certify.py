@@ -13,6 +13,7 @@ from rewindow.errors import InputError
 from rewindow.publication import Certificate
 from rewindow.publication import certify as compare
 from rewindow.publication.certificate import CONTENTS
+from rewindow.publication.page import write_certificate
 from rewindow.windows import WindowRange
 
 DIFFERENT_CODE = 1
@@ -45,7 +46,9 @@ def certify(
     if (first is None) != (last is None):
         raise InputError("a range needs both --first and --last")
     windows = WindowRange(first, last) if first is not None and last is not None else None
-    certificate = compare(Config.load(), a, b, tolerance=tolerance, raw=raw, full=full, windows=windows)
+    config = Config.load()
+    found = compare(config, a, b, tolerance=tolerance, raw=raw, full=full, windows=windows)
+    certificate = write_certificate(config, found)
     if as_json:
         print_json(certificate.model_dump(mode="json"))
     else:

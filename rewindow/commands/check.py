@@ -17,8 +17,11 @@ def check(replay_id: ReplayId, as_json: AsJson = False) -> None:
         rewindow check flight_delays-376949-385704-1f2e3d
     """
     from rewindow.quality import check as run_gate
+    from rewindow.reports.gate_pages import write_gate_pages
 
-    result = run_gate(Config.load(), replay_id, on_line=lambda line: err.print(line, style="dim", markup=False))
+    config = Config.load()
+    result = run_gate(config, replay_id, on_line=lambda line: err.print(line, style="dim", markup=False))
+    write_gate_pages(config, result)
     if as_json:
         print_json(result.to_dict())
     if result.verdict != "passed":

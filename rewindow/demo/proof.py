@@ -12,6 +12,7 @@ from rewindow.demo.watch import Run
 from rewindow.errors import RewindowError
 from rewindow.ledger import Ledger
 from rewindow.publication.certificate import Certificate, certify
+from rewindow.publication.page import write_certificate
 from rewindow.recovery import Plan
 from rewindow.reports.counts import ReplayCount, count_replay
 from rewindow.tables import Table, query
@@ -48,7 +49,7 @@ def prove(config: Config, run: Run, reference: Run | None) -> Proof:
     facts.claim("every window is accounted for", not facts.unaccounted(), facts.unaccounted())
     if reference is None:
         return Proof(run, count, None, facts.untouched())
-    certificate = certify(config, reference.replay_id, run.replay_id)
+    certificate = write_certificate(config, certify(config, reference.replay_id, run.replay_id))
     checks: dict[Mode, Callable[[Certificate], tuple[str, ...]]] = {
         Mode.EXACTLY_ONCE: facts.exactly_once,
         Mode.AT_LEAST_ONCE: facts.at_least_once,
@@ -177,7 +178,7 @@ def prove_published(config: Config, replay_id: str, words: str) -> str:
     Raises:
         RewindowError: it does not.
     """
-    certificate = certify(config, replay_id, "published", write=False)
+    certificate = certify(config, replay_id, "published")
     if not certificate.equal:
         raise RewindowError(f'what is published differs from replay "{replay_id}"', detail=f"Expected: {words}.")
     return words

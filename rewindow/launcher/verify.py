@@ -59,7 +59,7 @@ def compare_groupings(config: Config, ids: Sequence[str]) -> Certificate:
     Raises:
         NotDeterministicError: names the first output and window that differ, with some rows of each.
     """
-    certificate = certify(config, *ids, write=False)
+    certificate = certify(config, *ids)
     if certificate.equal:
         return certificate
     found = certificate.first_difference or {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import time
 from collections import Counter
 from dataclasses import replace
@@ -127,7 +126,6 @@ def certify(
     raw: bool = False,
     full: bool = False,
     windows: WindowRange | None = None,
-    write: bool = True,
 ) -> Certificate:
     """Compares two replays, or a replay and what is published, and returns the certificate.
 
@@ -139,7 +137,6 @@ def certify(
         full: read everything and digest it again. Without it the seals are believed, except where commits that are
             not ours or altered files put those of the published tables in doubt: there rows are read and digested.
         windows: compare only these.
-        write: leave the certificate as JSON and as a page under `config.results`/certificates.
 
     Raises:
         InputError: a replay is unknown, was purged, or nothing is published; neither side has a window of the range.
@@ -168,8 +165,7 @@ def certify(
     draft["seconds"] = round(time.monotonic() - began, 3)
     draft["made_at"] = datetime.now(UTC).isoformat(timespec="seconds")
     certificate = Certificate(**draft)
-    certificate = certificate.model_copy(update={"digest": certificate_digest(certificate.model_dump(mode="json"))})
-    return _write(config, certificate) if write else certificate
+    return certificate.model_copy(update={"digest": certificate_digest(certificate.model_dump(mode="json"))})
 
 
 def _digested_again(config: Config, sides: tuple[Side, Side], full: bool) -> tuple[tuple[Side, Side], list[str]]:
@@ -362,29 +358,3 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 def _is_finite(value: object) -> bool:
     return isinstance(value, float) and math.isfinite(value)
-
-
-def _write(config: Config, certificate: Certificate) -> Certificate:
-    """Leaves the certificate as JSON and as a page; the same comparison writes the same files.
-
-    A state folder that cannot be written to gets none, and the certificate has no path.
-    """
-    from rewindow.publication.page import certificate_page
-
-    folder = config.results / "certificates"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return certificate
-    if not os.access(folder, os.W_OK):
-        return certificate
-    name = f"{certificate.a['name']}--{certificate.b['name']}-{certificate.digest[:8]}"
-    path, page = folder / f"{name}.json", folder / f"{name}.html"
-    for target, text in (
-        (path, certificate.to_json()),
-        (page, certificate_page(certificate, CONTENTS[certificate.contents])),
-    ):
-        draft = target.with_name(target.name + ".draft")
-        draft.write_text(text)
-        draft.replace(target)
-    return certificate.model_copy(update={"path": str(path), "page": str(page)})

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rewindow.config import Config
+from rewindow.publication.certificate import CONTENTS, Certificate, OutputCertificate
 from rewindow.windows import Grid, WindowRange, format_time
-
-if TYPE_CHECKING:
-    from rewindow.publication.certificate import Certificate, OutputCertificate
 
 STRIP_WIDTH = 1000
 _RECTANGLES_MAX = 2_000
@@ -85,3 +85,29 @@ def _number(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.6g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def write_certificate(config: Config, certificate: Certificate) -> Certificate:
+    """Leaves a certificate as JSON and as a page in the folder of results, and returns it with their paths.
+
+    The same comparison writes the same files.
+
+    A state folder that cannot be written to gets none, and the certificate has no path.
+    """
+    folder = config.results / "certificates"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return certificate
+    if not os.access(folder, os.W_OK):
+        return certificate
+    name = f"{certificate.a['name']}--{certificate.b['name']}-{certificate.digest[:8]}"
+    path, page = folder / f"{name}.json", folder / f"{name}.html"
+    for target, text in (
+        (path, certificate.to_json()),
+        (page, certificate_page(certificate, CONTENTS[certificate.contents])),
+    ):
+        draft = target.with_name(target.name + ".draft")
+        draft.write_text(text)
+        draft.replace(target)
+    return certificate.model_copy(update={"path": str(path), "page": str(page)})

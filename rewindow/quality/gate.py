@@ -17,7 +17,6 @@ from rewindow.quality.assessment import assess
 from rewindow.quality.evaluation import evaluate, preload
 from rewindow.quality.findings import record_findings
 from rewindow.quality.outcome import GateResult, OutputVerdict, name_windows
-from rewindow.quality.page import output_page
 from rewindow.quality.places import replay_folder
 from rewindow.quality.suites import Suite, suite_for
 from rewindow.quality.window_table import Sources, build_report
@@ -29,7 +28,9 @@ CHECKABLE = (State.ENDED, State.CHECKED, State.PUBLISHED, State.UNDONE)
 
 
 def check(config: Config, replay_id: str, *, on_line: Tell = lambda line: None) -> GateResult:
-    """Judges a replay, records the verdict in the ledger and on the page over time, and returns it. Starts no JVM.
+    """Judges a replay, records the verdict in the ledger and among the findings, and returns it. Starts no JVM.
+
+    Its pages are drawn from the result, see rewindow.reports.gate_pages.
 
     A replay that cannot be judged is recorded as failed, so that an older verdict does not stand for it.
 
@@ -39,8 +40,6 @@ def check(config: Config, replay_id: str, *, on_line: Tell = lambda line: None) 
         GateError: it could not be judged: a suite is missing or checks nothing, an expectation is unknown, or not
             everything was evaluated. A failed verdict is returned, not raised.
     """
-    from rewindow.reports.expectation_index import write_index  # that page is made of this package's findings
-
     ledger = Ledger.open(config.ledger_url)
     found = ledger.replay(replay_id)
     if found.state not in CHECKABLE:
@@ -57,12 +56,11 @@ def check(config: Config, replay_id: str, *, on_line: Tell = lambda line: None) 
         ledger.record_check(replay_id, "failed", str(folder), {"outputs": [], "error": str(error)})
         raise
     ledger.record_check(replay_id, result.verdict, str(folder), result.summary(), tables=result.tables)
-    write_index(config)
     return result
 
 
 def judge(config: Config, plan: Plan, *, on_line: Tell = lambda line: None) -> GateResult:
-    """Judges a planned replay by what it staged; writes pages, results and findings, and nothing to the ledger.
+    """Judges a planned replay by what it staged; writes results and findings, and nothing to the ledger.
 
     Raises:
         GateError: see check.
@@ -75,10 +73,10 @@ def judge(config: Config, plan: Plan, *, on_line: Tell = lambda line: None) -> G
     tables = staged_contents(config.replay_root(plan.replay_id))
     verdicts = []
     for output in plan.outputs:
-        verdict = _judge_output(config, plan, output, suites[output.name], checked_at, tables)
+        verdict = _judge_output(config, plan, output, suites[output.name], tables)
         verdicts.append(verdict)
         _say(on_line, verdict)
-    result = GateResult(plan.replay_id, plan.application, checked_at, tuple(verdicts), folder, tables)
+    result = GateResult(plan, checked_at, tuple(verdicts), folder, tables)
     (folder / "result.json").write_text(json.dumps(result.to_dict(), indent=2) + "\n")
     record_findings(config, plan, result)
     return result
@@ -109,9 +107,7 @@ def _suite(config: Config, output: OutputPlan) -> Suite:
     return suite_for(config.expectations, output.suite, may_be_empty=output.errors)
 
 
-def _judge_output(
-    config: Config, plan: Plan, output: OutputPlan, suite: Suite, checked_at: datetime, tables: Contents
-) -> OutputVerdict:
+def _judge_output(config: Config, plan: Plan, output: OutputPlan, suite: Suite, tables: Contents) -> OutputVerdict:
     versions = versions_of(tables)
     sources = Sources.open(config.replay_root(plan.replay_id), output.name, config.quarantine_table, versions)
     report = build_report(plan, output, sources, suite.measures)
@@ -123,12 +119,13 @@ def _judge_output(
         docs=folder / f"{output.name}.html",
         results=folder / f"{output.name}.json",
         report=folder / f"{output.name}.windows.csv",
+        table=report,
+        sections=tuple(found.sections),
     )  # fmt: skip
     pa_csv.write_csv(report, verdict.report)
     verdict.results.write_text(
         json.dumps({**verdict.to_dict(), "great_expectations": found.result}, indent=2, default=str)
     )
-    verdict.docs.write_text(output_page(plan, verdict, report, found.sections, checked_at))
     return verdict
 
 

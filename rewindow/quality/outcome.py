@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
+import pyarrow as pa
+
+from rewindow.recovery import Plan
 from rewindow.tables.staging import Contents
 from rewindow.windows import WindowRange
 
@@ -58,9 +61,11 @@ class OutputVerdict:
 
     Attributes:
         windows: number of windows judged, those of the whole range.
-        docs: its page, readable offline.
+        docs: where its page belongs, readable offline.
         results: every check with its windows, as JSON.
         report: the window report as CSV.
+        table: the window report itself, for whoever draws it.
+        sections: what the library says of its checks, as HTML.
     """
 
     output: str
@@ -70,6 +75,8 @@ class OutputVerdict:
     docs: Path
     results: Path
     report: Path
+    table: pa.Table = field(repr=False, compare=False)
+    sections: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def verdict(self) -> Verdict:
@@ -111,8 +118,7 @@ class OutputVerdict:
 class GateResult:
     """The gate's verdict on a replay; `tables` is what was judged, and all that may be published by right of it."""
 
-    replay_id: str
-    application: str
+    plan: Plan
     checked_at: datetime
     outputs: tuple[OutputVerdict, ...]
     folder: Path
@@ -127,7 +133,7 @@ class GateResult:
     def to_dict(self) -> dict[str, Any]:
         """Returns it for JSON."""
         return {
-            "replay_id": self.replay_id, "application": self.application, "verdict": self.verdict,
+            "replay_id": self.plan.replay_id, "application": self.plan.application, "verdict": self.verdict,
             "checked_at": self.checked_at.isoformat(), "folder": str(self.folder),
             "outputs": [output.to_dict() for output in self.outputs],
         }  # fmt: skip

@@ -70,10 +70,9 @@ OK, EMPTY, WARN, BAD = 0, 1, 2, 3
 _CLASSES = ("s-ok", "s-none", "s-warn", "s-bad")
 
 
-def output_page(
-    plan: Plan, verdict: OutputVerdict, report: pa.Table, sections: Iterable[str], checked_at: datetime
-) -> str:
+def output_page(plan: Plan, verdict: OutputVerdict, checked_at: datetime) -> str:
     """Returns the page of an output, readable without a network."""
+    report = verdict.table
     title = f"{plan.application}.{verdict.output}: {verdict.verdict}"
     marks = window_marks(plan.range, verdict, report)
     body = "\n".join(
@@ -83,7 +82,7 @@ def output_page(
             _strip(plan, marks),
             _checks(plan, verdict),
             _windows(plan, report, marks),
-            _docs(sections),
+            _docs(verdict.sections),
         ]
     )
     return html_page(title, body, CSS + DOCS_CSS)

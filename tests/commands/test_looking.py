@@ -87,8 +87,8 @@ def test_why_names_checks_of_the_window_and_of_the_whole_range(
         CheckOutcome("here", "t", "c", "warning", "", "failed", (here,), 1),
         CheckOutcome("there", "t", "c", "warning", "", "failed", (there,), 1),
     )
-    verdict = OutputVerdict("delays", "suite", 10, checks, Path(), Path(), Path())
-    record_findings(config, replay.plan, GateResult("one", "app", datetime.now(UTC), (verdict,), Path(), {}))
+    verdict = OutputVerdict("delays", "suite", 10, checks, Path(), Path(), Path(), pa.table({}))
+    record_findings(config, replay.plan, GateResult(replay.plan, datetime.now(UTC), (verdict,), Path(), {}))
     found = json.loads(command("why", "one", FIRST + 1, "--json")[1])["checks"]
     assert [(check["check"], check["windows"]) for check in found] == [("everything", []), ("here", [str(here)])]
     text = command("why", "one", FIRST + 1)[1]

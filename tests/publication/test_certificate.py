@@ -18,8 +18,17 @@ from hypothesis import strategies as st
 from rewindow.application import Mode
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
-from rewindow.publication.certificate import DIFFERENT, EQUAL, EQUAL_WITHIN_TOLERANCE, Certificate, certify, is_intact
+from rewindow.publication.certificate import (
+    CONTENTS,
+    DIFFERENT,
+    EQUAL,
+    EQUAL_WITHIN_TOLERANCE,
+    Certificate,
+    certify,
+    is_intact,
+)
 from rewindow.publication.losses import skipped_marks
+from rewindow.publication.page import certificate_page, write_certificate
 from rewindow.windows import WindowRange
 from tests.publication import staging
 from tests.publication.staging import Row, StagedReplay, rows_of, simple, state_of
@@ -47,7 +56,7 @@ def test_a_certificate_is_kept_as_json_and_as_a_page_that_needs_no_network(confi
     """JSON and page are written; the same comparison gives the same digest; a changed file is found out."""
     simple(config, "a", 100, 119)
     simple(config, "b", 100, 119, plus=3)
-    first, again = certify(config, "a", "b"), certify(config, "a", "b")
+    first, again = (write_certificate(config, certify(config, "a", "b")) for _ in range(2))
     assert first.digest == again.digest and first.path == again.path
     page = Path(first.page).read_text()
     assert not re.search(r'(src|href)="?http', page) and "prefers-color-scheme: dark" in page
@@ -120,7 +129,7 @@ def test_windows_that_no_side_has_are_differences(config: Config) -> None:
     assert (ranks.ranges, ranks.only_in, ranks.lost_tuples) == ({"lost": [(110, 119)]}, {}, 0)
     assert certificate.first_difference is not None and certificate.first_difference["window"] == 110
     assert 'No side has the windows [110, 119] of output "ranks".' in certificate.notes
-    assert "No side has the windows [110, 119]" in Path(certificate.page).read_text()
+    assert "No side has the windows [110, 119]" in certificate_page(certificate, CONTENTS[certificate.contents])
     assert certify(config, "a", "b", raw=True).verdict == DIFFERENT
     assert certify(config, "a", "b", windows=WindowRange(100, 109)).verdict == EQUAL
     simple(config, "longer", 100, 124)
@@ -208,7 +217,7 @@ def test_floats_in_arrays_are_compared_within_the_tolerance_too(
                 for place, row in enumerate((window * 2)[:2])
             ]
         StagedReplay(config, name, 100, 103).group(100, 103, rows, state=state_of(0)).end(ledger=False)
-    found = output(certify(config, "a", "b", write=False), "ranks")
+    found = output(certify(config, "a", "b"), "ranks")
     if factor < 1.1:
         assert found.equal_within_tolerance == 4 and not found.ranges
     else:
@@ -225,9 +234,9 @@ def test_what_is_no_number_is_not_close_to_one(value: float, tolerance: float | 
     for name in ("b", "c"):
         StagedReplay(config, name, 100, 103).group(100, 103, rows, state=state_of(0)).end(ledger=False)
     for sides in (("a", "b"), ("b", "a")):
-        found = output(certify(config, *sides, tolerance=tolerance, write=False), "ranks")
+        found = output(certify(config, *sides, tolerance=tolerance), "ranks")
         assert found.ranges == {"changed": [(102, 102)]}
-    assert certify(config, "b", "c", tolerance=tolerance, write=False).verdict == EQUAL
+    assert certify(config, "b", "c", tolerance=tolerance).verdict == EQUAL
 
 
 def test_the_reference_says_how_close_floats_must_lie(config: Config) -> None:
@@ -238,8 +247,8 @@ def test_the_reference_says_how_close_floats_must_lie(config: Config) -> None:
         100, 103, rows_of(range(100, 104)), state=state_of(0)
     ).end()
     StagedReplay(config, "b", 100, 103, tolerance=0.1).group(100, 103, rows, state=state_of(0)).end()
-    assert certify(config, "a", "b", write=False).verdict == DIFFERENT
-    assert certify(config, "b", "a", write=False).verdict == EQUAL_WITHIN_TOLERANCE
+    assert certify(config, "a", "b").verdict == DIFFERENT
+    assert certify(config, "b", "a").verdict == EQUAL_WITHIN_TOLERANCE
 
 
 def test_a_table_altered_after_its_windows_were_sealed_does_not_pass(config: Config) -> None:
@@ -320,7 +329,7 @@ def test_classes_agree_with_counting_rows_by_hand(pairs: list[tuple[list[tuple],
             windows = {100 + w: [as_row(row) for row in pair[number]] for w, pair in enumerate(pairs)}
             replay = StagedReplay(config, name, 100, 103).group(100, 103, {"ranks": windows, "delays": {}})
             replay.end(ledger=False)
-        found = output(certify(config, "a", "b", write=False, tolerance=0.0), "ranks")
+        found = output(certify(config, "a", "b", tolerance=0.0), "ranks")
     wanted = Counter(naive_class(Counter(a), Counter(b)) for a, b in pairs)
     assert {kind: count for kind, count in found.classes.items() if count} == dict(wanted)
 

@@ -12,11 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from rewindow.config import Config
 from rewindow.quality import judge, prune_results, runs
 from rewindow.quality.page import output_page
 from rewindow.quality.places import findings_table, replay_folder
 from rewindow.quality.window_table import Sources, build_report
+from rewindow.recovery import Plan
 from rewindow.reports.expectation_index import write_index
+from rewindow.reports.gate_pages import write_gate_pages
 from rewindow.tables import query
 from rewindow.windows import WindowRange
 from tests.quality.staging import StagedReplay, expectation
@@ -48,10 +51,17 @@ def faulty(folder: Path, replay_id: str = "faulty") -> StagedReplay:
     return staged.write()
 
 
+def drawn(config: Config, plan: Plan) -> Path:
+    """Returns the page of a replay's only output, judged and drawn."""
+    result = judge(config, plan)
+    write_gate_pages(config, result)
+    return result.outputs[0].docs
+
+
 def test_page_needs_no_network(tmp_path: Path) -> None:
     """No style, script, font or image from anywhere; nothing that would run."""
     staged = faulty(tmp_path)
-    html = judge(staged.config, staged.plan).outputs[0].docs.read_text()
+    html = drawn(staged.config, staged.plan).read_text()
     found = Links()
     found.feed(html)
     assert found.sources == []
@@ -63,7 +73,7 @@ def test_page_needs_no_network(tmp_path: Path) -> None:
 def test_page_names_what_failed_and_where(tmp_path: Path) -> None:
     """A reader sees the sentence, the windows, the severity, and the library's own table."""
     staged = faulty(tmp_path)
-    html = judge(staged.config, staged.plan).outputs[0].docs.read_text()
+    html = drawn(staged.config, staged.plan).read_text()
     assert "No row lacks a part of its key." in html
     assert "1 window (102)" in html
     assert "2 windows (110–111)" in html
@@ -74,7 +84,7 @@ def test_page_names_what_failed_and_where(tmp_path: Path) -> None:
 def test_page_links_to_files_that_are_there(tmp_path: Path) -> None:
     """The report as CSV and the index."""
     staged = faulty(tmp_path)
-    page = judge(staged.config, staged.plan).outputs[0].docs
+    page = drawn(staged.config, staged.plan)
     write_index(staged.config)
     found = Links()
     found.feed(page.read_text())
@@ -87,10 +97,8 @@ def test_page_escapes_what_users_write(staged: StagedReplay) -> None:
     """The name of an application is text, not HTML."""
     plan = staged.write().plan
     verdict = judge(staged.config, plan).outputs[0]
-    sources = Sources.open(staged.config.replay_root(plan.replay_id), "made", staged.config.quarantine_table)
-    report = build_report(plan, plan.outputs[0], sources, ())
     named = plan.model_copy(update={"application": "<b>bold</b>"})
-    page = output_page(named, verdict, report, (), datetime.now(UTC))
+    page = output_page(named, verdict, datetime.now(UTC))
     assert "<b>bold</b>" not in page and "&lt;b&gt;bold&lt;/b&gt;" in page
 
 
@@ -102,15 +110,15 @@ def test_page_of_a_million_windows_stays_small(staged: StagedReplay) -> None:
     sources = Sources.open(staged.config.replay_root(plan.replay_id), "made", staged.config.quarantine_table)
     report = build_report(wide, plan.outputs[0], sources, ())
     assert report.num_rows == 1_000_000
-    verdict = dataclasses.replace(result.outputs[0], windows=1_000_000)
-    assert len(output_page(wide, verdict, report, (), datetime.now(UTC))) < 200_000
+    verdict = dataclasses.replace(result.outputs[0], windows=1_000_000, table=report, sections=())
+    assert len(output_page(wide, verdict, datetime.now(UTC))) < 200_000
 
 
 def test_index_shows_each_run_and_links_only_to_pages_that_are_there(tmp_path: Path) -> None:
     """Verdicts over time; a page deleted by age leaves its row."""
     bad, good = faulty(tmp_path), StagedReplay(tmp_path, replay_id="good").write()
-    judge(bad.config, bad.plan)
-    judge(good.config, good.plan)
+    drawn(bad.config, bad.plan)
+    drawn(good.config, good.plan)
     html = write_index(good.config).read_text()
     assert html.index("<code>good</code>") < html.index("<code>faulty</code>")
     assert "no-null-keys" in html
@@ -148,7 +156,7 @@ def test_text_of_a_stream_cannot_run_in_a_page(tmp_path: Path) -> None:
     )
     for row in staged.rows:
         row["origin"] = evil + row["origin"]
-    html = judge(staged.config, staged.write().plan).outputs[0].docs.read_text()
+    html = drawn(staged.config, staged.write().plan).read_text()
     found = Tags()
     found.feed(html)
     assert not found.names & {"script", "img"}
@@ -210,5 +218,5 @@ def test_check_leaves_the_expectations_folder_as_it_was(staged: StagedReplay) ->
 
 def test_dark_and_light_come_from_the_system(staged: StagedReplay) -> None:
     """One page for both."""
-    html = judge(staged.config, staged.write().plan).outputs[0].docs.read_text()
+    html = drawn(staged.config, staged.write().plan).read_text()
     assert "prefers-color-scheme:dark" in html

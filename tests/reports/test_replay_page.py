@@ -7,6 +7,7 @@ import pytest
 from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.publication.certificate import certify
+from rewindow.publication.page import write_certificate
 from rewindow.recovery import Plan
 from rewindow.reports import replay_page
 from rewindow.reports.reading import read_acts, read_story
@@ -19,7 +20,7 @@ def test_replay_page_is_written_with_its_certificate(config: Config, monkeypatch
     monkeypatch.setattr(replay_page, "read_layers", lambda config, plan, measures: ())
     replays.undisturbed(config)
     replays.killed_at_most_once(config)
-    certify(config, "calm", "never_twice")
+    write_certificate(config, certify(config, "calm", "never_twice"))
     path = replay_page.build_replay_page(config, "never_twice")
     html = path.read_text()
     assert path.parent == config.results / "pages"
