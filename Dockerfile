@@ -29,7 +29,7 @@ RUN python -m rewindow.jars .rewindow/jars \
     && (python -m rewindow.engine.archive || echo "no class archive: Spark starts without it") \
     && rm -rf .rewindow/state
 
-COPY pyproject.toml setup.py README.md rewindow.toml ./
+COPY pyproject.toml setup.py README.md LICENSE rewindow.toml ./
 COPY rewindow rewindow
 RUN pip install --quiet --no-cache-dir --no-deps --require-hashes --target /tmp/build -r /tmp/locks/build.txt \
     && PYTHONPATH=/tmp/build pip install --quiet --no-cache-dir --no-deps --no-build-isolation --editable . \
