@@ -16,7 +16,8 @@ from rewindow.engine.group import GroupRunner
 from rewindow.engine.recheck import Again, check_again
 from rewindow.recovery import Plan
 from rewindow.tables import FencedTable, Table, query
-from rewindow.tables.staging import FACTS, sealed_to
+from rewindow.tables.readers import sealed_to
+from rewindow.tables.staging import FACTS
 from rewindow.windows import WindowRange
 
 

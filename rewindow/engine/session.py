@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from rewindow.config import Config
@@ -79,13 +80,11 @@ def _secret(config: Config) -> dict[str, str]:
     }
 
 
-def send_applications() -> None:
-    """Makes Spark send what applications define, such as Python UDFs, since its workers cannot import their modules."""
+def send_modules(modules: Iterable[ModuleType]) -> None:
+    """Makes Spark send what modules define, such as Python UDFs, since its workers cannot import applications."""
     from pyspark import cloudpickle
 
-    from rewindow.operators.catalog import application_modules  # not at the top: the class archive needs no operators
-
-    for module in application_modules():
+    for module in modules:
         cloudpickle.register_pickle_by_value(module)
 
 

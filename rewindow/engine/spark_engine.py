@@ -13,7 +13,8 @@ from rewindow.engine.computation import Counts, GroupResult, Seals, SkipResult, 
 from rewindow.engine.facts import Seal, WindowDigest, check_input_counts
 from rewindow.engine.frames import count_windows, open_inputs
 from rewindow.engine.group import GroupRunner
-from rewindow.engine.session import send_applications
+from rewindow.engine.session import send_modules
+from rewindow.operators.catalog import application_modules
 from rewindow.recovery import Plan
 from rewindow.tables import DataFile, FencedTable, Table, data_files
 from rewindow.tables.inputs import InputFiles
@@ -44,7 +45,7 @@ def spark_attempt(
     """
 
     def engine(tables: Mapping[str, FencedTable]) -> SparkEngine:
-        send_applications()
+        send_modules(application_modules())
         return SparkEngine(session(), plan, app, root, epoch, tables)
 
     return Attempt(plan, app, root, ledger, epoch, engine, **listeners)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,10 +20,11 @@ from rewindow.config import Config
 from rewindow.errors import TableError
 from rewindow.recovery import Plan
 from rewindow.spark_settings import make_scratch, scratch_folder
-from rewindow.tables import Table
+from rewindow.tables import Table, create_table
 from rewindow.tables import checkpoints as stored
+from rewindow.tables.formats import TableKind, format_property
 from rewindow.tables.staged_marks import staged_positions
-from rewindow.tables.staging import CHECKPOINTS, app_id, create_staging
+from rewindow.tables.staging import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, staged_schema
 
 
 def create_tables(config: Config, plan: Plan, app: Application) -> Plan:
@@ -81,3 +83,12 @@ def _start_rows(plan: Plan, app: Application) -> pa.Table:
     versions = {name: operator.state_version for name, operator in stateful.items()}
     made = stored.Provenance.of(plan, 0)
     return stored.encode(plan.first - 1, 0, states, versions, made)
+
+
+def create_staging(root: Path, outputs: Mapping[str, pa.Schema], plan_json: str) -> None:
+    """Creates every table of a replay; those that are there already stay as they are."""
+    properties = {"rewindow.plan": plan_json, **format_property(TableKind.CHECKPOINTS)}
+    for name, schema in outputs.items():
+        create_table(root / name, staged_schema(schema), format_property(TableKind.OUTPUT))
+    create_table(root / FACTS, FACTS_SCHEMA, format_property(TableKind.FACTS))
+    create_table(root / CHECKPOINTS, stored.SCHEMA, properties)

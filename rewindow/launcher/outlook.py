@@ -11,7 +11,8 @@ from rewindow.ledger import Ledger
 from rewindow.recovery import Plan, resume
 from rewindow.tables import Table, position
 from rewindow.tables import checkpoints as stored
-from rewindow.tables.staging import CHECKPOINTS, FACTS, STARTED, app_id, sealed_to
+from rewindow.tables.readers import sealed_to
+from rewindow.tables.staging import CHECKPOINTS, FACTS, STARTED, app_id
 from rewindow.windows import WindowRange
 
 START_SECONDS = 10

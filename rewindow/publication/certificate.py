@@ -189,7 +189,7 @@ def _replaced(config: Config, side: Side, seals: pa.Table, output: OutputPlan, w
     from rewindow.engine.session import spark_session
     from rewindow.publication.redigest import seals_of_rows
 
-    fresh = seals_of_rows(spark_session(config, "rewindow certify", quick=True), config, side, output, windows)
+    fresh = seals_of_rows(spark_session(config, "rewindow certify", quick=True), side, output, windows)
     mine = pc.and_(
         pc.equal(seals["port"], output.name), pc.is_in(seals["window_id"], fresh["window_id"].combine_chunks())
     )

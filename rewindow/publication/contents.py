@@ -19,7 +19,7 @@ from rewindow.tables import checkpoints as stored
 from rewindow.tables.delta import DataFile
 from rewindow.tables.formats import format_of
 from rewindow.tables.seals import FIRST_GENERATION, read_seals, seal_rows
-from rewindow.tables.staging import CHECKPOINTS, FACTS
+from rewindow.tables.staging import CHECKPOINTS
 from rewindow.windows import WindowRange
 
 THINNED_MAX = 8
@@ -69,18 +69,6 @@ def checkpoint_rows(config: Config, plan: Plan, version: int, windows: Iterable[
     pairs = set(zip(newest["window_id"].to_pylist(), newest["attempt"].to_pylist(), strict=True))
     mine = zip(rows["window_id"].to_pylist(), rows["attempt"].to_pylist(), strict=True)
     return rows.filter(pa.array([pair in pairs for pair in mine], pa.bool_()))
-
-
-def staged_seals(config: Config, plan: Plan, version: int, output: str, windows: WindowRange) -> pa.Table:
-    """Returns per window of an output what readers see: window_id, attempt, tuples, digest, float_digest."""
-    where = f"""direction in ('out', 'error') and not lost and port = '{output}'
-                and window_id between {windows.first} and {windows.last}"""
-    sql = f"""
-    with newest as (select window_id, max(attempt) as attempt from facts where {where} group by window_id)
-    select distinct f.window_id, f.attempt, f.tuples, f.digest, f.float_digest
-    from facts f join newest n on f.window_id = n.window_id and f.attempt = n.attempt
-    where f.direction in ('out', 'error') and not f.lost and f.port = '{output}' order by f.window_id"""
-    return query(sql, facts=Table.open(config.replay_root(plan.replay_id) / FACTS, version))
 
 
 def published_seals(

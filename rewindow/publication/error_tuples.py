@@ -13,7 +13,8 @@ from rewindow.errors import TableError
 from rewindow.publication.names import data_name
 from rewindow.recovery import Plan
 from rewindow.tables import Table, query
-from rewindow.tables.staging import FACTS, SEALS
+from rewindow.tables.readers import newest_seals, seen_rows
+from rewindow.tables.staging import FACTS
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,7 @@ def read_errors(config: Config, plan: Plan, port: str, window: int | None, limit
     inside = f"window_id = {window}" if window is not None else f"window_id between {plan.first} and {plan.last}"
     if Table.exists(root / port) and Table.exists(root / FACTS):
         tables = {"e": Table.open(root / port), "facts": Table.open(root / FACTS)}
-        seen = f"""select e.* from e join ({SEALS}) s on e.window_id = s.window_id and e.attempt = s.attempt
-                   where s.port = '{port}'"""
+        seen = seen_rows("e", port)
         return _read(port, tables, seen, inside, limit, "staged")
     name = data_name(plan.application, port)
     path = config.stream_table(name)
@@ -66,7 +66,7 @@ def _counted(facts: Path, port: str, inside: str) -> int:
     """Returns how many error tuples the facts count; they are kept when a replay's other tables are purged."""
     if not Table.exists(facts):
         return 0
-    sql = f"""select sum(f.tuples) as n from facts f join ({SEALS}) s
+    sql = f"""select sum(f.tuples) as n from facts f join ({newest_seals()}) s
               on f.window_id = s.window_id and f.attempt = s.attempt and f.port = s.port
               where f.port = '{port}' and f.direction = 'error' and not f.lost and f.{inside}"""
     return int(query(sql, facts=facts)["n"][0].as_py() or 0)

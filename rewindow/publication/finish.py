@@ -24,19 +24,18 @@ from rewindow.publication.contents import (
     files_of,
     published_seals,
     rows_before,
-    staged_seals,
 )
 from rewindow.publication.damage import DamagedFile, damaged_error, damaged_now, find_damage
 from rewindow.publication.history import Piece
 from rewindow.publication.names import open_published
 from rewindow.publication.parts import Kind, Part, kind_of, parts_of
-from rewindow.publication.prepare import event_schema
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
 from rewindow.tables import Table
 from rewindow.tables.files import note_files, open_files
+from rewindow.tables.readers import event_columns, staged_seals
 from rewindow.tables.seals import columns_text
-from rewindow.tables.staging import CHECKPOINTS, staged_contents, versions_of
+from rewindow.tables.staging import CHECKPOINTS, FACTS, staged_contents, versions_of
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -147,12 +146,14 @@ class Finisher:
             write_arrow(self.config, name, publication, rows)
             return
         assert part.output is not None, "tuples and seals belong to an output"
-        seals = staged_seals(self.config, plan, pinned["facts"], part.output.name, publication.range)
+        seals = staged_seals(self._facts(plan, pinned), part.output.name, publication.range)
         if part.kind is Kind.WINDOWS:
             data_name = name.removesuffix(f".{Kind.WINDOWS}")
             data_version = versions[data_name]
             assert data_version is not None, "seals come after their tuples"
-            columns = columns_text(event_schema(self.config, plan, part.output))
+            columns = columns_text(
+                event_columns(Table.open(self.config.replay_root(plan.replay_id) / part.output.name))
+            )
             rows = published_seals(self.config, data_name, seals, columns, publication.opened_at, data_version)
             write_arrow(self.config, name, publication, rows)
             return
@@ -178,23 +179,27 @@ class Finisher:
         from rewindow.publication.frames import published_frame
 
         assert part.output is not None, "tuples belong to an output"
-        seals = staged_seals(
-            self.config, plan, publication.details["staged_versions"]["facts"], part.output.name, publication.range
-        )
+        facts = self._facts(plan, publication.details["staged_versions"])
+        seals = staged_seals(facts, part.output.name, publication.range)
         view = self.view(plan, part, publication.details["staged_versions"], publication.range)
         frame = published_frame(view, plan, part.output, pc.sum(seals["tuples"]).as_py() or 0)
         there = set(open_published(self.config, part.name).schema.names)
         merge_schema = not set(frame.columns) <= there
         write_spark(self.config, part.name, publication, frame, merge_schema=merge_schema)
 
+    def _facts(self, plan: Plan, pinned: dict[str, int]) -> Table:
+        return Table.open(self.config.replay_root(plan.replay_id) / FACTS, pinned[FACTS])
+
     def view(self, plan: Plan, part: Part, pinned: dict[str, int], windows: WindowRange) -> DataFrame:
         """Returns what readers see of a staged output, compared with its seals once by this publisher."""
-        from rewindow.publication.frames import check_seals, readers_view
+        from rewindow.engine.readers_frame import readers_frame
+        from rewindow.publication.frames import check_seals
 
         assert part.output is not None, "only outputs are staged"
         output = part.output
-        seals = staged_seals(self.config, plan, pinned["facts"], output.name, windows)
-        frame = readers_view(self.spark, self.config, plan, output, pinned[output.name], seals, windows)
+        seals = staged_seals(self._facts(plan, pinned), output.name, windows)
+        staged = Table.open(self.config.replay_root(plan.replay_id) / output.name, pinned[output.name])
+        frame = readers_frame(self.spark, staged, seals, windows)
         key = f"{plan.replay_id}/{output.name}/{windows}"
         if key not in self._verified:
             with self._naming_damage(lambda: self._staged_damage(plan, part, pinned, windows)):

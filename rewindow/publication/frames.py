@@ -13,11 +13,8 @@ from pyspark.sql import types as T
 
 from rewindow.config import Config
 from rewindow.engine.digests import empty_digests, window_digests
-from rewindow.engine.frames import read_windows, to_frame
 from rewindow.errors import TableError
-from rewindow.publication.prepare import event_schema
 from rewindow.recovery import OutputPlan, Plan
-from rewindow.tables import Table
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -25,24 +22,6 @@ if TYPE_CHECKING:
 
 TUPLES_PER_FILE = 1_000_000
 _FILES_MAX = 200
-
-
-def readers_view(
-    spark: SparkSession,
-    config: Config,
-    plan: Plan,
-    output: OutputPlan,
-    version: int,
-    seals: pa.Table,
-    windows: WindowRange,
-) -> DataFrame:
-    """Returns window_id and the event columns of the newest sealed attempt of every window (R52)."""
-    table = Table.open(config.replay_root(plan.replay_id) / output.name, version)
-    frame = read_windows(spark, table, windows)
-    newest = to_frame(spark, seals.select(["window_id", "attempt"]))
-    kept = frame.join(F.broadcast(newest), ["window_id", "attempt"], "left_semi")
-    events = event_schema(config, plan, output)
-    return kept.select("window_id", *(_name(column) for column in events.names))
 
 
 def check_seals(frame: DataFrame, seals: pa.Table, output: str) -> None:

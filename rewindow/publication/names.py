@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from rewindow.config import Config
-from rewindow.errors import TableError
-from rewindow.ledger import Publication
 from rewindow.tables import Table
 
 
@@ -34,20 +32,3 @@ def open_published(config: Config, name: str, version: int | None = None) -> Tab
         TableError: it is not there, or not in this version.
     """
     return Table.open(config.stream_table(name), version)
-
-
-def same_table(config: Config, publication: Publication, name: str) -> Table:
-    """Returns a published table, if it is the one that a publication was committed to.
-
-    Raises:
-        TableError: it was deleted and made anew since, so that nothing of before can be put back into it.
-    """
-    table = open_published(config, name)
-    before = publication.details.get("table_ids", {}).get(name, table.id)
-    if before != table.id:
-        raise TableError(
-            f'table "{name}" is another one than publication {publication.number} was committed to',
-            detail=f"It was table {before}, there is {table.id}: it was deleted and made anew. Nothing was changed.",
-            hint="Replay the range with the code and inputs that you want back, and publish that.",
-        )
-    return table

@@ -13,19 +13,12 @@ from rewindow.tables import Table, create_table
 from rewindow.tables import checkpoints as stored
 from rewindow.tables.files import open_files
 from rewindow.tables.formats import TableKind, check_format, format_property
-from rewindow.tables.staging import staged_schema
+from rewindow.tables.readers import event_columns
 from rewindow.tables.streams import create_stream, stored_grid
 
 _TIME = pa.timestamp("us", tz="UTC")
 OWN_COLUMNS = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", _TIME)])
 """Columns that every published stream begins with, as every recorded one does."""
-
-
-def event_schema(config: Config, plan: Plan, output: OutputPlan) -> pa.Schema:
-    """Returns an output's event columns, as its staged table has them."""
-    schema = Table.open(config.replay_root(plan.replay_id) / output.name).schema
-    own = set(staged_schema(pa.schema([])).names)
-    return pa.schema([column for column in schema if column.name not in own])
 
 
 def published_schema(events: pa.Schema) -> pa.Schema:
@@ -51,7 +44,7 @@ def _prepare(config: Config, plan: Plan, part: Part) -> Table:
         table.check_committable()
         return check_format(table, TableKind.STATES)
     assert part.output is not None, "tuples and seals belong to an output"
-    events = event_schema(config, plan, part.output)
+    events = event_columns(Table.open(config.replay_root(plan.replay_id) / part.output.name))
     if "offset" in events.names:
         raise TableError(
             f'output "{part.output.name}" has a column "offset", which every published stream has for itself',

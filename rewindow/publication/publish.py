@@ -17,7 +17,7 @@ from rewindow.engine.crash import crash_point
 from rewindow.errors import GateError, InputError, ResourceError, TableError
 from rewindow.ledger import Ledger, Publication, Replay, State
 from rewindow.ledger.publication_rows import standing
-from rewindow.publication.contents import kept_checkpoints, saved_states, staged_seals, start_state
+from rewindow.publication.contents import kept_checkpoints, saved_states, start_state
 from rewindow.publication.damage import damaged_now, settle_damage
 from rewindow.publication.effects import related_acts, stale_ranges, states_in_effect
 from rewindow.publication.finish import Finisher
@@ -31,6 +31,7 @@ from rewindow.publication.staleness import Standing
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
 from rewindow.tables import Table, position
+from rewindow.tables.readers import staged_seals
 from rewindow.tables.staged_marks import lost_commits, staged_positions
 from rewindow.tables.staging import (
     CHECKPOINTS,
@@ -202,9 +203,9 @@ def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None, con
     losses = losses_of(
         plan, Table.open(root / FACTS, staged[FACTS]), Table.open(root / CHECKPOINTS, staged[CHECKPOINTS]), plan.range
     )
+    facts = Table.open(config.replay_root(plan.replay_id) / FACTS, staged[FACTS])
     lost = {
-        output.name: len(plan.range) - staged_seals(config, plan, staged[FACTS], output.name, plan.range).num_rows
-        for output in plan.staged
+        output.name: len(plan.range) - staged_seals(facts, output.name, plan.range).num_rows for output in plan.staged
     }
     return {
         "application": plan.application,

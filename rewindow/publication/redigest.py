@@ -7,22 +7,19 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rewindow.config import Config
 from rewindow.engine.digests import empty_digests, window_digests
-from rewindow.publication.contents import staged_seals
+from rewindow.engine.readers_frame import readers_frame
 from rewindow.publication.damage import damaged_error, find_damage
-from rewindow.publication.frames import readers_view
-from rewindow.publication.sides import SEALS_SCHEMA, Side, staged_plan
+from rewindow.publication.sides import SEALS_SCHEMA, Side
 from rewindow.recovery import OutputPlan
+from rewindow.tables.readers import staged_seals
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def seals_of_rows(
-    spark: SparkSession, config: Config, side: Side, output: OutputPlan, windows: Sequence[WindowRange]
-) -> pa.Table:
+def seals_of_rows(spark: SparkSession, side: Side, output: OutputPlan, windows: Sequence[WindowRange]) -> pa.Table:
     """Returns a side's seals of an output as its rows are now, for the sealed windows of some ranges.
 
     Raises:
@@ -32,7 +29,7 @@ def seals_of_rows(
     seals = side.output_seals(output.name).to_pylist()
     wanted = [seal["window_id"] for seal in seals if any(seal["window_id"] in part for part in asked)]
     try:
-        frame = _rows(spark, config, side, output)
+        frame = _rows(spark, side, output)
         empty, empty_float = empty_digests(frame.schema)
         found = {row["window_id"]: row for row in _digests(frame, asked)}
     except Exception:
@@ -46,13 +43,11 @@ def seals_of_rows(
     )
 
 
-def _rows(spark: SparkSession, config: Config, side: Side, output: OutputPlan) -> DataFrame:
+def _rows(spark: SparkSession, side: Side, output: OutputPlan) -> DataFrame:
     """Returns window_id and the event columns of what readers see on a side."""
     table = side.data[output.name]
     if side.facts is not None:
-        plan = staged_plan(config, side.name)
-        seals = staged_seals(config, plan, side.facts.version, output.name, side.range)
-        return readers_view(spark, config, plan, output, table.version, seals, side.range)
+        return readers_frame(spark, table, staged_seals(side.facts, output.name, side.range), side.range)
     frame = spark.read.format("delta").option("versionAsOf", table.version).load(str(table.path))
     names = ["window_id", *(name for name, _ in output.columns)]
     return frame.select(*("`" + name.replace("`", "``") + "`" for name in names))

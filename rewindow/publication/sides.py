@@ -21,8 +21,9 @@ from rewindow.recovery import OutputPlan, Plan
 from rewindow.tables import Table, position, query
 from rewindow.tables.files import noted_files, open_files
 from rewindow.tables.formats import TableKind, check_format
+from rewindow.tables.readers import seen_rows
 from rewindow.tables.seals import read_seals
-from rewindow.tables.staging import CHECKPOINTS, FACTS, SEALS, app_id, check_replay_format
+from rewindow.tables.staging import CHECKPOINTS, FACTS, app_id, check_replay_format
 from rewindow.windows import WindowRange
 
 SEALS_SCHEMA = pa.schema(
@@ -71,10 +72,8 @@ class Side:
         """Returns SQL for the rows of an output: what readers see, or with `raw` the rows of all attempts."""
         if self.facts is None or raw:
             return f"select {columns} from {letter}_data as o where {where}"
-        seals = SEALS.replace("from facts", f"from {letter}_facts")
-        return f"""select {columns} from {letter}_data as o join ({seals}) as s
-            on o.window_id = s.window_id and o.attempt = s.attempt
-            where s.port = '{output}' and {where}"""
+        seen = seen_rows(f"{letter}_data", output, facts=f"{letter}_facts", columns=columns)
+        return f"{seen} and {where}"
 
     def tables(self, output: str, letter: str) -> dict[str, Table]:
         """Returns the tables that `rows_sql` names."""

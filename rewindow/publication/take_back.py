@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rewindow.config import Config
 from rewindow.engine.crash import crash_point
-from rewindow.errors import InputError
+from rewindow.errors import InputError, TableError
 from rewindow.ledger import Ledger, Publication
 from rewindow.ledger.publication_rows import UNDO, WITHDRAW, standing
 from rewindow.publication.commits import is_begun
@@ -22,7 +22,7 @@ from rewindow.publication.effects import related_acts, stale_ranges, states_in_e
 from rewindow.publication.finish import Finisher
 from rewindow.publication.history import Piece, versions_without, without_windows
 from rewindow.publication.leftovers import only_publisher
-from rewindow.publication.names import open_published, same_table
+from rewindow.publication.names import open_published
 from rewindow.publication.result import PublicationResult, result_of
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.tables import Table
@@ -147,7 +147,7 @@ def open_undo(
     ledger.acquire(newest.replay_id, names, newest.first, newest.last)
     try:
         crash(PublishStep.PREPARED, 1)
-        versions = {name: same_table(config, newest, name).version for name in names}
+        versions = {name: _same_table(config, newest, name).version for name in names}
         return ledger.open_undo(newest.number, versions, details)  # Refuses, by name, what later ones cover.
     except Exception:
         ledger.release(newest.replay_id)
@@ -228,3 +228,20 @@ def _newest_act(ledger: Ledger, replay_id: str) -> Publication | None:
     """Returns what was done last for a replay, but for what was withdrawn and its withdrawal."""
     acts = ledger.publications(replay_id)
     return next((act for act in acts if act.withdrawn is None and act.kind != WITHDRAW), None)
+
+
+def _same_table(config: Config, publication: Publication, name: str) -> Table:
+    """Returns a published table, if it is the one that a publication was committed to.
+
+    Raises:
+        TableError: it was deleted and made anew since, so that nothing of before can be put back into it.
+    """
+    table = open_published(config, name)
+    before = publication.details.get("table_ids", {}).get(name, table.id)
+    if before != table.id:
+        raise TableError(
+            f'table "{name}" is another one than publication {publication.number} was committed to',
+            detail=f"It was table {before}, there is {table.id}: it was deleted and made anew. Nothing was changed.",
+            hint="Replay the range with the code and inputs that you want back, and publish that.",
+        )
+    return table

@@ -22,8 +22,9 @@ from rewindow.publication.losses import losses_of
 from rewindow.quality.suites import Measure
 from rewindow.recovery import OutputPlan, Plan
 from rewindow.tables import Table, query, quoted
+from rewindow.tables.readers import seen_rows
 from rewindow.tables.seals import stream_end
-from rewindow.tables.staging import CHECKPOINTS, FACTS, SEALS
+from rewindow.tables.staging import CHECKPOINTS, FACTS
 
 TIMER_COLUMNS = ("_rw_is_timer", "is_timer", "from_timer")
 """Names of a boolean column that tells timer tuples from data (rules/heartbeat.md H19)."""
@@ -351,8 +352,7 @@ def repeated_keys_sql(key: list[str]) -> str:
 def _over_rows_sql(measure: Measure, output: str, several: bool) -> str:
     rows = "select * from staged"
     if several:
-        rows = f"""select o.* from staged o join ({SEALS}) s on o.window_id = s.window_id and o.attempt = s.attempt
-                   where s.port = '{output}'"""
+        rows = seen_rows("staged", output)
     return f"with output as ({rows}) select window_id, value from ({measure.sql})"
 
 

@@ -31,8 +31,8 @@ from rewindow.tables import Table, create_table, query
 from rewindow.tables import checkpoints as stored
 from rewindow.tables.files import FILES_SCHEMA, files_path, name_in, note_files, noted_files
 from rewindow.tables.formats import CURRENT, TableKind, check_format, format_of, format_property
-from rewindow.tables.seals import FIRST_GENERATION, WINDOWS_SCHEMA, columns_text, intact, seal_rows
-from rewindow.tables.streams import QUARANTINE_SCHEMA, stored_settings
+from rewindow.tables.seals import FIRST_GENERATION, columns_text, intact, seal_rows
+from rewindow.tables.streams import QUARANTINE_SCHEMA, WINDOWS_SCHEMA, stored_settings
 from rewindow.windows import WindowRange, to_ranges
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from rewindow.quality.window_table import TIMER_COLUMNS
 from rewindow.recovery import InputPlan, OutputPlan, Plan
 from rewindow.reports.story import Layer
 from rewindow.tables import Table, query, quoted
-from rewindow.tables.staging import FACTS, SEALS
+from rewindow.tables.readers import seen_rows
+from rewindow.tables.staging import FACTS
 from rewindow.windows import WindowRange
 
 
@@ -58,10 +59,8 @@ def _tuples(plan: Plan) -> Layer:
 
 
 def _measure(plan: Plan, root: Path, measure: Measure) -> Layer:
-    sql = f"""select o.window_id, {measure.sql} as v from o join ({SEALS}) s
-              on o.window_id = s.window_id and o.attempt = s.attempt
-              where s.port = '{measure.output}' group by o.window_id"""
-    rows = query(sql, o=Table.open(root / measure.output), facts=Table.open(root / FACTS))
+    sql = f"select window_id, {measure.sql} as v from ({seen_rows('rows', measure.output)}) group by window_id"
+    rows = query(sql, rows=Table.open(root / measure.output), facts=Table.open(root / FACTS))
     values = _values(_spread(plan.range, rows))
     return Layer(measure.name, measure.label, measure.unit, values, measure.total, measure.hue, measure.note)
 

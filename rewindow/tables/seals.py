@@ -25,27 +25,10 @@ from deltalake import Schema
 
 from rewindow.errors import TableError
 from rewindow.tables.delta import Table, query
+from rewindow.tables.streams import WINDOWS_SCHEMA
 from rewindow.windows import WindowRange
 
 _TIME = pa.timestamp("us", tz="UTC")
-WINDOWS_SCHEMA = pa.schema(
-    [
-        ("window_id", pa.int64()),
-        ("tuples", pa.int64()),
-        ("digest", pa.string()),
-        ("float_digest", pa.string()),
-        ("sealed_at", _TIME),
-        ("data_version", pa.int64()),
-        ("generation", pa.int64()),
-        ("columns", pa.string()),
-        ("table_id", pa.string()),
-        ("end_window", pa.int64()),
-        ("checksum", pa.int64()),
-    ]
-)
-"""A seal: what the window holds, when it was sealed, the data table's version then and its Delta id, how often the
-window has been sealed (1: once), and the event columns of its tuples as `columns_text` writes them."""
-
 FIRST_GENERATION = 1
 _STREAM_COLUMNS = ("window_id", "offset")
 _COVERED = [name for name in WINDOWS_SCHEMA.names if name != "checksum"]

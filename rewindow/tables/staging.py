@@ -1,4 +1,4 @@
-"""The tables of a replay: staged outputs, facts, checkpoints; created empty by the planner, with the plan in them."""
+"""The tables of a replay: staged outputs, facts, checkpoints; their names, columns and what they hold."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from rewindow.errors import TableError
-from rewindow.tables import checkpoints
-from rewindow.tables.delta import Table, create_table, query
-from rewindow.tables.formats import TableKind, check_format, format_property
+from rewindow.tables.delta import Table
+from rewindow.tables.formats import TableKind, check_format
 
 FACTS = "facts"
 CHECKPOINTS = "checkpoints"
@@ -45,15 +44,6 @@ def app_id(replay_id: str, table: str) -> str:
 def staged_schema(event_columns: pa.Schema) -> pa.Schema:
     """Returns the schema of a staged output: window, the attempt that wrote the row, event columns."""
     return pa.schema([("window_id", pa.int64()), ("attempt", pa.int64()), *event_columns])
-
-
-def create_staging(root: Path, outputs: Mapping[str, pa.Schema], plan_json: str) -> None:
-    """Creates every table of a replay; those that are there already stay as they are."""
-    properties = {"rewindow.plan": plan_json, **format_property(TableKind.CHECKPOINTS)}
-    for name, schema in outputs.items():
-        create_table(root / name, staged_schema(schema), format_property(TableKind.OUTPUT))
-    create_table(root / FACTS, FACTS_SCHEMA, format_property(TableKind.FACTS))
-    create_table(root / CHECKPOINTS, checkpoints.SCHEMA, properties)
 
 
 Contents = dict[str, dict[str, Any]]
@@ -112,30 +102,3 @@ def check_replay_format(root: Path) -> None:
     for name, kind in ((CHECKPOINTS, TableKind.CHECKPOINTS), (FACTS, TableKind.FACTS)):
         if Table.exists(root / name):
             check_format(Table.open(root / name), kind)
-
-
-SEALS = """
-select window_id, port, max(attempt) as attempt from facts
-where direction in ('out', 'error') and not lost group by window_id, port
-"""
-"""SQL over `facts`: for each window and output or error table, the attempt whose rows readers take (R52).
-
-It is the newest that sealed the window.
-"""
-
-
-def sealed_to(facts: Table, before: int) -> int:
-    """Returns the last window that any attempt has sealed, whatever marks a later one has set; `before` without any."""
-    found = query("select max(window_id) as w from f where direction = 'out'", f=facts)["w"][0].as_py()
-    return before if found is None else int(found)
-
-
-def read_output(root: Path, output: str, first: int, last: int, columns: str = "*") -> pa.Table:
-    """Returns the rows that readers see of a staged output in a closed window range."""
-    sql = f"""
-    with seals as ({SEALS})
-    select {columns} from (
-        select o.* from output o join seals s on o.window_id = s.window_id and o.attempt = s.attempt
-        where s.port = '{output}' and o.window_id between {first} and {last}
-    )"""
-    return query(sql, output=Table.open(root / output), facts=Table.open(root / FACTS))

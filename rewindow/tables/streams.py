@@ -12,10 +12,27 @@ from rewindow.errors import TableError
 from rewindow.tables.delta import Table, create_table, query
 from rewindow.tables.files import FILES_SCHEMA, files_path
 from rewindow.tables.formats import TableKind, check_format, format_property
-from rewindow.tables.seals import WINDOWS_SCHEMA
 from rewindow.windows import Grid, WindowRange
 
 _TIME = pa.timestamp("us", tz="UTC")
+WINDOWS_SCHEMA = pa.schema(
+    [
+        ("window_id", pa.int64()),
+        ("tuples", pa.int64()),
+        ("digest", pa.string()),
+        ("float_digest", pa.string()),
+        ("sealed_at", _TIME),
+        ("data_version", pa.int64()),
+        ("generation", pa.int64()),
+        ("columns", pa.string()),
+        ("table_id", pa.string()),
+        ("end_window", pa.int64()),
+        ("checksum", pa.int64()),
+    ]
+)
+"""A seal: what the window holds, when it was sealed, the data table's version then and its Delta id, how often the
+window has been sealed (1: once), and the event columns of its tuples as `columns_text` writes them."""
+
 QUARANTINE_SCHEMA = pa.schema(
     [
         ("window_id", pa.int64()),

@@ -16,8 +16,7 @@ from rewindow.quality.findings import record_findings
 from rewindow.quality.outcome import CheckOutcome, GateResult, OutputVerdict
 from rewindow.reports.reading import pages_folder
 from rewindow.tables import create_table
-from rewindow.tables.seals import WINDOWS_SCHEMA
-from rewindow.tables.streams import QUARANTINE_SCHEMA, create_quarantine, stream_properties
+from rewindow.tables.streams import QUARANTINE_SCHEMA, WINDOWS_SCHEMA, create_quarantine, stream_properties
 from rewindow.windows import WindowRange
 from tests.commands.conftest import Command
 from tests.publication.staging import StagedReplay, simple

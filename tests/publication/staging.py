@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from rewindow.application import Mode
 from rewindow.config import Config
+from rewindow.launcher.creation import create_staging
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.recovery import OutputPlan, Plan, StartState, guarantee
 from rewindow.tables import Position, Table
@@ -24,7 +25,6 @@ from rewindow.tables.staging import (
     FACTS,
     FACTS_SCHEMA,
     app_id,
-    create_staging,
     staged_contents,
     staged_schema,
 )

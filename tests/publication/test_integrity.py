@@ -17,14 +17,15 @@ from rewindow.config import Config
 from rewindow.errors import TableError
 from rewindow.ledger import publish_app_id
 from rewindow.publication.certificate import DIFFERENT, EQUAL, Certificate, certify
-from rewindow.publication.contents import published_seals, staged_seals
+from rewindow.publication.contents import published_seals
 from rewindow.publication.integrity import doubts_of
 from rewindow.publication.names import open_published
-from rewindow.publication.prepare import event_schema, prepare_tables
+from rewindow.publication.prepare import prepare_tables
 from rewindow.publication.publish import publish
 from rewindow.publication.sides import both_sides
 from rewindow.tables import Table, create_table, query
 from rewindow.tables.files import note_files, open_files
+from rewindow.tables.readers import event_columns, staged_seals
 from rewindow.tables.seals import columns_text
 from rewindow.windows import WindowRange
 from tests.publication.kills import settings
@@ -138,8 +139,8 @@ def published_by_hand(config: Config) -> Path:
         rows = rows.append_column(column, pa.array([added[column]] * rows.num_rows, table.schema.field(column).type))
     table.commit_arrow(rows.select(table.schema.names).cast(table.schema), app_id=publish_app_id(name), version=1)
     note_files(table, open_files(table.path))
-    staged = staged_seals(config, plan, Table.open(replay.root / "facts").version, "ranks", plan.range)
-    columns = columns_text(event_schema(config, plan, plan.outputs[0]))
+    staged = staged_seals(Table.open(replay.root / "facts"), "ranks", plan.range)
+    columns = columns_text(event_columns(Table.open(config.replay_root(plan.replay_id) / plan.outputs[0].name)))
     seals = published_seals(config, name, staged, columns, AT, table.version)
     open_published(config, f"{name}.windows").commit_arrow(seals, app_id=publish_app_id(f"{name}.windows"), version=1)
     return Path(table.files()[0].path)

@@ -24,8 +24,7 @@ from rewindow.recovery import StartState
 from rewindow.tables import Table, query
 from rewindow.tables import checkpoints as stored
 from rewindow.tables.formats import TableKind, format_property
-from rewindow.tables.seals import WINDOWS_SCHEMA
-from rewindow.tables.streams import stored_grid
+from rewindow.tables.streams import WINDOWS_SCHEMA, stored_grid
 from rewindow.windows import Grid, WindowRange
 from tests.publication.staging import HOUR_MS, StagedReplay, rows_of, simple, state_of
 

@@ -20,8 +20,7 @@ from rewindow.config import Config, StreamConfig
 from rewindow.errors import InputError, RangeError
 from rewindow.recording.gaps import _missing, _outside, _ranges, gaps
 from rewindow.tables import create_table
-from rewindow.tables.seals import WINDOWS_SCHEMA
-from rewindow.tables.streams import stream_properties
+from rewindow.tables.streams import WINDOWS_SCHEMA, stream_properties
 from rewindow.windows import Grid, WindowRange, to_ranges
 
 SECOND = 1_000_000

@@ -9,7 +9,8 @@ from rewindow.config import Config
 from rewindow.recovery import Plan
 from rewindow.tables import Table, query
 from rewindow.tables import checkpoints as stored
-from rewindow.tables.staging import CHECKPOINTS, FACTS, read_output
+from rewindow.tables.readers import read_output
+from rewindow.tables.staging import CHECKPOINTS, FACTS
 
 OUTPUTS = ("sums", "totals")
 Rows = Counter[tuple]
@@ -22,9 +23,7 @@ def raw(config: Config, plan: Plan, output: str) -> Rows:
 
 def seen(config: Config, plan: Plan, output: str) -> Rows:
     """Returns the rows that a reader sees."""
-    return _rows(
-        read_output(config.replay_root(plan.replay_id), output, plan.first, plan.last, "window_id, key, total")
-    )
+    return _rows(read_output(config.replay_root(plan.replay_id), output, plan.range, "window_id, key, total"))
 
 
 def seals(config: Config, plan: Plan, output: str) -> list[dict]:

@@ -12,7 +12,6 @@ from rewindow.errors import TableError
 from rewindow.tables import Table
 from rewindow.tables.files import file_checksum, note_files, noted_files, open_files
 from rewindow.tables.seals import (
-    WINDOWS_SCHEMA,
     check_seals,
     columns_text,
     end_row,
@@ -21,7 +20,7 @@ from rewindow.tables.seals import (
     sealed_range,
     stream_end,
 )
-from rewindow.tables.streams import create_stream
+from rewindow.tables.streams import WINDOWS_SCHEMA, create_stream
 from rewindow.windows import WindowRange
 
 TUPLES = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("key", pa.string())])
