@@ -3,11 +3,11 @@
     RewindowError                 base; a job maps it to an exit code and an outcome file
     ├── InputError                the caller named or gave something that cannot be (exit code 2)
     │   ├── RangeError            a window range is empty, reversed, unaligned, in the future or has missing windows
-    │   └── ValidationFailed      an application breaks rules; carries every violation (rules/operators.md O60)
+    │   └── ValidationFailed      an application breaks rules; carries every violation (docs/rules/operators.md O60)
     ├── OverlapError              another replay or publication holds the range; waiting helps (retryable)
     ├── FencedError               a newer attempt has taken over; this one must stop and not be retried
     ├── CheckpointError           a checkpoint is missing, damaged, stale or foreign
-    ├── NotDeterministicError     a window computed again differs from what is committed (rules/recovery.md R70)
+    ├── NotDeterministicError     a window computed again differs from what is committed (docs/rules/recovery.md R70)
     ├── TableError                a table is missing, not ours, or has features that we cannot commit to
     ├── LedgerError               the ledger is gone or does not answer (retryable)
     ├── GateError                 the quality gate did not pass, or checked nothing

@@ -1,7 +1,7 @@
-"""Window ids, ranges and durations: the arithmetic that everything else counts in (rules/windows_and_checkpoints.md).
+"""Window ids, ranges and durations: what everything else counts in (docs/rules/windows_and_checkpoints.md).
 
-A window id is the index of a window on the grid (W5). All times are integer microseconds since 1970-01-01 UTC, widths
-and origins integer milliseconds (W3, W4). No floating-point time enters a comparison.
+A window id is the index of a window on the grid (W5, W10). All times are integer microseconds since 1970-01-01 UTC,
+widths and origins integer milliseconds (W3, W4). No floating-point time enters a comparison.
 """
 
 from __future__ import annotations

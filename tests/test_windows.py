@@ -26,7 +26,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @given(st.integers(1, 10**7), st.integers(-(10**12), 10**12), st.integers(0, 10**15))
 def test_a_time_lies_in_exactly_its_window(width_ms: int, origin_ms: int, after_us: int) -> None:
-    """W5: start inclusive, end exclusive; the window is the only one that holds the time."""
+    """W5, W10: start inclusive, end exclusive; the window is the only one that holds the time."""
     grid = Grid(width_ms, origin_ms)
     t_us = origin_ms * 1000 + after_us
     window = grid.window(t_us)

@@ -1,4 +1,4 @@
-"""Error tuples: what is stored of a tuple that an operator emits on an error port (rules/decisions.md X14, O68 to O70).
+"""Error tuples: what is stored of a tuple that is emitted on an error port (docs/rules/decisions.md X14, O68 to O70).
 
     rejected = rows.where("x < 0").withColumn(REASON, F.lit("null_key")).withColumn(DETAIL, F.lit("x is negative"))
 

@@ -174,7 +174,7 @@ class Application:
             self.declared.append(Violation("O48", "", name, name, "output name is taken by another one"))
 
     def errors(self) -> dict[str, Output]:
-        """Returns a table for each error port, by the port's name; whether anything reads the port or not (O69)."""
+        """Returns a table for each error port, by the port's name, whether anything reads it or not (O67, O69)."""
         ports = [
             node[name]
             for node in self.nodes.values()

@@ -1,4 +1,4 @@
-"""Recovery modes: what a new attempt may lose or repeat (rules/recovery.md section 2)."""
+"""Recovery modes: what a new attempt may lose or repeat (docs/rules/recovery.md section 2)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rewindow.errors import InputError
 class Mode(StrEnum):
     """How a container recovers from a crash.
 
-    exactly_once: nothing lost, nothing repeated; a checkpoint at the end of every commit group (W51).
+    exactly_once: the default (X5); nothing lost, nothing repeated; a checkpoint at the end of every commit group (W51).
     at_least_once: nothing lost; windows after the restored checkpoint may be there twice (R48, R51).
     at_most_once: nothing repeated; the commit group in progress is lost, once for each attempt that dies (R49, R13).
     """

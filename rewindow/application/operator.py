@@ -1,4 +1,4 @@
-"""The whole operator model: ports, properties, and FrameOperator (rules/operators.md sections 2 and 3).
+"""The whole operator model: ports, properties, and FrameOperator (docs/rules/operators.md sections 2 and 3).
 
 Properties are pydantic fields; they change what an operator computes. Attributes (mode, checkpoint windows) are given
 where the operator is added to an application; they change how it is run (O23).

@@ -1,4 +1,4 @@
-"""Constraints of properties where pydantic's own are not those of rules/operators.md O53."""
+"""Constraints of properties where pydantic's own are not those of docs/rules/operators.md O53."""
 
 from __future__ import annotations
 

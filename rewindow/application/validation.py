@@ -1,4 +1,4 @@
-"""Launch validation: every violation of an application, found before anything runs (rules/operators.md section 6)."""
+"""Launch validation: every violation of an application, before anything runs (docs/rules/operators.md section 6)."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def _check_columns(app: Application) -> Iterator[Violation]:
 
 
 def _check_modes(app: Application, default_mode: Mode) -> Iterator[Violation]:
-    """R39 and R40 in topological order, and the border of this release: one container, so one mode."""
+    """R39, R40 and X6 in topological order, and the border of this release: one container, so one mode."""
     modes: dict[str, Mode] = {}
     for node in app.order():
         sources = [modes[end.operator] for end in node.feeds.values() if end.operator in modes]

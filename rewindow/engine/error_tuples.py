@@ -1,4 +1,4 @@
-"""Error tuples as an operator emits them, made into the rows of an error table (rules/decisions.md X14)."""
+"""Error tuples as an operator emits them, made into the rows of an error table (docs/rules/decisions.md X14)."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class GroupFacts:
             self._add(window, "dropped", port, counts.get(window, 0), lost=lost, attempt=self.attempt)
 
     def add_output(self, output: Output, seals: Mapping[int, Seal]) -> None:
-        """Adds the seals of an output or an error table."""
+        """Adds the seals of an output or an error table, also of windows without a tuple (O65, O66)."""
         for window in self._new():
             if window in seals:
                 found, attempt = seals[window].window, seals[window].attempt

@@ -238,6 +238,7 @@ class GroupRunner:
         return self._app.columns(self._staged[output])
 
     def _check_inside(self, digests: Digests, windows: WindowRange) -> None:
+        """Refuses tuples of windows outside their group (W17)."""
         for name, found in digests.items():
             outside = sorted(window for window in found if window not in windows)
             if outside:

@@ -108,6 +108,8 @@ class GroupCommit:
     def _checkpoint(self, window: int, mark: int, states: States, stopping: bool) -> bool:
         """Commits the checkpoint of all operators if one falls due here: in exactly once after every group (W51).
 
+        It is one commit, so whole or not at all, and has nothing of an unfinished window (W61, W64).
+
         So it does where the user stops: nothing is to be repeated or lost to the state for that.
         """
         ends = stopping or window == self._plan.last

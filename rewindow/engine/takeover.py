@@ -2,7 +2,7 @@
 
 The order is the protocol. Fence the checkpoints first and read their marks, then fence every other table; what is done
 in a table is what it held when it was fenced. At least once sets the other tables back to the checkpoint that it
-restores, so it must know that one before it fences them.
+restores, so it must know that one before it fences them. What it goes by is in the tables alone (R7).
 
 At most once keeps the last window whose work was begun as a transaction id of its own on the checkpoints table, so
 that it does not depend on the ledger: an older ledger, or one that was rebuilt, begins no window twice.

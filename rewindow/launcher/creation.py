@@ -73,7 +73,7 @@ def _plan_of(root: Path, replay_id: str) -> Plan:
 
 
 def _start_rows(plan: Plan, app: Application) -> pa.Table:
-    """Returns the start state as checkpoint 0 of the replay (R25, W63)."""
+    """Returns the start state as checkpoint 0 of the replay (R9, R25, W63, X4)."""
     stateful = {node.name: node.operator for node in app.nodes.values() if node.operator.is_stateful}
     if plan.start.taken_from:
         found = stored.rows_at(Table.open(plan.start.taken_from, plan.start.version), plan.first - 1).to_pylist()

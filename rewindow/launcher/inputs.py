@@ -79,9 +79,9 @@ def check_grids(app: Application, recorded: Mapping[str, Recorded]) -> None:
 
 
 def common_range(recorded: Mapping[str, Recorded]) -> WindowRange:
-    """Returns the range from the first window that all inputs have sealed to the last one.
+    """Returns the range from the first window that all inputs have sealed to the last one (W39).
 
-    A stream that has ended does not limit it (X21); when all have, it goes to the end of the last one.
+    A stream that has ended does not limit it (W36, X21); when all have, it goes to the end of the last one.
     """
     first = max(stream.sealed.first for stream in recorded.values())
     open_ones = [stream.sealed.last for stream in recorded.values() if stream.end is None]

@@ -84,7 +84,7 @@ def expect_recovery(config: Config, plan: Plan) -> Recovery:
 
 
 def estimate(config: Config, plan: Plan) -> tuple[float | None, str]:
-    """Returns the expected time of a whole replay and what that rests on."""
+    """Returns the expected time of a whole replay and what that rests on (R47, L30)."""
     windows = len(plan.range)
     if plan.start.source == "warm_up" and plan.start.warm_up_first is not None:
         windows += plan.first - plan.start.warm_up_first

@@ -154,7 +154,7 @@ def _plan(
 
 
 def _forgotten_timers(app: Application, mode: Mode) -> list[str]:
-    """Returns a warning for each Heartbeat that cannot look up in an output which timers it had emitted (H58)."""
+    """Returns a warning for each Heartbeat that cannot look up in an output which timers it had emitted (H58, X30)."""
     if mode is not Mode.AT_MOST_ONCE:
         return []
     outputs = {output.source for output in app.outputs.values()}

@@ -1,7 +1,7 @@
 """What is wrong with a start state: windows that it never saw, or that have changed since; and what to replay first.
 
 A state outlives the loss that it has suffered: whatever starts from it computes other output than a run without that
-loss would, and says so here, before anything is computed (rules/recovery.md R14).
+loss would, and says so here, before anything is computed (docs/rules/recovery.md R14).
 """
 
 from __future__ import annotations

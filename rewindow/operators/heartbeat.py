@@ -1,4 +1,4 @@
-"""Heartbeat: adds tuples with nothing but a timestamp where a stream is silent (rules/heartbeat.md part 1)."""
+"""Heartbeat: adds tuples with nothing but a timestamp where a stream is silent (docs/rules/heartbeat.md part 1)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def heartbeat(
     end_included: bool = True,
     grid: Grid | None = None,
 ) -> HeartbeatResult:
-    """Returns a stream with its timer tuples, which say that time has passed where the data are silent.
+    """Returns a stream with its timer tuples, which say that time has passed where the data are silent (H1 to H14).
 
     Nothing runs here; a machine clock that steps back (H45), an end before the last arrival (H13) and too many timers
     (H62) stop the query that reads the result. With a column `window_id` its windows are sorted side by side; without
@@ -78,8 +78,8 @@ def heartbeat(
         frame: the tuples; `settings` names their columns.
         settings: interval, slack, columns and readings.
         state: `state` of the result before, where the stream is taken in pieces (H57).
-        end_us: timers due later are not emitted; by default the last arrival (H13).
-        end_included: whether a timer due exactly at the end is emitted; not at a window's border (H56).
+        end_us: timers due later are not emitted; by default the last arrival (H13, H44).
+        end_included: whether a timer due exactly at the end is emitted; not at a window's border (H56, X23).
         grid: the windows' grid; needed where the frame has a `window_id`.
 
     Raises:

@@ -1,6 +1,6 @@
 """The clock of the Heartbeat in its set-based form: which tuples move it, which timers each of them brings.
 
-The formulas are those of rules/heartbeat.md section 4.
+The formulas are those of docs/rules/heartbeat.md section 4.
 
 With keys, each clock is sorted in one partition. One clock for all would make that one partition of the whole stream;
 instead each window is sorted by itself. It begins with a carry row (the largest timestamp and arrival of all windows

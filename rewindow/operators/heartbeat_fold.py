@@ -1,7 +1,7 @@
 """Timer indices where the slack depends on what came before: tuple after tuple, in one row for each clock.
 
 With the default readings the slack is the same everywhere and the timer index is a running maximum. With
-`slack_restart="arrival"` (rules/heartbeat.md H31) or `slack_after_timeout="not"` (H37) the slack of a silence depends
+`slack_restart="arrival"` (H31) or `slack_after_timeout="not"` (H37) the slack of a silence depends
 on the timers before it, and these on earlier slacks. Then the clock tuples of a commit group are gathered by clock and
 folded in order; only those that bring timers are kept. Use keys, and groups whose clock tuples fit in memory.
 """

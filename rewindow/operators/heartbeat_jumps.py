@@ -1,4 +1,4 @@
-"""Quarantine of tuples whose timestamp runs too far ahead (rules/heartbeat.md H61)."""
+"""Quarantine of tuples whose timestamp runs too far ahead (docs/rules/heartbeat.md H61)."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ RENAME = "rename it upstream, or by keep and select in the settings of the strea
 
 
 class Heartbeat(HeartbeatProperties, FrameOperator):
-    """Passes a stream on with timer tuples where it is silent (rules/heartbeat.md part 1).
+    """Passes a stream on with timer tuples where it is silent (docs/rules/heartbeat.md part 1).
 
     `columns` are the stream's; they pass unchanged, with `PROVENANCE` behind them. In a timer they are null but for the
     event timestamp, the keys, and the arrival, which is the instant of emission. Quarantined tuples (`max_jump`) leave

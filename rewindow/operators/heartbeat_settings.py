@@ -1,4 +1,4 @@
-"""Settings of the Heartbeat: validation and readings (rules/heartbeat.md sections 2 and 3)."""
+"""Settings of the Heartbeat: validation and readings (docs/rules/heartbeat.md sections 2 and 3)."""
 
 from __future__ import annotations
 
@@ -35,6 +35,9 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Decimal]] = {
 
 class HeartbeatProperties(BaseModel):
     """What a Heartbeat does. Durations are seconds, or text with a unit such as "10 minutes".
+
+    Wrong values are refused, odd ones warned about (H15, H20 to H26). Readings without an option: H28, H32 to H36, H39,
+    H41 to H43.
 
     Attributes:
         parameters: values of `${name}` in `interval` and `slack`, replaced once, at launch (H25).

@@ -1,4 +1,4 @@
-"""Merge: joins streams of the same columns into one, in the order of event time (rules/heartbeat.md H59)."""
+"""Merge: joins streams of the same columns into one, in the order of event time (docs/rules/heartbeat.md H59)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metronome: a tuple at every multiple of an interval, by the clock of the recording alone (rules/heartbeat.md H18)."""
+"""Metronome: a tuple at every multiple of an interval, by the recording's clock alone (docs/rules/heartbeat.md H18)."""
 
 from __future__ import annotations
 

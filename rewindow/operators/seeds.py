@@ -1,4 +1,4 @@
-"""Random numbers that come out the same in every replay (rules/recovery.md R82)."""
+"""Random numbers that come out the same in every replay (docs/rules/recovery.md R82)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates: whether two ranges are equal, and where and how much not (rules/operators.md O137 to O141).
+"""Certificates: whether two ranges are equal, and where and how much not (docs/rules/operators.md O137 to O141).
 
 Ranges whose digests agree are compared without reading data: the digests were taken when the windows were sealed, and
 the certificate binds them to the versions of the tables. A comparison changes neither side.

@@ -1,7 +1,7 @@
-"""Purge: deletes staged tables and checkpoints of ended replays (rules/windows_and_checkpoints.md W83 to W86).
+"""Purge: deletes staged tables and checkpoints of ended replays (docs/rules/windows_and_checkpoints.md W83 to W86).
 
 Kept are: whatever an open replay still writes or starts from, what has not been published unless it is old, and the
-facts of every replay, which `certify` and `why` read. Recordings, the ledger and quarantined tuples are never touched.
+facts of every replay, which `certify` and `why` read. Recordings, their quarantine and the ledger are never touched.
 A replay's tables are deleted under the locks of its publishers and after another look at it, so that no publication or
 undo that begins in between loses what it needs. Nothing is deleted but below the folder of staged replays, and nothing
 of a replay whose plan is not known. Undo puts back older versions of the published tables and needs nothing that is

@@ -10,7 +10,7 @@ A measure is null in a window that is lost or has no rows; `{"sql": ..., "empty"
 suite `every_output` is part of every output's suite. An output without a single row in a whole range fails, since every
 other check has looked at nothing, unless `meta` has `"may_be_empty": true`. An expectation carries a slug in
 `meta.check`, a sentence for readers in `description`, and a severity. `meta.after_loss: "warning"` makes it a warning
-in windows that are affected by a loss which at most once allows, or by a start state (rules/recovery.md R14).
+in windows that are affected by a loss which at most once allows, or by a start state (docs/rules/recovery.md R14).
 
     python -m rewindow.quality.suites FILE...              writes files in canonical form, with their ids
 """

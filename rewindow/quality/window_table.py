@@ -27,7 +27,7 @@ from rewindow.tables.seals import stream_end
 from rewindow.tables.staging import CHECKPOINTS, FACTS
 
 TIMER_COLUMNS = ("_rw_is_timer", "is_timer", "from_timer")
-"""Names of a boolean column that tells timer tuples from data (rules/heartbeat.md H19)."""
+"""Names of a boolean column that tells timer tuples from data (docs/rules/heartbeat.md H19)."""
 
 Ints = npt.NDArray[np.int64]
 

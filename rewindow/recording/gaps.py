@@ -1,8 +1,8 @@
-"""`gaps`: what is missing from a stream, without starting a JVM.
+"""`gaps`: what is missing from a stream, on the clock of arrivals (G1), without starting a JVM.
 
 Three kinds of rows: windows that are empty (sealed, no tuple), windows that are missing (not sealed, W40), and per key
-the stretches of arrival time without a tuple that are longer than the interval (strictly; a tuple that arrives exactly
-one interval after the last leaves no gap).
+the stretches of arrival time without a tuple that are longer than the interval (G12, strictly: a tuple that arrives
+exactly one interval after the last leaves no gap).
 
 Tuples may lie in a missing window, so its time is not called silent: a stretch is open where missing windows begin, and
 another begins behind them. Each must be longer than the interval by itself.

@@ -1,4 +1,4 @@
-"""Where commit groups end and checkpoints fall (rules/windows_and_checkpoints.md section 5, W51)."""
+"""Where commit groups end and checkpoints fall (docs/rules/windows_and_checkpoints.md section 5, W51)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Marks:
     multiple: int = 1
 
     def is_due(self, window: int) -> bool:
-        """Returns whether a checkpoint falls after a window: ordinals count from 1, across restarts (W43).
+        """Returns whether a checkpoint falls after a window: ordinals count from 1, across restarts (W43, X7).
 
         >>> [w for w in range(20) if Marks(6).is_due(w)], [w for w in range(30) if Marks(6, 5).is_due(w)]
         ([5, 11, 17], [9, 14, 19, 24, 29])

@@ -1,4 +1,4 @@
-"""What is promised of an output end to end, from the recovery mode and what reads it (rules/recovery.md section 7)."""
+"""What is promised of an output end to end, from recovery mode and readers (docs/rules/recovery.md section 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a new attempt restores, where it goes on, and what was lost (rules/recovery.md section 2 and 3).
+"""What a new attempt restores, where it goes on, and what was lost (docs/rules/recovery.md section 2 and 3).
 
 Marks count windows of the replay: mark m is the end of its m-th window, 0 its beginning.
 """
@@ -32,10 +32,10 @@ class Resume:
 
 
 def resume(mode: Mode, checkpoints: Collection[int], done: Mapping[str, int], started: int = 0) -> Resume:
-    """Returns how a new attempt begins.
+    """Returns how a new attempt begins: from a saved state, and with a whole window (R1, R2).
 
     No table is behind a checkpoint, unless its last commits were lost: then exactly once and at least once go back to
-    an older checkpoint and compute again what is not there.
+    an older checkpoint and compute again what is not there (R10, R21).
 
     Args:
         mode: recovery mode.

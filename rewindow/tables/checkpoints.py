@@ -1,4 +1,4 @@
-"""Checkpoints: state frames as rows of a Delta table (rules/windows_and_checkpoints.md section 6).
+"""Checkpoints: state frames as rows of a Delta table (docs/rules/windows_and_checkpoints.md section 6).
 
 A state frame is stored as an Arrow IPC stream in one cell, with its digest, so that all operators of a container
 are saved in one commit and reading one runs no code. A state must fit into the driver's memory.
@@ -127,7 +127,7 @@ def decode(row: Mapping[str, object]) -> pa.Table:
 
 
 def marks(table: Log) -> list[int]:
-    """Returns the marks at which the table has checkpoints, ascending; a file that is damaged or gone has none (W73).
+    """Returns the marks at which the table has checkpoints, ascending; a file that is damaged or gone has none.
 
     Raises:
         ResourceError: the machine could not read a file that may be whole.
@@ -148,7 +148,7 @@ def _all_marks(table: Log) -> list[int]:
 
 
 def load(table: Log, mark: int) -> Checkpoint:
-    """Returns the checkpoint at a mark.
+    """Returns the checkpoint at a mark, of the newest attempt that saved it (X33).
 
     Raises:
         CheckpointError: it is not there, or damaged.

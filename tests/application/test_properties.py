@@ -1,4 +1,4 @@
-"""Properties: what is checked, when, and how it is told (rules/operators.md O53, O54, O60)."""
+"""Properties: what is checked, when, and how it is told (docs/rules/operators.md O53, O54, O60)."""
 
 from __future__ import annotations
 

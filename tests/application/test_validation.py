@@ -161,7 +161,7 @@ def test_a_recorded_stream_of_another_schema_than_declared_is_refused() -> None:
 
 
 def test_at_most_once_may_not_feed_another_mode() -> None:
-    """R39, R40: the pair is refused, an unset downstream inherits."""
+    """R39, R40, X6: the pair is refused, an unset downstream inherits."""
     app = good()
     first = app.add("amo", Pass(), mode="at_most_once", a=PortHandle(None, "s"))
     app.add("inherits", Pass(), a=first)
@@ -213,7 +213,7 @@ def test_columns_that_a_table_would_take_for_its_own_are_refused() -> None:
 
 
 def test_an_operator_of_which_nothing_is_read_gives_a_warning() -> None:
-    """O15: unless a port is connected or marked optional; without ports there is nothing to read."""
+    """O15, X13: unless a port is connected or marked optional; without ports there is nothing to read."""
 
     class Sink(Pass):
         outputs: ClassVar = {}

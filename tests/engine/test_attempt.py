@@ -60,7 +60,7 @@ def test_window_that_differs_when_computed_again_is_refused(
     attempt: Callable[..., Attempt],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In floating-point columns too, and where a mode writes again what is sealed; nothing of it is committed (R70)."""
+    """In floats too, and where a mode writes again what is sealed; nothing of it is committed (R70, R87)."""
     config: Config = attempt.config  # type: ignore[attr-defined]
     with pytest.raises(Crash):
         attempt("noisy", "one", dies_at, mode=mode).run()
@@ -230,7 +230,7 @@ def affected(config: Config, plan: Plan) -> dict[str, int]:
 
 @pytest.mark.parametrize("dies_at", [Step.MATERIALISED, Step.AFTER_FIRST_OUTPUT])
 def test_tuples_that_a_skip_drops_from_a_state_are_facts(dies_at: Step, attempt: Callable[..., Attempt]) -> None:
-    """Recorded = emitted + lost + dropped by the skip + still waiting; windows that only the state lost are listed."""
+    """Recorded = emitted + lost + dropped by the skip + still waiting; what only the state lost is listed (X2, X3)."""
     config: Config = attempt.config  # type: ignore[attr-defined]
     with pytest.raises(Crash):
         attempt("waiting", "one", (dies_at, 2), mode="at_most_once").run()

@@ -1,4 +1,4 @@
-"""Error tuples of real attempts: stored, counted, published, listed, and never twice (rules/decisions.md X14)."""
+"""Error tuples of real attempts: stored, counted, published, listed, and never twice (docs/rules/decisions.md X14)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,10 @@ def lost_windows(config: Config, plan: Plan) -> set[int]:
 
 @pytest.mark.parametrize("mode", ["exactly_once", "at_least_once", "at_most_once"])
 def test_error_tuples_keep_the_promise_of_their_mode(mode: str, attempt: Attempts) -> None:
-    """Of a port that nothing reads too: after a crash between two tables none is lost silently, none is seen twice."""
+    """Of a port that nothing reads too, with a count for each window: none is lost silently, none seen twice.
+
+    Rules: O19, O65 to O67, O69, O70.
+    """
     config: Config = attempt.config  # type: ignore[attr-defined]
     wishes = {"mode": mode, "group_windows": 8}
     with pytest.raises(Crash):
@@ -107,7 +110,7 @@ def test_error_tuples_are_published_taken_back_and_listed_after_a_purge(attempt:
 
 
 def test_a_reason_that_is_not_in_the_list_is_refused(attempt: Attempts, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever reads error tuples knows all reasons beforehand; nothing of the group is committed."""
+    """Whoever reads error tuples knows all reasons beforehand (O68); nothing of the group is committed."""
     monkeypatch.setenv("SPLIT_REASON", "no idea")
     with pytest.raises(InputError, match='reason "no idea", which is not in the list'):
         attempt("rejects", "one", group_windows=WINDOWS).run()

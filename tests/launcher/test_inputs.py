@@ -66,7 +66,7 @@ def test_seals_of_another_table_are_refused(project: Project) -> None:
 
 
 def test_windows_after_the_end_of_a_stream_are_sealed_and_empty(project: Project) -> None:
-    """X21: once a stream has ended, no later window is missing; the plan's own range ends with the stream."""
+    """W36, X21: once a stream has ended, no later window is missing; the plan's own range ends with the stream."""
     config = project.config
     data, windows = Table.open(config.stream_table("events")), Table.open(config.windows_table("events"))
     windows.commit_arrow(end_row(data, LAST), app_id="record", version=2)

@@ -53,7 +53,7 @@ def test_marks_that_cut_a_range_into_many_groups_are_said(
 
 
 def test_checkpoint_windows_that_exactly_once_ignores_are_said(project: Project, tmp_path: Path) -> None:
-    """Those of the replay and those of an operator (W51)."""
+    """Those of the replay and those of an operator; the plan keeps it (W51, O61, X5)."""
     assert not draft_plan(project.config, request()).plan.warnings
     (warning,) = draft_plan(project.config, request(checkpoint_windows=1)).plan.warnings
     assert "of this replay have no effect" in warning and "exactly once makes a checkpoint after every group" in warning
@@ -203,7 +203,7 @@ def build(shown="no"):
 
 
 def test_a_heartbeat_that_could_not_tell_its_timers_after_a_loss_is_said(project: Project) -> None:
-    """Only at most once loses windows, and only an output remembers what was emitted in them (H58)."""
+    """Only at most once loses windows, and only an output remembers what was emitted in them (H58, X30)."""
     folder = project.config.root / "applications"
     folder.mkdir()
     (folder / "beats.py").write_text(BEATS)
@@ -237,7 +237,7 @@ def test_an_application_that_cannot_be_built_is_an_error(project: Project) -> No
 
 
 def test_every_table_is_there_before_the_first_attempt(project: Project) -> None:
-    """Empty staged tables, facts, and checkpoint 0 with the start state; the plan is a table property."""
+    """Empty staged tables, facts, and checkpoint 0 with the start state (R9, X4); the plan is a table property."""
     plan = create_replay(project.config, request(replay_id="one"))
     root = project.config.replay_root("one")
     assert all(Table.exists(root / name) for name in ("sums", "totals", FACTS, CHECKPOINTS))

@@ -1,4 +1,4 @@
-"""The Heartbeat event by event, written from its rules (rules/heartbeat.md section 1), to judge the set-based form.
+"""The Heartbeat event by event, written from its rules (docs/rules/heartbeat.md section 1), to judge our form.
 
 It walks through arrivals as a machine would: before each one, the timers that are due; then what the tuple brings.
 Nothing here is shared with the library.

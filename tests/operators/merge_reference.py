@@ -1,4 +1,4 @@
-"""The Merge event by event, written from its rule (rules/heartbeat.md H59), to judge the set-based form.
+"""The Merge event by event, written from its rule (docs/rules/heartbeat.md H59), to judge the set-based form.
 
 It walks through the instants of the recording: what arrives at one is taken in, then all that is covered goes out.
 Nothing here is shared with the library.

@@ -1,4 +1,4 @@
-"""The Heartbeat against an event-by-event reference (rules/heartbeat.md part 1)."""
+"""The Heartbeat against an event-by-event reference (docs/rules/heartbeat.md part 1)."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_heartbeat_emits_what_a_machine_would_emit(
 @batches(4)
 @given(cases=cases, rules=readings)
 def test_heartbeat_follows_every_reading(spark: SparkSession, cases: list[Case], rules: Rules) -> None:
-    """So do the other readings of the documentation, playback speeds and summaries (H14, H27 to H38, H62)."""
+    """So do the other readings of the documentation, playback speeds and summaries (H14, H27 to H39, H41, H62)."""
     result = heartbeat(to_frame(spark, cases), settings_of(rules), end_us=END_US)
     assert_same(emitted_by_case(result.tuples, len(cases)), expected(cases, rules), cases)
 
@@ -190,7 +190,7 @@ def test_heartbeat_counts_timestamps_and_windows_from_where_their_grid_begins(
 def test_heartbeat_has_the_same_timers_whatever_the_width_of_its_windows(
     spark: SparkSession, cases: list[Case], rules: Rules, cuts: set[int]
 ) -> None:
-    """Also where a tuple stands for the timer of exactly its timestamp: no other tuple of a window does (X2, H5)."""
+    """Also where a tuple stands for the timer of exactly its timestamp: no other tuple of a window does (H5, H57)."""
     rules = replace(rules, answered="drop")
     wanted = expected(cases, rules, included=False)
     answers = sum(one.ts_us is not None and one.ts_us % rules.interval_us == 0 for case in cases for one in case)

@@ -1,4 +1,4 @@
-"""The Heartbeat on the figures that its rules print, and its guards (rules/heartbeat.md sections 1, 6 and 13)."""
+"""The Heartbeat on the figures that its rules print, and its guards (docs/rules/heartbeat.md sections 1, 6 and 13)."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_heartbeat_gives_what_its_documentation_prints(spark: SparkSession) -> N
 
 
 def test_heartbeat_ends_with_the_last_arrival_unless_told(spark: SparkSession) -> None:
-    """Timers due up to the last arrival of the frame, inclusive, are emitted (H13)."""
+    """Timers due up to the last arrival of the frame, inclusive, are emitted (H13, H44, X23)."""
     frame = frame_of(spark, {"a": [(59, 59)], "b": [(10, None), (130, None)]})
     assert seconds(heartbeat(frame, MINUTE).tuples)["a"] == [(59, 59, False), (70, 60, True), (130, 120, True)]
 

@@ -1,4 +1,4 @@
-"""The Heartbeat as an operator: what it passes on of a stream's columns (rules/heartbeat.md H1, H2, H19)."""
+"""The Heartbeat as an operator: what it passes on of a stream's columns (docs/rules/heartbeat.md H1, H2, H19)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Heartbeat accepts (rules/heartbeat.md section 2)."""
+"""What the Heartbeat accepts (docs/rules/heartbeat.md section 2)."""
 
 from __future__ import annotations
 
@@ -48,9 +48,16 @@ def test_interval_is_read_as_written(interval: object, us: int) -> None:
 
 @pytest.mark.parametrize(("given", "text"), [({"interval": ".009"}, TOO_FINE), ({"slack": "0.001"}, "10 ms")])
 def test_fine_times_are_accepted_with_a_warning(given: dict[str, Any], text: str) -> None:
-    """Interval and slack below 10 ms are exact all the same (H21, H24)."""
+    """Interval and slack below 10 ms are exact all the same (H21, H24, H42, H43)."""
     with pytest.warns(UserWarning, match=text):
         HeartbeatSettings(**({"interval": 1, "event_at": "at"} | given))
+
+
+def test_heartbeat_has_one_port_for_each_and_an_error_port_behind_them() -> None:
+    """One input, one output, the error port last (H16)."""
+    beat = Heartbeat(interval=1, event_at="at", columns=pa.schema(COLUMNS))
+    ports = [(name, port.error) for name, port in beat.output_ports().items()]
+    assert list(beat.input_ports()) == ["stream"] and ports == [("out", False), ("errors", True)]
 
 
 @pytest.mark.parametrize("slack", [-1, None, "x", "inf"])

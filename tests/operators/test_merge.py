@@ -1,4 +1,4 @@
-"""The Merge against an event-by-event reference, on examples, and as an operator (rules/heartbeat.md H59)."""
+"""The Merge against an event-by-event reference, on examples, and as an operator (docs/rules/heartbeat.md H59)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Metronome against counting multiples one by one (rules/heartbeat.md H18)."""
+"""The Metronome against counting multiples one by one (docs/rules/heartbeat.md H18)."""
 
 from __future__ import annotations
 

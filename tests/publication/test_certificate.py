@@ -40,7 +40,7 @@ def output(certificate: Certificate, name: str) -> object:
 
 
 def test_equal_replays_are_certified_without_reading_their_data(config: Config) -> None:
-    """Equal digests decide: the data files may even be gone."""
+    """Equal digests decide (O137): the data files may even be gone."""
     simple(config, "a", 100, 119)
     simple(config, "b", 100, 119)
     for name in ("delays", "ranks"):

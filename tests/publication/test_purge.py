@@ -57,7 +57,7 @@ def names(found: list[Purgeable]) -> set[str]:
 
 
 def test_a_published_replay_loses_its_tables_but_for_the_facts(config: Config, here: Path) -> None:
-    """Facts stay, for `certify` and `why`; a second purge finds nothing more."""
+    """Facts stay, for `certify` and `why`; a second purge finds nothing more (W86)."""
     published(config, "one")
     assert names(purgeable(config, AT_ONCE)) == {"one/delays", "one/ranks", "one/checkpoints"}
     assert purge(config, AT_ONCE).bytes > 0

@@ -54,7 +54,7 @@ def test_a_published_stream_is_needed_by_its_own_publications(ledger: Ledger) ->
 
 
 def test_windows_that_are_opened_again_make_stale_what_was_published_from_them(ledger: Ledger) -> None:
-    """Without state these windows, with state all from the first of them on; open replays are named, not marked."""
+    """Without state these windows, with state all from the first of them on; open replays are only named (X52)."""
     said = mark_stale(ledger, "clicks", [WindowRange(110, 111), WindowRange(160, 160), WindowRange(500, 501)])
     assert len(said) == 2
     for _ in range(2):

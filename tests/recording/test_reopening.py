@@ -26,7 +26,7 @@ def check_taken(bench: Bench) -> None:
 
 
 def test_late_tuples_are_taken_into_their_windows(bench: Bench) -> None:
-    """They are announced with the way back; afterwards the source has nothing that the recording lacks."""
+    """They are announced with the way back; afterwards the source has nothing that the recording lacks (X52)."""
     bench.write(ROWS)
     bench.record()
     bench.write(ROWS + LATE)

@@ -73,7 +73,7 @@ def test_the_chains_meet_every_step() -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("step", STEPS)
 def test_promise_holds_after_a_kill_at_every_step(step: Step, mode: str, project: Project, baseline: Plan) -> None:
-    """One kill at one step, in the second group where groups matter."""
+    """One kill at one step, in the second group where groups matter (R2, W61, W64)."""
     name = f"{step}_{mode}"
     plan = project.plan(name, mode)
     group = 1 if step in (Step.FENCED, Step.RESUMED) else 2
@@ -241,7 +241,7 @@ def test_no_checkpoint_at_all_is_a_named_error_and_nothing_is_lost(project: Proj
 def test_a_lost_ledger_is_rebuilt_and_the_replay_goes_on(
     mode: str, baseline: Plan, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After `rewindow ledger rebuild` each mode keeps its promise: what was begun is in the tables."""
+    """After `rewindow ledger rebuild` each mode keeps its promise: what was begun is in the tables (R7)."""
     config = project.config.model_copy(update={"state": tmp_path / "state"})
     config._root, config._file = project.config.root, None
     shutil.copytree(project.config.state / "streams", config.state / "streams")

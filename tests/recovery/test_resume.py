@@ -15,7 +15,7 @@ MARK = st.integers(0, 60)
 
 @given(st.sets(MARK, min_size=1), st.dictionaries(st.sampled_from("abc"), MARK, min_size=1))
 def test_exactly_once_restores_the_newest_checkpoint_that_no_table_is_behind(saved: set[int], done: dict) -> None:
-    """R21, design 4: newest checkpoint not past min done(t), the window after it, and groups end where tables end."""
+    """R1, R21: newest checkpoint not past min done(t), the window after it, and groups end where tables end."""
     lowest = min(done.values())
     usable = [mark for mark in saved if mark <= lowest]
     if not usable:
@@ -43,7 +43,7 @@ def test_at_least_once_restores_the_newest_checkpoint_and_loses_nothing(saved: s
 
 @given(st.sets(MARK, min_size=1), st.dictionaries(st.sampled_from("abc"), MARK, min_size=1), MARK)
 def test_at_most_once_never_begins_a_window_twice(saved: set[int], done: dict, started: int) -> None:
-    """R13: the first window lies after the highest one begun; what tables lack of those is lost, no more."""
+    """R12, R13: the first window lies after the highest one begun; what tables lack of those is lost, no more."""
     found = resume(Mode.AT_MOST_ONCE, saved, done, started)
     started = max(started, *done.values())
     assert found.first > started
@@ -61,7 +61,7 @@ def test_resume_refuses_to_begin_without_a_checkpoint() -> None:
 
 @given(st.integers(1, 20), st.integers(1, 6))
 def test_marks_fall_where_the_rules_put_them(distance: int, multiple: int) -> None:
-    """W42, W45, W46: mark m leads to a checkpoint after ordinal ceil(m / K) * K; ordinals count from 1."""
+    """W42, W43, W45, W46, X7: mark m leads to a checkpoint after ordinal ceil(m / K) * K; ordinals count from 1."""
     marks = Marks(distance, multiple)
     expected = {-(-m // multiple) * multiple for m in range(distance, 600, distance)}
     assert {w + 1 for w in range(300) if marks.is_due(w)} == {n for n in expected if n <= 300}

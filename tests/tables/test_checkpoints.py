@@ -58,7 +58,7 @@ def test_digest_covers_every_kind_of_column() -> None:
 
 
 def test_states_come_back_and_the_newest_attempt_wins(tmp_path: Path) -> None:
-    """A checkpoint written again by a later attempt is the one that is read."""
+    """A checkpoint written again by a later attempt is the one that is read (X33)."""
     table = create_table(tmp_path / "c", stored.SCHEMA)
     for attempt, value in ((1, "old"), (2, "new")):
         made = stored.Provenance("code", "configuration", attempt)
