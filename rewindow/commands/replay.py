@@ -31,9 +31,9 @@ from rewindow.commands.screen import (
     out,
     print_json,
 )
-from rewindow.commands.status import next_step
 from rewindow.config import Config
 from rewindow.errors import InputError
+from rewindow.inspection.replay_status import next_step
 from rewindow.launcher import ReplayRequest, create_replay, known_replay, run_attempts
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import State

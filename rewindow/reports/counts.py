@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rewindow.application import Mode
+from rewindow.inspection.stretches import AFFECTED, COMMITTED, LOST, REPEATED, Counts, Stretch
 from rewindow.publication.losses import Losses, losses_of
 from rewindow.recovery import Plan
-from rewindow.reports.story import AFFECTED, COMMITTED, LOST, REPEATED, Counts, Stretch
 from rewindow.tables import Table, query
 from rewindow.tables.staging import CHECKPOINTS, FACTS
 from rewindow.windows import WindowRange

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from rewindow.inspection.stretches import Counts, Stretch
 from rewindow.windows import Grid, WindowRange
-
-COMMITTED, REPEATED, LOST, AFFECTED = "committed", "repeated", "lost", "affected"
 
 
 @dataclass(frozen=True)
@@ -66,40 +65,6 @@ class Kill:
     at: datetime
     step: str
     group: int
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """Windows of an output that fared alike; `attempt` is the one whose rows readers take, 0 for lost ones."""
-
-    windows: WindowRange
-    kind: str
-    attempt: int
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What the tables of a replay hold, counted.
-
-    Attributes:
-        windows: windows of the range that are accounted for: sealed in an output, or listed as lost.
-        tuples: rows of all outputs that readers see.
-        tuples_in: input tuples that were processed.
-        redone: windows that a later attempt computed although an earlier one had committed some of them.
-        repeated, repeated_tuples: windows with rows of several attempts, and the rows that readers do not take.
-        lost, lost_tuples: windows that at most once gave up in an output, and input tuples that were not processed.
-        affected: windows computed from a state that lacks others (R14).
-    """
-
-    windows: int = 0
-    tuples: int = 0
-    tuples_in: int = 0
-    redone: int = 0
-    repeated: int = 0
-    repeated_tuples: int = 0
-    lost: int = 0
-    lost_tuples: int = 0
-    affected: int = 0
 
 
 @dataclass(frozen=True)

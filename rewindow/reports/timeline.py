@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from rewindow.reports.story import Attempt, Group, Kill, Story, Stretch
+from rewindow.inspection.stretches import Stretch
+from rewindow.reports.story import Attempt, Group, Kill, Story
 
 WIDTH = 1000
 LANE = 34

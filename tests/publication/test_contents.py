@@ -9,13 +9,14 @@ from rewindow.config import Config
 from rewindow.errors import FencedError
 from rewindow.ledger import Ledger, publish_app_id
 from rewindow.publication.commits import commit_once
-from rewindow.publication.contents import checkpoint_rows, saved_states, staged_seals
+from rewindow.publication.contents import checkpoint_rows, saved_states
 from rewindow.publication.horizon import kept_days, undo_horizon
 from rewindow.publication.names import open_published
 from rewindow.publication.prepare import prepare_tables
 from rewindow.publication.sides import staged_side
 from rewindow.tables import Table, create_table
 from rewindow.tables import checkpoints as stored
+from rewindow.tables.readers import staged_seals
 from rewindow.windows import WindowRange
 from tests.publication.staging import StagedReplay, rows_of, simple, state_of
 
@@ -41,7 +42,7 @@ def repeated(config: Config) -> StagedReplay:
 def test_the_newest_sealed_attempt_of_a_window_is_published(config: Config, repeated: StagedReplay) -> None:
     """With its count and digests; an attempt that did not seal the window does not count."""
     facts = Table.open(repeated.root / "facts")
-    seals = staged_seals(config, repeated.plan, facts.version, "ranks", RANGE).to_pylist()
+    seals = staged_seals(facts, "ranks", RANGE).to_pylist()
     assert [(seal["window_id"], seal["attempt"], seal["tuples"]) for seal in seals] == [
         (100, 1, 2), (101, 1, 2), (102, 1, 2), (103, 2, 2), (104, 2, 1), (105, 2, 2),
     ]  # fmt: skip
@@ -52,7 +53,7 @@ def test_the_newest_sealed_attempt_of_a_window_is_published(config: Config, repe
 def test_a_certificate_is_about_the_newest_sealed_attempt_too(config: Config, repeated: StagedReplay) -> None:
     """What is compared is what would be published."""
     seals = staged_side(config, "r").output_seals("ranks")
-    published = staged_seals(config, repeated.plan, Table.open(repeated.root / "facts").version, "ranks", RANGE)
+    published = staged_seals(Table.open(repeated.root / "facts"), "ranks", RANGE)
     assert seals["digest"].to_pylist() == published["digest"].to_pylist()
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rewindow.config import Config
+from rewindow.inspection.stretches import Stretch
 from rewindow.reports.counts import ReplayCount, count_replay
-from rewindow.reports.story import Stretch
 from tests.publication.staging import StagedReplay
 from tests.reports import replays
 

@@ -1,0 +1,1 @@
+"""What happened and what is there: reads tables and ledger, changes nothing, and starts no JVM."""

@@ -1,0 +1,123 @@
+"""Where a replay stands: attempts, marks, losses, gate, publication, what is stale, and what to do next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rewindow.config import Config
+from rewindow.errors import RewindowError
+from rewindow.launcher.outlook import expect_recovery
+from rewindow.ledger import Attempt, Check, Ledger, PortTotal, StaleRange
+from rewindow.ledger.replays import Replay, State
+from rewindow.publication.losses import Losses, losses_of
+from rewindow.recovery import Plan
+from rewindow.tables import Table
+from rewindow.tables.staging import FACTS
+from rewindow.windows import to_ranges
+
+
+@dataclass(frozen=True)
+class ReplayStatus:
+    """Where a replay stands.
+
+    Attributes:
+        row: its row in the ledger.
+        attempts: oldest first.
+        ports: tuples and lost windows of each input, output and error port.
+        checks: gate runs, newest first.
+        stale: what is stale in the published tables of its application.
+        losses: what at most once gave up.
+        recovery: how the next attempt of a replay that has stopped goes on, in words; None otherwise.
+    """
+
+    row: Replay
+    plan: Plan
+    attempts: list[Attempt]
+    ports: list[PortTotal]
+    checks: list[Check]
+    stale: list[StaleRange]
+    losses: Losses
+    recovery: str | None
+
+    @property
+    def error_tuples(self) -> int:
+        """Tuples on error ports."""
+        return sum(total.tuples for total in self.ports if total.direction == "error")
+
+    @property
+    def lost_to_states(self) -> list[str]:
+        """What skips have cost the states, in words (X2, X3)."""
+        found = [
+            f"state_lost: the state of {name} lacks windows {', '.join(map(str, parts))}; their outputs stay"
+            for name, parts in self.losses.state_lost.items()
+        ]
+        for name, windows in self.losses.skipped.items():
+            where = ", ".join(map(str, to_ranges(windows)))
+            found.append(f"skipped: {name} dropped {sum(windows.values()):,} tuples of windows {where} from its state")
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns it for programs."""
+        row = self.row
+        return {
+            "replay": row.replay_id,
+            "application": row.application,
+            "state": row.state,
+            "mode": row.mode,
+            "first": str(row.first),
+            "last": str(row.last),
+            "mark": row.mark,
+            "checkpoint_mark": row.checkpoint_mark,
+            "windows": len(row.range),
+            "message": row.message,
+            "attempts": [vars(attempt) for attempt in self.attempts],
+            "ports": [vars(total) for total in self.ports],
+            "checks": [vars(check) for check in self.checks],
+            "stale": [vars(stale) for stale in self.stale],
+            "state_lost": self.losses.state_lost,
+            "skipped": self.losses.skipped,
+            "recovery": self.recovery,
+        }
+
+
+def replay_status(config: Config, replay_id: str) -> ReplayStatus:
+    """Returns where a replay stands.
+
+    Raises:
+        InputError: there is no such replay.
+    """
+    ledger = Ledger.open(config.ledger_url)
+    row = ledger.replay(replay_id)
+    plan = row.read_plan()
+    facts = config.replay_root(replay_id) / FACTS
+    losses = losses_of(plan, Table.open(facts), None, plan.range) if Table.exists(facts) else Losses()
+    return ReplayStatus(
+        row, plan, ledger.attempts(replay_id), ledger.totals(replay_id), ledger.checks(replay_id),
+        ledger.stale(row.application), losses, _expected(config, row),
+    )  # fmt: skip
+
+
+def _expected(config: Config, row: Replay) -> str | None:
+    """Returns how the next attempt of a replay that has stopped goes on (R8)."""
+    if row.state is not State.FAILED:
+        return None
+    try:
+        return str(expect_recovery(config, row.read_plan()))
+    except RewindowError as error:
+        return f"none: {error.primary}"
+
+
+def next_step(row: Replay) -> str:
+    """Returns what to do next with a replay, in words."""
+    name = row.replay_id
+    return {
+        State.PLANNED: f"Next: rewindow replay --resume {name}",
+        State.RUNNING: f"It runs; should its process be gone: rewindow replay --resume {name}",
+        State.FAILED: f"Next: rewindow replay --resume {name}, or give it up: rewindow abandon {name}",
+        State.ENDED: f"Next: rewindow check {name}",
+        State.CHECKED: f"Next: rewindow publish {name}",
+        State.PUBLISHED: f"Take it back with: rewindow undo {name}",
+        State.UNDONE: f"Publish it again with: rewindow publish {name}",
+        State.ABANDONED: "Nothing is left to do.",
+    }[row.state]

@@ -1,0 +1,114 @@
+"""One window's life: inputs, attempts, checkpoint, digests, checks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rewindow.config import Config
+from rewindow.errors import InputError
+from rewindow.ledger import Ledger
+from rewindow.ledger.replays import Replay, State
+from rewindow.recovery import Plan
+from rewindow.tables import Table, query
+from rewindow.tables.staging import CHECKPOINTS, FACTS
+from rewindow.windows import format_time, parse_time
+
+
+def window_life(config: Config, subject: str, window: str) -> dict[str, Any]:
+    """Returns what went into a window, who computed it, what came out, and what was found wrong.
+
+    Args:
+        config: settings.
+        subject: a replay's id, or an application: then its newest replay that holds the window.
+        window: window id, or a time inside the window.
+
+    Raises:
+        InputError: there is no such replay, or none of them holds the window.
+    """
+    ledger = Ledger.open(config.ledger_url)
+    row, number = _find(config, ledger, subject, window)
+    return _life(config, ledger, row, number)
+
+
+def _find(config: Config, ledger: Ledger, subject: str, window: str) -> tuple[Replay, int]:
+    """Returns the newest replay that holds a window; one given up, or without facts, only for want of others."""
+    found = ledger.find(subject)
+    candidates = [found] if found else [row for row in ledger.replays(subject, limit=200) if row.plan]
+    if not candidates:
+        raise InputError(f'there is no replay "{subject}", and none of an application of that name')
+    passed_over = []
+    for row in candidates:
+        number = int(window) if window.isdigit() else row.read_plan().grid.window(parse_time(window))
+        if number in row.range:
+            if row.state is not State.ABANDONED and _has_facts(config, row):
+                return row, number
+            passed_over.append((row, number))
+    if passed_over:
+        return next((entry for entry in passed_over if _has_facts(config, entry[0])), passed_over[0])
+    raise InputError(f"window {window} is in no replay of {subject}", hint="See the ranges with: rewindow list")
+
+
+def _has_facts(config: Config, row: Replay) -> bool:
+    return Table.exists(config.replay_root(row.replay_id) / FACTS)
+
+
+def _life(config: Config, ledger: Ledger, row: Replay, window: int) -> dict[str, Any]:
+    plan = row.read_plan()
+    root = config.replay_root(row.replay_id)
+    there = [name for name in (FACTS, CHECKPOINTS) if Table.exists(root / name)]
+    return {
+        "replay": row.replay_id,
+        "window": str(window),
+        "from": format_time(plan.grid.start_us(window)),
+        "to": format_time(plan.grid.end_us(window)),
+        "state": row.state.value,
+        "inputs": [_input(config, entry.stream, entry.windows_version, window) for entry in plan.inputs],
+        "purged": [name for name in (FACTS, CHECKPOINTS) if name not in there],
+        "facts": _facts(root, window) if FACTS in there else [],
+        "checkpoint": _checkpoint(root, window) if CHECKPOINTS in there else [],
+        "checks": _checks(config, row.replay_id, window),
+        "quarantined": _quarantined(config, plan, window),
+        "publications": [
+            {"number": p.number, "kind": p.kind, "replay": p.replay_id, "closed_at": p.closed_at}
+            for p in ledger.publications(application=row.application)
+            if window in p.range
+        ],
+        "attempts": [vars(attempt) for attempt in ledger.attempts(row.replay_id)],
+    }
+
+
+def _facts(root: Path, window: int) -> list[Any]:
+    sql = f"select * from f where window_id = {window} order by direction, port, attempt"
+    return list(query(sql, f=root / FACTS).to_pylist())
+
+
+def _checkpoint(root: Path, window: int) -> list[Any]:
+    """Returns the states of the newest checkpoint at or before a window."""
+    sql = f"""select operator, window_id, rows, digest, attempt from c
+              where window_id <= {window} order by window_id desc, attempt desc, operator limit 20"""
+    saved = query(sql, c=root / CHECKPOINTS).to_pylist()
+    return [entry for entry in saved if entry["window_id"] == saved[0]["window_id"]]
+
+
+def _input(config: Config, stream: str, version: int, window: int) -> dict[str, Any]:
+    seals = Table.open(config.windows_table(stream), version)
+    found = query(f"select * from w where window_id = {window}", w=seals).to_pylist()
+    if not found:
+        return {"stream": stream, "state": "missing"}
+    return {"stream": stream, "state": "sealed" if found[0]["tuples"] else "empty", **found[0]}
+
+
+def _checks(config: Config, replay_id: str, window: int) -> list[Any]:
+    from rewindow.quality import failures
+
+    return [vars(found) for found in failures(config, replay_id, window)]
+
+
+def _quarantined(config: Config, plan: Plan, window: int) -> int:
+    """Returns how many tuples of the replay's inputs were put aside; another stream's ids may be of another grid."""
+    if not Table.exists(config.quarantine_table):
+        return 0
+    sources = ", ".join(f"'{entry.stream}'" for entry in plan.inputs)
+    sql = f"select count(*) as n from q where window_id = {window} and source in ({sources})"
+    return int(query(sql, q=config.quarantine_table)["n"][0].as_py())
