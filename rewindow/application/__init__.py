@@ -3,6 +3,7 @@
 from rewindow.application.graph import TOLERANCE, Application, Node, Output, PortHandle
 from rewindow.application.modes import Mode
 from rewindow.application.operator import FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.application.properties import WrongProperty, matches
 from rewindow.application.validation import validate
 from rewindow.application.violations import Violation
 
@@ -18,5 +19,7 @@ __all__ = [
     "OutputPort",
     "PortHandle",
     "Violation",
+    "WrongProperty",
+    "matches",
     "validate",
 ]

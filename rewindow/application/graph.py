@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import pyarrow as pa
 
@@ -19,7 +18,6 @@ CHECKPOINT_WINDOWS = 60
 UNREAD = "none of its output ports is connected or marked optional"
 TOLERANCE = 1e-9
 """How close floating-point values of an output lie that count as equal, unless it declares something else (R85)."""
-Ports = TypeVar("Ports")
 
 
 @dataclass(frozen=True)
@@ -48,20 +46,25 @@ class Node:
 
     def default_port(self) -> PortHandle:
         """Returns the one output port that is not an error port."""
-        ports = [name for name, port in (self.output_ports() or {}).items() if not port.error]
+        ports = [name for name, port in self.output_ports().items() if not port.error]
         return PortHandle(self.name, ports[0] if len(ports) == 1 else "?")
 
-    def input_ports(self) -> Mapping[str, InputPort] | None:
-        """Returns the input ports, None where they depend on properties that are wrong."""
-        return self._unless_wrong(self.operator.input_ports)
+    def input_ports(self) -> Mapping[str, InputPort]:
+        """Returns the input ports, none where ports depend on properties that are wrong."""
+        return (self._ports() or ({}, {}))[0]
 
-    def output_ports(self) -> Mapping[str, OutputPort] | None:
-        """Returns the output ports, None where they depend on properties that are wrong."""
-        return self._unless_wrong(self.operator.output_ports)
+    def output_ports(self) -> Mapping[str, OutputPort]:
+        """Returns the output ports, none where ports depend on properties that are wrong."""
+        return (self._ports() or ({}, {}))[1]
 
-    def _unless_wrong(self, ports: Callable[[], Ports]) -> Ports | None:
+    @property
+    def has_known_ports(self) -> bool:
+        """Whether the ports do not depend on properties that are wrong."""
+        return self._ports() is not None
+
+    def _ports(self) -> tuple[Mapping[str, InputPort], Mapping[str, OutputPort]] | None:
         try:
-            return ports()
+            return self.operator.input_ports(), self.operator.output_ports()
         except Exception:
             if self.operator.wrong_properties():
                 return None
@@ -175,12 +178,7 @@ class Application:
 
     def errors(self) -> dict[str, Output]:
         """Returns a table for each error port, by the port's name, whether anything reads it or not (O67, O69)."""
-        ports = [
-            node[name]
-            for node in self.nodes.values()
-            for name, port in (node.output_ports() or {}).items()
-            if port.error
-        ]
+        ports = [node[name] for node in self.nodes.values() for name, port in node.output_ports().items() if port.error]
         return {str(port): Output(str(port), port, (), None, is_error=True) for port in ports}
 
     def staged(self) -> dict[str, Output]:
@@ -198,10 +196,7 @@ class Application:
         Error ports are not among them: their tuples are stored (O69).
         """
         ports = {
-            node[name]
-            for node in self.nodes.values()
-            for name, port in (node.output_ports() or {}).items()
-            if not port.error
+            node[name] for node in self.nodes.values() for name, port in node.output_ports().items() if not port.error
         }
         return ports - self.read()
 
@@ -216,7 +211,7 @@ class Application:
         Rules: O15, X13.
         """
         read = self.read()
-        ports = {node.name: node.output_ports() or {} for node in self.nodes.values()}
+        ports = {node.name: node.output_ports() for node in self.nodes.values()}
         return [
             name
             for name, out in ports.items()
@@ -261,8 +256,9 @@ class Application:
         if handle.operator is None:
             return InputPort(self.streams.get(handle.port)) if handle.port in self.streams else None
         node = self.nodes.get(handle.operator)
-        ports = node.output_ports() if node else {}
-        return InputPort() if ports is None else ports.get(handle.port)
+        if node is None:
+            return None
+        return node.output_ports().get(handle.port) if node.has_known_ports else InputPort()
 
     def warnings(self) -> list[str]:
         """Returns what does not stop a run but is kept with it (O15, O61)."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 
 from rewindow.application.modes import Mode
-from rewindow.application.properties import half_matched, wrong_values
+from rewindow.application.properties import WrongProperty, wrong_properties
 from rewindow.errors import InputError
 from rewindow.windows import Grid, WindowRange
 
@@ -87,51 +87,36 @@ class FrameOperator(BaseModel):
     """An operator that computes all windows of a commit group at once on DataFrames.
 
     What it emits for a window must depend only on its state, its properties and the tuples of that window (R79); where
-    a group ends must not show. Wrong properties do not raise when an operator is built: they are reported with every
-    other violation of the application at launch (O53, O60).
+    a group ends must not show. Properties are checked when an operator is built, defaults too. Wrong ones do not raise
+    there: they are reported with every other violation of the application at launch (O53, O60). A built operator is
+    changed by `set_properties` only.
     """
 
-    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, validate_default=True, frozen=True)
 
     inputs: ClassVar[Mapping[str, InputPort]] = {}
     outputs: ClassVar[Mapping[str, OutputPort]] = {}
     state_schema: ClassVar[pa.Schema | None] = None
     state_version: ClassVar[int] = 1
-    _wrong: list[dict[str, Any]] = PrivateAttr(default_factory=list)
-    _given: dict[str, Any] = PrivateAttr(default_factory=dict)
-    _is_built: bool = PrivateAttr(False)
+    _given: dict[str, Any] = PrivateAttr()
+    _wrong: list[WrongProperty] = PrivateAttr()
 
     def __init__(self, **properties: Any) -> None:
-        self._read_properties(properties)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Reads all properties anew when one is set later: they are checked together, and some must change together."""
-        if name not in type(self).model_fields or not (self.__pydantic_private__ or {}).get("_is_built"):
-            super().__setattr__(name, value)
-            return
-        self._read_properties(self._given | self._changed_properties() | {name: value})
-
-    def _read_properties(self, properties: dict[str, Any]) -> None:
-        """Takes properties as they are given, converted when all of them are right, and keeps what is wrong."""
-        if getattr(self, "__pydantic_private__", None):
-            self._is_built = False  # What a validator sets is not given.
-        wrong: list[dict[str, Any]] = []
+        wrong = []
         try:
             super().__init__(**properties)
         except (ValidationError, InputError) as error:
-            unchecked = type(self).model_construct(**properties)
-            for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"):
-                object.__setattr__(self, slot, getattr(unchecked, slot))
-            wrong = wrong_values(error, properties)
-        self._wrong, self._given, self._is_built = wrong, properties, True
+            self.__setstate__(type(self).model_construct(**properties).__getstate__())
+            wrong = wrong_properties(error, properties)
+        self._given, self._wrong = properties, wrong
 
-    def _changed_properties(self) -> dict[str, Any]:
-        """Returns the properties that are no longer what was given: changed in place, or by `model_copy`."""
-        as_given = type(self).__new__(type(self))
-        as_given._read_properties(self._given)
-        given = vars(as_given)
-        found = ((name, value) for name, value in vars(self).items() if name in type(self).model_fields)
-        return {name: value for name, value in found if value is not given.get(name) and value != given.get(name)}
+    def set_properties(self, **properties: Any) -> None:
+        """Gives some properties another value; all are checked together, as if the operator were built anew."""
+        FrameOperator.__init__(self, **{**self._given, **properties})
+
+    def wrong_properties(self) -> list[WrongProperty]:
+        """Returns what is wrong with the properties (O53)."""
+        return self._wrong
 
     def input_ports(self) -> Mapping[str, InputPort]:
         """Returns the input ports; override it where they depend on properties."""
@@ -205,7 +190,3 @@ class FrameOperator(BaseModel):
         schema = self.state_columns()
         assert schema is not None, "only a stateful operator has an initial state"
         return schema.empty_table()
-
-    def wrong_properties(self) -> list[dict[str, Any]]:
-        """Returns what is wrong with the properties: location, message and value of each (O53)."""
-        return self._wrong or list(half_matched(self))

@@ -84,8 +84,8 @@ def _check_names(app: Application) -> Iterator[Violation]:
         if output.suite is not None:
             yield from _check_suite_name(output.name, output.suite)
     for node in app.nodes.values():
-        inputs, outputs = {*(node.input_ports() or {})}, {*(node.output_ports() or {})}
-        for port in sorted(_TAKEN & {name for name, port in (node.output_ports() or {}).items() if port.error}):
+        inputs, outputs = {*node.input_ports()}, {*node.output_ports()}
+        for port in sorted(_TAKEN & {name for name, port in node.output_ports().items() if port.error}):
             yield Violation("O48", node.name, port, port, "error port name is taken by a table that every stream has")
         for port in inputs | outputs:
             if not _NAME.fullmatch(port):
@@ -103,8 +103,7 @@ def _check_suite_name(output: str, suite: str) -> Iterator[Violation]:
 
 def _check_properties(node: Node) -> Iterator[Violation]:
     for wrong in node.operator.wrong_properties():
-        path = ".".join(str(part) for part in wrong["loc"]) or "properties"
-        yield Violation("O53", node.name, "", f"{path} = {wrong.get('input')!r}", wrong["msg"])
+        yield Violation("O53", node.name, "", f"{wrong.path} = {wrong.value!r}", wrong.message)
 
 
 def _check_attributes(node: Node) -> Iterator[Violation]:
@@ -113,10 +112,9 @@ def _check_attributes(node: Node) -> Iterator[Violation]:
 
 
 def _check_feeds(app: Application, node: Node, recorded: Mapping[str, pa.Schema]) -> Iterator[Violation]:
-    told = node.input_ports()
-    ports = told or {}
+    ports = node.input_ports()
     for name, end in node.feeds.items():
-        if told is not None and name not in ports:
+        if name not in ports and node.has_known_ports:
             yield Violation("O12", node.name, name, name, f"no such input port; there are {', '.join(ports) or 'none'}")
         elif app.port(end) is None:
             yield Violation("O50", node.name, name, end, "the stream has no source: there is no such output port")
@@ -125,7 +123,7 @@ def _check_feeds(app: Application, node: Node, recorded: Mapping[str, pa.Schema]
     for name, port in ports.items():
         if name not in node.feeds and not port.optional:
             yield Violation("O14", node.name, name, name, "input port needs a stream")
-    if told is not None and not ports:
+    if not ports and node.has_known_ports:
         yield Violation(
             "O9", node.name, "", node.name, "an operator without input ports cannot be a root: use app.input"
         )
@@ -163,7 +161,7 @@ def _check_streams(app: Application, recorded: Mapping[str, pa.Schema]) -> Itera
             message = f"the recorded stream has column {column.name} {found}"
             yield Violation("O13", "", stream, f"{column.name} {column.type}", message)
     for node in app.nodes.values():
-        for name, port in (node.output_ports() or {}).items():
+        for name, port in node.output_ports().items():
             if port.optional is False and node[name] not in read:
                 yield Violation("O15", node.name, name, name, "output port must be connected")
     for name in app.unread() if app.strict_outputs else []:

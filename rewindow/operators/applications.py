@@ -42,7 +42,7 @@ def heartbeat_application(stream: str, settings: StreamConfig, schema: pa.Schema
         columns=schema,
     )
     if beat.wrong_properties():
-        raise InputError(f'stream "{stream}" cannot have a heartbeat: {beat.wrong_properties()[0]["msg"]}')
+        raise InputError(f'stream "{stream}" cannot have a heartbeat: {beat.wrong_properties()[0].message}')
     app = Application(f"{HEARTBEAT}{stream}", window=format_duration(settings.width), origin_ms=settings.grid.origin_ms)
     node = app.add("heartbeat", beat, stream=app.input(stream))
     app.output("filled", node, key=[EMISSION], suite="heartbeat")

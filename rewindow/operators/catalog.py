@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 
@@ -34,12 +35,19 @@ class LoadedApplication:
     Attributes:
         code_version: changes with the source of the application and what it imports from its own folder, with that of
             its operators' classes and their bases, and with Rewindow's release.
-        configuration_digest: changes with the graph, a property or the grid.
     """
 
     app: Application
     code_version: str
-    configuration_digest: str
+
+    @cached_property
+    def configuration_digest(self) -> str:
+        """What changes with the graph, a property or the grid; it exists where no property is wrong.
+
+        Raises:
+            InputError: a property cannot be written as JSON.
+        """
+        return configuration_digest(self.app)
 
 
 def application_names(config: Config) -> list[str]:
@@ -72,7 +80,7 @@ def load_application(config: Config, name: str, parameters: Mapping[str, str] | 
         with _importing_from(folder):
             app = _application_of(_import(name, path), name, parameters)
         sources = [path, *_modules_of(folder).values()]
-    return LoadedApplication(app, code_version(app, sources), configuration_digest(app))
+    return LoadedApplication(app, code_version(app, sources))
 
 
 def application_modules() -> list[ModuleType]:

@@ -59,9 +59,7 @@ def _file(kind: type) -> str | None:
 
 
 def _properties(name: str, operator: FrameOperator) -> Any:
-    """Returns properties as JSON has them; nothing for wrong ones, with which nothing is ever run."""
-    if operator.wrong_properties():
-        return None
+    """Returns properties as JSON has them."""
     try:
         return _canonical(operator.model_dump(warnings=False))
     except PydanticSerializationError as error:

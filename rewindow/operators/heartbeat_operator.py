@@ -69,10 +69,6 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         if twice:
             yield f"columns {' and '.join(twice)} are one to a table, which reads no capital letters: {RENAME}"
 
-    def warnings(self) -> list[str]:
-        """Returns what is odd about the properties but does not stop a run (O61)."""
-        return [] if self.wrong_properties() else super().warnings()
-
     def input_ports(self) -> Mapping[str, InputPort]:
         """Returns one port, `stream`, with the columns that the clock needs and those that pass (H16)."""
         return {"stream": InputPort(pa.schema(self._needed()))}

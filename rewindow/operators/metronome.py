@@ -64,7 +64,7 @@ class Metronome(FrameOperator):
 
     def warnings(self) -> list[str]:
         """Returns what is odd about the interval but does not stop a run (H21)."""
-        return [TOO_FINE] if not self.wrong_properties() and self.interval_us < FINE_US else []
+        return [TOO_FINE] if self.interval_us < FINE_US else []
 
     def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
         """Returns the timers of the group's windows."""

@@ -108,7 +108,7 @@ def _delay(random: Random) -> int | None:
 def test_wrong_properties_are_found_at_launch(name: str, given: dict[str, Any], place: str, text: str) -> None:
     """H15, H20, H23, H25: not in the job, hours later."""
     (wrong,) = type(operator(name))(**given).wrong_properties()
-    assert wrong["loc"] == (place,) and text in wrong["msg"]
+    assert wrong.path == place and text in wrong.message
 
 
 def test_fine_times_are_kept_with_the_plan_as_warnings() -> None:

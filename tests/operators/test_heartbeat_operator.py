@@ -62,13 +62,13 @@ def test_heartbeat_takes_no_column_that_differs_from_its_own_only_by_case(spark:
     with pytest.raises(InputError, match="frame has the column _rw_Cause, which a heartbeat adds"):
         heartbeat(frame, beat)
     beat.columns = COLUMNS.append(pa.field("_rw_Cause", pa.string()))
-    assert "column _rw_Cause is one that the Heartbeat adds" in beat.wrong_properties()[0]["msg"]
+    assert "column _rw_Cause is one that the Heartbeat adds" in beat.wrong_properties()[0].message
 
 
 @pytest.mark.parametrize("name", ["Offset", "Window_ID", "attempt", "Attempt"])
 def test_heartbeat_refuses_columns_that_tables_need_for_themselves(name: str) -> None:
     """None is lost in silence, none ends in a table's own error; the stream's place and window do not pass (O13)."""
     beat = Heartbeat(interval=60, event_at="at", columns=COLUMNS.append(pa.field(name, pa.string())))
-    assert f"column {name} has a name that tables of a replay need" in beat.wrong_properties()[0]["msg"]
+    assert f"column {name} has a name that tables of a replay need" in beat.wrong_properties()[0].message
     beat = Heartbeat(interval=60, event_at="at", columns=COLUMNS.append(pa.field("Value", pa.string())))
-    assert "columns value and Value are one to a table" in beat.wrong_properties()[0]["msg"]
+    assert "columns value and Value are one to a table" in beat.wrong_properties()[0].message

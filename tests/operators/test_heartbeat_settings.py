@@ -145,20 +145,18 @@ COLUMNS = [("offset", pa.int64()), ("arrived_at", pa.timestamp("us", "UTC")), ("
 def test_operator_refuses_columns_that_do_not_serve(given: dict[str, Any], columns: list[Any], text: str) -> None:
     """At launch: what the clock needs is there and of a type that it can count in, what is added has free names."""
     operator = Heartbeat(**({"interval": 1, "event_at": "at", "columns": pa.schema(columns)} | given))
-    assert [wrong["msg"][: len(text)] for wrong in operator.wrong_properties()] == [text]
-    assert operator.warnings() == []
+    assert [wrong.message[: len(text)] for wrong in operator.wrong_properties()] == [text]
 
 
-def test_operator_takes_other_columns_and_then_their_timestamp() -> None:
-    """O53: between the two assignments neither fits the other; what remains wrong is named."""
+def test_operator_takes_other_columns_together_with_their_timestamp() -> None:
+    """O53: what fits only together is set together; what remains wrong is named."""
     beat = Heartbeat(interval=1, event_at="at", columns=pa.schema(COLUMNS))
-    beat.columns = pa.schema([*COLUMNS[:2], ("ts", pa.int64())])
-    beat.event_at = "ts"
+    beat.set_properties(columns=pa.schema([*COLUMNS[:2], ("ts", pa.int64())]), event_at="ts")
     assert beat.wrong_properties() == [] and beat.input_ports()["stream"].schema.names[-1] == "ts"
-    beat.interval = "1 minute"  # type: ignore[assignment]
+    beat.set_properties(interval="1 minute")
     assert beat.interval_us == 60_000_000
-    beat.event_at = "at"
-    assert [wrong["msg"][:16] for wrong in beat.wrong_properties()] == ["column at is not"]
+    beat.set_properties(event_at="at")
+    assert [wrong.message[:16] for wrong in beat.wrong_properties()] == ["column at is not"]
 
 
 def test_operator_names_all_that_is_wrong_with_its_columns() -> None:
@@ -166,7 +164,7 @@ def test_operator_names_all_that_is_wrong_with_its_columns() -> None:
     operator = Heartbeat(
         interval=1, event_at="x", columns=pa.schema([COLUMNS[1], COLUMNS[3], ("_rw_emission", pa.int64())])
     )
-    message = operator.wrong_properties()[0]["msg"]
+    message = operator.wrong_properties()[0].message
     assert [part in message for part in ("column offset", "column x is string", "column _rw_emission")] == [True] * 3
 
 
@@ -186,7 +184,7 @@ def test_operator_is_held_against_what_feeds_it() -> None:
     ]
     again = Heartbeat(interval=1, event_at="at", columns=beat.operator.output_ports()["out"].schema)
     app.output("twice", app.add("again", again, stream=beat), key=["_rw_emission"])
-    with pytest.raises(ValidationFailed, match=r"again: .*column _rw_is_timer is one that the Heartbeat adds \(H19\)"):
+    with pytest.raises(ValidationFailed, match=r"again: .*column _rw_is_timer is one that the Heartbeat adds: rename"):
         validate(app)
 
 
