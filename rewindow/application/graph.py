@@ -261,6 +261,7 @@ class Application:
         return node.output_ports().get(handle.port) if node.has_known_ports else InputPort()
 
     def warnings(self) -> list[str]:
-        """Returns what does not stop a run but is kept with it (O15, O61)."""
-        odd = [f"{node.name}: {text}" for node in self.nodes.values() for text in node.operator.warnings()]
+        """Returns what does not stop a run but is kept with it (O15, O61); of wrong properties, nothing."""
+        sound = [node for node in self.nodes.values() if not node.operator.wrong_properties()]
+        odd = [f"{node.name}: {text}" for node in sound for text in node.operator.warnings()]
         return odd + [f"{name}: {UNREAD}" for name in self.unread()]

@@ -61,7 +61,7 @@ def test_heartbeat_takes_no_column_that_differs_from_its_own_only_by_case(spark:
     frame = to_frame(spark, COLUMNS.empty_table()).selectExpr("*", "'' AS _rw_Cause")
     with pytest.raises(InputError, match="frame has the column _rw_Cause, which a heartbeat adds"):
         heartbeat(frame, beat)
-    beat.columns = COLUMNS.append(pa.field("_rw_Cause", pa.string()))
+    beat.set_properties(columns=COLUMNS.append(pa.field("_rw_Cause", pa.string())))
     assert "column _rw_Cause is one that the Heartbeat adds" in beat.wrong_properties()[0].message
 
 
