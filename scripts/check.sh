@@ -20,6 +20,7 @@ run types mypy
 run borders lint-imports
 run lengths python scripts/lengths.py
 run spelling codespell
+run rules python scripts/rules.py --check
 run shell bash -n scripts/*.sh .ci/run
 if [ ${#failed[@]} -gt 0 ]; then
     printf 'failed: %s\n' "${failed[*]}" >&2
