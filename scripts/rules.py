@@ -198,8 +198,7 @@ def coverage(rules: dict[str, Rule]) -> str:
 
 def _some(names: set[str]) -> str:
     shown = sorted(names)
-    more = f" and {len(shown) - SHOWN_MAX} more" if len(shown) > SHOWN_MAX else ""
-    return ", ".join(shown[:SHOWN_MAX]) + more
+    return ", ".join(shown[:SHOWN_MAX]) + (" and more" if len(shown) > SHOWN_MAX else "")
 
 
 def check(root: Path, *, write: bool) -> list[str]:
