@@ -1,11 +1,14 @@
-"""Every DAG run for real on a small range: dag.test() with real Spark, from recording to the report page."""
+"""Every DAG run on a small range: dag.test() with real Spark, from recording to the report page.
+
+The recording is a job of its own, as all are under `rewindow up` (test_supervisor.py); the others run in this process.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,17 +16,27 @@ from rewindow.config import Config
 from rewindow.ledger import Ledger
 from rewindow.tables import Table, query
 from rewindow_airflow import failures
+from rewindow_airflow.hook import RewindowSparkHook
 from rewindow_airflow.identity import replay_id_of
 from tests.airflow.conftest import ROOT, assert_success, in_force
 from tests.airflow.small_project import DAYS, FIRST_DAY, make_project
+from tests.recovery.here import run_here
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(1500)  # Of a loaded machine; a free one needs a minute.
 
 
 @pytest.fixture(autouse=True, scope="module")
-def settings(project: Config) -> Iterator[None]:
-    """The project's settings, while the tests of this module run."""
-    with in_force(project):
+def settings(recorded: Config, spark: SparkSession) -> Iterator[None]:
+    """The project's settings, and jobs in this process, while the tests of this module run."""
+
+    def run(hook: RewindowSparkHook) -> int:
+        return run_here(spark, hook.command, hook.environment, lambda line: hook._process_spark_submit_log([line]))
+
+    with in_force(recorded), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RewindowSparkHook, "run", run)
         yield
 
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rewindow import launcher
 from rewindow.cli import VERBS
+from rewindow.commands import job
 from rewindow.launcher import ReplayRequest, create_replay
 from tests.commands.conftest import Command
 from tests.recovery import project as projects
@@ -21,24 +23,22 @@ if TYPE_CHECKING:
 LAST = FIRST + WINDOWS - 1
 
 
-def with_replay(folder: Path) -> Project:
-    """Returns a project with an ended replay `one`."""
-    project = make_project(folder)
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Project:
+    """A project to look at, with an ended replay `one`."""
+    project = make_project(tmp_path_factory.mktemp("verbs"))
     project.plan("one", "exactly_once", group_windows=12)
-    project.attempts("one", [])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(projects, "run", jobs_here(spark))
+        project.attempts("one", [])
     return project
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A project to look at."""
-    return with_replay(tmp_path_factory.mktemp("verbs"))
-
-
 @pytest.fixture(autouse=True)
-def in_force(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands find the project's settings."""
+def in_force(project: Project, monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
+    """The commands find the project's settings; publications are jobs in this process, unless a test says otherwise."""
     monkeypatch.setenv("REWINDOW_CONFIG", str(project.config.file))
+    monkeypatch.setattr(job, "run", jobs_here(spark))
 
 
 def test_reading_verbs_say_the_same_to_people_and_programs(run: Command) -> None:
@@ -94,19 +94,23 @@ def test_bad_input_is_an_error_with_its_exit_code(
 
 
 def test_a_replay_is_checked_published_undone_and_purged(
-    run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+    run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The chain of an own stream, and of a replay that is given up; a lost ledger comes back."""
-    with monkeypatch.context() as patch:
-        patch.setattr(projects, "run", jobs_here(spark, monkeypatch))
-        project = with_replay(tmp_path)
+    """The chain of an own stream, and of a replay that is given up; a lost ledger comes back.
+
+    Replay and publication are jobs with processes of their own.
+    """
+    project = make_project(tmp_path)
     monkeypatch.setenv("REWINDOW_CONFIG", str(project.config.file))
+    assert json.loads(run("replay", "totals", "--id", "one", "--group-windows", 12, "--json")[1])["replay"] == "one"
     create_replay(project.config, ReplayRequest("totals", replay_id="dead"))
     assert run("publish", "one")[0] != 0
     assert json.loads(run("replay", "--resume", "one", "--json")[1])["replay"] == "one"
     assert json.loads(run("check", "one", "--json")[1])["verdict"] == "passed"
     assert "gate passed" in run("check", "one")[1]
-    assert json.loads(run("publish", "one", "--json")[1])["publication"]["kind"] == "publish"
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "run", launcher.run)
+        assert json.loads(run("publish", "one", "--json")[1])["publication"]["kind"] == "publish"
     assert run("certify", "one", "published")[0] == 0
     assert "is abandoned" in run("abandon", "dead", "--reason", "a test")[1]
     assert run("replay", "--resume", "dead")[0] == 2

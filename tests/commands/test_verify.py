@@ -1,4 +1,4 @@
-"""`rewindow plan --verify`: two groupings of a sample, with real jobs once and in this process otherwise."""
+"""`rewindow plan --verify`: two groupings of a sample, with jobs in this process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @pytest.fixture
 def here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs run in this process."""
-    monkeypatch.setattr(command, "run", jobs_here(spark, monkeypatch))
+    monkeypatch.setattr(command, "run", jobs_here(spark))
 
 
 @pytest.mark.parametrize(("tolerance", "verdict"), [(1e-9, "different"), (1e-3, "equal within tolerance")])
@@ -56,7 +56,7 @@ def verify(project: Project, application: str, mode: str = "exactly_once") -> No
     verify_sample(project.config, request, draft_plan(project.config, request), 8, JobScreen())
 
 
-@pytest.mark.jvm
+@pytest.mark.usefixtures("here")
 def test_a_sound_application_is_verified(project: Project, capfd: pytest.CaptureFixture[str]) -> None:
     """Both replays go again, and the range is free."""
     verify(project, "totals")
