@@ -21,9 +21,10 @@ settings.load_profile("rewindow")
 
 
 LONGEST_FIRST = (
+    "tests/demo/test_whole_demo.py",
+    "tests/airflow/test_scheduler.py",
     "tests/airflow/test_supervisor.py",
     "tests/airflow/test_supervision.py",
-    "tests/demo/test_whole_demo.py",
     "tests/recovery/test_kills.py",
     "tests/airflow/test_runs.py",
     "tests/publication/test_kills.py",

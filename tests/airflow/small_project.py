@@ -5,6 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from rewindow.config import Config
+from tests.recovery.project import make_stream
 from tests.small_frames import small_frames_toml
 
 FIRST_DAY = datetime(2026, 3, 1, tzinfo=UTC)
@@ -96,3 +102,18 @@ def make_project(folder: Path, root: Path) -> Path:
         SETTINGS.format(root=root, small_frames=small_frames_toml(), sealed_to=f"{end:%Y-%m-%dT%H:%M:%SZ}")
     )
     return settings
+
+
+def record(config: Config) -> None:
+    """Records a project's stream without Spark, in the order of its source."""
+    types = {"page": pa.string(), "clicked_at": pa.timestamp("us", "UTC"), "amount": pa.int32()}
+    clicks = csv.read_csv(config.root / "clicks.csv", convert_options=csv.ConvertOptions(column_types=types))
+    windows = pc.divide(clicks["clicked_at"].cast(pa.int64()), 3_600_000_000)
+    counts: dict[int, int] = {}
+    offsets = []
+    for window in windows.to_pylist():
+        offsets.append(counts.get(window, 0))
+        counts[window] = offsets[-1] + 1
+    begin = {"window_id": windows, "offset": pa.array(offsets, pa.int64()), "arrived_at": clicks["clicked_at"]}
+    rows = pa.table(begin | {name: clicks[name] for name in types})
+    make_stream(config, "clicks", rows, counts, width_ms=3_600_000)

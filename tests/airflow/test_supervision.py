@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -14,16 +15,24 @@ from rewindow.supervisor import api, control
 from rewindow.supervisor.environment import airflow_home
 from rewindow.supervisor.processes import descendants, is_alive, signal_all, started_at, wait_until
 from rewindow.supervisor.status import READY, read_status
-from tests.airflow.test_supervisor import config, port, running, state_of
+from tests.airflow.airflows import live_airflow
+from tests.airflow.conftest import ROOT
+from tests.airflow.small_project import make_project
+from tests.airflow.test_supervisor import state_of
 
-__all__ = ["config", "port", "running"]
+SOON_SILENT = {
+    "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "1",
+    "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "6",
+}
 
 
 @pytest.mark.recovery_matrix
-def test_up_fails_while_a_component_is_unwell(running: tuple[supervisor.Running, float], config: Config) -> None:
+def test_up_fails_while_a_component_is_unwell(tmp_path: Path) -> None:
     """It is named, with its log where it dies; let alone, it lives again."""
-    _check_a_component_that_keeps_dying(config)
-    _check_a_component_that_hangs(config, running[0].address)
+    config = Config.load(make_project(tmp_path / "project", ROOT))
+    with live_airflow(config, **SOON_SILENT) as airflow:
+        _check_a_component_that_keeps_dying(config)
+        _check_a_component_that_hangs(config, airflow.address)
 
 
 def _check_a_component_that_keeps_dying(config: Config) -> None:

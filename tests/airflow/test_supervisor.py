@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
@@ -27,7 +27,7 @@ from rewindow.supervisor.environment import airflow_environment, airflow_folders
 from rewindow.supervisor.processes import descendants, is_alive, started_at, wait_until
 from rewindow.supervisor.status import READY, STARTING, read_status
 from tests.airflow.conftest import ROOT, in_force
-from tests.airflow.small_project import FIRST_DAY
+from tests.airflow.small_project import FIRST_DAY, make_project, record
 
 pytestmark = pytest.mark.timeout(1500)  # Of a loaded machine; a free one needs a minute.
 READY_SECONDS_MAX = 40.0
@@ -35,9 +35,11 @@ RUN_SECONDS_MAX = 900.0
 
 
 @pytest.fixture(scope="module")
-def config(recorded: Config) -> Config:
+def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
     """The small project, its stream recorded."""
-    return recorded
+    config = Config.load(make_project(tmp_path_factory.mktemp("supervised"), ROOT))
+    record(config)
+    return config
 
 
 @contextmanager
@@ -71,7 +73,7 @@ def running(config: Config, port: int) -> Iterator[tuple[supervisor.Running, flo
 def test_airflow_comes_up_is_kept_alive_and_goes_down(
     running: tuple[supervisor.Running, float], config: Config, port: int
 ) -> None:
-    """Ready in time, healthy, closed to strangers, back after a SIGKILL, and gone without a trace after down."""
+    """Ready in time, healthy, closed to strangers, back after a SIGKILL; down in a replay leaves no trace."""
     found, seconds = running
     assert seconds < READY_SECONDS_MAX * _load_factor()
     assert set(api.health(found.address).values()) == {"healthy"}
@@ -81,9 +83,10 @@ def test_airflow_comes_up_is_kept_alive_and_goes_down(
     _check_second_up(config, port)
     _check_listeners(config)
     _check_killed_replay_recovers(config, found)
+    _check_component_comes_back(config, found.address)
+    _check_cleared_run_replays_anew(config, found)
     status = read_status(airflow_home(config))
     assert status is not None
-    _check_component_comes_back(config, found.address)
     family = [status.pid, *descendants(status.pid)]
     assert supervisor.down(config)
     assert not [pid for pid in family if started_at(pid)]
@@ -161,21 +164,33 @@ def _check_killed_replay_recovers(config: Config, found: supervisor.Running) -> 
     ledger = Ledger.open(config.ledger_url)
     replay_id = ledger.replays()[0].replay_id
     assert [attempt.outcome for attempt in ledger.attempts(replay_id)] == ["killed", "done"]
-    for newest in (replay_id, f"{replay_id}-2"):  # Cleared while it is open, then after it was abandoned.
-        _clear(dag, path, token, ended)
-        assert ledger.replays()[0].replay_id == newest
-        assert [attempt.outcome for attempt in ledger.attempts(newest)] == ["killed", "done"]
-        links = api.call(dag, f"{path}/taskInstances/check_windows/links", token=token)[1]["extra_links"]
-        assert links["Replay"].split("/")[-2] == newest
-        ledger.abandon(newest)
-
-
-def _clear(dag: str, path: str, token: str, ended: Callable[[], bool]) -> None:
-    """Clears a whole run and waits until it has ended well again."""
-    status, answer = api.call(dag, f"{path}/clear", body={"dry_run": False}, token=token)
-    assert status == 200, answer
+    _clear(dag, path, token)  # While the replay is open: nothing is computed again.
     assert wait_until(ended, RUN_SECONDS_MAX, every_seconds=0.5)
     assert api.call(dag, path, token=token)[1]["state"] == "success"
+    assert [replay.replay_id for replay in ledger.replays()] == [replay_id]
+    assert [attempt.outcome for attempt in ledger.attempts(replay_id)] == ["killed", "done"]
+
+
+def _check_cleared_run_replays_anew(config: Config, found: supervisor.Running) -> None:
+    """A clear after the replay was given up begins another one, which the links lead to; it is left running."""
+    token = api.login(found.address, "admin", json.loads(found.password_file.read_text())["admin"])
+    dag = f"{found.address}/api/v2/dags/replay_windows"
+    [run] = api.call(dag, "/dagRuns", token=token)[1]["dag_runs"]
+    path = f"/dagRuns/{run['dag_run_id']}"
+    ledger = Ledger.open(config.ledger_url)
+    [given_up] = ledger.replays()
+    ledger.abandon(given_up.replay_id)
+    _clear(dag, path, token)
+    newest = f"{given_up.replay_id}-2"
+    assert wait_until(lambda: ledger.find(newest) is not None and bool(ledger.attempts(newest)), RUN_SECONDS_MAX)
+    links = api.call(dag, f"{path}/taskInstances/plan_replay/links", token=token)[1]["extra_links"]
+    assert links["Replay"].split("/")[-2] == newest
+
+
+def _clear(dag: str, path: str, token: str) -> None:
+    """Clears a whole run."""
+    status, answer = api.call(dag, f"{path}/clear", body={"dry_run": False}, token=token)
+    assert status == 200, answer
 
 
 def _check_files(config: Config) -> None:
