@@ -97,8 +97,8 @@ def tests_in(name: str, text: str) -> Iterator[tuple[str, set[str]]]:
     """Yields the tests of a file with the ids that each cites; what no test holds stands under the file's name."""
     lines = text.splitlines()
     apart: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             apart |= set(range(first - 1, node.end_lineno or first))
             yield f"{name}::{node.name}", ids_in("\n".join(lines[first - 1 : node.end_lineno]))
@@ -112,9 +112,10 @@ def shown_ids(name: str, text: str) -> Iterator[str]:
     nothing but an id is a value.
     """
     tree = ast.parse(text)
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    nodes = list(ast.walk(tree))
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     hidden = set() if "dags/" in name else docstrings - {id(shown) for shown in _helps(tree, name)}
-    for node in ast.walk(tree):
+    for node in nodes:
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in hidden:
             continue
         if ids_in(node.value) and not _ID.fullmatch(node.value):
