@@ -60,7 +60,7 @@ def _fill(ledger: Ledger) -> list[float]:
     """Fills the ledger; the last groups are reported one by one, the others stand in the index as they would then."""
     for number in range(OTHERS):
         _publish(ledger, number)
-    ledger.create_replay("million", "bench", 0, WINDOWS - 1, "at_least_once", {"replay_id": "million"}, "v1", "/root")
+    ledger.create_replay("million", "bench", 0, WINDOWS - 1, "at_least_once", {"replay_id": "million"}, "v1")
     epoch = ledger.next_epoch("million")
     ledger.begin_attempt("million", epoch, "host", 1, 1, 1.0)
     reported_from = WINDOWS - REPORTED * GROUP
@@ -90,7 +90,7 @@ def _ports() -> list[tuple[str, str]]:
 def _publish(ledger: Ledger, number: int) -> None:
     name, first = f"r{number}", number * 1000
     plan = {"replay_id": name, "inputs": [{"stream": "stream", "version": number}] * 3}
-    ledger.create_replay(name, "bench", first, first + 999, "exactly_once", plan, "v1", "/root")
+    ledger.create_replay(name, "bench", first, first + 999, "exactly_once", plan, "v1")
     epoch = ledger.next_epoch(name)
     ledger.begin_attempt(name, epoch, "host", 1, 1, 1.0)
     ledger.end_attempt(name, epoch, "done")

@@ -23,7 +23,7 @@ def check(replay_id: ReplayId, as_json: AsJson = False) -> None:
     result = run_gate(config, replay_id, on_line=lambda line: err.print(line, style="dim", markup=False))
     write_gate_pages(config, result)
     if as_json:
-        print_json(result.to_dict())
+        print_json(result.to_dict() | {"folder": str(result.folder)})
     if result.verdict != "passed":
         raise GateError(
             f'gate of replay "{replay_id}" did not pass',

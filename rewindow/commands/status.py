@@ -34,10 +34,10 @@ def status(
     if as_json:
         print_json(found.to_dict())
     else:
-        _show(found)
+        _show(config, found)
 
 
-def _show(found: ReplayStatus) -> None:
+def _show(config: Config, found: ReplayStatus) -> None:
     row, plan = found.row, found.plan
     begin, end = format_time(plan.grid.start_us(plan.first)), format_time(plan.grid.end_us(plan.last))
     out.print(f"[bold]{escape(row.replay_id)}[/bold]: {escape(row.application)}, {row.state.value}")
@@ -68,7 +68,7 @@ def _show(found: ReplayStatus) -> None:
     if found.error_tuples:
         out.print(f"\n{found.error_tuples:,} error tuples; list them: rewindow errors {escape(row.replay_id)}")
     for check in found.checks[:1]:
-        out.print(f"\ngate: {check.verdict}, see {escape(check.results)}")
+        out.print(f"\ngate: {check.verdict}, see {escape(str(config.state / check.results))}")
     if found.recovery:
         out.print(f"\nnext attempt, {escape(found.recovery)}")
     for stale in found.stale:

@@ -30,6 +30,7 @@ from rewindow.ledger import Ledger
 from rewindow.recovery import GroupSizer, Marks, Plan, next_end
 from rewindow.tables import FencedTable, Log, Table
 from rewindow.tables import checkpoints as stored
+from rewindow.tables.staging import state_folder
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -121,7 +122,8 @@ class Attempt:
             self.ledger.report_warm_up(plan.replay_id, self.epoch)
 
         crash = partial(self._crash, Step.WARMED_UP)
-        return WarmUp(plan, self.app, engine, self._sizer(), save, crash, self._say).run(takeover.warmed_up)
+        folder = state_folder(self.root)
+        return WarmUp(plan, self.app, folder, engine, self._sizer(), save, crash, self._say).run(takeover.warmed_up)
 
     def _run_groups(self, takeover: Takeover, engine: Engine, states: States) -> None:
         plan, sizer = self.plan, self._sizer()

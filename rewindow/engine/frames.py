@@ -65,18 +65,23 @@ def count_windows(table: Table, windows: WindowRange) -> dict[int, int]:
     }
 
 
-def open_inputs(plan: Plan) -> dict[str, Table]:
+def open_inputs(plan: Plan, state: Path) -> dict[str, Table]:
     """Returns the inputs of a replay as pinned, without rows of windows that were never sealed, a warm-up's too.
+
+    Args:
+        state: the state folder.
 
     Raises:
         TableError: another table has taken the place of a planned one.
     """
     for entry in plan.inputs:
-        open_input(entry)
+        open_input(entry, state)
     first = plan.first if plan.start.warm_up_first is None else plan.start.warm_up_first
     windows = WindowRange(first, plan.last)
     return {
-        entry.stream: open_sealed(entry.path, entry.version, f"{entry.path}.windows", entry.windows_version, windows)
+        entry.stream: open_sealed(
+            entry.table(state), entry.version, entry.windows_table(state), entry.windows_version, windows
+        )
         for entry in plan.inputs
     }
 

@@ -50,6 +50,7 @@ def replay(replay_id: str, epoch: int) -> dict[str, Any]:
         ledger.end_attempt(replay_id, epoch, AttemptEnd.FAILED, message)
         raise
     ledger.end_attempt(replay_id, epoch, AttemptEnd.DONE)
+    ledger.fill_index(replay_id, config.replay_root(replay_id))
     return outcome
 
 

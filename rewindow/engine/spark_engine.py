@@ -19,6 +19,7 @@ from rewindow.recovery import Plan
 from rewindow.tables import DataFile, FencedTable, Table, data_files
 from rewindow.tables.inputs import InputFiles
 from rewindow.tables.seals import read_seals
+from rewindow.tables.staging import state_folder
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -67,12 +68,13 @@ class SparkEngine:
         epoch: int,
         tables: Mapping[str, FencedTable],
     ) -> None:
-        self._inputs = open_inputs(plan)
+        state = state_folder(root)
+        self._inputs = open_inputs(plan, state)
         self._files = {
             stream: InputFiles(stream, table, checksums=plan.verify_inputs) for stream, table in self._inputs.items()
         }
         self._seals = {
-            entry.stream: Table.open(f"{entry.path}.windows", entry.windows_version) for entry in plan.inputs
+            entry.stream: Table.open(entry.windows_table(state), entry.windows_version) for entry in plan.inputs
         }
         self._runner = GroupRunner(spark, app, self._inputs, root, epoch)
         self._committed = Committed(plan, root, epoch, self._runner, tables)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -25,12 +26,14 @@ class WarmUp:
     """A warm-up of an attempt.
 
     Attributes:
+        folder: the state folder.
         save: makes a checkpoint of the states after a window.
         crash: called after each checkpoint, with the number of the group.
     """
 
     plan: Plan
     app: Application
+    folder: Path
     engine: Engine
     sizer: GroupSizer
     save: Callable[[int, States], None]
@@ -62,7 +65,7 @@ class WarmUp:
             return checkpoint.window + 1, checkpoint.states
         start = self.plan.start
         assert start.warm_up_first is not None, "a warm-up has a first window"
-        return start.warm_up_first, _base(self.plan, self.app)
+        return start.warm_up_first, _base(self.plan, self.app, self.folder)
 
     def _compute(self, windows: WindowRange, states: States) -> States:
         """Computes a group of which nothing is staged: only its states are wanted."""
@@ -71,10 +74,10 @@ class WarmUp:
         return self.engine.compute(group, 0, states, (), tuples).states
 
 
-def _base(plan: Plan, app: Application) -> dict[str, pa.Table]:
+def _base(plan: Plan, app: Application, folder: Path) -> dict[str, pa.Table]:
     stateful = {node.name: node.operator for node in app.nodes.values() if node.operator.is_stateful}
     if not plan.start.taken_from:
         return {name: operator.initial_state() for name, operator in stateful.items()}
-    table = Table.open(plan.start.taken_from, plan.start.version)
+    table = Table.open(plan.start.table(folder), plan.start.version)
     rows = stored.rows_at(table, plan.start.warm_up_first - 1)  # type: ignore[operator]
     return {row["operator"]: stored.decode(row) for row in rows.to_pylist() if row["operator"]}

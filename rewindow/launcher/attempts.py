@@ -117,7 +117,7 @@ def begin_attempt(
             return None
         ledger.reopen(replay_id, f"it had ended, but has lost commits since: {lost}")
     for entry in plan.inputs:
-        open_input(entry)
+        open_input(entry, config.state)
     if not again:
         _check_attempts(ledger, plan)
     check_disk(config, sum(entry.bytes for entry in plan.inputs))

@@ -37,7 +37,7 @@ def create_tables(config: Config, plan: Plan, app: Application) -> Plan:
     if not root.exists():
         make_scratch(config)
         draft = scratch_folder(config) / f"plan-{uuid.uuid4().hex[:8]}"
-        _fill(draft, plan, app)
+        _fill(config, draft, plan, app)
         root.parent.mkdir(parents=True, exist_ok=True)
         try:
             draft.rename(root)
@@ -48,12 +48,12 @@ def create_tables(config: Config, plan: Plan, app: Application) -> Plan:
     return _plan_of(root, plan.replay_id)
 
 
-def _fill(root: Path, plan: Plan, app: Application) -> None:
+def _fill(config: Config, root: Path, plan: Plan, app: Application) -> None:
     schemas = {name: app.columns(output) for name, output in app.staged().items()}
     create_staging(root, schemas, plan.model_dump_json())
     if plan.start.source != "warm_up":
         checkpoints = Table.open(root / CHECKPOINTS)
-        checkpoints.commit_arrow(_start_rows(plan, app), app_id=app_id(plan.replay_id, CHECKPOINTS), version=0)
+        checkpoints.commit_arrow(_start_rows(config, plan, app), app_id=app_id(plan.replay_id, CHECKPOINTS), version=0)
 
 
 def _plan_of(root: Path, replay_id: str) -> Plan:
@@ -72,11 +72,12 @@ def _plan_of(root: Path, replay_id: str) -> Plan:
     return plan
 
 
-def _start_rows(plan: Plan, app: Application) -> pa.Table:
+def _start_rows(config: Config, plan: Plan, app: Application) -> pa.Table:
     """Returns the start state as checkpoint 0 of the replay (R9, R25, W63, X4)."""
     stateful = {node.name: node.operator for node in app.nodes.values() if node.operator.is_stateful}
     if plan.start.taken_from:
-        found = stored.rows_at(Table.open(plan.start.taken_from, plan.start.version), plan.first - 1).to_pylist()
+        table = Table.open(plan.start.table(config.state), plan.start.version)
+        found = stored.rows_at(table, plan.first - 1).to_pylist()
         states = {row["operator"]: stored.decode(row) for row in found if row["operator"]}
     else:
         states = {name: operator.initial_state() for name, operator in stateful.items()}

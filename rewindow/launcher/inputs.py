@@ -12,7 +12,7 @@ from rewindow.application import Application
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
 from rewindow.publication.horizon import kept_days
-from rewindow.recovery import InputPlan, StartState
+from rewindow.recovery import InputPlan, StartState, path_in
 from rewindow.tables import Table
 from rewindow.tables.formats import TableKind, check_format
 from rewindow.tables.inputs import InputFiles
@@ -91,7 +91,7 @@ def common_range(recorded: Mapping[str, Recorded]) -> WindowRange:
     return WindowRange(first, last)
 
 
-def pin(name: str, stream: Recorded, windows: WindowRange, allow_missing: bool) -> InputPlan:
+def pin(config: Config, name: str, stream: Recorded, windows: WindowRange, allow_missing: bool) -> InputPlan:
     """Returns an input at its present version, with its missing windows where these are allowed (W40).
 
     Raises:
@@ -105,7 +105,7 @@ def pin(name: str, stream: Recorded, windows: WindowRange, allow_missing: bool) 
     files.compare(windows)
     return InputPlan(
         stream=name,
-        path=str(stream.table.path),
+        path=path_in(config.state, stream.table.path),
         version=stream.table.version,
         windows_version=stream.seals.version,
         table_id=stream.table.id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 from rewindow.application import Application, Mode, Output, validate
@@ -61,7 +61,7 @@ def create_replay(config: Config, request: ReplayRequest) -> Plan:
         _check_left_behind(config, plan, draft.plan, request)
     ledger.create_replay(
         plan.replay_id, plan.application, plan.first, plan.last, plan.mode.value,
-        plan.model_dump(mode="json"), plan.code_version, str(config.replay_root(plan.replay_id)),
+        plan.model_dump(mode="json"), plan.code_version,
     )  # fmt: skip
     return plan
 
@@ -75,7 +75,7 @@ def draft_plan(config: Config, request: ReplayRequest) -> Draft:
     validate(loaded.app, mode, {name: stream.table.schema for name, stream in recorded.items()})
     check_grids(loaded.app, recorded)
     windows = _range(loaded.app, recorded, request)
-    inputs = [pin(name, stream, windows, request.allow_missing) for name, stream in recorded.items()]
+    inputs = [pin(config, name, stream, windows, request.allow_missing) for name, stream in recorded.items()]
     common = common_range(recorded)
     ids = {name: stream.table.id for name, stream in recorded.items()}
     start = find_start_state(config, loaded, windows, common.first, request, ids)
@@ -255,7 +255,7 @@ def _same(plan: Plan, request: ReplayRequest) -> Plan:
         wishes["last"] = plan.grid.window(parse_time(request.to_time)) - 1
     if request.initial_state and plan.start.source not in ("initial", "none"):
         raise _another(plan, f"start state from {plan.start.source}", "the initial state")
-    source = Path(plan.start.taken_from).parent.name
+    source = PurePath(plan.start.taken_from).parent.name
     if request.state_from and plan.start.source != "none" and source != request.state_from:
         raise _another(plan, f"start state from {plan.start.source}", f"that of {request.state_from}")
     for name, wish in wishes.items():

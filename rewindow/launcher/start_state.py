@@ -13,7 +13,7 @@ from rewindow.launcher.request import ReplayRequest
 from rewindow.launcher.start_flaws import with_flaws
 from rewindow.ledger import Ledger
 from rewindow.operators.catalog import LoadedApplication
-from rewindow.recovery import StartState
+from rewindow.recovery import StartState, path_in
 from rewindow.tables import Table, query
 from rewindow.tables import checkpoints as stored
 from rewindow.tables.delta import plain_schema
@@ -54,6 +54,7 @@ def find_start_state(
     if request.initial_state or windows.first <= first_sealed:
         return StartState(source="initial", window=before)
     published = config.checkpoints_table(loaded.app.name)
+    taken_from = path_in(config.state, published)
     earlier = _newest_published(published, loaded, before)
     if earlier == before:
         table = Table.open(published)
@@ -61,7 +62,11 @@ def find_start_state(
         stored.check_inputs(rows, tables, f"the published state at window {before}")
         digest = stored.state_digest(rows)
         start = StartState(
-            source="published", window=before, taken_from=str(published), version=table.version, digest=digest
+            source="published",
+            window=before,
+            taken_from=taken_from,
+            version=table.version,
+            digest=digest,
         )
         return with_flaws(config, loaded.app.name, start)
     if earlier is not None and earlier >= first_sealed:
@@ -71,7 +76,7 @@ def find_start_state(
         start = StartState(
             source="warm_up",
             window=earlier,
-            taken_from=str(published),
+            taken_from=taken_from,
             version=table.version,
             warm_up_first=earlier + 1,
         )
@@ -118,7 +123,8 @@ def _of_replay(
     _check_fits(rows, loaded.app, f'checkpoint of replay "{replay_id}" at window {before}')
     stored.check_inputs(rows, tables, f'the state of replay "{replay_id}" at window {before}')
     digest = stored.state_digest(rows)
-    start = StartState(source="replay", window=before, taken_from=str(table.path), version=table.version, digest=digest)
+    taken_from = path_in(config.state, table.path)
+    start = StartState(source="replay", window=before, taken_from=taken_from, version=table.version, digest=digest)
     return with_flaws(config, loaded.app.name, start, replay_id)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from rewindow.ledger.attempts import AttemptEnd, Attempts
+from rewindow.ledger.attempts import Attempts
 from rewindow.ledger.checks import Checks
 from rewindow.ledger.leases import Leases
 from rewindow.ledger.publications import Publications
@@ -34,24 +34,18 @@ class Ledger(Attempts, Leases, Checks, Publications, Staleness):
             self._grant(connection, replay_id, tables, windows)
             return self._next_epoch(connection, replay_id)
 
-    def end_attempt(self, replay_id: str, epoch: int, outcome: str, message: str = "") -> None:
-        """Enters how an attempt ended, see Attempts.end_attempt; the index of a replay that is done is then whole."""
-        super().end_attempt(replay_id, epoch, outcome, message)
-        if outcome == AttemptEnd.DONE and not self.index_is_whole(replay_id):
-            self.reindex(replay_id)
+    def fill_index(self, replay_id: str, root: Path) -> None:
+        """Makes the index of a replay's window facts anew from its facts table if it has holes.
 
-    def reindex(self, replay_id: str) -> None:
-        """Makes the index of a replay's window facts anew from its facts table; purged facts leave it as it is.
-
-        Raises:
-            InputError: the replay is unknown.
+        Args:
+            root: folder of the replay's tables; purged facts leave the index as it is.
         """
         from rewindow.ledger.facts_index import segments_of
         from rewindow.tables import Table
         from rewindow.tables.staging import FACTS
 
-        facts = Path(self.replay(replay_id).root) / FACTS
-        if not Table.exists(facts):
+        facts = root / FACTS
+        if self.index_is_whole(replay_id) or not Table.exists(facts):
             return
         parts = segments_of(facts)
         with self.serialised() as connection:

@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from rewindow.windows import to_datetime
 
-VERSION = "0004"
+VERSION = "0005"
 """The newest migration; a ledger at this version is opened without looking at migrations."""
 
 
@@ -66,7 +66,6 @@ replays = Table(
     Column("last", BigInteger, nullable=False),
     Column("mode", String(32), nullable=False),
     Column("code_version", String(255), nullable=False),
-    Column("root", Text, nullable=False),
     Column("plan", JSON, nullable=False),
     Column("state", String(32), nullable=False),
     Column("epoch", BigInteger, nullable=False),

@@ -106,7 +106,7 @@ def _restore_replay(ledger: Ledger, connection: Connection, root: Path) -> bool:
         plan = json.loads(checkpoints.properties["rewindow.plan"])
         replay_id = str(plan["replay_id"])
         names = ("application", "first", "last", "mode", "code_version")
-        values = {name: plan[name] for name in names} | {"root": str(root), "plan": plan}
+        values = {name: plan[name] for name in names} | {"plan": plan}
     except (KeyError, ValueError, TypeError):
         return False
     tables = [Table.open(path) for path in sorted(root.iterdir()) if Table.exists(path)]
@@ -178,7 +178,7 @@ def _restore_publication(
 ) -> None:
     told, names = found.told, list(found.told["versions_before"])
     if find_replay(connection, told["replay"]) is None:
-        _insert_purged(ledger, connection, told, config.replay_root(told["replay"]))
+        _insert_purged(ledger, connection, told)
     made_at = max(at for _, at in found.commits.values())
     known = connection.execute(select(publications.c.number).where(publications.c.number == told.get("undoes"))).first()
     done = {name for name in names if last_numbers.get(name, -1) >= number}
@@ -199,13 +199,13 @@ def _restore_publication(
         connection.execute(insert(publication_tables).values(**values))
 
 
-def _insert_purged(ledger: Ledger, connection: Connection, told: Mapping[str, Any], root: Path) -> None:
+def _insert_purged(ledger: Ledger, connection: Connection, told: Mapping[str, Any]) -> None:
     """Enters a replay of which only publications are left, since its own tables were purged; its plan is empty."""
     details = told.get("details") or {}
     application = details.get("application") or next(iter(told["versions_before"])).split(".")[0]
     values = {
         "application": application, "first": told["first"], "last": told["last"], "mode": "", "code_version": "",
-        "root": str(root), "plan": {},
+        "plan": {},
     }  # fmt: skip
     ledger.insert_replay(connection, told["replay"], values, state=State.ENDED, message=REBUILT)
 

@@ -55,7 +55,7 @@ _MAY_FOLLOW: Mapping[State, frozenset[State]] = {
 RUNNABLE = (State.PLANNED, State.RUNNING, State.FAILED)
 """States in which a new attempt may begin."""
 
-_PLANNED = ("application", "first", "last", "mode", "code_version", "root", "plan")
+_PLANNED = ("application", "first", "last", "mode", "code_version", "plan")
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,6 @@ class Replay:
     last: int
     mode: str
     code_version: str
-    root: str
     plan: dict[str, Any]
     state: State
     epoch: int
@@ -138,7 +137,6 @@ class Replays(Connected):
         mode: str,
         plan: Mapping[str, Any],
         code_version: str,
-        root: str,
     ) -> Replay:
         """Enters a planned replay and returns it; one that is there with an equal plan is returned as it is.
 
@@ -149,7 +147,7 @@ class Replays(Connected):
         windows = WindowRange(first, last)
         values = {
             "application": application, "first": windows.first, "last": windows.last, "mode": str(mode),
-            "code_version": code_version, "root": str(root), "plan": json.loads(json.dumps(plan)),
+            "code_version": code_version, "plan": json.loads(json.dumps(plan)),
         }  # fmt: skip
         with self.serialised() as connection:
             there = find_replay(connection, replay_id)

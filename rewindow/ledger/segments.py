@@ -1,6 +1,6 @@
 """Index of window facts: a row stands for a stretch of windows of one port, so that a million windows are few rows.
 
-The facts themselves are a Delta table of the replay; the index can be made anew from it (`reindex`). A stretch grows
+The facts themselves are a Delta table of the replay; the index can be made anew from it (`fill_index`). A stretch grows
 by the groups that follow it, up to SEGMENT_WINDOWS. Stretches break where an attempt may go back to, the newest
 checkpoint, so that windows computed again replace whole stretches.
 """
@@ -105,7 +105,7 @@ class Segments(Connected):
     def index_is_whole(self, replay_id: str) -> bool:
         """Returns whether each port's windows up to the replay's mark are indexed.
 
-        They are not after a process died between its commit and its report; `reindex` closes such holes.
+        They are not after a process died between its commit and its report; `fill_index` closes such holes.
         """
         with self.reading() as connection:
             its_mark = select(replays.c.mark).where(replays.c.replay_id == replay_id)

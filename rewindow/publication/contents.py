@@ -121,7 +121,7 @@ def published_state(config: Config, application: str, window: int) -> pa.Table:
     return rows.select(stored.SCHEMA.names).cast(stored.SCHEMA)
 
 
-def start_state(plan: Plan) -> dict[str, Any]:
+def start_state(config: Config, plan: Plan) -> dict[str, Any]:
     """Returns, for judging staleness, which published state a replay began with, and its digest if it can be read."""
     start = plan.start
     if not start.taken_from or start.source not in ("published", "warm_up"):
@@ -129,7 +129,7 @@ def start_state(plan: Plan) -> dict[str, Any]:
     digest = start.digest
     if not digest and start.window is not None:
         try:
-            rows = stored.rows_at(Table.open(start.taken_from, start.version), start.window)
+            rows = stored.rows_at(Table.open(start.table(config.state), start.version), start.window)
             digest = stored.state_digest(rows) if rows.num_rows else ""
         except TableError:
             digest = ""

@@ -145,7 +145,7 @@ def check_publishable(
         found = f"its gate {checks[0].verdict}" if checks else "its gate was not run"
         raise GateError(
             f'replay "{replay_id}" cannot be published: {found}',
-            detail=f"It stays staged. Results: {checks[0].results}." if checks else "It stays staged.",
+            detail=f"It stays staged. Results: {config.state / checks[0].results}." if checks else "It stays staged.",
             hint=f"Run rewindow check {replay_id}, or publish it with --accept and a reason, which is kept.",
         )
     _check_unchanged(replay_id, checks[0].tables, staged, "its gate judged")
@@ -190,7 +190,7 @@ def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None, con
     staged = versions_of(contents)
     states = saved_states(Table.open(root / CHECKPOINTS, staged[CHECKPOINTS]))
     kept = kept_checkpoints(plan, states, plan.range)
-    start = start_state(plan)
+    start = start_state(config, plan)
     names = [data_name(plan.application, output.name) for output in plan.outputs]
     stateful = [data_name(plan.application, output.name) for output in plan.outputs if output.stateful]
     related = related_acts(ledger, plan.application, names)

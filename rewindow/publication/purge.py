@@ -58,7 +58,7 @@ def purgeable(config: Config, older_than: timedelta) -> list[Purgeable]:
     """
     ledger = Ledger.open(config.ledger_url)
     rows = [row for row in ledger.replays(limit=LIMIT) if row.plan]
-    locked = _locked(rows)
+    locked = _locked(config, rows)
     return [entry for row in rows for entry in _folders(config, ledger, row, older_than, locked)]
 
 
@@ -76,8 +76,8 @@ def purge(config: Config, older_than: timedelta) -> Purged:
         try:
             with ledger.publishing(tables, wait_s=0):
                 rows = [row for row in ledger.replays(limit=LIMIT) if row.plan]
-                row = next(row for row in rows if row.replay_id == replay_id)
-                deleted += [_delete(entry) for entry in _folders(config, ledger, row, older_than, _locked(rows))]
+                row, locked = next(row for row in rows if row.replay_id == replay_id), _locked(config, rows)
+                deleted += [_delete(entry) for entry in _folders(config, ledger, row, older_than, locked)]
         except OverlapError:
             busy.append(replay_id)
     return Purged(deleted, busy)
@@ -98,7 +98,7 @@ def _folders(config: Config, ledger: Ledger, row: Replay, older_than: timedelta,
         return []
     return [
         Purgeable(row.replay_id, folder, _size(folder), reason)
-        for folder in sorted(Path(row.root).glob("*/"))
+        for folder in sorted(config.replay_root(row.replay_id).glob("*/"))
         if folder.name != FACTS and folder not in locked
     ]
 
@@ -112,15 +112,16 @@ def _reason(row: Replay, older_than: timedelta) -> str:
     return ""
 
 
-def _locked(rows: list[Replay]) -> set[Path]:
+def _locked(config: Config, rows: list[Replay]) -> set[Path]:
     """Returns the checkpoint tables that planned or running replays start from (W85)."""
     plans = [row.read_plan() for row in rows if row.state in (State.PLANNED, State.RUNNING, State.FAILED)]
-    return {Path(plan.start.taken_from) for plan in plans if plan.start.taken_from.endswith(CHECKPOINTS)}
+    return {plan.start.table(config.state) for plan in plans if plan.start.taken_from.endswith(CHECKPOINTS)}
 
 
 def _is_staged(config: Config, row: Replay) -> bool:
-    """Returns whether a replay's root is a folder of its own among the staged ones: nothing else is ever deleted."""
-    return (config.state / "replays").resolve() in Path(row.root).resolve().parents
+    """Returns whether a replay's folder lies among the staged ones, and no link leads out: nothing else is deleted."""
+    root = config.replay_root(row.replay_id)
+    return root.resolve().parent == root.parent.resolve()
 
 
 def _is_open(ledger: Ledger, row: Replay) -> bool:

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from deltalake import write_deltalake
 
 from rewindow.config import Config
 from rewindow.quality.outcome import CheckOutcome, GateResult, OutputVerdict
-from rewindow.quality.places import findings_table
+from rewindow.quality.places import findings_table, replay_folder
 from rewindow.recovery import Plan
 from rewindow.tables import Table, create_table, query
 from rewindow.windows import WindowRange
@@ -139,7 +140,7 @@ def runs(config: Config, limit: int = 500) -> list[Run]:
     grouped: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in query(sql, f=path).to_pylist():
         grouped.setdefault((row["run_id"], row["output"]), []).append(row)
-    return [_run(rows) for rows in grouped.values()]
+    return [_run(config, rows) for rows in grouped.values()]
 
 
 def _row(run_id: str, plan: Plan, checked_at: datetime, output: OutputVerdict, check: CheckOutcome) -> dict[str, Any]:
@@ -149,7 +150,7 @@ def _row(run_id: str, plan: Plan, checked_at: datetime, output: OutputVerdict, c
         "suite": output.suite, "check": check.check, "type": check.type, "column": check.column,
         "severity": check.severity, "status": check.status, "blocks": check.blocks, "description": check.description,
         "observed": check.observed, "note": check.note, "failing_windows": check.failing_windows,
-        "failing": json.dumps([[part.first, part.last] for part in check.failing]), "docs": str(output.docs),
+        "failing": json.dumps([[part.first, part.last] for part in check.failing]), "docs": output.docs.name,
     }  # fmt: skip
 
 
@@ -160,14 +161,15 @@ def _finding(row: dict[str, Any]) -> Finding:
     return Finding(**plain, windows=_ranges(row["failing"]))
 
 
-def _run(rows: list[dict[str, Any]]) -> Run:
+def _run(config: Config, rows: list[dict[str, Any]]) -> Run:
     head = rows[0]
     wrong = [row for row in rows if row["status"] in ("failed", "not_run")]
     blocking = [row for row in wrong if row["blocks"]]
     warning = [row for row in wrong if not row["blocks"] and row["severity"] == "warning"]
-    same = ("run_id", "checked_at", "replay_id", "application", "mode", "first", "last", "output", "suite", "docs")
+    same = ("run_id", "checked_at", "replay_id", "application", "mode", "first", "last", "output", "suite")
     return Run(
         **{key: head[key] for key in same},
+        docs=str(replay_folder(config, head["replay_id"]) / Path(head["docs"]).name),
         checks=len(rows),
         failed=tuple(row["check"] for row in blocking),
         warned=tuple(row["check"] for row in warning),

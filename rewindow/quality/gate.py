@@ -20,7 +20,7 @@ from rewindow.quality.outcome import GateResult, OutputVerdict, name_windows
 from rewindow.quality.places import replay_folder
 from rewindow.quality.suites import Suite, suite_for
 from rewindow.quality.window_table import Sources, build_report
-from rewindow.recovery import OutputPlan, Plan
+from rewindow.recovery import OutputPlan, Plan, path_in
 from rewindow.tables.staging import Contents, check_replay_format, staged_contents, versions_of
 
 Tell = Callable[[str], None]
@@ -49,13 +49,13 @@ def check(config: Config, replay_id: str, *, on_line: Tell = lambda line: None) 
         )
     check_replay_format(config.replay_root(replay_id))
     plan = found.read_plan()
-    folder = replay_folder(config, replay_id)
+    folder = path_in(config.state, replay_folder(config, replay_id))
     try:
         result = judge(config, plan, on_line=on_line)
     except Exception as error:  # whatever it was: nothing has passed
-        ledger.record_check(replay_id, "failed", str(folder), {"outputs": [], "error": str(error)})
+        ledger.record_check(replay_id, "failed", folder, {"outputs": [], "error": str(error)})
         raise
-    ledger.record_check(replay_id, result.verdict, str(folder), result.summary(), tables=result.tables)
+    ledger.record_check(replay_id, result.verdict, folder, result.summary(), tables=result.tables)
     return result
 
 

@@ -104,13 +104,13 @@ class OutputVerdict:
         return tuple(check for check in self.checks if check.status == "failed" and check.severity == "info")
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns it for JSON."""
+        """Returns it for JSON; files by name, since their folder may be moved."""
         return {
             "output": self.output, "suite": self.suite, "verdict": self.verdict, "windows": self.windows,
             "evaluated": self.evaluated, "failed": [check.check for check in self.failed],
             "warnings": [check.check for check in self.warnings], "noted": [check.check for check in self.noted],
             "checks": [check.to_dict() for check in self.checks],
-            "docs": str(self.docs), "results": str(self.results), "report": str(self.report),
+            "docs": self.docs.name, "results": self.results.name, "report": self.report.name,
         }  # fmt: skip
 
 
@@ -134,7 +134,7 @@ class GateResult:
         """Returns it for JSON."""
         return {
             "replay_id": self.plan.replay_id, "application": self.plan.application, "verdict": self.verdict,
-            "checked_at": self.checked_at.isoformat(), "folder": str(self.folder),
+            "checked_at": self.checked_at.isoformat(),
             "outputs": [output.to_dict() for output in self.outputs],
         }  # fmt: skip
 

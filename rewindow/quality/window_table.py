@@ -24,7 +24,7 @@ from rewindow.recovery import OutputPlan, Plan
 from rewindow.tables import Table, query, quoted
 from rewindow.tables.readers import seen_rows
 from rewindow.tables.seals import stream_end
-from rewindow.tables.staging import CHECKPOINTS, FACTS
+from rewindow.tables.staging import CHECKPOINTS, FACTS, state_folder
 
 TIMER_COLUMNS = ("_rw_is_timer", "is_timer", "from_timer")
 """Names of a boolean column that tells timer tuples from data (docs/rules/heartbeat.md H19)."""
@@ -34,12 +34,13 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Sources:
-    """Tables that a report is made from."""
+    """Tables that a report is made from, and the state folder with the inputs."""
 
     staged: Table
     facts: Table
     quarantine: Table | None
-    checkpoints: Table | None = None
+    checkpoints: Table | None
+    state: Path
 
     @classmethod
     def open(cls, root: Path, output: str, quarantine: Path, versions: Mapping[str, int] | None = None) -> Sources:
@@ -47,9 +48,8 @@ class Sources:
         at = dict(versions or {})
         found = Table.open(quarantine) if Table.exists(quarantine) else None
         checkpoints = Table.open(root / CHECKPOINTS, at.get(CHECKPOINTS)) if Table.exists(root / CHECKPOINTS) else None
-        return cls(
-            Table.open(root / output, at.get(output)), Table.open(root / FACTS, at.get(FACTS)), found, checkpoints
-        )
+        staged, facts = Table.open(root / output, at.get(output)), Table.open(root / FACTS, at.get(FACTS))
+        return cls(staged, facts, found, checkpoints, state_folder(root))
 
 
 def build_report(plan: Plan, output: OutputPlan, sources: Sources, measures: tuple[Measure, ...]) -> pa.Table:
@@ -160,7 +160,7 @@ class _Report:
         """Adds what the inputs have sealed: tuples, empty windows, missing windows."""
         recorded, gaps, missing = (np.zeros(self.size, dtype=np.int64) for _ in range(3))
         for entry in self.plan.inputs:
-            seals = Table.open(f"{entry.path}.windows", entry.windows_version)
+            seals = Table.open(entry.windows_table(self.sources.state), entry.windows_version)
             rows = query(f"select window_id, tuples from w where {self._inside()}", w=seals)
             window, tuples = _numbers(rows, "window_id", "tuples")
             index = self._index(window, entry.stream)

@@ -2,7 +2,7 @@
 
 from rewindow.recovery.groups import GroupSizer, Marks, next_end
 from rewindow.recovery.guarantee import guarantee
-from rewindow.recovery.plan import InputPlan, OutputPlan, Plan, StartState
+from rewindow.recovery.plan import InputPlan, OutputPlan, Plan, StartState, path_in
 from rewindow.recovery.resume import Resume, affected_from, resume
 
 __all__ = [
@@ -16,5 +16,6 @@ __all__ = [
     "affected_from",
     "guarantee",
     "next_end",
+    "path_in",
     "resume",
 ]

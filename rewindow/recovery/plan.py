@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from pathlib import Path
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from rewindow.application import TOLERANCE, Mode
 from rewindow.recovery.groups import Marks
 from rewindow.windows import Grid, WindowRange
+
+_OURS = re.compile(r".*/(streams/[^/]+|replays/[^/]+/checkpoints)")
+
+
+def path_in(state: Path, table: Path) -> str:
+    """Returns a table's path as a plan keeps it: relative to the state folder, absolute when it lies elsewhere."""
+    return table.relative_to(state).as_posix() if table.is_relative_to(state) else str(table)
+
+
+def _relative(path: str) -> str:
+    """Returns a path of a plan; older plans have the state folder before the paths of its tables."""
+    ours = _OURS.fullmatch(path)
+    return ours[1] if ours else path
+
+
+TablePath = Annotated[str, BeforeValidator(_relative)]
+"""Path of a table, relative to the state folder, so that a plan does not depend on where that folder is."""
 
 
 class _Value(BaseModel):
@@ -19,6 +38,7 @@ class InputPlan(_Value):
     """A recorded stream as pinned for the replay.
 
     Attributes:
+        path: its table in the state folder, see `table`.
         version: version of its table; every attempt reads this one (R62).
         table_id: Delta's id of that table: another id is another stream, whatever its name.
         tuples, bytes: what the range holds, from statistics.
@@ -27,7 +47,7 @@ class InputPlan(_Value):
     """
 
     stream: str
-    path: str
+    path: TablePath
     version: int
     windows_version: int
     table_id: str = ""
@@ -35,6 +55,14 @@ class InputPlan(_Value):
     bytes: int
     missing: list[tuple[int, int]] = Field(default_factory=list)
     foreign_files: int = 0
+
+    def table(self, state: Path) -> Path:
+        """Returns the folder of its tuples, in this state folder."""
+        return state / self.path
+
+    def windows_table(self, state: Path) -> Path:
+        """Returns the folder of its seals, in this state folder."""
+        return state / f"{self.path}.windows"
 
 
 class OutputPlan(_Value):
@@ -70,17 +98,21 @@ class StartState(_Value):
         window: the window whose state is taken; the one before the range unless warm_up.
         lacking: windows that the state never saw, since at most once lost them (R14), as [first, last] pairs.
         stale: stale windows that it was computed in, as [first, last] pairs: what is published there has changed since.
-        taken_from: table that holds it, with its version; empty for initial.
+        taken_from: table in the state folder that holds it, with its version; empty for initial. See `table`.
     """
 
     source: Literal["none", "initial", "published", "replay", "warm_up"]
     window: int | None = None
-    taken_from: str = ""
+    taken_from: TablePath = ""
     version: int | None = None
     digest: str = ""
     warm_up_first: int | None = None
     lacking: list[tuple[int, int]] = Field(default_factory=list)
     stale: list[tuple[int, int]] = Field(default_factory=list)
+
+    def table(self, state: Path) -> Path:
+        """Returns the folder of the table that holds it, in this state folder."""
+        return state / self.taken_from
 
     @property
     def affects(self) -> bool:

@@ -42,17 +42,17 @@ class Measure:
 def read_layers(config: Config, plan: Plan, measures: Iterable[Measure] = ()) -> tuple[Layer, ...]:
     """Returns tuples in, the given measures, gaps of every input, and heartbeats where an output tells timers."""
     root = config.replay_root(plan.replay_id)
-    layers = [_tuples(plan)]
+    layers = [_tuples(config, plan)]
     layers += [_measure(plan, root, measure) for measure in measures]
     layers += [_gaps(config, plan, entry) for entry in plan.inputs]
     beats = [_heartbeats(plan, root, output) for output in plan.outputs]
     return (*layers, *(layer for layer in beats if layer is not None))
 
 
-def _tuples(plan: Plan) -> Layer:
+def _tuples(config: Config, plan: Plan) -> Layer:
     values = np.zeros(len(plan.range))
     for entry in plan.inputs:
-        rows = query(f"select window_id, tuples as v from w where {_inside(plan.range)}", w=_seals(entry))
+        rows = query(f"select window_id, tuples as v from w where {_inside(plan.range)}", w=_seals(config, entry))
         values += np.nan_to_num(_spread(plan.range, rows))
     note = " and ".join(entry.stream for entry in plan.inputs)
     return Layer("tuples", "Tuples", "tuples", _values(values), hue="blue", note=f"recorded in {note}")
@@ -71,10 +71,10 @@ def _gaps(config: Config, plan: Plan, entry: InputPlan) -> Layer:
     keys = ", ".join(map(quoted, settings.keys)) if settings else ""
     name, label = f"gaps_{entry.stream}", f"Gaps in {entry.stream}"
     if settings is None or not keys:
-        rows = query(f"select window_id, tuples as v from w where {_inside(plan.range)}", w=_seals(entry))
+        rows = query(f"select window_id, tuples as v from w where {_inside(plan.range)}", w=_seals(config, entry))
         empty = _spread(plan.range, rows) == 0
         return Layer(name, label, "empty", _values(empty.astype(float)), hue="plum", note="windows without a tuple")
-    table = Table.open(entry.path, entry.version)
+    table = Table.open(entry.table(config.state), entry.version)
     known = query(f"select count(*) as n from (select distinct {keys} from t)", t=table)["n"][0].as_py()
     sql = f"""select window_id, count(*) as v from (
               select distinct window_id, {keys} from t where {_inside(plan.range)}) group by window_id"""
@@ -94,8 +94,8 @@ def _heartbeats(plan: Plan, root: Path, output: OutputPlan) -> Layer | None:
     return _measure(plan, root, measure)
 
 
-def _seals(entry: InputPlan) -> Table:
-    return Table.open(f"{entry.path}.windows", entry.windows_version)
+def _seals(config: Config, entry: InputPlan) -> Table:
+    return Table.open(entry.windows_table(config.state), entry.windows_version)
 
 
 def _inside(windows: WindowRange) -> str:

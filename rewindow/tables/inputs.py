@@ -19,20 +19,24 @@ from rewindow.windows import WindowRange
 _THREADS = 4
 
 
-def open_input(entry: InputPlan) -> Table:
+def open_input(entry: InputPlan, state: Path) -> Table:
     """Returns the table of an input at the version that the plan has pinned.
+
+    Args:
+        state: the state folder.
 
     Raises:
         TableError: the table or that version is gone, or another table has taken its place.
     """
-    there = Table.open(entry.path).id
+    path = entry.table(state)
+    there = Table.open(path).id
     if entry.table_id and there != entry.table_id:
         raise TableError(
             f'stream "{entry.stream}" is another table than the one that the replay was planned on',
             detail=f"Planned was table {entry.table_id}, there is {there}: the stream was deleted and recorded again.",
             hint="Abandon the replay and plan its range again: rewindow abandon REPLAY",
         )
-    return Table.open(entry.path, entry.version)
+    return Table.open(path, entry.version)
 
 
 class InputFiles:

@@ -41,6 +41,11 @@ def app_id(replay_id: str, table: str) -> str:
     return f"{replay_id}/{table}"
 
 
+def state_folder(root: Path) -> Path:
+    """Returns the state folder that a replay's folder lies in."""
+    return root.parent.parent
+
+
 def staged_schema(event_columns: pa.Schema) -> pa.Schema:
     """Returns the schema of a staged output: window, the attempt that wrote the row, event columns."""
     return pa.schema([("window_id", pa.int64()), ("attempt", pa.int64()), *event_columns])

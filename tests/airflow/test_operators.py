@@ -154,7 +154,7 @@ def test_job_that_a_newer_attempt_has_ended_is_not_tried_again(
     """Two who launch the same replay must not end each other for ever: the older one gives way."""
     monkeypatch.setenv("REWINDOW_STATE", str(tmp_path / "state"))
     ledger = Ledger.open(Config.load().ledger_url)
-    ledger.create_replay("r", "clicks_by_page", 1, 4, "exactly_once", {}, "code", str(tmp_path))
+    ledger.create_replay("r", "clicks_by_page", 1, 4, "exactly_once", {}, "code")
     operator, context = job("os.kill(os.getpid(), 9)")
     for epoch in (1, 2, 3, 4, 5):
         assert ledger.next_epoch("r") == epoch

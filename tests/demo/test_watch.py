@@ -66,7 +66,6 @@ def planned(config: Config) -> Ledger:
         plan.mode.value,
         plan.model_dump(mode="json"),
         plan.code_version,
-        str(replay.root),
     )
     return ledger
 

@@ -51,7 +51,7 @@ def test_rows_of_unsealed_windows_are_neither_read_nor_counted(
         seals.commit_arrow(rows, app_id="record", version=2)
     first = LAST + 3 if warm_up else LAST
     plan = draft_plan(config, request(first=first, last=LAST + 3, allow_missing=True)).plan
-    table = open_inputs(plan)["events"]
+    table = open_inputs(plan, config.state)["events"]
     windows = WindowRange(LAST, LAST + 3)
     wanted = {row["window_id"] for row in query(f"select window_id from w where window_id = {LAST}",
                                                 w=Table.open(config.windows_table("events"))).to_pylist()}  # fmt: skip

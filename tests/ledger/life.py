@@ -25,7 +25,7 @@ def new_schema(server: str) -> str:
 
 def plan(ledger: Ledger, replay_id: str, first: int = 100, last: int = 199, mode: str = "exactly_once") -> Replay:
     """Enters a replay."""
-    return ledger.create_replay(replay_id, "app", first, last, mode, {"replay_id": replay_id}, "v1", "/root")
+    return ledger.create_replay(replay_id, "app", first, last, mode, {"replay_id": replay_id}, "v1")
 
 
 def run_to_end(ledger: Ledger, replay_id: str, passed: bool = True) -> None:

@@ -82,7 +82,7 @@ def test_index_equals_a_row_a_window(sqlite_url: str, groups: list[tuple[int, bo
 
 def test_hole_is_seen_and_closed_from_the_facts(ledger: Ledger, tmp_path: Path) -> None:
     """After a crash between commit and report the index has a hole; the end of the replay fills it from the facts."""
-    ledger.create_replay("r", "app", 100, 129, "at_least_once", {}, "v1", str(tmp_path))
+    ledger.create_replay("r", "app", 100, 129, "at_least_once", {}, "v1")
     create_staging(tmp_path, {}, "{}")
     facts = Table.open(tmp_path / FACTS)
     write_facts(facts, 1, 100, 119, 2)
@@ -92,7 +92,7 @@ def test_hole_is_seen_and_closed_from_the_facts(ledger: Ledger, tmp_path: Path) 
     assert ledger.index_is_whole("r")
     report(ledger, "r", epoch, 21, 30, True, 20)
     assert not ledger.index_is_whole("r")
-    ledger.end_attempt("r", epoch, "done")
+    ledger.fill_index("r", tmp_path)
     assert ledger.index_is_whole("r")
     assert ledger.totals("r") == [PortTotal("in", "s", 30, 60, 0, 0), PortTotal("out", "o", 30, 60, 0, 0)]
     assert {part.epoch for part in ledger.index("r")} == {2}

@@ -42,6 +42,20 @@ def test_migrations_make_what_the_models_say(new_url: str) -> None:
         assert context.get_current_revision() == VERSION
 
 
+def test_a_ledger_that_kept_the_folders_of_replays_is_upgraded(new_url: str) -> None:
+    """Its replays stay; where their folders are follows from the state folder."""
+    ledger = Ledger.open(new_url)
+    ledger.create_replay("r", "app", 1, 2, "exactly_once", {}, "v1")
+    epoch = ledger.next_epoch("r")
+    with ledger.writing() as connection:
+        connection.execute(text("ALTER TABLE replays ADD COLUMN root TEXT NOT NULL DEFAULT '/was/here'"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0004'"))
+    ledger.close()
+    after = Ledger.open(new_url)
+    assert after.replay("r").epoch == epoch
+    after.create_replay("s", "app", 1, 2, "exactly_once", {}, "v1")
+
+
 def test_opening_again_is_quick(new_url: str) -> None:
     """Opening a ledger that is up to date takes less than 100 ms."""
     Ledger.open(new_url).close()

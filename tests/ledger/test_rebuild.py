@@ -68,7 +68,7 @@ def make(ledger: Ledger, config: Config, replay_id: str, mode: str) -> None:
     }  # fmt: skip
     root = config.replay_root(replay_id)
     create_staging(root, {"out": pa.schema([("x", pa.int64())])}, json.dumps(plan))
-    ledger.create_replay(replay_id, "app", 100, 199, mode, plan, "v1", str(root))
+    ledger.create_replay(replay_id, "app", 100, 199, mode, plan, "v1")
 
 
 def run(ledger: Ledger, config: Config, replay_id: str, to: int) -> None:
@@ -129,7 +129,7 @@ def test_replays_come_back_with_their_plans_marks_and_epochs(after: Ledger, conf
     for was in lost(config).replays():
         row = now[was.replay_id]
         assert (row.plan, row.first, row.last, row.mode) == (was.plan, was.first, was.last, was.mode)
-        assert row.epoch == was.epoch and row.root == str(config.replay_root(was.replay_id))
+        assert row.epoch == was.epoch
     states = {name: row.state for name, row in now.items()}
     assert states == {
         "a": State.PUBLISHED, "b": State.UNDONE, "open": State.ENDED, "c": State.FAILED, "planned": State.PLANNED,
@@ -209,7 +209,7 @@ def test_a_purged_replay_comes_back_in_its_own_folder_and_without_a_plan(config:
     config.state.joinpath("ledger.sqlite").unlink()
     rebuild_ledger(config)
     row = Ledger.open(config.ledger_url).replay("a")
-    assert (row.root, row.plan, row.state) == (str(config.replay_root("a")), {}, State.PUBLISHED)
+    assert (row.plan, row.state) == ({}, State.PUBLISHED)
     with pytest.raises(InputError, match='the plan of replay "a" was purged') as caught:
         row.read_plan()
     assert "rewindow" in caught.value.hint

@@ -29,7 +29,7 @@ def test_create_refuses_another_plan_and_names_the_difference(ledger: Ledger, re
         plan(ledger, "r", last=198)
     differences = 'plan.replay_id is "r" there and "s" now; plan.groups is null there and 7 now'
     with pytest.raises(InputError, match=differences) as caught:
-        ledger.create_replay("r", "app", 100, 199, "exactly_once", {"groups": 7, "replay_id": "s"}, "v1", "/root")
+        ledger.create_replay("r", "app", 100, 199, "exactly_once", {"groups": 7, "replay_id": "s"}, "v1")
     assert caught.value.exit_code == 2
 
 
@@ -54,7 +54,7 @@ def test_replays_are_listed_newest_first_by_application_and_state(ledger: Ledger
     """A list can be narrowed to an application and to states, and has a limit."""
     for name in ("a", "b", "c"):
         plan(ledger, name)
-    ledger.create_replay("other", "other_app", 1, 2, "at_least_once", {}, "v1", "/root")
+    ledger.create_replay("other", "other_app", 1, 2, "at_least_once", {}, "v1")
     begin(ledger, "b")
     assert [row.replay_id for row in ledger.replays("app")] == ["c", "b", "a"]
     assert [row.replay_id for row in ledger.replays(state="running")] == ["b"]
@@ -170,10 +170,10 @@ def test_abandon_waits_for_an_open_publication(ledger: Ledger, replay: Replay) -
 def test_a_plan_is_read_as_it_was_made_or_refused_by_name(ledger: Ledger) -> None:
     """A whole plan comes back equal; one that this version does not know is an error for people, no traceback."""
     made = whole_plan("whole")
-    ledger.create_replay("whole", "app", 100, 119, "exactly_once", made.model_dump(mode="json"), "v1", "/root")
+    ledger.create_replay("whole", "app", 100, 119, "exactly_once", made.model_dump(mode="json"), "v1")
     assert ledger.replay("whole").read_plan() == made
     newer = {**made.model_dump(mode="json"), "of_a_later_version": 1}
-    ledger.create_replay("newer", "app", 100, 119, "exactly_once", newer, "v1", "/root")
+    ledger.create_replay("newer", "app", 100, 119, "exactly_once", newer, "v1")
     with pytest.raises(InputError, match='the plan of replay "newer" cannot be read') as caught:
         ledger.replay("newer").read_plan()
     assert "of_a_later_version" in caught.value.detail

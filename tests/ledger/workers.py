@@ -50,7 +50,7 @@ def create_at_once(url: str, plans: list[dict[str, int]]) -> list[bool]:
     for number, plan in enumerate(plans):
         together()
         try:
-            ledger.create_replay(f"r{number}", "app", 1, 10, "exactly_once", plan, "v1", "/root")
+            ledger.create_replay(f"r{number}", "app", 1, 10, "exactly_once", plan, "v1")
             outcome.append(True)
         except InputError:
             outcome.append(False)

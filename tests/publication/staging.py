@@ -177,7 +177,7 @@ class StagedReplay:
         plan = self.plan
         book.create_replay(
             plan.replay_id, plan.application, plan.first, plan.last, plan.mode.value, plan.model_dump(mode="json"),
-            plan.code_version, str(self.root),
+            plan.code_version,
         )  # fmt: skip
         epoch = book.next_epoch(plan.replay_id)
         book.begin_attempt(plan.replay_id, epoch, host="test", pid=0, process_group=0, process_identity="boot/0")

@@ -196,5 +196,4 @@ def ledger_row(staged: StagedReplay) -> dict[str, object]:
         "mode": plan.mode.value,
         "plan": plan.model_dump(mode="json"),
         "code_version": plan.code_version,
-        "root": str(Path(staged.config.replay_root(plan.replay_id))),
     }

@@ -19,7 +19,7 @@ def ledger(tmp_path: Path) -> Ledger:
     outputs = [{"name": "totals", "stateful": True}, {"name": "rows", "stateful": False}]
     plan = {"inputs": [{"stream": "clicks"}], "outputs": outputs}
     for name, first, last in (("done", 100, 199), ("undone", 300, 399), ("open", 150, 250)):
-        ledger.create_replay(name, "app", first, last, "exactly_once", plan, "v1", "/root")
+        ledger.create_replay(name, "app", first, last, "exactly_once", plan, "v1")
     for name, first, last in (("done", 100, 199), ("undone", 300, 399)):
         run_to_end(ledger, name)
         publication = ledger.open_publication(name, {"app.totals": None, "app.rows": None}, first, last, {})

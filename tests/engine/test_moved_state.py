@@ -1,0 +1,110 @@
+"""A state folder that is moved: everything in it goes on, since nothing in it names the place where it was."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rewindow.config import Config
+from rewindow.engine.crash import Step
+from rewindow.launcher import ReplayRequest, begin_attempt, create_replay
+from rewindow.ledger import Ledger, State
+from rewindow.publication.certificate import certify
+from rewindow.publication.publish import publish
+from rewindow.publication.purge import purge
+from rewindow.publication.take_back import undo
+from rewindow.quality import check
+from rewindow.reports.layers import read_layers
+from tests.commands.conftest import Command, run
+from tests.engine.conftest import Crash
+from tests.recovery.here import jobs_here
+from tests.recovery.project import FIRST, WINDOWS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from rewindow.engine.attempt import Attempt
+
+__all__ = ["run"]
+HALF = FIRST + WINDOWS // 2
+_CREATED_AT = re.compile(rb'"location":"[^"]*"')
+"""What delta-rs notes in the log of a new table, and nothing reads."""
+
+
+@pytest.fixture
+def before(attempt: Callable[..., Attempt], spark: SparkSession) -> Config:
+    """A project with a published half, a replay of the other half that was killed, and two that were only planned."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    finish(config, spark, attempt, "first", last=HALF - 1)
+    with pytest.raises(Crash):
+        attempt("totals", "killed", (Step.AFTER_FACTS, 2), first=HALF).run()
+    starts = {"from_other": {"first": HALF, "state_from": "first"}, "warmed_up": {"first": HALF + 6}}
+    plans = {
+        name: create_replay(config, ReplayRequest("totals", replay_id=name, **wishes))  # type: ignore[arg-type]
+        for name, wishes in starts.items()
+    }
+    assert {name: plan.start.source for name, plan in plans.items()} == {"from_other": "replay", "warmed_up": "warm_up"}
+    return config
+
+
+def finish(config: Config, spark: SparkSession, attempt: Callable[..., Attempt], name: str, **wishes: int) -> None:
+    """Runs, checks and publishes a replay."""
+    made = attempt("totals", name, **wishes)
+    made.run()
+    made.ledger.end_attempt(name, made.epoch, "done")
+    check(config, name)
+    publish(spark, config, name, accept="a test")
+
+
+def moved(config: Config) -> Config:
+    """Moves the project to another folder, and returns its settings there."""
+    there = config.root.with_name("moved")
+    config.root.rename(there)
+    return Config.load(there / "rewindow.toml")
+
+
+def naming(config: Config, place: Path) -> list[Path]:
+    """Returns the files of a state folder that name a place; scratch of processes does not count."""
+    parts = [part for part in config.state.iterdir() if part.name not in ("tmp", "scratch")]
+    files = [path for part in parts for path in (part, *part.rglob("*")) if path.is_file()]
+    assert len(files) > 50
+    return [path for path in files if str(place).encode() in _CREATED_AT.sub(b"", path.read_bytes())]
+
+
+def test_everything_goes_on_in_a_moved_state_folder(
+    before: Config, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, run: Command
+) -> None:
+    """Whatever was open is brought to its end; what had ended is looked at, checked, published, undone and purged."""
+    config = moved(before)
+    job = jobs_here(spark, monkeypatch)
+    for name in ("killed", "from_other", "warmed_up"):
+        submission = begin_attempt(config, name, again=True)
+        assert submission is not None
+        assert job(submission, lambda line: None).facts["windows"] > 0
+    ledger = Ledger.open(config.ledger_url)
+    assert certify(config, "killed", "from_other").verdict == "equal"
+    assert all(layer.values for layer in read_layers(config, ledger.replay("killed").read_plan()))
+    monkeypatch.setenv("REWINDOW_CONFIG", str(config.file))
+    for words in (("list", "totals"), ("status", "killed"), ("why", "totals", HALF), ("streams",)):
+        assert run(*words)[0] == 0, words
+
+    check(config, "killed")
+    publish(spark, config, "killed", accept="a test")
+    assert certify(config, "published", "from_other").verdict == "equal"
+    undo(spark, config, "killed")
+    assert ledger.replay("killed").state is State.UNDONE
+    assert {entry.replay_id for entry in purge(config, timedelta(0)).deleted} >= {"first", "killed"}
+    new = create_replay(config, ReplayRequest("totals", first=HALF))
+    assert new.start.source == "published"
+    assert naming(config, before.state) == naming(config, config.state) == []
+
+
+def test_nothing_in_a_state_folder_names_its_own_place(before: Config) -> None:
+    """Logs, plans, ledger and results; what is scratch of a process, or Delta's note of a creation, does not count."""
+    assert naming(before, before.state) == []
