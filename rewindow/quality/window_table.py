@@ -23,7 +23,7 @@ from rewindow.quality.suites import Measure
 from rewindow.recovery import OutputPlan, Plan
 from rewindow.tables import Table, query, quoted
 from rewindow.tables.readers import seen_rows
-from rewindow.tables.seals import stream_end
+from rewindow.tables.seals import read_seals, stream_end
 from rewindow.tables.staging import CHECKPOINTS, FACTS, state_folder
 
 TIMER_COLUMNS = ("_rw_is_timer", "is_timer", "from_timer")
@@ -66,7 +66,7 @@ def build_report(plan: Plan, output: OutputPlan, sources: Sources, measures: tup
 
     Raises:
         GateError: rows lie outside the range, or a measure cannot be computed.
-        TableError: a table of the replay is gone.
+        TableError: a table of the replay is gone, or a seal of an input is damaged.
     """
     made = _Report(plan, output, sources)
     made.add_facts()
@@ -161,7 +161,7 @@ class _Report:
         recorded, gaps, missing = (np.zeros(self.size, dtype=np.int64) for _ in range(3))
         for entry in self.plan.inputs:
             seals = Table.open(entry.windows_table(self.sources.state), entry.windows_version)
-            rows = query(f"select window_id, tuples from w where {self._inside()}", w=seals)
+            rows = read_seals(seals, self.plan.range)
             window, tuples = _numbers(rows, "window_id", "tuples")
             index = self._index(window, entry.stream)
             recorded[index] += tuples

@@ -18,6 +18,7 @@ from rewindow.quality.suites import canonical
 from rewindow.recovery import Plan
 from rewindow.tables import Table
 from rewindow.tables.formats import TableKind, format_property
+from rewindow.tables.seals import WINDOWS_SCHEMA, with_checksums
 from rewindow.tables.staging import FACTS_SCHEMA
 from rewindow.windows import WindowRange
 
@@ -33,7 +34,6 @@ SCHEMA = pa.schema(
         ("is_timer", pa.bool_()),
     ]
 )
-SEALS_SCHEMA = pa.schema([("window_id", pa.int64()), ("tuples", pa.int64())])
 QUARANTINE_SCHEMA = pa.schema([("window_id", pa.int64()), ("source", pa.string()), ("reason", pa.string())])
 
 MADE_AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -155,7 +155,7 @@ class StagedReplay:
             rows = [row for row in self.seals if row["stream"] == stream]
             seals = config.windows_table(stream)
             if not seals.exists():
-                write_deltalake(str(seals), pa.Table.from_pylist(rows, schema=SEALS_SCHEMA))
+                write_deltalake(str(seals), with_checksums(pa.Table.from_pylist(rows, schema=WINDOWS_SCHEMA)))
         if self.quarantine:
             write_deltalake(
                 str(config.quarantine_table), pa.Table.from_pylist(self.quarantine, schema=QUARANTINE_SCHEMA)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+from deltalake import write_deltalake
 
+from rewindow.errors import TableError
 from rewindow.quality import check, gate
-from rewindow.tables import Table
+from rewindow.tables import Table, query
 from rewindow.tables.staging import Contents, staged_contents
 from tests.quality.staging import StagedReplay, ended
 
@@ -38,3 +41,14 @@ def test_the_gate_reads_the_versions_that_it_names(staged: StagedReplay, monkeyp
     assert check(staged.config, staged.replay_id).verdict == "passed"
     monkeypatch.undo()
     assert check(staged.config, staged.replay_id).verdict == "failed"
+
+
+def test_the_gate_stops_at_a_flipped_count_in_a_seal_of_an_input(staged: StagedReplay) -> None:
+    """By the name of the window and the stream: what it would count against was never recorded so."""
+    ended(staged)
+    path = staged.config.windows_table("flights")
+    altered = query("select * replace (case window_id when 103 then 7 else tuples end as tuples) from w", w=path)
+    shutil.rmtree(path)
+    write_deltalake(str(path), altered)
+    with pytest.raises(TableError, match='seal of window 103 of stream "flights" is damaged'):
+        check(staged.config, staged.replay_id)
