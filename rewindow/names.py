@@ -17,6 +17,15 @@ _COMPONENT_HINT = "Use letters, digits and _, not beginning with a digit."
 _LENGTH_MAX = 200
 
 
+def quoted_column(name: str) -> str:
+    """Returns a column's name as Spark takes it, whatever characters it has: else a dot asks for a field of a struct.
+
+    >>> quoted_column("a.b")
+    '`a.b`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
 def check_name(kind: str, name: str) -> str:
     """Returns a component's name; refuses one that is not letters, digits and underscores (H17).
 

@@ -29,6 +29,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from rewindow.errors import InputError
+from rewindow.names import quoted_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -179,7 +180,7 @@ def _sums(name: str, exact: list[T.StructField], floats: list[T.StructField]) ->
 
 
 def _named(field: T.StructField) -> Column:
-    return F.col("`" + field.name.replace("`", "``") + "`")
+    return F.col(quoted_column(field.name))
 
 
 def _sum_of(row_hash: Column) -> Column:

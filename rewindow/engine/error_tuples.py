@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from rewindow.application.error_tuples import EMITTED, GIVEN, REASON, REASONS, error_columns
 from rewindow.engine.frames import conform
 from rewindow.errors import InputError
+from rewindow.names import quoted_column
 
 
 def as_errors(frame: DataFrame, port: pa.Schema, what: str, replay_id: str, epoch: int) -> DataFrame:
@@ -34,7 +35,7 @@ def as_errors(frame: DataFrame, port: pa.Schema, what: str, replay_id: str, epoc
         "_rw_attempt": F.lit(epoch).cast("bigint"),
         REASON: F.coalesce(REASON, F.lit(EMITTED)),
     }
-    return rows.withColumns(told).select("window_id", *(f"`{name}`" for name in error_columns(port).names))
+    return rows.withColumns(told).select("window_id", *map(quoted_column, error_columns(port).names))
 
 
 def check_reasons(folder: Path, what: str) -> None:

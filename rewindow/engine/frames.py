@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from rewindow.errors import InputError
+from rewindow.names import quoted_column
 from rewindow.recovery import Plan
 from rewindow.tables import Table, query
 from rewindow.tables.inputs import open_input
@@ -119,11 +120,6 @@ def write_files(frame: DataFrame, folder: Path) -> None:
 def read_files(spark: SparkSession, folder: Path, schema: StructType) -> DataFrame:
     """Returns what was written into a folder."""
     return spark.read.schema(schema).parquet(str(folder))
-
-
-def quoted_column(name: str) -> str:
-    """Returns a column's name as Spark takes it, whatever characters it has."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def conform(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame:

@@ -32,6 +32,7 @@ from rewindow.engine.frames import (
     write_files,
 )
 from rewindow.errors import InputError
+from rewindow.names import quoted_column
 from rewindow.tables import Table
 from rewindow.tables.staging import staged_schema
 from rewindow.windows import WindowRange
@@ -219,7 +220,7 @@ class GroupRunner:
     def _write(self, rows: DataFrame, name: str, mark: int, staged: set[str]) -> Path:
         """Writes tuples with this attempt's epoch, into the folder of their table if it is staged, else to scratch."""
         folder = self._root / (name if name in staged else f"scratch/{name}") / f"{self._epoch}-{mark}"
-        events = [f"`{name}`" for name in rows.columns if name != "window_id"]
+        events = [quoted_column(name) for name in rows.columns if name != "window_id"]
         write_files(rows.select("window_id", F.lit(self._epoch).cast("bigint").alias("attempt"), *events), folder)
         return folder
 

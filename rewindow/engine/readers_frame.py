@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from rewindow.engine.frames import read_windows, to_frame
+from rewindow.names import quoted_column
 from rewindow.tables import Table
 from rewindow.tables.readers import event_columns
 from rewindow.windows import WindowRange
@@ -26,4 +27,4 @@ def readers_frame(spark: SparkSession, staged: Table, seals: pa.Table, windows: 
     """
     newest = to_frame(spark, seals.select(["window_id", "attempt"]))
     kept = read_windows(spark, staged, windows).join(F.broadcast(newest), ["window_id", "attempt"], "left_semi")
-    return kept.select("window_id", *(F.col(f"`{name.replace('`', '``')}`") for name in event_columns(staged).names))
+    return kept.select("window_id", *map(quoted_column, event_columns(staged).names))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rewindow.application.error_tuples import DETAIL, POSITION, REASON
+from rewindow.names import quoted_column
 from rewindow.operators.heartbeat_fold import fold_indices
 from rewindow.operators.heartbeat_settings import HeartbeatProperties
 
@@ -105,7 +106,7 @@ def as_errors(frame: DataFrame, settings: HeartbeatProperties, reason: str, deta
     """Adds what is known of error tuples: position (the columns of `order_by`), reason, and detail (X14)."""
     from pyspark.sql import functions as F
 
-    order = [F.col(quoted(name)) for name in settings.order_by]
+    order = [F.col(quoted_column(name)) for name in settings.order_by]
     position = order[0].cast("string") if len(order) == 1 else F.to_json(F.struct(*order))
     return frame.withColumns({POSITION: position, REASON: F.lit(reason), DETAIL: detail})
 
@@ -115,14 +116,9 @@ def to_us(frame: DataFrame, name: str) -> Column:
     from pyspark.sql import functions as F
     from pyspark.sql.types import IntegralType
 
-    column = F.col(quoted(name))
+    column = F.col(quoted_column(name))
     is_count = isinstance(frame.schema[name].dataType, IntegralType)
     return column.cast("bigint") if is_count else F.unix_micros(column.cast("timestamp"))
-
-
-def quoted(name: str) -> str:
-    """Returns a column's name as Spark takes it for that: else a dot asks for a field of a struct."""
-    return f"`{name}`"
 
 
 def blocks(frame: DataFrame) -> list[str]:
@@ -139,7 +135,9 @@ def ordered(frame: DataFrame, settings: HeartbeatProperties, *apart: str) -> Win
     from pyspark.sql import functions as F
 
     order = [name for name in order_columns(frame, settings) if name in frame.columns and name not in apart]
-    return Window.partitionBy(*settings.key_by, *apart).orderBy(*(F.asc_nulls_first(quoted(name)) for name in order))
+    return Window.partitionBy(*settings.key_by, *apart).orderBy(
+        *(F.asc_nulls_first(quoted_column(name)) for name in order)
+    )
 
 
 def order_columns(frame: DataFrame, settings: HeartbeatProperties) -> list[str]:

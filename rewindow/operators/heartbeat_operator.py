@@ -10,6 +10,7 @@ import pyarrow as pa
 from pydantic import field_serializer, model_validator
 
 from rewindow.application import FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.names import quoted_column
 from rewindow.operators.heartbeat import ADDED, EMISSION, STATE_FIELDS, HeartbeatResult, heartbeat, without_clock
 from rewindow.operators.heartbeat_settings import HeartbeatProperties
 from rewindow.windows import WindowRange
@@ -107,7 +108,7 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
 
     def _beat(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> HeartbeatResult:
         names = dict.fromkeys(["window_id", *(field.name for field in self._needed())])
-        frame = inputs["stream"].select(*(f"`{name}`" for name in names))
+        frame = inputs["stream"].select(*map(quoted_column, names))
         return heartbeat(frame, self, state=state, end_us=windows.end_us, end_included=False, grid=windows.grid)
 
     def _clock_columns(self) -> list[str]:

@@ -8,7 +8,8 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from rewindow.errors import InputError
-from rewindow.operators.heartbeat_clock import AT, FIRST, TS, WINDOW, quoted, to_us
+from rewindow.names import quoted_column
+from rewindow.operators.heartbeat_clock import AT, FIRST, TS, WINDOW, to_us
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -69,7 +70,8 @@ def merge(
     ports, types = list(frames), _types(frames)
     if wrong := find_fault(ports, list(types), event_at, arrived_at, order_by):
         raise InputError(f"streams cannot be merged: {wrong}")
-    arrivals = [frame.select(WINDOW, F.lit(port).alias(SOURCE), *map(quoted, types)) for port, frame in frames.items()]
+    columns = [*map(quoted_column, types)]
+    arrivals = [frame.select(WINDOW, F.lit(port).alias(SOURCE), *columns) for port, frame in frames.items()]
     rows = _with_times(reduce(lambda one, other: one.unionByName(other), arrivals), event_at, arrived_at)
     clocks, waiting = rows, rows
     if state is not None:
@@ -103,7 +105,7 @@ def count_waiting(state: DataFrame, emitted: DataFrame | None) -> DataFrame:
     waiting = state.where(F.col(WINDOW).isNotNull())
     passed = waiting.limit(0) if emitted is None else emitted
     same = [field.name for field in state.schema if field.name in passed.columns and field.name != WINDOW]
-    same = [quoted(name) for name in same if not isinstance(state.schema[name].dataType, MapType)]
+    same = [quoted_column(name) for name in same if not isinstance(state.schema[name].dataType, MapType)]
     both = waiting.select(WINDOW, *same, F.lit(1).alias("_rw_n"))
     both = both.unionByName(passed.select(F.lit(None).cast("bigint").alias(WINDOW), *same, F.lit(-1).alias("_rw_n")))
     left = both.groupBy(*same).agg(F.max(WINDOW).alias(WINDOW), F.greatest(F.sum("_rw_n"), F.lit(0)).alias("_rw_n"))
@@ -142,7 +144,7 @@ def _with_times(frame: DataFrame, event_at: str, arrived_at: str) -> DataFrame:
     from pyspark.sql import functions as F
 
     lacking = F.concat(F.lit("merge: a tuple has no arrival, input "), SOURCE, F.lit(", window "), WINDOW)
-    is_lacking = F.col(WINDOW).isNotNull() & F.col(quoted(arrived_at)).isNull()
+    is_lacking = F.col(WINDOW).isNotNull() & F.col(quoted_column(arrived_at)).isNull()
     at_us = F.when(is_lacking, F.raise_error(lacking).cast("bigint")).otherwise(to_us(frame, arrived_at))
     return frame.withColumns({AT: at_us, TS: to_us(frame, event_at)})
 
@@ -237,10 +239,10 @@ def _in_order(
     from pyspark.sql import functions as F
 
     port = F.array_position(F.array(*(F.lit(name) for name in ports)), F.col(SOURCE))
-    arrival = [_ARRIVED_IN, AT, *(F.asc_nulls_first(quoted(name)) for name in order_by)]
+    arrival = [_ARRIVED_IN, AT, *(F.asc_nulls_first(quoted_column(name)) for name in order_by)]
     order = Window.partitionBy(WINDOW).orderBy(_RELEASED_US, F.asc_nulls_first(TS), port, *arrival)
     place = F.row_number().over(order) - 1
-    kept = [quoted(name) for name in types if name not in (RELEASED_AT, EMISSION)]
+    kept = [quoted_column(name) for name in types if name not in (RELEASED_AT, EMISSION)]
     released_at = _from_us(F.col(_RELEASED_US), types[arrived_at]).alias(RELEASED_AT)
     return released.select(WINDOW, *kept, SOURCE, released_at, place.cast("bigint").alias(EMISSION))
 
@@ -254,7 +256,7 @@ def _state(
     highest = clocks.groupBy(SOURCE).agg(F.max(TS).alias(TS)).where(F.col(TS).isNotNull())
     cover = highest.agg(F.when(F.count("*") == len(ports), F.min(TS)).alias(_COVER))
     still = F.col(TS) > F.coalesce(F.col(_COVER), F.col(TS) - 1)
-    left = waiting.crossJoin(F.broadcast(cover)).where(still).select(WINDOW, SOURCE, *map(quoted, types))
+    left = waiting.crossJoin(F.broadcast(cover)).where(still).select(WINDOW, SOURCE, *map(quoted_column, types))
     shown = highest.select(SOURCE, _from_us(F.col(TS), types[event_at]).alias(event_at))
     return left.unionByName(shown, allowMissingColumns=True)
 

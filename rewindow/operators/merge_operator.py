@@ -9,7 +9,8 @@ import pyarrow as pa
 from pydantic import field_serializer, model_validator
 
 from rewindow.application import FrameOperator, GroupWindows, InputPort, OutputPort
-from rewindow.operators.heartbeat_clock import WINDOW, quoted
+from rewindow.names import quoted_column
+from rewindow.operators.heartbeat_clock import WINDOW
 from rewindow.operators.merge import (
     EMISSION,
     RELEASED_AT,
@@ -88,7 +89,7 @@ class Merge(FrameOperator):
         return count_waiting(state, outputs.get("out"))
 
     def _merge(self, inputs: Mapping[str, DataFrame], state: DataFrame | None) -> MergeResult:
-        frames = {port: inputs[port].select(WINDOW, *map(quoted, self._names())) for port in self.ports}
+        frames = {port: inputs[port].select(WINDOW, *map(quoted_column, self._names())) for port in self.ports}
         return merge(frames, event_at=self.event_at, arrived_at=self.arrived_at, order_by=self.order_by, state=state)
 
     def _names(self) -> list[str]:

@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 from rewindow.config import Config
 from rewindow.engine.digests import empty_digests, window_digests
 from rewindow.errors import TableError
+from rewindow.names import quoted_column
 from rewindow.recovery import OutputPlan, Plan
 from rewindow.windows import WindowRange
 
@@ -59,7 +60,7 @@ def published_frame(frame: DataFrame, plan: Plan, output: OutputPlan, tuples: in
     ranged = frame.repartitionByRange(parts, "window_id") if parts > 1 else frame.coalesce(1)
     numbered = ranged.withColumn("offset", (F.row_number().over(order) - 1).cast("bigint"))
     rest = [name for name in frame.columns if name not in ("window_id", "arrived_at")]
-    return numbered.select("window_id", "offset", "arrived_at", *(_name(name) for name in rest))
+    return numbered.select("window_id", "offset", "arrived_at", *map(quoted_column, rest))
 
 
 def frame_before(
@@ -85,8 +86,4 @@ def _order(schema: T.StructType, key: list[str]) -> list[Column]:
     """Returns the sort order within a window: the declared key, then whatever else can be ordered."""
     orderable = [field.name for field in schema.fields if not isinstance(field.dataType, T.MapType)]
     rest = [name for name in orderable if name not in key and name != "window_id"]
-    return [F.col(_name(name)).asc_nulls_first() for name in [*key, *rest]]
-
-
-def _name(column: str) -> str:
-    return "`" + column.replace("`", "``") + "`"
+    return [F.col(quoted_column(name)).asc_nulls_first() for name in [*key, *rest]]

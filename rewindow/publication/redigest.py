@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from rewindow.engine.digests import empty_digests, window_digests
 from rewindow.engine.readers_frame import readers_frame
+from rewindow.names import quoted_column
 from rewindow.publication.damage import damaged_error, find_damage
 from rewindow.publication.sides import SEALS_SCHEMA, Side
 from rewindow.recovery import OutputPlan
@@ -50,7 +51,7 @@ def _rows(spark: SparkSession, side: Side, output: OutputPlan) -> DataFrame:
         return readers_frame(spark, table, staged_seals(side.facts, output.name, side.range), side.range)
     frame = spark.read.format("delta").option("versionAsOf", table.version).load(str(table.path))
     names = ["window_id", *(name for name, _ in output.columns)]
-    return frame.select(*("`" + name.replace("`", "``") + "`" for name in names))
+    return frame.select(*map(quoted_column, names))
 
 
 def _digests(frame: DataFrame, windows: Sequence[WindowRange]) -> list[dict[str, object]]:

@@ -19,7 +19,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from rewindow.engine.digests import digest_columns, row_hashes, window_digests
-from rewindow.engine.frames import empty_frame, quoted_column, spark_schema
+from rewindow.engine.frames import empty_frame, spark_schema
+from rewindow.names import quoted_column
 from rewindow.recording.stream import StreamTables
 from rewindow.recording.tuples import POSITION
 from rewindow.tables.seals import read_seals

@@ -15,8 +15,9 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from rewindow.engine.frames import empty_frame, quoted_column, spark_schema
+from rewindow.engine.frames import empty_frame, spark_schema
 from rewindow.errors import FencedError, OverlapError
+from rewindow.names import quoted_column
 from rewindow.recording.readers import FILE, ROW
 from rewindow.recording.sources import Part
 from rewindow.recording.tuples import PAYLOAD, REASON

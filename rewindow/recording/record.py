@@ -21,9 +21,9 @@ from pyspark.sql import functions as F
 
 from rewindow.config import Config, StreamConfig
 from rewindow.engine.crash import crash_point
-from rewindow.engine.frames import quoted_column
 from rewindow.errors import InputError
 from rewindow.ledger import Ledger
+from rewindow.names import quoted_column
 from rewindow.recording import quarantine, reopening, sealing
 from rewindow.recording.delta_source import SourcePosition
 from rewindow.recording.dependents import mark_stale

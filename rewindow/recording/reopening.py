@@ -26,8 +26,9 @@ from pyspark.sql import types as T
 
 from rewindow.engine.crash import crash_point
 from rewindow.engine.digests import window_digests
-from rewindow.engine.frames import empty_frame, quoted_column, spark_schema
+from rewindow.engine.frames import empty_frame, spark_schema
 from rewindow.errors import InputError
+from rewindow.names import quoted_column
 from rewindow.recording.quarantine import LATE
 from rewindow.recording.stream import StreamTables
 from rewindow.tables import Table

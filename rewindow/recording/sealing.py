@@ -23,8 +23,9 @@ from pyspark.sql import functions as F
 
 from rewindow.engine.crash import crash_point
 from rewindow.engine.digests import empty_digests, window_digests
-from rewindow.engine.frames import empty_frame, quoted_column, read_files, spark_schema
+from rewindow.engine.frames import empty_frame, read_files, spark_schema
 from rewindow.errors import FencedError, InputError, OverlapError
+from rewindow.names import quoted_column
 from rewindow.recording.stream import StreamTables
 from rewindow.recording.tuples import POSITION
 from rewindow.tables import Table, data_files

@@ -19,8 +19,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from rewindow.application.error_tuples import PREFIX
 from rewindow.config import StreamConfig
 from rewindow.engine.digests import check_digestible
-from rewindow.engine.frames import quoted_column
 from rewindow.errors import InputError
+from rewindow.names import quoted_column
 from rewindow.recording.intake import Intake
 from rewindow.recording.readers import BAD, FILE, RAW, ROW
 

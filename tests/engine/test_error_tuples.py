@@ -116,3 +116,19 @@ def test_a_reason_that_is_not_in_the_list_is_refused(attempt: Attempts, monkeypa
         attempt("rejects", "one", group_windows=WINDOWS).run()
     config: Config = attempt.config  # type: ignore[attr-defined]
     assert query("select count(*) as n from o", o=config.replay_root("one") / "even")["n"][0].as_py() == 0
+
+
+def test_columns_with_odd_names_are_written_and_published(attempt: Attempts, spark: SparkSession) -> None:
+    """A full stop and backticks in the columns of an output and of an error port."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    attempt("odd_names", "one", group_windows=24).run()
+    Ledger.open(config.ledger_url).end_attempt("one", 1, AttemptEnd.DONE)
+    publish(spark, config, "one", accept="a test")
+    even, odd = (
+        query('select "a.`key`" as key, "x`" as x from t', t=config.stream_table(f"odd_names.{name}"))
+        for name in ("even", "rename.odd")
+    )
+    wanted = query("select key, x from e", e=config.stream_table("events")).to_pylist()
+    rows = [*even.to_pylist(), *odd.to_pylist()]
+    assert Counter(map(repr, rows)) == Counter(map(repr, wanted))
+    assert all(row["x"] % 2 == 0 for row in even.to_pylist())
