@@ -19,6 +19,8 @@ COLUMNS = pa.schema(
     [("_rw_replay", pa.string()), ("_rw_window", pa.int64()), ("_rw_attempt", pa.int64()), *GIVEN],
 )
 """Columns of an error table behind those of its port; window and attempt are repeated, for wherever the tuple goes."""
+OF_THE_REPLAY = frozenset(COLUMNS.names) - frozenset(GIVEN.names)
+"""Those that say which replay stored the tuple, and so differ between two replays."""
 EMITTED = "emitted"
 """The reason of an error tuple whose operator gave none: it chose to emit it."""
 REASONS = (

@@ -123,7 +123,7 @@ class _Facts:
         """Nothing twice; what is missing in each output is exactly what is listed, and that is at most one group."""
         counts = self._count.summary()
         sentences = [self.claim("nothing is there twice", not counts.repeated and not counts.redone, self._repeated())]
-        for output in certificate.outputs:
+        for output in (output for output in certificate.outputs if output.name in self._count.outputs):
             listed = self._where(self._count.outputs[output.name].lost)
             absent = self._absent(output.name, reference)
             compared = [WindowRange(*pair) for pair in output.ranges.get("lost", [])]

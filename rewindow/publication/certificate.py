@@ -41,7 +41,7 @@ _OUTSIDE_DIGEST = ("digest", "made_at", "seconds")
 
 
 class OutputCertificate(BaseModel):
-    """What a certificate says of one output.
+    """What a certificate says of one output, or of one error table.
 
     Attributes:
         windows: windows compared; `classes` counts them by class, `ranges` lists all but the equal ones. A window that
@@ -160,7 +160,7 @@ def certify(
     draft["notes"] += digested
     missing = sorted(set(outputs) - {output.name for output in shared})
     if missing:
-        draft["notes"].append(f"Only one side has the outputs {', '.join(missing)}.")
+        draft["notes"].append(f"Only one side has the outputs or error tables {', '.join(missing)}.")
         draft["verdict"] = DIFFERENT
     draft["seconds"] = round(time.monotonic() - began, 3)
     draft["made_at"] = datetime.now(UTC).isoformat(timespec="seconds")

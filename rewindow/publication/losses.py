@@ -67,7 +67,7 @@ def losses_of(plan: Plan, facts: Table, checkpoints: Table | None, windows: Wind
     Once its checkpoints were purged, every window after its first attempt counts as affected.
     """
     inherited = [WindowRange(*part) for part in plan.start.lacking]
-    stateful = [output.name for output in plan.outputs if output.stateful]
+    stateful = [output.name for output in plan.staged if output.stateful]
     if plan.mode is not Mode.AT_MOST_ONCE:
         return Losses(
             affected_first=dict.fromkeys(stateful, plan.first) if plan.start.affects else {}, lacking=inherited

@@ -10,6 +10,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rewindow.application.error_tuples import OF_THE_REPLAY
 from rewindow.errors import TableError
 from rewindow.publication.sides import Side
 from rewindow.recovery import OutputPlan
@@ -176,6 +177,7 @@ def _holds_float(kind: pa.DataType) -> bool:
 def _event_columns(side: Side, output: OutputPlan) -> dict[str, pa.DataType]:
     """Returns name and type of the event columns that a side's table has; what was added for readers is left out."""
     own = {"window_id", "attempt"} if side.facts is not None else {"window_id", "offset"}
+    own |= OF_THE_REPLAY if output.errors else set()
     planned = {name for name, _ in output.columns}
     schema = side.data[output.name].schema
     return {

@@ -45,8 +45,9 @@ class Side:
     Attributes:
         name: a replay's id, or "published".
         range: the windows that it is asked about.
-        seals: per window and output what readers see: tuples and digests; `seals` is how often the window was sealed.
-        data: the tables of the outputs, pinned; without those that were purged.
+        seals: per window and output or error table what readers see: tuples and digests; `seals` is how often the
+            window was sealed.
+        data: the tables of outputs and errors, pinned; without those that were purged.
         facts: the table of window facts, pinned; None for what is published.
         description: what a certificate says of it: mode, code version, inputs, attempts, table versions.
         losses: what at most once gave up.
@@ -111,7 +112,7 @@ def staged_side(config: Config, replay_id: str, windows: WindowRange | None = No
     plan = staged_plan(config, replay_id)
     root = config.replay_root(replay_id)
     check_replay_format(root)
-    data = {output.name: Table.open(root / output.name) for output in plan.outputs if Table.exists(root / output.name)}
+    data = {output.name: Table.open(root / output.name) for output in plan.staged if Table.exists(root / output.name)}
     facts = Table.open(root / FACTS)
     checkpoints = Table.open(root / CHECKPOINTS) if Table.exists(root / CHECKPOINTS) else None
     asked = plan.range if windows is None else windows.overlap(plan.range)
@@ -135,7 +136,7 @@ def staged_side(config: Config, replay_id: str, windows: WindowRange | None = No
         "windows_sealed_again": _sealed_again(seals),
     }  # fmt: skip
     return Side(
-        replay_id, asked, seals, data, facts, plan.outputs, description, losses_of(plan, facts, checkpoints, asked)
+        replay_id, asked, seals, data, facts, plan.staged, description, losses_of(plan, facts, checkpoints, asked)
     )
 
 
@@ -153,7 +154,8 @@ def published_side(config: Config, plan: Plan, windows: WindowRange) -> Side:
         TableError: an output was never published.
     """
     data, parts, versions, ids, doubts = {}, [], {}, {}, {}
-    for output in plan.outputs:
+    outputs = [*plan.outputs, *_published_errors(config, plan)]
+    for output in outputs:
         name = data_name(plan.application, output.name)
         table = check_format(Table.open(config.stream_table(name)), TableKind.STREAM)
         sealed = check_format(Table.open(config.windows_table(name)), TableKind.SEALS)
@@ -167,7 +169,13 @@ def published_side(config: Config, plan: Plan, windows: WindowRange) -> Side:
         "name": PUBLISHED, "application": plan.application, "first": windows.first, "last": windows.last,
         "table_versions": versions, "table_ids": ids,
     }  # fmt: skip
-    return Side(PUBLISHED, windows, pa.concat_tables(parts), data, None, plan.outputs, description, doubts=doubts)
+    return Side(PUBLISHED, windows, pa.concat_tables(parts), data, None, outputs, description, doubts=doubts)
+
+
+def _published_errors(config: Config, plan: Plan) -> list[OutputPlan]:
+    """Returns the error tables that are published; one of a port that came later is not, and is a difference."""
+    names = {error.name: data_name(plan.application, error.name) for error in plan.errors}
+    return [error for error in plan.errors if Table.exists(config.stream_table(names[error.name]))]
 
 
 def _published_doubts(table: Table, name: str, seals: pa.Table, windows: WindowRange) -> list[Doubt]:
@@ -236,7 +244,7 @@ def _staged_seals(facts: Table, windows: WindowRange) -> pa.Table:
     """Returns the newest seal of every window and output, by output and window."""
     rows = query(
         f"""select window_id, port, tuples, digest, float_digest, attempt from facts
-            where direction = 'out' and not lost and window_id between {windows.first} and {windows.last}
+            where direction in ('out', 'error') and not lost and window_id between {windows.first} and {windows.last}
             order by port, window_id, attempt""",
         facts=facts,
     )

@@ -13,6 +13,8 @@ from rewindow.config import Config
 from rewindow.engine.crash import Step
 from rewindow.errors import InputError, TableError
 from rewindow.ledger import AttemptEnd, Ledger
+from rewindow.names import PUBLISHED
+from rewindow.publication.certificate import EQUAL, certify
 from rewindow.publication.error_tuples import read_errors
 from rewindow.publication.publish import publish
 from rewindow.publication.purge import purge
@@ -132,3 +134,24 @@ def test_columns_with_odd_names_are_written_and_published(attempt: Attempts, spa
     rows = [*even.to_pylist(), *odd.to_pylist()]
     assert Counter(map(repr, rows)) == Counter(map(repr, wanted))
     assert all(row["x"] % 2 == 0 for row in even.to_pylist())
+
+
+def test_certificates_compare_error_tables(
+    attempt: Attempts, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As outputs: by digests, then by rows; the columns that say which replay stored a tuple make no difference."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    for name, reason in (("one", "bad_type"), ("two", "bad_type"), ("three", "late")):
+        monkeypatch.setenv("SPLIT_REASON", reason)
+        attempt("rejects", name, group_windows=24).run()
+        Ledger.open(config.ledger_url).end_attempt(name, 1, AttemptEnd.DONE)
+    publish(spark, config, "one", accept="a test")
+    for reference in ("one", PUBLISHED):
+        equal, other = (certify(config, reference, name, write=False) for name in ("two", "three"))
+        assert (equal.verdict, equal.data_read, equal.notes) == (EQUAL, False, [])
+        verdicts = {output.name: bool(output.ranges) for output in other.outputs}
+        assert verdicts == {"even": False, PORT: True}
+        first = other.first_difference or {}
+        assert (first["output"], {row["_rw_reason"] for row in first["rows_b"]}) == (PORT, {"late"})
+        full = certify(config, reference, "two", full=True, write=False)
+        assert (full.verdict, full.contents) == (EQUAL, "read")
