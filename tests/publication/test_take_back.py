@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from deltalake import write_deltalake
 
 from rewindow.config import Config
 from rewindow.errors import InputError, TableError
@@ -125,3 +126,20 @@ def test_there_is_nothing_to_withdraw_but_what_was_begun(spark: SparkSession, co
     with pytest.raises(InputError, match="no publication that was begun") as error:
         withdraw(spark, config, "r0")
     assert "rewindow undo r0" in error.value.hint
+
+
+def test_undo_refuses_a_table_that_was_deleted_and_made_anew(spark: SparkSession, config: Config) -> None:
+    """Nothing of before can be put back into it, though it has the same name and as many versions; nothing is begun."""
+    stage(config, spark, "r0", 100, 103)
+    publish(spark, config, "r0")
+    path = config.stream_table("app.ranks")
+    rows, version, before = query("select * from t", t=path), Table.open(path).version, Table.open(path).id
+    shutil.rmtree(path)
+    for _ in range(version + 1):
+        write_deltalake(str(path), rows, mode="overwrite")
+    with pytest.raises(TableError, match='table "app.ranks" is another one than publication 1') as error:
+        undo(spark, config, "r0")
+    assert before in str(error.value) and "Replay the range" in error.value.hint
+    ledger = Ledger.open(config.ledger_url)
+    assert (ledger.open_publications(), ledger.leases()) == ([], [])
+    assert query("select * from t", t=path).num_rows == rows.num_rows

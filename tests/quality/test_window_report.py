@@ -187,3 +187,11 @@ def test_report_counts_as_a_naive_reader_would(
             taken is None and not (declared and mode == "at_most_once")
         )
         assert column(report, "attempts")[window] == len({a for w, a, _ in seals if w == window})
+
+
+def test_error_tuples_are_those_that_readers_see(staged: StagedReplay) -> None:
+    """Of a window that two attempts have sealed only the newest counts, and none of a lost one."""
+    for window, tuples, attempt in ((101, 3, 1), (101, 4, 2), (102, 5, 1), (103, 2, 1)):
+        staged.facts.append(staged.fact(window, "error", "made.rejected", tuples, attempt, lost=window == 102))
+    found = column(report_of(staged.write()), "error_tuples")
+    assert {window: tuples for window, tuples in found.items() if tuples} == {101: 4, 103: 2}

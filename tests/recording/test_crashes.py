@@ -134,3 +134,18 @@ def _other_scratch(bench: Bench) -> object:
         yield folder
 
     return scratch
+
+
+def test_strays_of_dead_runs_are_removed_and_nothing_else(bench: Bench) -> None:
+    """Those of committed numbers that no commit holds; a later number may be a recording on another machine."""
+    bench.write(ROWS)
+    bench.record()
+    folder, tuples = bench.config().stream_table("s"), bench.tuples()
+    held = {path.name for path in folder.glob("run-*")}
+    assert held
+    for name in ("run-1-dead", "run-7-elsewhere"):
+        (folder / name).mkdir()
+        (folder / name / "part.parquet").touch()
+    bench.record()
+    assert {path.name for path in folder.glob("run-*")} == {*held, "run-7-elsewhere"}
+    assert bench.tuples() == tuples

@@ -109,10 +109,23 @@ def test_a_window_that_does_not_match_is_named_and_refused(bench: Bench, aged: C
         result = upgrade_stream(bench.spark, aged, "s")
         assert result.differing == [(1002, 1002)]
         assert "[1002, 1002]" in " ".join(result.lines())
+        once = query("select count(*) as n, count(distinct window_id) as w from w", w=aged.windows_table("s"))
+        assert once.to_pylist() == [{"n": 3, "w": 3}], "a window has one seal, whether it matches or not"
     windows = Table.open(aged.windows_table("s"))
     assert read_seals(windows, WindowRange(1000, 1001))["tuples"].to_pylist() == [3, 0]
     with pytest.raises(TableError, match="seal of window 1002"):
         read_seals(windows)
+
+
+@pytest.mark.parametrize("table", ["s", "s.windows"])
+def test_a_stream_of_a_newer_version_is_not_touched(bench: Bench, aged: Config, table: str) -> None:
+    """What this version does not know it does not lift either."""
+    path = aged.stream_table(table)
+    Table.open(path).set_properties({PROPERTY: "99"})
+    before = Table.open(path).version
+    with pytest.raises(TableError, match="newer version"):
+        upgrade_stream(bench.spark, aged, "s")
+    assert (Table.open(path).version, Table.open(path).properties[PROPERTY]) == (before, "99")
 
 
 def test_files_that_another_program_wrote_are_noted_once_they_match(bench: Bench, aged: Config) -> None:

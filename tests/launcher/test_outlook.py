@@ -1,0 +1,36 @@
+"""What a plan names as standing in a replay's way."""
+
+from __future__ import annotations
+
+from rewindow.launcher.outlook import in_the_way
+from rewindow.ledger import Ledger
+from tests.recovery.project import FIRST, WINDOWS, Project
+
+LAST = FIRST + WINDOWS - 1
+
+
+def test_a_plan_names_who_holds_its_windows_and_nobody_else(project: Project) -> None:
+    """Another table, or other windows of the same one, are in nobody's way."""
+    plan = project.plan("one", "exactly_once", first=FIRST + 4, last=FIRST + 8)
+    project.plan("other", "exactly_once", first=FIRST, last=LAST)
+    ledger = Ledger.open(project.config.ledger_url)
+    assert in_the_way(project.config, plan) == []
+    ledger.acquire("other", ["totals.sums", "elsewhere.out"], FIRST, FIRST + 3)
+    assert in_the_way(project.config, plan) == []
+    ledger.acquire("other", ["totals.sums", "elsewhere.out"], FIRST, FIRST + 4)
+    names = [output.name for output in plan.outputs]
+    assert "sums" in names
+    assert in_the_way(project.config, plan) == [f'replay "other" holds totals.sums [{FIRST}, {FIRST + 4}]']
+
+
+def test_a_plan_names_later_windows_that_are_stale(project: Project) -> None:
+    """Those before its range, those inside it and another application's are none of its matter."""
+    plan = project.plan("one", "exactly_once", first=FIRST + 4, last=FIRST + 8)
+    ledger = Ledger.open(project.config.ledger_url)
+    for application, first in (("totals", FIRST), ("totals", FIRST + 5), ("other", FIRST + 10)):
+        ledger.mark_stale(application, f"{application}.sums", first, first + 1, 1)
+    assert in_the_way(project.config, plan) == []
+    ledger.mark_stale("totals", "totals.sums", FIRST + 9, FIRST + 12, 1)
+    assert in_the_way(project.config, plan) == [
+        f"totals.sums [{FIRST + 9}, {FIRST + 12}] is stale: replay it after this one"
+    ]
