@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from rewindow.errors import ResourceError, RewindowError
+from rewindow.json_files import reading_json
 from rewindow.supervisor import Running
 from rewindow.supervisor.api import call, login
 
@@ -87,7 +88,8 @@ class Airflow:
         """
         for fresh in (False, True):
             if fresh or not self._token:
-                password = json.loads(self._passwords.read_text())[USER]
+                with reading_json(self._passwords, "file of passwords", "Delete it, then: rewindow down, rewindow up."):
+                    password = json.loads(self._passwords.read_text())[USER]
                 self._token = login(self.address, USER, password)
             status, answer = call(
                 self.address, f"/api/v2{path}", body=body, token=self._token, method=method, seconds_max=30

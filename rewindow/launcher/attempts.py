@@ -21,6 +21,7 @@ from rewindow.engine.crash import VARIABLE as CRASH_VARIABLE
 from rewindow.engine.crash import check_crash
 from rewindow.errors import FencedError, InputError, Interrupted, ResourceError, RewindowError
 from rewindow.java import check_limits
+from rewindow.json_files import reading_json
 from rewindow.launcher.outlook import expect_recovery
 from rewindow.launcher.processes import die_with_parent, end_process_group
 from rewindow.ledger import Attempt, AttemptEnd, Ledger, Replay
@@ -310,13 +311,19 @@ def note_kill(config: Config, submission: Submission, outcome: Outcome) -> None:
 
 
 def read_outcome(path: Path, exit_code: int = 0) -> Outcome:
-    """Returns a job's outcome from its file; a job that left none was killed, which is worth a retry."""
+    """Returns a job's outcome from its file; a job that left none was killed, which is worth a retry.
+
+    So is one whose file is damaged: what it has committed stands in the tables.
+    """
     try:
-        facts = json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError):
+        with reading_json(path, "outcome file", "Run the same command again: what the job had committed is kept."):
+            facts = json.loads(path.read_text())
+            error = facts.pop("error", {})
+            return Outcome(facts["exit_code"], facts["message"], bool(facts.get("retryable")), facts, error)
+    except OSError:
         return Outcome(exit_code or -9, f"the job ended without an outcome (exit code {exit_code})", True, {})
-    error = facts.pop("error", {})
-    return Outcome(facts["exit_code"], facts["message"], bool(facts.get("retryable")), facts, error)
+    except RewindowError as damage:
+        return Outcome(exit_code or -9, str(damage), True, {})
 
 
 def check_disk(config: Config, input_bytes: int) -> None:

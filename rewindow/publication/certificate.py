@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rewindow.config import Config
 from rewindow.errors import InputError
+from rewindow.json_files import reading_json
 from rewindow.names import PUBLISHED
 from rewindow.publication.compare import Difference, OutputResult, WindowResult, compare_output
 from rewindow.publication.rows import RowComparison
@@ -205,8 +206,9 @@ def certificate_digest(content: dict[str, Any]) -> str:
 
 def is_intact(path: Path) -> bool:
     """Returns whether a certificate's file still says what was certified."""
-    content = json.loads(path.read_text())
-    return bool(content.get("digest") == certificate_digest(content))
+    with reading_json(path, "certificate", "Delete it, and compare again: rewindow certify A B"):
+        content = json.loads(path.read_text())
+        return bool(content.get("digest") == certificate_digest(content))
 
 
 def _draft(config: Config, left: Side, right: Side, results: list[OutputResult], raw: bool) -> dict[str, Any]:

@@ -58,6 +58,8 @@ def _end_leftovers(note: Path, application: str, jvm: list[Named]) -> None:
         left = json.loads(note.read_text())
     except (OSError, ValueError):
         return
+    if not isinstance(left, dict) or not {"host", "python", "java"} <= left.keys():
+        return  # As one that was cut short: its publisher had not begun.
     mine = {tuple(named) for named in (_named(psutil.Process()), *jvm)}
     if left.get("host") != socket.gethostname() or tuple(left["python"]) in mine:
         return

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rewindow.config import Config
+from rewindow.json_files import reading_json
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.quality.places import replay_folder
 from rewindow.recovery import Plan
@@ -93,13 +94,18 @@ def comparison_of(content: dict[str, Any], page: str = "") -> story.Comparison:
 
 
 def newest_comparison(config: Config, replay_id: str) -> story.Comparison | None:
-    """Returns the newest certificate in which a replay is the side b, None when there is none."""
+    """Returns the newest certificate in which a replay is the side b, None when there is none.
+
+    Raises:
+        RewindowError: a certificate's file is damaged.
+    """
     folder = config.results / "certificates"
     found = sorted(folder.glob(f"*--{replay_id}-*.json"), key=lambda path: path.stat().st_mtime)
     for path in reversed(found):
-        content = json.loads(path.read_text())
-        if content["b"]["name"] == replay_id:
-            return comparison_of(content, relative(path.with_suffix(".html"), config))
+        with reading_json(path, "certificate", "Delete it, and compare again: rewindow certify A B"):
+            content = json.loads(path.read_text())
+            if content["b"]["name"] == replay_id:
+                return comparison_of(content, relative(path.with_suffix(".html"), config))
     return None
 
 
@@ -147,8 +153,9 @@ def _gate(config: Config, ledger: Ledger, replay_id: str) -> story.Gate | None:
         return None
     folder = replay_folder(config, replay_id)
     path = folder / "result.json"
-    content = json.loads(path.read_text()) if path.is_file() else {"outputs": []}
-    findings = tuple(_finding(output["output"], check) for output in content["outputs"] for check in output["checks"])
+    with reading_json(path, "gate result", f"Check again, which writes it anew: rewindow check {replay_id}"):
+        outputs = json.loads(path.read_text())["outputs"] if path.is_file() else []
+        findings = tuple(_finding(output["output"], check) for output in outputs for check in output["checks"])
     pages = sorted(folder.glob("*.html"))
     docs = relative(pages[0], config) if pages else ""
     return story.Gate(newest[0].verdict, newest[0].checked_at, findings, docs)

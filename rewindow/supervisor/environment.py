@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rewindow.config import Config
 from rewindow.errors import InputError, ResourceError
+from rewindow.json_files import reading_json
 from rewindow.version import PACKAGE
 
 HOST = "127.0.0.1"
@@ -165,8 +166,11 @@ def _passwords(config: Config, users: str) -> Path:
 
 def _kept(path: Path, fresh: dict[str, str]) -> dict[str, str]:
     """Returns the values kept in a file of mode 0600, fresh ones for the names that it lacks."""
-    kept = json.loads(path.read_text()) if path.is_file() else {}
-    values: dict[str, str] = fresh | kept
+    kept: dict[str, str] = {}
+    if path.is_file():
+        with reading_json(path, "file of secrets", "Delete it; the next rewindow up makes new ones, so log in again."):
+            kept = dict(json.loads(path.read_text()).items())
+    values = fresh | kept
     if values != kept:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         draft = path.with_suffix(".new")

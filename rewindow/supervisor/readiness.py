@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 from rewindow.config import Config
+from rewindow.json_files import reading_json
 from rewindow.supervisor import api
 from rewindow.supervisor.environment import airflow_folders, password_file
 
@@ -40,9 +41,11 @@ def make_ready(
         if not until(condition):
             return False
         say(words)
-    users = json.loads(password_file(config).read_text())
-    user = "admin" if "admin" in users else next(iter(users))
-    token = api.login(address, user, users[user])
+    with reading_json(password_file(config), "file of passwords", "Delete it, then: rewindow down, rewindow up."):
+        users = json.loads(password_file(config).read_text())
+        user = "admin" if "admin" in users else next(iter(users))
+        password = users[user]
+    token = api.login(address, user, password)
     if not api.make_pool(address, token):
         say(f'pool of Spark tasks was not made: user "{user}" may not, or the login was refused')
     if not until(lambda: _dags_known(config, address, token), _DAGS_SECONDS_MAX) and not stopping.is_set():

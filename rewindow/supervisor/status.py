@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from rewindow.json_files import reading_json
 from rewindow.supervisor.processes import is_alive
 
 STARTING, READY, FAILED = "starting", "ready", "failed"
@@ -36,10 +37,16 @@ class Status:
 
 
 def read_status(home: Path) -> Status | None:
-    """Returns what the last supervisor of this home wrote, or None when there was none."""
+    """Returns what the last supervisor of this home wrote, or None when there was none.
+
+    Raises:
+        RewindowError: the file is damaged.
+    """
     path = home / "supervisor.json"
     if not path.is_file():
         return None
-    values = json.loads(path.read_text())
-    components = {name: (pid, started) for name, (pid, started) in values.pop("components").items()}
-    return Status(**values, components=components)
+    hint = "Delete it once no Airflow of this project runs any more (ps aux | grep airflow)."
+    with reading_json(path, "status file of Airflow", hint):
+        values = json.loads(path.read_text())
+        components = {name: (pid, started) for name, (pid, started) in values.pop("components").items()}
+        return Status(**values, components=components)

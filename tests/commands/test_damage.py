@@ -11,9 +11,10 @@ import pytest
 
 from rewindow.cli import main
 from rewindow.config import Config
-from rewindow.errors import LedgerError
-from rewindow.launcher import create_replay
-from rewindow.ledger import Ledger
+from rewindow.errors import LedgerError, RewindowError
+from rewindow.launcher import create_replay, read_outcome
+from rewindow.ledger import AttemptEnd, Ledger
+from rewindow.supervisor.environment import airflow_environment, airflow_home
 from tests.launcher.wishes import request
 from tests.recovery.project import FIRST, make_project
 
@@ -93,6 +94,56 @@ def test_read_only_ledger_refuses_writes(read_only: Config) -> None:
     """What was written to the copy would be lost."""
     with pytest.raises(LedgerError, match="cannot be written to: its folder is read-only"):
         Ledger.open(read_only.ledger_url).abandon("one")
+
+
+JSON_FILES = {
+    "airflow/supervisor.json": ("down",),
+    "results/quality/replays/one/result.json": ("status", "one", "--page"),
+    "results/certificates/two--one-0123abcd.json": ("status", "one", "--page"),
+}
+DAMAGES = {"empty": "", "half-written": '{"outputs": [{"outp', "another list": "[]", "without its parts": "{}"}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("file", JSON_FILES)
+def test_damaged_json_is_named_with_the_way_out(
+    config: Config, file: str, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever a verb reads: one error with the file's name and a hint, never a traceback."""
+    folder = config.results if file.startswith("results/") else config.state
+    path = folder / file.removeprefix("results/")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(DAMAGES[damage])
+    ledger = Ledger.open(config.ledger_url)
+    ledger.begin_attempt("one", ledger.next_epoch("one"), host="h", pid=1, process_group=1, process_identity="boot/0")
+    ledger.end_attempt("one", 1, AttemptEnd.DONE)
+    ledger.record_check("one", "passed")
+    assert run(*JSON_FILES[file]) not in (0, 1)
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert f'"{path}" is damaged' in said
+    assert "Hint:" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_outcome_of_a_job_is_worth_another_try(tmp_path: Path, damage: str) -> None:
+    """It is named; what the job has committed stands in the tables."""
+    path = tmp_path / "outcome-1.json"
+    path.write_text(DAMAGES[damage])
+    outcome = read_outcome(path)
+    assert (outcome.exit_code, outcome.retryable) == (-9, True)
+    assert f'outcome file "{path}" is damaged' in outcome.message
+
+
+@pytest.mark.parametrize("damage", [damage for damage in DAMAGES if damage != "without its parts"])
+def test_damaged_secrets_of_airflow_are_named(config: Config, damage: str) -> None:
+    """Before anything of Airflow is started."""
+    path = airflow_home(config) / "secrets.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(DAMAGES[damage])
+    with pytest.raises(RewindowError, match=f'file of secrets "{path}" is damaged'):
+        airflow_environment(config)
 
 
 @pytest.mark.parametrize(
