@@ -37,7 +37,7 @@ from rewindow.spark_settings import (
 )
 from rewindow.tables import Table
 from rewindow.tables.inputs import open_input
-from rewindow.tables.staged_marks import check_ledger, lost_commits, staged_positions
+from rewindow.tables.staged_marks import check_ledger, check_sealed_rows, lost_commits, staged_positions
 from rewindow.tables.staging import CHECKPOINTS, check_replay_format
 from rewindow.version import PACKAGE
 
@@ -99,7 +99,8 @@ def begin_attempt(
     Raises:
         InputError: there is no such replay, it is closed, or the crash point is none.
         OverlapError: another replay holds the range.
-        TableError: the ledger is older than the replay's tables, or another one.
+        TableError: the ledger is older than the replay's tables, or another one; a table has lost commits that cannot
+            be made again.
         RewindowError: too many attempts without a new checkpoint (R90, R91).
     """
     ledger = Ledger.open(config.ledger_url)
@@ -109,9 +110,10 @@ def begin_attempt(
     if row.state in CLOSED_STATES:
         return None
     plan = row.read_plan()
-    check_replay_format(config.replay_root(replay_id))
     positions = staged_positions(config.replay_root(replay_id), plan)
+    check_replay_format(config.replay_root(replay_id))
     check_ledger(config.replay_root(replay_id), plan, positions, ledger.replay(replay_id).epoch)
+    check_sealed_rows(config.replay_root(replay_id), plan, positions)
     lost = lost_commits(plan, positions) if row.state in ENDED_STATES else ""
     if row.state in ENDED_STATES:
         if not lost:

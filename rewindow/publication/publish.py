@@ -32,7 +32,7 @@ from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
 from rewindow.tables import Table, position
 from rewindow.tables.readers import staged_seals
-from rewindow.tables.staged_marks import lost_commits, staged_positions
+from rewindow.tables.staged_marks import check_sealed_rows, lost_commits, staged_positions
 from rewindow.tables.staging import (
     CHECKPOINTS,
     FACTS,
@@ -116,9 +116,11 @@ def check_publishable(
     if replay.state is State.ABANDONED or not Table.exists(root / CHECKPOINTS):
         why = "is abandoned" if replay.state is State.ABANDONED else "has no staged tables any more"
         raise InputError(f'replay "{replay_id}" {why} and cannot be published', hint="Plan the range again.")
+    positions = staged_positions(root, plan)
     check_replay_format(root)
+    check_sealed_rows(root, plan, positions)
     done = min(position(Table.open(root / name), app_id(replay_id, name)).mark for name in (FACTS, CHECKPOINTS))
-    lost = lost_commits(plan, staged_positions(root, plan))
+    lost = lost_commits(plan, positions)
     if lost and replay.state in (State.ENDED, State.CHECKED):
         raise TableError(
             f'replay "{replay_id}" had ended, but has lost commits since: {lost}',

@@ -22,6 +22,7 @@ from deltalake.transaction import AddAction
 
 from rewindow.errors import FencedError, TableError
 from rewindow.tables.failures import error_number, is_about_files, plain_text, table_failure
+from rewindow.tables.log_gaps import check_log
 from rewindow.windows import WindowRange
 
 WRITER_FEATURES_ALLOWED = {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "deletionVectors"}
@@ -71,7 +72,7 @@ class Table:
         """Returns the table in a folder, at its newest or at a given version.
 
         Raises:
-            TableError: the folder holds no Delta table, or not this version.
+            TableError: the folder holds no Delta table, or not this version; its log is damaged.
         """
         path = Path(path)
         try:
@@ -79,6 +80,7 @@ class Table:
         except TableNotFoundError as error:
             raise TableError(f'table "{path.name}" is not there', detail=f"Looked in {path}.") from error
         except (DeltaError, OSError) as error:
+            check_log(path)
             wanted = "" if version is None else f" at version {version}"
             raise table_failure(f'table "{path.name}" cannot be read{wanted}', error) from error
 

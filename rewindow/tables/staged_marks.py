@@ -9,14 +9,22 @@ from pydantic import ValidationError
 from rewindow.application import Mode
 from rewindow.errors import TableError
 from rewindow.recovery import Plan
-from rewindow.tables.delta import Table
+from rewindow.tables.delta import Table, query
 from rewindow.tables.fence import Position, position
+from rewindow.tables.log_gaps import check_log
 from rewindow.tables.staging import CHECKPOINTS, FACTS, app_id
+from rewindow.windows import WindowRange
 
 
 def staged_positions(root: Path, plan: Plan) -> dict[str, Position]:
-    """Returns the position of every table of a replay that is there; none when it was purged."""
+    """Returns the position of every table of a replay that is there; none when it was purged.
+
+    Raises:
+        TableError: the log of a table has a gap.
+    """
     names = [*(output.name for output in plan.staged), FACTS, CHECKPOINTS]
+    for name in names:
+        check_log(root / name, _plan_again(plan))
     return {
         name: position(Table.open(root / name), app_id(plan.replay_id, name))
         for name in names
@@ -27,12 +35,37 @@ def staged_positions(root: Path, plan: Plan) -> dict[str, Position]:
 def lost_commits(plan: Plan, positions: dict[str, Position]) -> str:
     """Returns, in words, which tables of a replay that has ended are behind its last window; empty when none is.
 
-    In at most once the outputs do not tell: one may lack the last windows since they are lost.
+    In at most once the outputs do not tell: one may lack the last windows since they are lost (`check_sealed_rows`).
     """
     windows = len(plan.range)
     told = [FACTS, CHECKPOINTS] if plan.mode is Mode.AT_MOST_ONCE else positions
     behind = {name: positions[name].mark for name in told if name in positions and positions[name].mark < windows}
     return ", ".join(f'table "{name}" holds {mark} of {windows} windows' for name, mark in behind.items())
+
+
+def check_sealed_rows(root: Path, plan: Plan, positions: dict[str, Position]) -> None:
+    """Refuses a replay in at most once whose facts seal windows that an output's table no longer holds.
+
+    That is no loss that the mode allows and lists: a seal is committed after the rows that it seals. The other modes
+    compute such windows again; at most once computes none twice.
+
+    Raises:
+        TableError: names the table and the windows.
+    """
+    if plan.mode is not Mode.AT_MOST_ONCE or FACTS not in positions:
+        return
+    sql = "select port, max(window_id) as last from f where direction in ('out', 'error') and not lost group by port"
+    for seal in query(sql, f=Table.open(root / FACTS)).to_pylist():
+        place = positions.get(seal["port"])
+        if place is not None and place.mark < plan.mark_of(seal["last"]):
+            windows = WindowRange(plan.window_of(place.mark + 1), seal["last"])
+            raise TableError(
+                f'table "{seal["port"]}" of replay "{plan.replay_id}" has lost its newest commits: windows {windows} '
+                "are sealed, and their rows are gone",
+                detail="At most once computes no window twice, so they cannot be computed again. Nothing was changed.",
+                hint=f"Put the newest files of {root / seal['port'] / '_delta_log'} back from a copy. Without one: "
+                f"{_plan_again(plan)}",
+            )
 
 
 def check_ledger(root: Path, plan: Plan, positions: dict[str, Position], epoch: int) -> None:
@@ -63,6 +96,10 @@ def check_ledger(root: Path, plan: Plan, positions: dict[str, Position], epoch: 
             detail="It is an older copy, or another ledger. Nothing was started or changed.",
             hint=hint,
         )
+
+
+def _plan_again(plan: Plan) -> str:
+    return f"abandon the replay (rewindow abandon {plan.replay_id}) and plan its range again."
 
 
 def _plan_in(root: Path) -> Plan | None:

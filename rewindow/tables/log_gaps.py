@@ -1,0 +1,44 @@
+"""Commits that are missing in the middle of a table's log; its last ones cannot be told from commits never made."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rewindow.errors import TableError
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..*parquet")
+
+
+def missing_commits(table: Path) -> list[int]:
+    """Returns the versions that a log lacks between its newest Delta checkpoint and its newest commit.
+
+    Older ones are not needed: the Delta checkpoint says what they brought.
+    """
+    names = [path.name for path in (table / "_delta_log").glob("*")]
+    commits, checkpoints = (
+        {int(found[1]) for name in names if (found := pattern.fullmatch(name))} for pattern in (_COMMIT, _CHECKPOINT)
+    )
+    first = max(checkpoints, default=-1) + 1
+    return sorted(set(range(first, max(commits, default=first - 1))) - commits)
+
+
+def check_log(table: Path, without_copy: str = "") -> None:
+    """Refuses a table whose log has a gap: nobody can know what it holds.
+
+    Args:
+        without_copy: what to do when there is no copy of the log.
+
+    Raises:
+        TableError: names the files that are missing.
+    """
+    missing = missing_commits(table)
+    if not missing:
+        return
+    files = ", ".join(f"{version:020}.json" for version in missing[:3]) + (" ..." if len(missing) > 3 else "")
+    raise TableError(
+        f'log of table "{table.name}" lacks version {missing[0]}, though later ones are there',
+        detail=f"Missing in {table / '_delta_log'}: {files}. Nothing was changed.",
+        hint=f"Put it back from a copy.{without_copy and f' Without one: {without_copy}'}",
+    )

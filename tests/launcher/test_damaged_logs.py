@@ -1,0 +1,96 @@
+"""Logs of staged tables that have lost commits: publish and resume name what is gone and what to do. No JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from rewindow.application import Mode
+from rewindow.config import Config
+from rewindow.errors import TableError
+from rewindow.launcher import begin_attempt
+from rewindow.ledger import Ledger
+from rewindow.publication.publish import check_publishable
+from rewindow.tables import Table
+from tests.publication.conftest import config
+from tests.publication.staging import StagedReplay, rows_of, state_of
+
+__all__ = ["config"]
+
+
+def staged(config: Config, mode: Mode) -> StagedReplay:
+    """Returns an ended and checked replay of three groups."""
+    replay = StagedReplay(config, "r", 100, 111, mode=mode)
+    for first in (100, 104, 108):
+        replay.group(first, first + 3, rows_of(range(first, first + 4)), state=state_of(first))
+    return replay.end()
+
+
+def publishing(config: Config, replay: StagedReplay) -> None:
+    """Asks whether the replay may be published."""
+    ledger = Ledger.open(config.ledger_url)
+    check_publishable(config, ledger, ledger.replay("r"), replay.plan)
+
+
+def resuming(config: Config, replay: StagedReplay) -> None:
+    """Asks for another attempt."""
+    begin_attempt(config, "r")
+
+
+Act = Callable[[Config, StagedReplay], None]
+
+
+@pytest.mark.parametrize("act", [publishing, resuming])
+def test_rows_that_at_most_once_has_sealed_and_lost_are_no_loss_of_its_own(config: Config, act: Act) -> None:
+    """The newest commit of an output is gone: the windows are named, and neither computed twice nor given up."""
+    replay = staged(config, Mode.AT_MOST_ONCE)
+    max((replay.root / "ranks" / "_delta_log").glob("*.json")).unlink()
+    with pytest.raises(TableError) as error:
+        act(config, replay)
+    assert error.value.primary.startswith('table "ranks" of replay "r" has lost its newest commits: windows [108, 111]')
+    assert "back from a copy" in error.value.hint
+    assert "rewindow abandon r" in error.value.hint
+    assert Ledger.open(config.ledger_url).replay("r").state == "checked"
+
+
+def test_windows_that_at_most_once_lists_as_lost_are_published_as_such(config: Config) -> None:
+    """An output may lack what it gave up, and says so."""
+    replay = StagedReplay(config, "r", 100, 107, mode=Mode.AT_MOST_ONCE)
+    replay.group(100, 103, rows_of(range(100, 104)), state=state_of(1))
+    replay.lose(104, 107, ("delays", "ranks"), 2)
+    replay.save(107, 2, state_of(2))
+    replay.end()
+    publishing(config, replay)
+
+
+@pytest.mark.parametrize("act", [publishing, resuming])
+@pytest.mark.parametrize("table", ["ranks", "checkpoints"])
+@pytest.mark.parametrize("mode", [Mode.EXACTLY_ONCE, Mode.AT_MOST_ONCE])
+def test_a_commit_that_is_missing_between_others_is_named(config: Config, mode: Mode, table: str, act: Act) -> None:
+    """Nothing is computed again over it: the next commit would take its place before those that came after it."""
+    replay = staged(config, mode)
+    file = replay.root / table / "_delta_log" / f"{2:020}.json"
+    file.unlink()
+    with pytest.raises(TableError) as error:
+        act(config, replay)
+    assert error.value.primary == f'log of table "{table}" lacks version 2, though later ones are there'
+    assert file.name in error.value.detail
+    assert "rewindow abandon r" in error.value.hint
+
+
+@pytest.mark.parametrize("act", [publishing, resuming])
+def test_a_commit_that_a_delta_checkpoint_covers_is_not_missed(config: Config, act: Act) -> None:
+    """What it brought is known from the Delta checkpoint, so nothing is lost."""
+    replay = staged(config, Mode.EXACTLY_ONCE)
+    Table.open(replay.root / "ranks").delta.create_checkpoint()
+    (replay.root / "ranks" / "_delta_log" / f"{2:020}.json").unlink()
+    act(config, replay)
+
+
+def test_any_table_whose_log_has_a_gap_is_named(config: Config) -> None:
+    """Whoever opens it, also a published one."""
+    replay = staged(config, Mode.EXACTLY_ONCE)
+    (replay.root / "ranks" / "_delta_log" / f"{1:020}.json").unlink()
+    with pytest.raises(TableError, match='log of table "ranks" lacks version 1, though later ones are there'):
+        Table.open(replay.root / "ranks")
