@@ -325,7 +325,7 @@ def read_outcome(path: Path, exit_code: int = 0) -> Outcome:
     except OSError:
         return Outcome(exit_code or -9, f"the job ended without an outcome (exit code {exit_code})", True, {})
     except RewindowError as damage:
-        return Outcome(exit_code or -9, str(damage), True, {})
+        return Outcome(exit_code or -9, str(damage), True, {}, damage.parts)
 
 
 def check_disk(config: Config, input_bytes: int) -> None:
