@@ -147,11 +147,11 @@ def test_certificates_compare_error_tables(
         Ledger.open(config.ledger_url).end_attempt(name, 1, AttemptEnd.DONE)
     publish(spark, config, "one", accept="a test")
     for reference in ("one", PUBLISHED):
-        equal, other = (certify(config, reference, name, write=False) for name in ("two", "three"))
+        equal, other = (certify(config, reference, name) for name in ("two", "three"))
         assert (equal.verdict, equal.data_read, equal.notes) == (EQUAL, False, [])
         verdicts = {output.name: bool(output.ranges) for output in other.outputs}
         assert verdicts == {"even": False, PORT: True}
         first = other.first_difference or {}
         assert (first["output"], {row["_rw_reason"] for row in first["rows_b"]}) == (PORT, {"late"})
-        full = certify(config, reference, "two", full=True, write=False)
+        full = certify(config, reference, "two", full=True)
         assert (full.verdict, full.contents) == (EQUAL, "read")
