@@ -8,7 +8,7 @@ RUN := . scripts/environment.sh &&
 # Test processes share nothing; as many run side by side as the machine has processors.
 PYTEST := python -m pytest -n logical --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-fast test-recovery test-all check format bench up down clean lock
+.PHONY: help setup demo test test-fast test-recovery test-install test-all check format bench up down clean lock
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -23,10 +23,13 @@ test: setup ## all tests but the recovery matrix (20 minutes); ARGS="-k heartbea
 	@$(RUN) $(PYTEST) $(ARGS)
 
 test-fast: setup ## what needs no JVM, no Airflow and no server (a minute or two); run it before every commit
-	@$(RUN) $(PYTEST) --ignore tests/airflow -m "not jvm and not recovery_matrix and not exhaustive" $(ARGS)
+	@$(RUN) $(PYTEST) --ignore tests/airflow -m "not jvm and not recovery_matrix and not exhaustive and not install" $(ARGS)
 
 test-recovery: setup ## the recovery matrix: SIGKILL at every step, in every mode (20 minutes)
 	@$(RUN) $(PYTEST) --dist load -m recovery_matrix --timeout 900 $(ARGS)
+
+test-install: setup ## the wheel in an empty environment, installed by pip, in somebody's Airflow (4 minutes)
+	@$(RUN) $(PYTEST) -m install $(ARGS)
 
 test-all: setup ## every test, also each kill by itself and every pair of kills (an hour)
 	@$(RUN) $(PYTEST) --dist load -m "" --timeout 900 $(ARGS)

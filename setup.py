@@ -1,4 +1,4 @@
-"""Puts the Spark entry points of jobs/ and the folder expectations/ into the installed package."""
+"""Puts the Spark entry points of jobs/, the folder expectations/ and the example DAGs into the installed package."""
 
 from __future__ import annotations
 
@@ -8,20 +8,28 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
+FILES = (
+    ("jobs", "*.py", "jobs"),
+    ("expectations", "*.yml", "expectations"),
+    ("expectations/suites", "*.json", "expectations/suites"),
+    ("dags", "*.py", "example_dags"),
+)
+"""Folder of the checkout, its files, and their folder in the package. Airflow looks for examples in `example_dags`."""
+
 
 class BuildWithFiles(build_py):
-    """Builds the package with our jobs and expectations in it; an editable install uses the folders of the checkout."""
+    """Builds the package with files of other folders in it; an editable install uses the folders of the checkout."""
 
     def run(self) -> None:
-        """Copies entry points and expectations, not the example's applications."""
+        """Copies entry points, expectations and DAGs, not the example's applications."""
         super().run()
         if self.editable_mode:
             return
         checkout, package = Path(__file__).parent, Path(self.build_lib) / "rewindow"
-        for folder, pattern in (("jobs", "*.py"), ("expectations", "*.yml"), ("expectations/suites", "*.json")):
-            (package / folder).mkdir(parents=True, exist_ok=True)
+        for folder, pattern, target in FILES:
+            (package / target).mkdir(parents=True, exist_ok=True)
             for file in sorted((checkout / folder).glob(pattern)):
-                shutil.copyfile(file, package / folder / file.name)
+                shutil.copyfile(file, package / target / file.name)
 
 
 setup(cmdclass={"build_py": BuildWithFiles})

@@ -4,21 +4,7 @@ The site is served behind Airflow's login at `/rewindow/files/quality/index.html
 there.
 """
 
-from __future__ import annotations
+from rewindow_airflow import build_report_site, scheduled_dag
 
-from airflow.sdk import DAG
-
-from rewindow_airflow.policy import DEFAULT_ARGS, SINCE
-from rewindow_airflow.steps import BuildReportSiteOperator
-
-with DAG(
-    dag_id="expectation_reports",
-    doc_md=__doc__,
-    schedule="@daily",
-    start_date=SINCE,
-    catchup=False,
-    max_active_runs=1,
-    default_args=DEFAULT_ARGS,
-    tags=["rewindow", "quality"],
-):
-    BuildReportSiteOperator(task_id="build_report_site")
+with scheduled_dag("expectation_reports", doc_md=__doc__, tags=["quality"]):
+    build_report_site()

@@ -11,25 +11,20 @@ For each stream, in a group of its own:
 | publish_filling | publishes the stream `heartbeat_<stream>.filled`, which can be an input again |
 """
 
-from __future__ import annotations
-
-from airflow.sdk import DAG, TaskGroup
+from airflow.sdk import TaskGroup, chain
 
 from rewindow.config import Config
-from rewindow_airflow.chains import gap_tasks
-from rewindow_airflow.policy import DEFAULT_ARGS, SINCE
+from rewindow_airflow import check, plan_filling, publish, replay, report_gaps, scheduled_dag
 
-with DAG(
-    dag_id="fill_heartbeat_gaps",
-    doc_md=__doc__,
-    schedule="@daily",
-    start_date=SINCE,
-    catchup=False,
-    max_active_runs=1,
-    default_args=DEFAULT_ARGS,
-    tags=["rewindow", "heartbeat"],
-):
+with scheduled_dag("fill_heartbeat_gaps", doc_md=__doc__, tags=["heartbeat"]):
     for stream, settings in Config.load().streams.items():
         if settings.interval:
             with TaskGroup(stream):
-                gap_tasks(stream)
+                plan = plan_filling(stream)
+                chain(
+                    report_gaps(stream),
+                    plan,
+                    replay(plan, task_id="fill_gaps"),
+                    check(plan, task_id="check_filling"),
+                    publish(plan, task_id="publish_filling"),
+                )

@@ -9,28 +9,9 @@ silent. A tuple that the source gets later than that is late: set `seal_after` i
 may lag behind. A stream with `sealed_to` is sealed to that time and no further.
 """
 
-from __future__ import annotations
-
-from airflow.sdk import DAG, Asset
-
 from rewindow.config import Config
-from rewindow_airflow.operators import RewindowSubmitOperator
-from rewindow_airflow.policy import DEFAULT_ARGS, SINCE
+from rewindow_airflow import record, scheduled_dag
 
-with DAG(
-    dag_id="record_streams",
-    doc_md=__doc__,
-    schedule="@hourly",
-    start_date=SINCE,
-    catchup=False,
-    max_active_runs=1,
-    default_args=DEFAULT_ARGS,
-    tags=["rewindow", "recording"],
-):
+with scheduled_dag("record_streams", schedule="@hourly", doc_md=__doc__, tags=["recording"]):
     for stream in Config.load().streams:
-        RewindowSubmitOperator(
-            task_id=f"record_{stream}",
-            job="record",
-            arguments={"stream": stream, "sealed_to": "{{ data_interval_end | default('', true) }}"},
-            outlets=[Asset(name=stream, uri=f"rewindow://streams/{stream}")],
-        )
+        record(stream)

@@ -30,22 +30,8 @@ before it. `{"initial_state": true}` makes the first day of a backfill begin wit
 after it go on from the state before them.
 """
 
-from __future__ import annotations
+from rewindow_airflow import check, interval_dag, plan_interval, publish, replay
 
-from airflow.sdk import DAG, CronDataIntervalTimetable
-
-from rewindow_airflow.chains import daily_fields, ordered_tasks
-from rewindow_airflow.policy import DEFAULT_ARGS, SINCE
-
-with DAG(
-    dag_id="replay_daily",
-    doc_md=__doc__,
-    schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),
-    start_date=SINCE,
-    catchup=False,
-    max_active_runs=1,
-    default_args=DEFAULT_ARGS,
-    params=daily_fields(),
-    tags=["rewindow", "replay"],
-):
-    ordered_tasks()
+with interval_dag("replay_daily", schedule="@daily", doc_md=__doc__, tags=["replay"]):
+    plan = plan_interval()
+    plan >> replay(plan) >> check(plan) >> publish(plan)

@@ -13,24 +13,8 @@ A retry or a clear of any task resumes the same replay; once that is published, 
 whole run plans a new one.
 """
 
-from __future__ import annotations
+from rewindow_airflow import approve, check, form_dag, plan_form, publish, replay
 
-from airflow.sdk import DAG
-
-from rewindow_airflow.chains import form_fields, incident_tasks
-from rewindow_airflow.policy import DEFAULT_ARGS, SINCE
-
-with DAG(
-    dag_id="replay_windows",
-    doc_md=__doc__,
-    schedule=None,
-    start_date=SINCE,
-    catchup=False,
-    max_active_runs=16,
-    is_paused_upon_creation=False,
-    default_args=DEFAULT_ARGS,
-    params=form_fields(),
-    render_template_as_native_obj=True,
-    tags=["rewindow", "replay"],
-):
-    incident_tasks()
+with form_dag("replay_windows", doc_md=__doc__, tags=["replay"]):
+    plan = plan_form()
+    plan >> replay(plan) >> check(plan) >> approve(plan) >> publish(plan)

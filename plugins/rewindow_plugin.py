@@ -1,23 +1,7 @@
-"""Registers Rewindow with Airflow: the links of its operators and the pages that they lead to."""
+"""Registers the plugin of a checkout; an installed package does so by its entry point."""
 
 from __future__ import annotations
 
-from typing import Any
+from rewindow_airflow.plugin import RewindowPlugin
 
-from airflow.plugins_manager import AirflowPlugin
-
-from rewindow_airflow.links import PREFIX, REPLAY_LINKS, ReportsLink
-
-
-class RewindowPlugin(AirflowPlugin):
-    """What Airflow asks for when it loads plugins."""
-
-    name = "rewindow"
-    operator_extra_links = [*REPLAY_LINKS, ReportsLink()]
-
-    @property
-    def fastapi_apps(self) -> list[dict[str, Any]]:
-        """The web application; a property, so that only the API server imports it."""
-        from rewindow_airflow.pages import make_app
-
-        return [{"app": make_app(), "url_prefix": PREFIX, "name": "Rewindow"}]
+__all__ = ["RewindowPlugin"]

@@ -26,6 +26,7 @@ VERBS = {
     "why": "Print one window's life.",
     "errors": "List the error tuples of a replay.",
     "purge": "Delete staged tables and checkpoints that nobody needs.",
+    "jars": "Fetch Delta's jars, once after an installation.",
     "up": "Start Airflow on this machine.",
     "down": "Stop it.",
     "ledger": "Look after the ledger.",

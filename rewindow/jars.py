@@ -106,7 +106,9 @@ def _ivy_jar() -> Path:
     for folder in folders:
         for jar in sorted(folder.glob("ivy-*.jar")):
             return jar
-    raise ResourceError("pyspark is not installed with its jars", hint="Run make setup, or pip install pyspark.")
+    raise ResourceError(
+        "pyspark is not installed with its jars", hint="Install pyspark; pyspark-client, which has none, must go."
+    )
 
 
 def _sha256(path: Path) -> str | None:

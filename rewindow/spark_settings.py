@@ -182,7 +182,7 @@ def _delta(config: Config) -> dict[str, str]:
     if missing:
         raise ResourceError(
             f'folder of jars "{config.jars}" lacks {", ".join(missing)}',
-            hint=f"Run make setup, or python -m rewindow.jars {config.jars}.",
+            hint="Run rewindow jars (in a checkout: make setup).",
         )
     return {
         "spark.jars": ",".join(str(config.jars / name) for name in expected_jars()),

@@ -106,7 +106,7 @@ esac
 stamp=$(key jars rewindow/jars.sha256)
 if ! done_for jars "$stamp" || [[ $lacking == *.jar* ]]; then
     say "Delta's jars from Maven Central"
-    "$python" -m rewindow.jars .rewindow/jars >&2
+    "$venv/bin/rewindow" jars .rewindow/jars >&2
     mark_done jars "$stamp"
 fi
 

@@ -1,1 +1,53 @@
-"""Rewindow inside Airflow: operators, forms, links and pages. DAGs import from here; parsing imports nothing heavy."""
+"""Rewindow inside Airflow: what a DAG file of one's own imports. Parsing it imports nothing heavy.
+
+from rewindow_airflow import check, interval_dag, plan_interval, publish, replay
+
+with interval_dag("replay_clicks", application="clicks_by_page", schedule="@hourly"):
+    plan = plan_interval()
+    plan >> replay(plan) >> check(plan) >> publish(plan)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rewindow_airflow.factories import (
+        approve,
+        build_report_site,
+        check,
+        form_dag,
+        interval_dag,
+        plan_filling,
+        plan_form,
+        plan_interval,
+        publish,
+        record,
+        replay,
+        report_gaps,
+        scheduled_dag,
+    )
+
+__all__ = [
+    "approve",
+    "build_report_site",
+    "check",
+    "form_dag",
+    "interval_dag",
+    "plan_filling",
+    "plan_form",
+    "plan_interval",
+    "publish",
+    "record",
+    "replay",
+    "report_gaps",
+    "scheduled_dag",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports the factories when one is asked for: Airflow itself imports this package while it starts."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("rewindow_airflow.factories"), name)

@@ -1,4 +1,8 @@
-"""The operator that submits Rewindow's jobs to Spark, built on the Spark provider's."""
+"""The operator that submits Rewindow's jobs to Spark.
+
+It is not the Spark provider's: that one brings `pyspark-client`, whose files are installed over pyspark's, and all that
+is needed of it is a process. A connection of the provider's type `spark` is understood, and the provider may be there.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,14 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowRuntimeError, AirflowSkipException
 
 from rewindow_airflow.attempts import BEGINNINGS, settings_for
 from rewindow_airflow.failures import DONE, cause, failure, is_retryable, mapped_errors
-from rewindow_airflow.hook import RewindowSparkHook
 from rewindow_airflow.links import REPLAY_LINKS
 from rewindow_airflow.progress import Progress
+from rewindow_airflow.spark_process import SparkProcess
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -32,7 +36,7 @@ class ReplayTask:
     operator_extra_links = REPLAY_LINKS
 
 
-class RewindowSubmitOperator(ReplayTask, SparkSubmitOperator):
+class RewindowSubmitOperator(ReplayTask, BaseOperator):
     """Runs one attempt of a job on Spark and takes its outcome for the task's.
 
     The epoch is taken before the submit, so that an older attempt which still lives cannot commit any more. A retry or
@@ -57,11 +61,13 @@ class RewindowSubmitOperator(ReplayTask, SparkSubmitOperator):
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("pool", POOL)
-        super().__init__(conn_id=conn_id, application=job, **kwargs)
+        super().__init__(**kwargs)
+        self.conn_id = conn_id
         self.job = job
         self.replay = replay
         self.arguments = arguments or {}
         self._subject = job
+        self._process: SparkProcess | None = None
         self._last_lines: list[str] = []
         self._stored_at = 0.0
         self._last: Progress | None = None
@@ -79,7 +85,7 @@ class RewindowSubmitOperator(ReplayTask, SparkSubmitOperator):
         name = self.replay or self.arguments["stream"]
         self._subject = f'{self.job} of "{name}"'
         with mapped_errors(self._ending()):
-            config = settings_for(self._conn_id)
+            config = settings_for(self.conn_id)
             submission = BEGINNINGS[self.job](config, name, self.arguments, was_cleared(context["ti"], self.retries))
         if submission is None:
             self.log.info("All windows of the %s are committed already: nothing to do", self._subject)
@@ -99,8 +105,8 @@ class RewindowSubmitOperator(ReplayTask, SparkSubmitOperator):
 
     def on_kill(self) -> None:
         """Ends the job with everything that it started."""
-        if isinstance(self._hook, RewindowSparkHook):
-            self._hook.on_kill()
+        if self._process is not None:
+            self._process.on_kill()
         self.log.info(self._ending())
 
     def _submit(self, submission: Submission, context: Context) -> Outcome:
@@ -111,12 +117,15 @@ class RewindowSubmitOperator(ReplayTask, SparkSubmitOperator):
         self.log.info("%s%s begins", attempt, self._subject)
         if submission.expected:
             self.log.info("%s", submission.expected)
-        self._hook = hook = RewindowSparkHook(
-            submission.command, submission.environment, lambda progress: self._keep(progress, context), self._conn_id
+        self._process = process = SparkProcess(
+            submission.command,
+            submission.environment,
+            on_progress=lambda progress: self._keep(progress, context),
+            on_line=lambda line: self.log.info("%s", line),
         )
         submission.outcome.unlink(missing_ok=True)
-        exit_code = hook.run()
-        self._last_lines = hook.last_lines
+        exit_code = process.run()
+        self._last_lines = process.last_lines
         return read_outcome(submission.outcome, exit_code)
 
     def _keep(self, progress: Progress, context: Context) -> None:

@@ -177,7 +177,8 @@ def test_last_lines_of_a_failed_job_are_shown(job: Any, caplog: pytest.LogCaptur
     operator, context = job("print('a line before'); raise ValueError('window 12 is odd')")
     with pytest.raises(AirflowException):
         operator.execute(context)
-    assert "ValueError: window 12 is odd" in "\n".join(operator._last_lines)
+    assert operator._last_lines[0] == "Traceback (most recent call last):"
+    assert operator._last_lines[-1] == "ValueError: window 12 is odd"
 
 
 def test_undecodable_output_does_not_end_the_job(job: Any) -> None:
@@ -213,9 +214,9 @@ def test_job_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     program = f"""
         import os, sys
         sys.path[:0] = {[path for path in sys.path if path]!r}
-        from rewindow_airflow.hook import RewindowSparkHook
+        from rewindow_airflow.spark_process import SparkProcess
         job = "import os, time; open({str(tmp_path / "pid")!r}, 'w').write(str(os.getpid()) + chr(10)); time.sleep(60)"
-        RewindowSparkHook([sys.executable, "-c", job], dict(os.environ), print).run()
+        SparkProcess([sys.executable, "-c", job], dict(os.environ), print, print).run()
         """
     parent = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.DEVNULL)
     pid = tmp_path / "pid"

@@ -1,0 +1,166 @@
+"""DAGs and their tasks, to be called in a DAG file of one's own: the file shows which tasks there are, in which order.
+
+    from rewindow_airflow import check, interval_dag, plan_interval, publish, replay
+
+    with interval_dag("replay_clicks", application="clicks_by_page", schedule="@hourly"):
+        plan = plan_interval()
+        plan >> replay(plan) >> check(plan) >> publish(plan)
+
+Tasks of one's own go between them, such as one that waits for something before the plan, or one that tells somebody
+after the publication. Further arguments of a function are those of Airflow's DAG or operator, such as `task_id`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from airflow.sdk import DAG, Asset, BaseOperator, CronDataIntervalTimetable
+
+from rewindow.config import Config
+from rewindow_airflow import requests
+from rewindow_airflow.forms import CRASH, applications, daily_params, default_application, replay_params
+from rewindow_airflow.operators import RewindowSubmitOperator
+from rewindow_airflow.policy import DEFAULT_ARGS, SINCE
+from rewindow_airflow.steps import (
+    ApprovePublicationOperator,
+    BuildReportSiteOperator,
+    ReportGapsOperator,
+    RewindowCheckOperator,
+    RewindowPlanOperator,
+)
+
+
+def scheduled_dag(dag_id: str, *, schedule: Any = "@daily", start_date: datetime = SINCE, **arguments: Any) -> DAG:
+    """Returns a DAG that runs by itself, without parameters: for tasks such as `record` and `report_gaps`."""
+    return _dag(dag_id, schedule=schedule, start_date=start_date, max_active_runs=1, **arguments)
+
+
+def interval_dag(
+    dag_id: str,
+    *,
+    application: str | None = None,
+    schedule: Any = "@daily",
+    start_date: datetime = SINCE,
+    **arguments: Any,
+) -> DAG:
+    """Returns a DAG that replays one data interval after the other, for the tasks that `plan_interval` begins.
+
+    Args:
+        dag_id: names the DAG, and its replays.
+        application: what every run replays; without one, what a run asks for, or `[airflow] application`.
+        schedule: a cron expression, whose intervals are those of UTC, or a timetable that has intervals.
+        start_date: the first day that may be replayed.
+        arguments: others of Airflow's DAG.
+    """
+    params = daily_params([application]) if application else _params_of_settings()
+    if isinstance(schedule, str):
+        schedule = CronDataIntervalTimetable(schedule, timezone="UTC")
+    return scheduled_dag(dag_id, schedule=schedule, start_date=start_date, **{"params": params, **arguments})
+
+
+def form_dag(dag_id: str, *, application: str | None = None, **arguments: Any) -> DAG:
+    """Returns a DAG that a person starts with a form, for the tasks that `plan_form` begins.
+
+    Args:
+        dag_id: names the DAG, and its replays.
+        application: the one that the form offers; without one, all that there are.
+        arguments: others of Airflow's DAG.
+    """
+    config = Config.load()
+    names = [application] if application else applications(config)
+    params = replay_params(names, application or default_application(config), drills=config.airflow.drills)
+    return _dag(
+        dag_id,
+        schedule=None,
+        **{
+            "start_date": SINCE,
+            "params": params,
+            "is_paused_upon_creation": False,
+            "render_template_as_native_obj": True,
+            **arguments,
+        },
+    )
+
+
+def record(stream: str, **arguments: Any) -> BaseOperator:
+    """Returns the task that records what is new of a stream, seals its windows and emits its asset."""
+    return RewindowSubmitOperator(
+        job="record",
+        arguments={"stream": stream, "sealed_to": "{{ data_interval_end | default('', true) }}"},
+        **{
+            "task_id": f"record_{stream}",
+            "outlets": [Asset(name=stream, uri=f"rewindow://streams/{stream}")],
+            **arguments,
+        },
+    )
+
+
+def plan_interval(**arguments: Any) -> BaseOperator:
+    """Returns the task that plans a run's data interval, once the run before has succeeded."""
+    return RewindowPlanOperator(
+        request_of=requests.interval_request, in_order=True, **{"task_id": "plan_replay", **arguments}
+    )
+
+
+def plan_form(**arguments: Any) -> BaseOperator:
+    """Returns the task that plans what the form asks for."""
+    return RewindowPlanOperator(request_of=requests.form_request, **{"task_id": "plan_replay", **arguments})
+
+
+def plan_filling(stream: str, **arguments: Any) -> BaseOperator:
+    """Returns the task that plans to fill with heartbeats what is recorded of a stream and not filled yet."""
+    request_of = partial(requests.gap_request, stream)
+    return RewindowPlanOperator(request_of=request_of, part=stream, **{"task_id": "plan_filling", **arguments})
+
+
+def replay(plan: BaseOperator, **arguments: Any) -> BaseOperator:
+    """Returns the task that computes what was planned, in one Spark job."""
+    return RewindowSubmitOperator(
+        job="replay",
+        replay=_replay_of(plan),
+        arguments={CRASH: f"{{{{ params.get('{CRASH}') or '' }}}}"},
+        **{"task_id": "replay_windows", **arguments},
+    )
+
+
+def check(plan: BaseOperator, **arguments: Any) -> BaseOperator:
+    """Returns the task that holds the output against its expectations."""
+    return RewindowCheckOperator(replay=_replay_of(plan), **{"task_id": "check_windows", **arguments})
+
+
+def approve(plan: BaseOperator, **arguments: Any) -> BaseOperator:
+    """Returns the task that waits for a person, where the form asks for one."""
+    return ApprovePublicationOperator(replay=_replay_of(plan), **{"task_id": "approve_publication", **arguments})
+
+
+def publish(plan: BaseOperator, **arguments: Any) -> BaseOperator:
+    """Returns the task that makes the output visible to readers."""
+    return RewindowSubmitOperator(job="publish", replay=_replay_of(plan), **{"task_id": "publish_windows", **arguments})
+
+
+def report_gaps(stream: str, **arguments: Any) -> BaseOperator:
+    """Returns the task that lists windows empty and missing, and the silent stretches of each key."""
+    return ReportGapsOperator(stream=stream, **{"task_id": "report_gaps", **arguments})
+
+
+def build_report_site(**arguments: Any) -> BaseOperator:
+    """Returns the task that rebuilds the pages over all checks."""
+    return BuildReportSiteOperator(**{"task_id": "build_report_site", **arguments})
+
+
+def _dag(dag_id: str, **arguments: Any) -> DAG:
+    default_args = DEFAULT_ARGS | arguments.pop("default_args", {})
+    tags = {"rewindow", *arguments.pop("tags", ())}
+    return DAG(dag_id=dag_id, catchup=False, default_args=default_args, tags=sorted(tags), **arguments)
+
+
+def _params_of_settings() -> dict[str, Any]:
+    """Returns the parameters for the settings in force; reads folders, imports no application."""
+    config = Config.load()
+    return daily_params(applications(config), default_application(config))
+
+
+def _replay_of(plan: BaseOperator) -> Any:
+    return plan.output["replay_id"]

@@ -1,0 +1,23 @@
+"""Registers Rewindow with Airflow, by the entry point `airflow.plugins`: operators' links and the pages behind them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.plugins_manager import AirflowPlugin
+
+from rewindow_airflow.links import PREFIX, REPLAY_LINKS, ReportsLink
+
+
+class RewindowPlugin(AirflowPlugin):
+    """What Airflow asks for when it loads plugins."""
+
+    name = "rewindow"
+    operator_extra_links = [*REPLAY_LINKS, ReportsLink()]
+
+    @property
+    def fastapi_apps(self) -> list[dict[str, Any]]:
+        """The web application; a property, so that only the API server imports it."""
+        from rewindow_airflow.pages import make_app
+
+        return [{"app": make_app(), "url_prefix": PREFIX, "name": "Rewindow"}]

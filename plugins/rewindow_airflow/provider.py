@@ -1,0 +1,18 @@
+"""What Airflow lists under Providers, asked for by the entry point `apache_airflow_provider`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rewindow.version import VERSION
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Returns the provider's metadata; its example DAGs are in the folder `example_dags` of the package."""
+    return {
+        "package-name": "rewindow",
+        "name": "Rewindow",
+        "description": "Replays recorded streams from Delta tables by window id, and proves what came out.",
+        "versions": [VERSION],
+        "executors": ["rewindow_airflow.executor.AdoptingExecutor"],
+    }

@@ -1,0 +1,145 @@
+"""An Airflow of somebody else: an empty environment, the wheel, and a DAG file of five lines.
+
+Installs some hundred packages from the package registry that pip is set to; so it has a marker of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.small_frames import small_frames_toml
+
+ROOT = Path(__file__).parent.parent
+DAG = """
+from rewindow_airflow import check, interval_dag, plan_interval, publish, replay
+
+with interval_dag("replay_clicks", application="clicks_by_page"):
+    plan = plan_interval()
+    plan >> replay(plan) >> check(plan) >> publish(plan)
+"""
+SETTINGS = """
+state = "state"
+applications = ["applications"]
+
+[spark]
+jars = "{jars}"
+{small_frames}
+
+[streams.clicks]
+source = "clicks.csv"
+columns = "at TIMESTAMP, page STRING"
+arrived_at = "at"
+width = "1 hour"
+sealed_to = "2026-03-02T00:00:00Z"
+"""
+APPLICATION = '''
+import pyarrow as pa
+
+from rewindow.application import Application, FrameOperator, InputPort, OutputPort
+
+
+class Clicks(FrameOperator):
+    """Clicks of each page and window."""
+
+    inputs = {"clicks": InputPort(pa.schema([("page", pa.string())]))}
+    outputs = {"out": OutputPort(pa.schema([("page", pa.string()), ("clicks", pa.int64())]))}
+
+    def transform(self, inputs, state, windows):
+        return inputs["clicks"].groupBy("window_id", "page").count().withColumnRenamed("count", "clicks")
+
+
+app = Application("clicks_by_page", window="1 hour")
+app.output("out", app.add("clicks", Clicks(), clicks=app.input("clicks")), key=["page"])
+'''
+Run = Callable[..., str]
+
+
+def _wheel(folder: Path, python: Path) -> Path:
+    """Returns the wheel, built from a copy: what setuptools leaves behind in a checkout would get into the next one."""
+    source = folder / "source"
+    for name in ("rewindow", "plugins", "jobs", "dags", "expectations"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    command = [python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, source]
+    subprocess.run(command, check=True, timeout=300)
+    [wheel] = folder.glob("rewindow-*.whl")
+    return wheel
+
+
+def _constraints(file: Path) -> Path:
+    """Writes the versions of the lock without their hashes: pip would else ask for the hash of our wheel, too."""
+    lines = re.findall(r"^[\w.-]+==.+?(?= \\$)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    file.write_text("\n".join(lines))
+    return file
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Runs a command of a fresh environment, with an empty Airflow home and nothing of this process's settings."""
+    folder = tmp_path_factory.mktemp("installed")
+    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+    bins = folder / "venv" / "bin"
+    asked = f"{_wheel(folder, bins / 'python')}[airflow]"
+    constraints = _constraints(folder / "constraints.txt")
+    install = [bins / "python", "-m", "pip", "install", "--quiet", "--constraint", constraints, asked]
+    subprocess.run(install, check=True, timeout=600)
+    (folder / "airflow" / "dags").mkdir(parents=True)
+    (folder / "airflow" / "dags" / "replay_clicks.py").write_text(DAG)
+    (folder / "applications").mkdir()
+    (folder / "applications" / "clicks_by_page.py").write_text(APPLICATION)
+    clicks = [f"2026-03-01T{hour:02}:30:00Z,home" for hour in range(24)]
+    (folder / "clicks.csv").write_text("\n".join(["at,page", *clicks]) + "\n")
+    settings = SETTINGS.format(jars=ROOT / ".rewindow" / "jars", small_frames=small_frames_toml())
+    (folder / "rewindow.toml").write_text(settings)
+    strange = ("AIRFLOW", "REWINDOW", "PYTHON", "VIRTUAL_ENV")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(strange)}
+    environment |= {
+        "AIRFLOW_HOME": str(folder / "airflow"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "PATH": os.pathsep.join((str(bins), os.environ["PATH"])),
+        "REWINDOW_CONFIG": str(folder / "rewindow.toml"),
+    }
+
+    def in_environment(*command: str) -> str:
+        done = subprocess.run(
+            [bins / command[0], *command[1:]], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-6000:]}\n{done.stderr[-6000:]}"
+        return done.stdout
+
+    return in_environment
+
+
+@pytest.mark.install
+@pytest.mark.jvm
+@pytest.mark.timeout(1200)
+def test_wheel_and_five_lines_replay_a_recorded_stream(run: Run) -> None:
+    """pip installs the wheel; Airflow finds plugin, provider and DAG without a copied file; a run publishes a day."""
+
+    def answer(*command: str) -> list[dict[str, Any]]:
+        return json.loads(run("airflow", *command, "-o", "json"))  # type: ignore[no-any-return]
+
+    run("rewindow", "record", "clicks")
+    run("airflow", "db", "migrate")
+    assert answer("dags", "list-import-errors") == []
+    assert [dag["dag_id"] for dag in answer("dags", "list")] == ["replay_clicks"]
+    assert "rewindow" in {plugin["name"] for plugin in answer("plugins")}
+    assert "rewindow" in {
+        provider["package_name"] for provider in json.loads(run("airflow", "providers", "list", "-o", "json"))
+    }
+    run("airflow", "dags", "test", "replay_clicks", "2026-03-01")
+    [replay] = json.loads(run("rewindow", "list", "--json"))["replays"]
+    assert (replay["state"], replay["application"]) == ("published", "clicks_by_page")
+    published = run("python", "-c", "import rewindow; print(rewindow.__file__)")
+    assert str(ROOT) not in published
