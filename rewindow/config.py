@@ -161,6 +161,8 @@ class ReplayConfig(Section):
     """A fixed number of windows in a commit group instead."""
     loss_windows_max: int | None = Field(default=None, ge=1)
     """At most once: windows that a commit group may hold at most, which is what a crash can cost an output (X1)."""
+    errors_max: int | None = Field(default=None, ge=0)
+    """Error tuples that an error port may emit in a window; with one more the replay ends there (O71)."""
     attempts: int = Field(default=3, ge=1)
     """Failed attempts without a new checkpoint that are allowed; with one more a replay is given up (R90, R91)."""
     allow_affected: bool = False

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from rewindow.application import Application, GroupWindows, Mode
 from rewindow.engine.computation import Counts, Engine, States
 from rewindow.engine.crash import Step, crash_point
+from rewindow.engine.facts import check_error_counts
 from rewindow.engine.group_commit import GroupCommit, GroupEnd
 from rewindow.engine.losses import settle_losses
 from rewindow.engine.progress import Progress, output_tuples, port_counts
@@ -161,6 +162,7 @@ class Attempt:
         counts = engine.count_inputs(group.range)
         tuples = sum(sum(found.values()) for found in counts.values())
         result = engine.compute(group, mark, states, commit.staged(mark), tuples)
+        check_error_counts(self.plan, result.digests)
         computed = time.monotonic()
         self._crash(Step.MATERIALISED, number)
         end = commit.run(group, result, counts, began_at, lambda step: self._crash(step, number))

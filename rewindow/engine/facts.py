@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from rewindow.application import Output
-from rewindow.errors import TableError
+from rewindow.errors import InputError, TableError
+from rewindow.recovery import Plan
 from rewindow.tables.staging import FACTS_SCHEMA
 from rewindow.windows import WindowRange
 
@@ -111,6 +112,26 @@ class GroupFacts:
                 "began_at": self.began_at,
             }
         )  # fmt: skip
+
+
+def check_error_counts(plan: Plan, digests: Mapping[str, Mapping[int, WindowDigest]]) -> None:
+    """Ends a replay in a window with more error tuples on a port than are allowed, before the group is committed (O71).
+
+    Raises:
+        InputError: names the first such window of the first such port.
+    """
+    if plan.errors_max is None:
+        return
+    for error in plan.errors:
+        for window, found in sorted(digests.get(error.name, {}).items()):
+            if found.tuples > plan.errors_max:
+                raise InputError(
+                    f'window {window} has {found.tuples:,} error tuples on port "{error.name}", at most '
+                    f"{plan.errors_max:,} are allowed (setting replay.errors_max)",
+                    detail="Nothing of its commit group was committed.",
+                    hint="Mend the operator or its input, or raise the setting; then plan the range again: "
+                    f"rewindow abandon {plan.replay_id}",
+                )
 
 
 def check_input_counts(stream: str, counted: Mapping[int, int], sealed: Mapping[int, int]) -> None:

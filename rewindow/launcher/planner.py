@@ -130,6 +130,7 @@ def _plan(
         group_windows_max=bound,
         group_seconds=config.replay.group_seconds,
         attempts=config.replay.attempts,
+        errors_max=config.replay.errors_max,
         inputs=inputs,
         outputs=[],
         start=start,

@@ -124,6 +124,7 @@ class Plan(_Value):
     """A replay as planned: application, closed window range, mode, pinned inputs, start state, promises.
 
     Attributes:
+        errors_max: error tuples that a port may emit in a window (O71), None without a bound.
         group_windows_max: most windows of a commit group, None without a bound: what a crash costs at most once (X1).
         dag: id of the Airflow DAG that made it, empty for the command line; who may read that may read its pages.
         verify_inputs: whether every attempt compares the bytes of the input files with what was noted when they were
@@ -146,6 +147,7 @@ class Plan(_Value):
     group_windows_max: int | None = None
     group_seconds: float = 20.0
     attempts: int = 3
+    errors_max: int | None = None
     inputs: list[InputPlan]
     outputs: list[OutputPlan]
     errors: list[OutputPlan] = Field(default_factory=list)

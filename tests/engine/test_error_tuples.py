@@ -11,7 +11,9 @@ import pytest
 
 from rewindow.config import Config
 from rewindow.engine.crash import Step
+from rewindow.engine.facts import WindowDigest, check_error_counts
 from rewindow.errors import InputError, TableError
+from rewindow.launcher import create_replay
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.names import PUBLISHED
 from rewindow.publication.certificate import EQUAL, certify
@@ -25,6 +27,7 @@ from rewindow.recovery import Plan
 from rewindow.tables import Table, query
 from rewindow.tables.staging import FACTS
 from tests.engine.conftest import Crash
+from tests.launcher.wishes import request
 from tests.recovery.project import FIRST, WINDOWS
 
 if TYPE_CHECKING:
@@ -118,6 +121,28 @@ def test_a_reason_that_is_not_in_the_list_is_refused(attempt: Attempts, monkeypa
         attempt("rejects", "one", group_windows=WINDOWS).run()
     config: Config = attempt.config  # type: ignore[attr-defined]
     assert query("select count(*) as n from o", o=config.replay_root("one") / "even")["n"][0].as_py() == 0
+
+
+@pytest.mark.parametrize("allowed", [0, 1, None])
+def test_a_window_with_more_error_tuples_than_allowed_ends_the_replay(allowed: int | None, attempt: Attempts) -> None:
+    """O71: as many as allowed pass; with one more nothing of the group is committed, and the window is named."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    counts = Counter(row[0] for row in emitted(config).elements())
+    limited = config.model_copy(update={"replay": config.replay.model_copy(update={"errors_max": allowed})})
+    plan = create_replay(limited, request(application="rejects", replay_id="planned"))
+    assert plan.errors_max == allowed
+    digests = {PORT: {window: WindowDigest(count, "", None) for window, count in counts.items()}}
+    if allowed is None or max(counts.values()) <= allowed:
+        check_error_counts(plan, digests)
+        check_error_counts(plan.model_copy(update={"errors_max": max(counts.values())}), digests)
+        return
+    first = min(window for window, count in counts.items() if count > allowed)
+    run = attempt("rejects", "one", group_windows=24)
+    run.plan = run.plan.model_copy(update={"errors_max": allowed})
+    with pytest.raises(InputError, match=f'window {first} has {counts[first]} error tuples on port "{PORT}"'):
+        run.run()
+    facts = query("select count(*) as n from f where direction <> 'in'", f=config.replay_root("one") / FACTS)
+    assert facts["n"][0].as_py() == 0
 
 
 def test_columns_with_odd_names_are_written_and_published(attempt: Attempts, spark: SparkSession) -> None:
