@@ -89,8 +89,9 @@ def files_in(root: Path, places: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         path = root / place
         files = sorted(path.rglob("*")) if path.is_dir() else [path] if path.is_file() else []
         for file in files:
-            if file.suffix in SUFFIXES and "rules" not in file.relative_to(root).parts[1:2]:
-                yield str(file.relative_to(root)), file.read_text()
+            name = file.relative_to(root).as_posix()
+            if file.suffix in SUFFIXES and not name.startswith("docs/rules/"):
+                yield name, file.read_text()
 
 
 def tests_in(name: str, text: str) -> Iterator[tuple[str, set[str]]]:
