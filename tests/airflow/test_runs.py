@@ -16,8 +16,8 @@ from rewindow.config import Config
 from rewindow.ledger import Ledger
 from rewindow.tables import Table, query
 from rewindow_airflow import failures
-from rewindow_airflow.hook import RewindowSparkHook
 from rewindow_airflow.identity import replay_id_of
+from rewindow_airflow.spark_process import SparkProcess
 from tests.airflow.conftest import ROOT, assert_success, in_force
 from tests.airflow.small_project import DAYS, FIRST_DAY, make_project
 from tests.recovery.here import run_here
@@ -32,11 +32,11 @@ pytestmark = pytest.mark.timeout(1500)  # Of a loaded machine; a free one needs 
 def settings(recorded: Config, spark: SparkSession) -> Iterator[None]:
     """The project's settings, and jobs in this process, while the tests of this module run."""
 
-    def run(hook: RewindowSparkHook) -> int:
-        return run_here(spark, hook.command, hook.environment, lambda line: hook._process_spark_submit_log([line]))
+    def run(process: SparkProcess) -> int:
+        return run_here(spark, process.command, process.environment, process._take)
 
     with in_force(recorded), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RewindowSparkHook, "run", run)
+        patch.setattr(SparkProcess, "run", run)
         yield
 
 
