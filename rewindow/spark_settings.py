@@ -23,13 +23,6 @@ from rewindow.errors import InputError, ResourceError
 from rewindow.jars import expected_jars, missing_jars
 from rewindow.java import JAVA_OPTIONS, find_java
 
-AT_MOST_ONCE = {
-    "spark.task.maxFailures": "1",
-    "spark.stage.maxConsecutiveAttempts": "1",
-    "spark.speculation": "false",
-}
-"""With these a window's work is never begun twice within an attempt (R13, R49)."""
-
 DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 _LOCAL = re.compile(r"local(\[(?P<threads>\d+|\*)(, *(?P<failures>\d+))?\])?")
 _STRAY = (
@@ -43,13 +36,13 @@ found by them, and ours is laid over what they say."""
 
 
 def spark_settings(
-    config: Config, *, at_most_once: bool = False, quick: bool = False, archive: bool = True
+    config: Config, *, needed: Mapping[str, str] = {}, quick: bool = False, archive: bool = True
 ) -> dict[str, str]:
     """Returns the settings that every Spark of this project starts with.
 
     Args:
         config: where the jars, the state and the master are.
-        at_most_once: forbid Spark its own retries.
+        needed: what the recovery mode needs (`Mode.spark_settings`); another value in rewindow.toml is refused.
         quick: compile with the JVM's first compiler only: a short job starts sooner, a long one loses its peak.
         archive: start from the class archive where there is one (rewindow/engine/archive.py).
 
@@ -63,11 +56,9 @@ def spark_settings(
     given = dict(config.spark.conf)
     options = f"{_driver_options(config, quick, archive)} {given.pop(DRIVER_OPTIONS, '')}"
     settings |= given | {DRIVER_OPTIONS: options.strip()}
-    if at_most_once:
-        _refuse_contradiction(given)
-        _refuse_retries(config.spark.master)
-        settings |= AT_MOST_ONCE
-    return settings
+    _refuse_contradiction(given, needed)
+    _refuse_retries(config.spark.master, needed)
+    return {**settings, **needed}
 
 
 def spark_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -214,21 +205,21 @@ def _driver_options(config: Config, quick: bool, archive: bool) -> str:
     return " ".join(f'"{option}"' if " " in option else option for option in options)
 
 
-def _refuse_retries(master: str) -> None:
-    """Refuses a local master that lets a task fail: it goes before spark.task.maxFailures."""
-    found = _LOCAL.fullmatch(master)
-    if found and found["failures"] and int(found["failures"]) != 1:
+def _refuse_retries(master: str, needed: Mapping[str, str]) -> None:
+    """Refuses a local master that lets a task fail otherwise than is needed: it goes before spark.task.maxFailures."""
+    found, failures = _LOCAL.fullmatch(master), needed.get("spark.task.maxFailures")
+    if failures and found and found["failures"] and found["failures"] != failures:
         raise InputError(
-            f'setting "spark.master" is {master}, which lets a task fail {int(found["failures"]) - 1} times, and '
-            "at_most_once needs that none is begun twice",
+            f'setting "spark.master" is {master}, which lets a task fail {int(found["failures"]) - 1} times, and the '
+            f"recovery mode needs spark.task.maxFailures = {failures}",
             hint=f"Write local[{found['threads']}].",
         )
 
 
-def _refuse_contradiction(given: Mapping[str, str]) -> None:
-    for name, value in AT_MOST_ONCE.items():
+def _refuse_contradiction(given: Mapping[str, str], needed: Mapping[str, str]) -> None:
+    for name, value in needed.items():
         if given.get(name, value) != value:
             raise InputError(
-                f'setting "spark.conf.{name}" is {given[name]}, and at_most_once needs {value}',
+                f'setting "spark.conf.{name}" is {given[name]}, and the recovery mode needs {value}',
                 hint="Take it out of rewindow.toml.",
             )

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rewindow import jars, java
+from rewindow.application import Mode
 from rewindow.config import Config, SparkConfig
 from rewindow.errors import InputError, ResourceError
 from rewindow.launcher.attempts import submit_command
@@ -70,7 +71,7 @@ def test_settings_of_the_file_win_and_keep_ours_in_the_driver_options(config: Co
 
 def test_at_most_once_forbids_spark_its_own_retries(config: Config) -> None:
     """At most once (R13, R49): one failure ends a task and a stage, and nothing is speculated."""
-    settings = spark_settings(config, at_most_once=True)
+    settings = spark_settings(config, needed=Mode.AT_MOST_ONCE.spark_settings)
     assert settings["spark.task.maxFailures"] == "1"
     assert settings["spark.stage.maxConsecutiveAttempts"] == "1"
     assert settings["spark.speculation"] == "false"
@@ -81,7 +82,7 @@ def test_at_most_once_refuses_a_setting_that_breaks_it(config: Config) -> None:
     broken = with_spark(config, conf={"spark.task.maxFailures": "4"})
     spark_settings(broken)
     with pytest.raises(InputError, match=r"spark\.task\.maxFailures"):
-        spark_settings(broken, at_most_once=True)
+        spark_settings(broken, needed=Mode.AT_MOST_ONCE.spark_settings)
 
 
 @pytest.mark.parametrize("master", ["local[2,4]", "local[*, 2]"])
@@ -90,9 +91,9 @@ def test_at_most_once_refuses_a_local_master_that_lets_a_task_fail(config: Confi
     broken = with_spark(config, master=master)
     spark_settings(broken)
     with pytest.raises(InputError, match=r"lets a task fail"):
-        spark_settings(broken, at_most_once=True)
+        spark_settings(broken, needed=Mode.AT_MOST_ONCE.spark_settings)
     for whole in ("local", "local[2]", "local[2,1]"):
-        spark_settings(with_spark(config, master=whole), at_most_once=True)
+        spark_settings(with_spark(config, master=whole), needed=Mode.AT_MOST_ONCE.spark_settings)
 
 
 def test_settings_of_a_job_are_in_a_file_for_its_user_alone(config: Config) -> None:

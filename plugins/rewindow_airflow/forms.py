@@ -8,12 +8,12 @@ from typing import Any
 
 from airflow.sdk import Param
 
+from rewindow.application import MODES
 from rewindow.config import Config
 from rewindow.engine.crash import Step
 from rewindow.errors import InputError
 from rewindow.names import COMPONENT
 
-MODES = ("exactly_once", "at_least_once", "at_most_once")
 TIMES, WINDOWS = "times", "windows"
 APPROVE, AT_ONCE, STAGED = "approve", "at_once", "staged"
 CRASH = "crash"
@@ -241,8 +241,10 @@ def _affected() -> Param:
 
 
 def _mode() -> Param:
-    labels = {mode: mode.replace("_", " ") for mode in MODES}
-    return Param(MODES[0], type="string", enum=list(MODES), values_display=labels, title="Recovery mode", section=_HOW)
+    labels = {name: mode.words for name, mode in MODES.items()}
+    return Param(
+        next(iter(MODES)), type="string", enum=list(MODES), values_display=labels, title="Recovery mode", section=_HOW
+    )
 
 
 def _time(title: str, description: str) -> Param:

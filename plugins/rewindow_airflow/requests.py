@@ -191,7 +191,7 @@ def describe(plan: Plan) -> list[str]:
     grid = plan.grid
     lines = [
         f'Replay "{plan.replay_id}": {plan.application}, {len(plan.range):,} windows {plan.range}, '
-        f"{format_time(grid.start_us(plan.first))} to {format_time(grid.end_us(plan.last))}, {plan.mode.value}",
+        f"{format_time(grid.start_us(plan.first))} to {format_time(grid.end_us(plan.last))}, {plan.mode.name}",
         f"Start state: {plan.start.source}"
         + (f", window {plan.start.window}" if plan.start.window is not None else ""),
     ]

@@ -1,13 +1,14 @@
 """What a user writes: an application graph of operators with typed ports. Building one runs nothing."""
 
 from rewindow.application.graph import TOLERANCE, Application, Node, Output, PortHandle
-from rewindow.application.modes import Mode
+from rewindow.application.modes import MODES, Mode
 from rewindow.application.operator import FrameOperator, GroupWindows, InputPort, OutputPort
 from rewindow.application.properties import WrongProperty, matches
 from rewindow.application.validation import validate
 from rewindow.application.violations import Violation
 
 __all__ = [
+    "MODES",
     "TOLERANCE",
     "Application",
     "FrameOperator",

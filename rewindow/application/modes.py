@@ -1,42 +1,105 @@
-"""Recovery modes: what a new attempt may lose or repeat (docs/rules/recovery.md section 2)."""
+"""Recovery modes: what a new attempt may lose or repeat, and what follows from that (docs/rules/recovery.md section 2).
+
+A mode is a policy. Whoever acts by the mode of a replay asks it here; another mode is another entry of `MODES`.
+"""
 
 from __future__ import annotations
 
-from enum import StrEnum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from pydantic_core import core_schema
 
 from rewindow.errors import InputError
 
 
-class Mode(StrEnum):
+@dataclass(frozen=True)
+class Mode:
     """How a container recovers from a crash.
 
-    exactly_once: the default (X5); nothing lost, nothing repeated; a checkpoint at the end of every commit group (W51).
-    at_least_once: nothing lost; windows after the restored checkpoint may be there twice (R48, R51).
-    at_most_once: nothing repeated; the commit group in progress is lost, once for each attempt that dies (R49, R13).
+    Attributes:
+        name: what users and tables call it.
+        promise: what is promised of an output end to end; `{lost}` stands for the windows that a crash costs at worst.
+        may_lose: a window that was begun is never begun again: the commit group in progress is lost, once for each
+            attempt that dies. The newest checkpoint is restored, wherever the tables are (R12, R13, R49).
+        may_repeat: every table is written again from the restored checkpoint on, so that windows may be there twice
+            (R48, R51). A mode that may do neither writes only what a table lacks.
+        saves_every_group: a checkpoint after every commit group (W51); else at checkpoint marks, and at the end.
+        spark_settings: settings of Spark that the promise depends on; no other value is accepted.
     """
 
-    EXACTLY_ONCE = "exactly_once"
-    AT_LEAST_ONCE = "at_least_once"
-    AT_MOST_ONCE = "at_most_once"
+    name: str
+    promise: str = field(compare=False)
+    may_lose: bool = field(default=False, compare=False)
+    may_repeat: bool = field(default=False, compare=False)
+    saves_every_group: bool = field(default=False, compare=False)
+    spark_settings: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    EXACTLY_ONCE: ClassVar[Mode]
+    AT_LEAST_ONCE: ClassVar[Mode]
+    AT_MOST_ONCE: ClassVar[Mode]
 
     @classmethod
-    def parse(cls, text: str) -> Mode:
+    def parse(cls, given: str | Mode) -> Mode:
         """Returns the mode of a name; dashes and spaces count as underscores.
 
         Raises:
             InputError: there is no such mode.
         """
-        try:
-            return cls(text.strip().lower().replace("-", "_").replace(" ", "_"))
-        except ValueError as error:
-            known = ", ".join(mode.value for mode in cls)
-            raise InputError(f'recovery mode "{text}" is unknown', hint=f"Use one of {known}.") from error
+        mode = MODES.get(str(given).strip().lower().replace("-", "_").replace(" ", "_"))
+        if mode is None:
+            raise InputError(f'recovery mode "{given}" is unknown', hint=f"Use one of {', '.join(MODES)}.")
+        return mode
+
+    def __str__(self) -> str:
+        return self.name
 
     @property
     def words(self) -> str:
         """The mode as a person reads it."""
-        return self.value.replace("_", " ")
+        return self.name.replace("_", " ")
+
+    @property
+    def writes_only_missing(self) -> bool:
+        """Whether a table that holds a window already is not written again: nothing is lost, nothing repeated."""
+        return not (self.may_lose or self.may_repeat)
 
     def may_feed(self, downstream: Mode) -> bool:
-        """Returns whether this mode may feed another (R39): at most once feeds only its own kind."""
-        return self is not Mode.AT_MOST_ONCE or downstream is Mode.AT_MOST_ONCE
+        """Returns whether this mode may feed another (R39): one that loses feeds only its own kind."""
+        return not self.may_lose or downstream.may_lose
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> core_schema.CoreSchema:
+        """In JSON a mode is its name."""
+        name = core_schema.plain_serializer_function_ser_schema(str, when_used="json")
+        return core_schema.no_info_plain_validator_function(_read, serialization=name)
+
+
+def _read(given: object) -> Mode:
+    mode = given if isinstance(given, Mode) else MODES.get(str(given))
+    if mode is None:
+        raise ValueError(f"recovery mode {given} is unknown")
+    return mode
+
+
+Mode.EXACTLY_ONCE = Mode(
+    "exactly_once", "exactly once: every window once, staged and published", saves_every_group=True
+)
+Mode.AT_LEAST_ONCE = Mode(
+    "at_least_once",
+    "at least once: nothing lost; repeats stay staged, readers and publish take one attempt",
+    may_repeat=True,
+)
+Mode.AT_MOST_ONCE = Mode(
+    "at_most_once",
+    "at most once: nothing repeated; an attempt that dies loses at most {lost} of an output, listed",
+    may_lose=True,
+    spark_settings={
+        "spark.task.maxFailures": "1",
+        "spark.stage.maxConsecutiveAttempts": "1",
+        "spark.speculation": "false",
+    },
+)
+MODES = {mode.name: mode for mode in (Mode.EXACTLY_ONCE, Mode.AT_LEAST_ONCE, Mode.AT_MOST_ONCE)}
+"""The modes by name, the default first. With its Spark settings at most once begins no work twice within an attempt."""

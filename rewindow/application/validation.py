@@ -220,7 +220,7 @@ def _check_modes(app: Application, default_mode: Mode) -> Iterator[Violation]:
     modes: dict[str, Mode] = {}
     for node in app.order():
         sources = [modes[end.operator] for end in node.feeds.values() if end.operator in modes]
-        inherited = Mode.AT_MOST_ONCE if Mode.AT_MOST_ONCE in sources else default_mode
+        inherited = next((mode for mode in sources if mode.may_lose), default_mode)
         modes[node.name] = node.mode or inherited
         for port, end in node.feeds.items():
             if end.operator in modes and not modes[end.operator].may_feed(modes[node.name]):
@@ -234,5 +234,5 @@ def _check_modes(app: Application, default_mode: Mode) -> Iterator[Violation]:
         message = f"the replay is {default_mode.words}, and operators of another mode need a second container, "
         message += "which this release lacks"
         if len(wanted) == 1:
-            message += f": replay in mode {min(wanted)}"
+            message += f": replay in mode {wanted.pop()}"
         yield Violation("R3", "", "", listed, message)

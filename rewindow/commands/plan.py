@@ -132,7 +132,7 @@ def show(draft: Draft) -> None:
         "mode": plan.mode.words,
         "worst loss of a crash": f"{plan.loss_windows_max:,} windows of an output" if plan.loss_windows_max else "none",
         "checkpoints": "after every commit group"
-        if plan.mode.value == "exactly_once"
+        if plan.mode.saves_every_group
         else f"every {plan.checkpoint_windows} windows, and at the end",
         "start state": _start(draft),
         "code version": plan.code_version,

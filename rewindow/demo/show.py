@@ -152,7 +152,7 @@ def _form(stage: Show, drill: Drill) -> dict[str, object]:
         "range_as": "windows",
         "first_window": stage.windows.first,
         "last_window": stage.windows.last,
-        "mode": drill.mode.value,
+        "mode": drill.mode.name,
         "publish": "approve" if drill.step and drill.mode is Mode.EXACTLY_ONCE else "staged",
         "group_windows": stage.distance,
         "checkpoint_windows": stage.distance,

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rewindow.application import Application, GroupWindows, Mode
+from rewindow.application import Application, GroupWindows
 from rewindow.engine.computation import Counts, Engine, States
 from rewindow.engine.crash import Step, crash_point
 from rewindow.engine.facts import check_error_counts
@@ -99,7 +99,7 @@ class Attempt:
         states = takeover.checkpoint.states if takeover.checkpoint else self._warm_up(takeover, engine)
         if found.restore or found.first > 1:
             self._say(f"resumed from checkpoint {found.restore}, next window {plan.window_of(found.first)}")
-        if plan.mode is not Mode.AT_MOST_ONCE:
+        if not plan.mode.may_lose:
             return states
         skip = engine.skip(states, plan.windows_of(found.skipped)) if found.skipped else None
         settle_losses(plan, self.app, takeover, engine, self.epoch, self._say, skip)

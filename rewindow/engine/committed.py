@@ -9,7 +9,6 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from rewindow.application import Mode
 from rewindow.engine.computation import GroupResult, Seals
 from rewindow.engine.facts import Seal, WindowDigest
 from rewindow.engine.group import GroupRunner
@@ -33,7 +32,7 @@ class Committed:
     ) -> None:
         self._plan, self._root, self._epoch, self._runner, self._tables = plan, root, epoch, runner, tables
         self._sealed_to = plan.first - 1
-        if plan.mode is Mode.AT_LEAST_ONCE:
+        if plan.mode.may_repeat:
             self._sealed_to = sealed_to(Table.open(root / FACTS), self._sealed_to)
 
     def seals(self, output: str, windows: WindowRange) -> dict[int, Seal]:
@@ -45,7 +44,7 @@ class Committed:
 
     def before(self, windows: WindowRange, staged: Sequence[str]) -> Seals:
         """Returns what is committed of a group's windows: of outputs that are left out, or that are written again."""
-        if self._plan.mode is Mode.AT_LEAST_ONCE:
+        if self._plan.mode.may_repeat:
             return self._sealed(windows)
         return {out.name: self.seals(out.name, windows) for out in self._plan.staged if out.name not in staged}
 

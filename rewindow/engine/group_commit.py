@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from rewindow.application import Application, GroupWindows, Mode
+from rewindow.application import Application, GroupWindows
 from rewindow.engine.computation import Counts, Engine, States
 from rewindow.engine.crash import Step
 from rewindow.engine.facts import GroupFacts, Seal
@@ -82,7 +82,7 @@ class GroupCommit:
 
     def _done(self, name: str) -> int:
         """Mark that a table had when this attempt fenced it; only exactly once leaves out what is there already."""
-        return self._tables[name].done if self._plan.mode is Mode.EXACTLY_ONCE else 0
+        return self._tables[name].done if self._plan.mode.writes_only_missing else 0
 
     def _outputs(
         self, group: GroupWindows, mark: int, result: GroupResult, rows: GroupFacts, crash: Callable[[Step], None]
@@ -113,7 +113,7 @@ class GroupCommit:
         So it does where the user stops: nothing is to be repeated or lost to the state for that.
         """
         ends = stopping or window == self._plan.last
-        due = self._plan.mode is Mode.EXACTLY_ONCE or self._marks.is_due(window) or ends
+        due = self._plan.mode.saves_every_group or self._marks.is_due(window) or ends
         if due:
             rows = stored.encode(window, mark, states, self._versions, self._made)
             self._checkpoints.commit(max(mark, self._checkpoints.done), rows)

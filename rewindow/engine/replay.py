@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JNetworkError
 
-from rewindow.application import Mode
 from rewindow.config import Config
 from rewindow.engine.job import StopRequest, say, tell
 from rewindow.engine.passing import describe
@@ -20,7 +19,6 @@ from rewindow.errors import FencedError, Interrupted, RewindowError
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.operators.catalog import check_code, load_application
 from rewindow.process_identity import process_identity
-from rewindow.spark_settings import AT_MOST_ONCE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,9 +69,10 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
 
     def session() -> SparkSession:
         """Made in another thread: in the main one pyspark takes over SIGINT, and answers it in the midst of a call."""
-        conf = AT_MOST_ONCE if plan.mode is Mode.AT_MOST_ONCE else None
         with ThreadPoolExecutor(1) as pool:
-            return pool.submit(spark_session, config, f"rewindow {replay_id}", extra_conf=conf).result()
+            return pool.submit(
+                spark_session, config, f"rewindow {replay_id}", extra_conf=plan.mode.spark_settings
+            ).result()
 
     def report(progress: Progress) -> None:
         tell(

@@ -28,7 +28,6 @@ def spark_session(
     config: Config,
     name: str,
     *,
-    at_most_once: bool = False,
     quick: bool = False,
     extra_conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
@@ -39,7 +38,6 @@ def spark_session(
     Args:
         config: settings in force.
         name: what the application is called in Spark.
-        at_most_once: forbid Spark its own retries.
         quick: for a job of seconds (see `spark_settings`).
         extra_conf: settings laid over all others.
 
@@ -50,7 +48,7 @@ def spark_session(
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    settings = spark_settings(config, at_most_once=at_most_once, quick=quick) | _secret(config) | dict(extra_conf or {})
+    settings = spark_settings(config, quick=quick) | _secret(config) | dict(extra_conf or {})
     make_scratch(config)
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         check_limits(config.spark.driver_memory)

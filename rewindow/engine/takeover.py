@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rewindow.application import Application, Mode
+from rewindow.application import Application
 from rewindow.errors import CheckpointError
 from rewindow.recovery import Plan, Resume, resume
 from rewindow.tables import FencedTable, Log, Table, fence, position
@@ -27,7 +27,7 @@ class Takeover:
     """A replay whose tables this attempt has fenced.
 
     Attributes:
-        started: the checkpoints table as at most once enters there what it begins; None in other modes.
+        started: the checkpoints table as a mode that may lose enters there what it begins; None in other modes.
         tables: the outputs, the error tables and the facts.
         sealed: mark of the facts as they are; `done` of the facts is lower where an output has lost commits.
         checkpoint: the one to restore, None when the state must be warmed up.
@@ -67,9 +67,9 @@ def take_over(
         return fence(root / table, app_id(plan.replay_id, name), epoch, mark_of, open_table)
 
     checkpoints = take(CHECKPOINTS, CHECKPOINTS)
-    started = take(CHECKPOINTS, STARTED) if plan.mode is Mode.AT_MOST_ONCE else None
+    started = take(CHECKPOINTS, STARTED) if plan.mode.may_lose else None
     restorer = _Restorer(plan, app, checkpoints, started.done if started else 0, say)
-    if plan.mode is Mode.AT_LEAST_ONCE:
+    if plan.mode.may_repeat:
         done = {name: _mark(open_table(root / name), app_id(plan.replay_id, name)) for name in [*app.staged(), FACTS]}
         found, checkpoint = restorer.newest(done)
         tables = {name: take(name, name, lambda mark: found.restore) for name in done}
@@ -87,12 +87,13 @@ def _mark(table: Log, name: str) -> int:
 
 
 def _take_facts(plan: Plan, take: Callable[..., FencedTable], outputs: list[int]) -> tuple[FencedTable, int]:
-    """Fences the facts and returns their mark too. In exactly once they count for no more than the outputs hold.
+    """Fences the facts and returns their mark too.
 
-    They are committed last, so an output that is behind them has lost commits; what it lacks is computed again under
-    this attempt, and must be sealed again.
+    Where only what is missing is written, they count for no more than the outputs hold: they are committed last, so an
+    output that is behind them has lost commits; what it lacks is computed again under this attempt, and must be sealed
+    again.
     """
-    if plan.mode is not Mode.EXACTLY_ONCE:
+    if not plan.mode.writes_only_missing:
         facts = take(FACTS, FACTS)
         return facts, facts.done
     facts = take(FACTS, FACTS, lambda mark: min([mark, *outputs]))
@@ -146,8 +147,8 @@ class _Restorer:
             return
         windows = f"{self.plan.window_of(found.restore + 1)} to {self.plan.window_of(newest)}"
         cost = f"windows {windows} are computed again"
-        if self.plan.mode is Mode.AT_MOST_ONCE:
-            cost = f"the state will lack windows {windows}, since at most once computes none again"
+        if self.plan.mode.may_lose:
+            cost = f"the state will lack windows {windows}, since {self.plan.mode.words} computes none again"
         self.say(f"checkpoint {newest} is damaged, gone or ahead of the tables; {found.restore} is restored, so {cost}")
 
     def _check_operators(self, checkpoint: stored.Checkpoint) -> None:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rewindow.application import Mode
 from rewindow.config import Config
 from rewindow.engine.crash import VARIABLE as CRASH_VARIABLE
 from rewindow.engine.crash import check_crash
@@ -126,7 +125,7 @@ def begin_attempt(
     check_disk(config, sum(entry.bytes for entry in plan.inputs))
     command = submit_command(
         config, "replay.py", ["--replay", replay_id],
-        name=f"rewindow {replay_id}", at_most_once=plan.mode is Mode.AT_MOST_ONCE,
+        name=f"rewindow {replay_id}", needed=plan.mode.spark_settings,
         quick=sum(entry.tuples for entry in plan.inputs) < QUICK_TUPLES,
     )  # fmt: skip
     environment = job_environment(config, config.replay_root(replay_id), check_crash(crash) if crash else None)
@@ -194,12 +193,12 @@ def plain_submission(
 
 
 def submit_command(
-    config: Config, job: str, arguments: list[str], *, name: str, at_most_once: bool = False, quick: bool = False
+    config: Config, job: str, arguments: list[str], *, name: str, needed: Mapping[str, str] = {}, quick: bool = False
 ) -> list[str]:
     """Returns the spark-submit command line of one of our jobs."""
     check_limits(config.spark.driver_memory)
     make_scratch(config)
-    settings = spark_settings(config, at_most_once=at_most_once, quick=quick)
+    settings = spark_settings(config, needed=needed, quick=quick)
     master = settings.pop("spark.master")
     command = [str(spark_submit()), "--master", master, "--name", name]
     command += properties_arguments(write_properties(config, settings))

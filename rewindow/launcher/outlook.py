@@ -42,7 +42,7 @@ class Recovery:
     def __str__(self) -> str:
         parts = [f"restores the state after window {self.restored} and goes on with window {self.first}"]
         if self.again:
-            what = "written only where they are lacking" if self.mode is Mode.EXACTLY_ONCE else "then there twice"
+            what = "written only where they are lacking" if self.mode.writes_only_missing else "then there twice"
             parts.append(f"{len(self.again):,} windows up to {self.again.last} are computed again, {what}")
         parts += [f"{name} loses {len(lost):,} windows {lost}" for name, lost in self.lost.items()]
         if self.lacking:
@@ -69,7 +69,7 @@ def expect_recovery(config: Config, plan: Plan) -> Recovery:
     saved = stored.marks(checkpoints) or ([0] if plan.start.source == "warm_up" else [])
     found = resume(plan.mode, saved, done, started)
     furthest = max(done.values())
-    if plan.mode is Mode.AT_LEAST_ONCE:
+    if plan.mode.may_repeat:
         furthest = max(furthest, plan.mark_of(sealed_to(Table.open(root / FACTS), plan.first - 1)))
     return Recovery(
         mode=plan.mode,

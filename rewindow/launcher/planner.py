@@ -60,7 +60,7 @@ def create_replay(config: Config, request: ReplayRequest) -> Plan:
     if plan != draft.plan:
         _check_left_behind(config, plan, draft.plan, request)
     ledger.create_replay(
-        plan.replay_id, plan.application, plan.first, plan.last, plan.mode.value,
+        plan.replay_id, plan.application, plan.first, plan.last, plan.mode.name,
         plan.model_dump(mode="json"), plan.code_version,
     )  # fmt: skip
     return plan
@@ -107,7 +107,7 @@ def _plan(
         raise InputError(f"checkpoint distance of {distance} windows is out of range, at least 1 is needed")
     if request.group_windows is not None and request.group_windows < 1:
         raise InputError(f"group size of {request.group_windows} windows is out of range, at least 1 is needed")
-    bound = config.replay.loss_windows_max if mode is Mode.AT_MOST_ONCE else None
+    bound = config.replay.loss_windows_max if mode.may_lose else None
     if bound and (request.group_windows or 0) > bound:
         raise InputError(
             f"group size of {request.group_windows} windows is out of range, at most {bound} are allowed in "
@@ -156,7 +156,7 @@ def _plan(
 
 def _forgotten_timers(app: Application, mode: Mode) -> list[str]:
     """Returns a warning for each Heartbeat that cannot look up in an output which timers it had emitted (H58, X30)."""
-    if mode is not Mode.AT_MOST_ONCE:
+    if not mode.may_lose:
         return []
     outputs = {output.source for output in app.outputs.values()}
     beats = [node for node in app.nodes.values() if isinstance(node.operator, Heartbeat)]
@@ -168,18 +168,18 @@ def _forgotten_timers(app: Application, mode: Mode) -> list[str]:
 
 
 def _idle_distances(app: Application, mode: Mode, request: ReplayRequest) -> list[str]:
-    """Returns a warning where checkpoint windows are set that exactly once, which has its own, ignores (W51)."""
+    """Returns a warning where checkpoint windows are set that a mode which saves every group ignores (W51)."""
     waiting = [node.name for node in app.nodes.values() if node.checkpoint_windows > 1]
-    if mode is not Mode.EXACTLY_ONCE or not (waiting or request.checkpoint_windows):
+    if not mode.saves_every_group or not (waiting or request.checkpoint_windows):
         return []
     whose = f"of {', '.join(waiting)}" if waiting else "of this replay"
-    return [f"checkpoint windows {whose} have no effect: exactly once makes a checkpoint after every group"]
+    return [f"checkpoint windows {whose} have no effect: {mode.words} makes a checkpoint after every group"]
 
 
 def _many_marks(mode: Mode, windows: WindowRange, distance: int) -> list[str]:
     """Returns a warning if marks cut the range into so many commit groups (W42, W55) that these take the time."""
     groups = len(windows) // distance
-    if mode is Mode.EXACTLY_ONCE or groups <= MARKS_MANY:
+    if mode.saves_every_group or groups <= MARKS_MANY:
         return []
     return [
         f"a checkpoint mark every {distance} windows makes {groups:,} commit groups of about a second each; a larger "

@@ -30,7 +30,7 @@ class ReplayRequest:
     last: int | None = None
     from_time: str | None = None
     to_time: str | None = None
-    mode: str = Mode.EXACTLY_ONCE.value
+    mode: str = Mode.EXACTLY_ONCE.name
     replay_id: str | None = None
     parameters: dict[str, str] = field(default_factory=dict)
     group_windows: int | None = None

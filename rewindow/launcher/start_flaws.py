@@ -43,9 +43,9 @@ def with_flaws(config: Config, application: str, start: StartState, source: str 
 def refusal(application: str, mode: Mode, start: StartState) -> CheckpointError | None:
     """Returns why a replay must not begin with a start state unless that is asked for; None when it may.
 
-    At most once allows losses, so that it may also go on from one; a state that has changed since is for no mode.
+    A mode that may lose may also go on from a loss; a state that has changed since is for no mode.
     """
-    lacking = [] if mode is Mode.AT_MOST_ONCE else start.lacking
+    lacking = [] if mode.may_lose else start.lacking
     if not lacking and not start.stale:
         return None
     first = min(window for window, _ in (*lacking, *start.stale))

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from rewindow.application import Mode
 from rewindow.recovery import Plan
 from rewindow.recovery.resume import affected_from
 from rewindow.tables import Table, query
@@ -68,7 +67,7 @@ def losses_of(plan: Plan, facts: Table, checkpoints: Table | None, windows: Wind
     """
     inherited = [WindowRange(*part) for part in plan.start.lacking]
     stateful = [output.name for output in plan.staged if output.stateful]
-    if plan.mode is not Mode.AT_MOST_ONCE:
+    if not plan.mode.may_lose:
         return Losses(
             affected_first=dict.fromkeys(stateful, plan.first) if plan.start.affects else {}, lacking=inherited
         )

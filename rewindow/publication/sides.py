@@ -122,7 +122,7 @@ def staged_side(config: Config, replay_id: str, windows: WindowRange | None = No
     attempts = query("select distinct attempt from facts order by attempt", facts=facts)["attempt"].to_pylist()
     mark = position(facts, app_id(replay_id, FACTS)).mark
     description = {
-        "name": replay_id, "application": plan.application, "mode": plan.mode.value, "code_version": plan.code_version,
+        "name": replay_id, "application": plan.application, "mode": plan.mode.name, "code_version": plan.code_version,
         "configuration_digest": plan.configuration_digest, "first": asked.first, "last": asked.last,
         "attempts": attempts, "committed_windows": mark, "ended": mark == len(plan.range),
         "inputs": {entry.stream: [entry.version, entry.windows_version, entry.table_id] for entry in plan.inputs},

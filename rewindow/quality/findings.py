@@ -146,7 +146,7 @@ def runs(config: Config, limit: int = 500) -> list[Run]:
 def _row(run_id: str, plan: Plan, checked_at: datetime, output: OutputVerdict, check: CheckOutcome) -> dict[str, Any]:
     return {
         "run_id": run_id, "checked_at": checked_at, "replay_id": plan.replay_id, "application": plan.application,
-        "mode": plan.mode.value, "first": plan.first, "last": plan.last, "output": output.output,
+        "mode": plan.mode.name, "first": plan.first, "last": plan.last, "output": output.output,
         "suite": output.suite, "check": check.check, "type": check.type, "column": check.column,
         "severity": check.severity, "status": check.status, "blocks": check.blocks, "description": check.description,
         "observed": check.observed, "note": check.note, "failing_windows": check.failing_windows,

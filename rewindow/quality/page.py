@@ -100,7 +100,7 @@ def window_marks(windows: WindowRange, verdict: OutputVerdict, report: pa.Table)
 def _head(plan: Plan, verdict: OutputVerdict, checked_at: datetime) -> str:
     grid = plan.grid
     span = f"{format_time(grid.start_us(plan.first))} to {format_time(grid.end_us(plan.last))}"
-    width, mode = format_duration(grid.width_us), plan.mode.value.replace("_", " ")
+    width, mode = format_duration(grid.width_us), plan.mode.words
     return f"""<p class="soft"><a href="../../index.html">All checks</a></p>
 <h1>{escape(plan.application)}.{escape(verdict.output)} {tag(verdict.verdict, verdict.verdict)}</h1>
 <p class="soft">Replay <code>{escape(plan.replay_id)}</code>, {escape(mode)}.

@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rewindow.application import Mode
 from rewindow.errors import GateError, RewindowError
 from rewindow.publication.losses import losses_of
 from rewindow.quality.suites import Measure
@@ -112,7 +111,7 @@ class _Report:
         self.sealed = self.taken >= 0
         self.columns["sealed_rows"] = sealed_rows
         self.columns["lost"] = np.where(self.sealed, 0, given_up)
-        allowed = self.columns["lost"] if self.plan.mode is Mode.AT_MOST_ONCE else 0
+        allowed = self.columns["lost"] if self.plan.mode.may_lose else 0
         self.columns["undeclared_lost"] = (~self.sealed).astype(np.int64) - allowed
         pairs = np.unique(np.stack([index, attempt]), axis=1)
         self.columns["attempts"] = np.bincount(pairs[0], minlength=self.size)
@@ -193,7 +192,7 @@ class _Report:
             self.columns["output_rows" if column == "rows" else column] = values
         self.columns["data_rows"] = self.columns["output_rows"] - self.columns["heartbeats"]
         self.columns["repeated"] = np.where(self.sealed, total - self.columns["output_rows"], 0)
-        allowed = self.plan.mode is Mode.AT_LEAST_ONCE
+        allowed = self.plan.mode.may_repeat
         self.columns["undeclared_repeated"] = np.where(allowed, 0, self.columns["repeated"])
         for measure in extra:
             self.measured[measure.name] = self._spread(

@@ -64,7 +64,7 @@ def next_end(first: int, last: int, size: int, mode: Mode, marks: Marks, cuts: I
         cuts: windows where a group must end, such as the mark of a table that is ahead of the checkpoint.
     """
     ends = [first + max(size, 1) - 1, last, *(cut for cut in cuts if cut >= first)]
-    if mode is not Mode.EXACTLY_ONCE:
+    if not mode.saves_every_group:
         ends.append(marks.next_due(first))
     return min(ends)
 

@@ -4,12 +4,6 @@ from __future__ import annotations
 
 from rewindow.application import Mode
 
-_PROMISES = {
-    Mode.EXACTLY_ONCE: "exactly once: every window once, staged and published",
-    Mode.AT_LEAST_ONCE: "at least once: nothing lost; repeats stay staged, readers and publish take one attempt",
-    Mode.AT_MOST_ONCE: "at most once: nothing repeated; an attempt that dies loses at most {lost} of an output, listed",
-}
-
 
 def guarantee(mode: Mode, *, stateful: bool, lost: int, unseen: int) -> str:
     """Returns the end-to-end guarantee of an output in words (R48 to R50).
@@ -20,8 +14,8 @@ def guarantee(mode: Mode, *, stateful: bool, lost: int, unseen: int) -> str:
         lost: windows of an output that a crash costs at worst: those of the longest commit group (X1, R13).
         unseen: windows that the state lacks after a crash at worst: those between two checkpoints (X2).
     """
-    promise = _PROMISES[mode].format(lost=_windows(lost))
-    if mode is not Mode.AT_MOST_ONCE or not stateful:
+    promise = mode.promise.format(lost=_windows(lost))
+    if not mode.may_lose or not stateful:
         return promise
     return f"{promise}; its state then lacks at most {_windows(unseen)}, and later windows are affected"
 

@@ -176,7 +176,7 @@ class Plan(_Value):
     @property
     def loss_windows_max(self) -> int:
         """Windows of an output that a crash costs at worst: in at most once those of the longest commit group (X1)."""
-        if self.mode is not Mode.AT_MOST_ONCE:
+        if not self.mode.may_lose:
             return 0
         bounds = [self.group_windows, self.group_windows_max, len(self.range)]
         return min(self.unseen_windows_max, *(bound for bound in bounds if bound))
@@ -184,7 +184,7 @@ class Plan(_Value):
     @property
     def unseen_windows_max(self) -> int:
         """Windows that a state lacks after a crash at worst: in at most once those between two checkpoints (X2)."""
-        if self.mode is not Mode.AT_MOST_ONCE:
+        if not self.mode.may_lose:
             return 0
         return min(Marks(self.checkpoint_windows, self.checkpoint_multiple).gap_max, len(self.range))
 

@@ -34,20 +34,20 @@ class Resume:
 def resume(mode: Mode, checkpoints: Collection[int], done: Mapping[str, int], started: int = 0) -> Resume:
     """Returns how a new attempt begins: from a saved state, and with a whole window (R1, R2).
 
-    No table is behind a checkpoint, unless its last commits were lost: then exactly once and at least once go back to
+    No table is behind a checkpoint, unless its last commits were lost: then a mode that loses nothing goes back to
     an older checkpoint and compute again what is not there (R10, R21).
 
     Args:
         mode: recovery mode.
         checkpoints: marks of the checkpoints that can be loaded.
         done: mark of each output table and of the facts.
-        started: highest mark whose work was begun, for at most once.
+        started: highest mark whose work was begun, for a mode that may lose.
 
     Raises:
         CheckpointError: no checkpoint can be loaded.
     """
     lowest = min(done.values(), default=0)
-    usable = [mark for mark in checkpoints if mode is Mode.AT_MOST_ONCE or mark <= lowest]
+    usable = [mark for mark in checkpoints if mode.may_lose or mark <= lowest]
     if not usable:
         raise CheckpointError(
             f"no usable checkpoint at or before mark {lowest}",
@@ -55,13 +55,13 @@ def resume(mode: Mode, checkpoints: Collection[int], done: Mapping[str, int], st
             hint="Abandon the replay and plan it again; what is published is untouched.",
         )
     restore = max(usable)
-    if mode is Mode.AT_MOST_ONCE:
-        return _resume_at_most_once(restore, done, started)
-    cuts = sorted({mark for mark in done.values() if mark > restore}) if mode is Mode.EXACTLY_ONCE else []
+    if mode.may_lose:
+        return _go_on_after_begun(restore, done, started)
+    cuts = sorted({mark for mark in done.values() if mark > restore}) if mode.writes_only_missing else []
     return Resume(restore, restore + 1, {}, None, tuple(cuts))
 
 
-def _resume_at_most_once(restore: int, done: Mapping[str, int], started: int) -> Resume:
+def _go_on_after_begun(restore: int, done: Mapping[str, int], started: int) -> Resume:
     """R12, R13: newest checkpoint, then the window after the last one begun; R14, R15: what that loses.
 
     What a table holds was begun, also when the log that says so has lost its last commit.
@@ -74,4 +74,4 @@ def _resume_at_most_once(restore: int, done: Mapping[str, int], started: int) ->
 
 def affected_from(mode: Mode, skipped: list[tuple[int, int]]) -> int | None:
     """Returns the first mark that is computed from a state that lacks skipped windows, None when none is (R14)."""
-    return min(to for _, to in skipped) + 1 if mode is Mode.AT_MOST_ONCE and skipped else None
+    return min(to for _, to in skipped) + 1 if mode.may_lose and skipped else None

@@ -10,7 +10,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rewindow.application import Mode
 from rewindow.inspection.stretches import AFFECTED, COMMITTED, LOST, REPEATED, Counts, Stretch
 from rewindow.publication.losses import Losses, losses_of
 from rewindow.recovery import Plan
@@ -194,7 +193,7 @@ def _resumed_after(plan: Plan, seals: pa.Table, saved: tuple[tuple[int, int], ..
     found = {}
     for attempt in attempts[1:]:
         after = max((window for window, maker in saved if maker < attempt), default=plan.first - 1)
-        if plan.mode is Mode.AT_MOST_ONCE:
+        if plan.mode.may_lose:
             mine = pc.and_(pc.equal(seals["attempt"], attempt), pc.invert(seals["lost"]))
             first = pc.min(seals.filter(mine)["window_id"]).as_py()
             after = max(after, first - 1) if first is not None else after

@@ -48,7 +48,7 @@ def read_story(
         replay_id=replay_id,
         title=title or plan.mode.words,
         application=plan.application,
-        mode=plan.mode.value,
+        mode=plan.mode.name,
         state=row.state.value,
         grid=plan.grid,
         windows=plan.range,

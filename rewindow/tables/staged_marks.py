@@ -6,7 +6,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from rewindow.application import Mode
 from rewindow.errors import TableError
 from rewindow.recovery import Plan
 from rewindow.tables.delta import Table, query
@@ -35,10 +34,10 @@ def staged_positions(root: Path, plan: Plan) -> dict[str, Position]:
 def lost_commits(plan: Plan, positions: dict[str, Position]) -> str:
     """Returns, in words, which tables of a replay that has ended are behind its last window; empty when none is.
 
-    In at most once the outputs do not tell: one may lack the last windows since they are lost (`check_sealed_rows`).
+    Where the mode may lose, the outputs do not tell (`check_sealed_rows`): one may lack the last windows as lost.
     """
     windows = len(plan.range)
-    told = [FACTS, CHECKPOINTS] if plan.mode is Mode.AT_MOST_ONCE else positions
+    told = [FACTS, CHECKPOINTS] if plan.mode.may_lose else positions
     behind = {name: positions[name].mark for name in told if name in positions and positions[name].mark < windows}
     return ", ".join(f'table "{name}" holds {mark} of {windows} windows' for name, mark in behind.items())
 
@@ -52,7 +51,7 @@ def check_sealed_rows(root: Path, plan: Plan, positions: dict[str, Position]) ->
     Raises:
         TableError: names the table and the windows.
     """
-    if plan.mode is not Mode.AT_MOST_ONCE or FACTS not in positions:
+    if not plan.mode.may_lose or FACTS not in positions:
         return
     sql = "select port, max(window_id) as last from f where direction in ('out', 'error') and not lost group by port"
     for seal in query(sql, f=Table.open(root / FACTS)).to_pylist():

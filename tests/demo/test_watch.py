@@ -63,7 +63,7 @@ def planned(config: Config) -> Ledger:
         plan.application,
         100,
         119,
-        plan.mode.value,
+        plan.mode.name,
         plan.model_dump(mode="json"),
         plan.code_version,
     )

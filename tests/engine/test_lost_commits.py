@@ -9,13 +9,13 @@ import pytest
 from rewindow.application import Mode
 from rewindow.tables.staging import CHECKPOINTS, FACTS
 from tests.recovery.memory import OUTPUTS, World
-from tests.recovery.simulation import PLANS, broken, finish, new_world
+from tests.recovery.simulation import broken, finish, make_plan, new_world
 
 
 def ended(mode: Mode) -> World:
     """Returns a replay that has ended."""
-    world = new_world(PLANS[mode])
-    assert finish(world, PLANS[mode], random.Random(1), [])
+    world = new_world(make_plan(mode))
+    assert finish(world, make_plan(mode), random.Random(1), [])
     return world
 
 
@@ -25,8 +25,8 @@ def test_a_table_that_has_lost_its_last_commit_is_filled_again(mode: Mode, table
     """Resuming computes what is not there, and seals it; what readers see is every window once, as before."""
     world = ended(mode)
     world.tables[table].pop()
-    assert finish(world, PLANS[mode], random.Random(2), [])
-    assert list(broken(world, PLANS[mode])) == []
+    assert finish(world, make_plan(mode), random.Random(2), [])
+    assert list(broken(world, make_plan(mode))) == []
     assert 1 < max(world.computed.values()) <= 2
 
 
@@ -35,13 +35,13 @@ def test_what_at_most_once_has_lost_is_written_again_and_not_computed(table: str
     """Facts come from the rows that are there; the state lacks what no checkpoint holds, and is saved as it is."""
     world = ended(Mode.AT_MOST_ONCE)
     world.tables[table].pop()
-    assert finish(world, PLANS[Mode.AT_MOST_ONCE], random.Random(2), [])
-    assert list(broken(world, PLANS[Mode.AT_MOST_ONCE])) == []
+    assert finish(world, make_plan(Mode.AT_MOST_ONCE), random.Random(2), [])
+    assert list(broken(world, make_plan(Mode.AT_MOST_ONCE))) == []
 
 
 def test_a_started_mark_that_is_lost_begins_no_window_twice() -> None:
     """What a table holds was begun, whatever the log of the checkpoints says."""
     world = ended(Mode.AT_MOST_ONCE)
     del world.tables[CHECKPOINTS][3:]
-    assert finish(world, PLANS[Mode.AT_MOST_ONCE], random.Random(2), [])
-    assert max(world.computed[window] for window in PLANS[Mode.AT_MOST_ONCE].range) == 1
+    assert finish(world, make_plan(Mode.AT_MOST_ONCE), random.Random(2), [])
+    assert max(world.computed[window] for window in make_plan(Mode.AT_MOST_ONCE).range) == 1

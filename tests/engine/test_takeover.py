@@ -7,13 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rewindow.application import Mode
+from rewindow.application import MODES, Mode
 from rewindow.engine.takeover import take_over
 from rewindow.tables import DataFile
 from rewindow.tables import checkpoints as stored
 from rewindow.tables.staging import CHECKPOINTS, FACTS, app_id
 from tests.recovery.memory import OUTPUTS, MemoryLog, World
-from tests.recovery.simulation import APP, PLANS, ROOT, START
+from tests.recovery.simulation import APP, ROOT, START, make_plan
 
 
 class Watched(MemoryLog):
@@ -30,7 +30,7 @@ class Watched(MemoryLog):
         return super().read(file, columns)
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", MODES.values(), ids=str)
 def test_takeover_fences_first_and_then_reads_the_checkpoints_before_every_other_fence(mode: Mode) -> None:
     """What it reads can no longer change, and at least once knows what it restores before it sets tables back."""
     world, done = World(), []
@@ -43,7 +43,7 @@ def test_takeover_fences_first_and_then_reads_the_checkpoints_before_every_other
     MemoryLog(world, ROOT / CHECKPOINTS, lambda: None).commit_arrow(
         START, app_id=app_id("simulated", CHECKPOINTS), version=0
     )
-    taken = take_over(PLANS[mode], APP, ROOT, 1, lambda line: None, open_table)
+    taken = take_over(make_plan(mode), APP, ROOT, 1, lambda line: None, open_table)
     fences = [step for step in done if step.startswith("fence")]
     begun = [CHECKPOINTS] if mode is Mode.AT_MOST_ONCE else []
     assert fences == [f"fence {name}" for name in (CHECKPOINTS, *begun, *OUTPUTS, FACTS)]

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from rewindow.application import Mode
+from rewindow.application import MODES, Mode
 from rewindow.engine.attempt import Attempt
 from rewindow.engine.crash import Step
 from rewindow.recovery import StartState
 from rewindow.tables import checkpoints as stored
 from rewindow.tables.staging import CHECKPOINTS
 from tests.recovery.memory import OUTPUTS, MemoryEngine, MemoryLedger, MemoryLog, World
-from tests.recovery.simulation import APP, PLANS, ROOT, WINDOWS
+from tests.recovery.simulation import APP, ROOT, WINDOWS, make_plan
 
 WARM_UP = range(-9, 1)
 
@@ -27,7 +27,7 @@ def run(world: World, mode: Mode, dies_after: int | None = None) -> list[str]:
     world.epoch += 1
     epoch, said = world.epoch, []
     start = StartState(source="warm_up", window=WARM_UP[0] - 1, warm_up_first=WARM_UP[0])
-    plan = PLANS[mode].model_copy(update={"start": start, "group_windows": 3})
+    plan = make_plan(mode).model_copy(update={"start": start, "group_windows": 3})
 
     def crash(step: Step, number: int) -> None:
         if (step, number) == (Step.WARMED_UP, dies_after):
@@ -41,7 +41,7 @@ def run(world: World, mode: Mode, dies_after: int | None = None) -> list[str]:
     return said
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", MODES.values(), ids=str)
 def test_a_warm_up_that_dies_goes_on_after_its_last_group(mode: Mode) -> None:
     """No window that it had computed is computed again, and the state before the range is that of one warm-up."""
     world = World()

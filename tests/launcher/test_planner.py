@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from rewindow.application import MODES, Mode
 from rewindow.errors import (
     CheckpointError,
     InputError,
@@ -65,6 +66,15 @@ def test_checkpoint_windows_that_exactly_once_ignores_are_said(project: Project,
     (warning,) = draft_plan(config, request()).plan.warnings
     assert "checkpoint windows of totals have no effect" in warning
     assert not draft_plan(config, request(mode="at_least_once")).plan.warnings
+
+
+def test_another_mode_is_planned_by_its_name(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mode is an entry of `MODES`: the planner asks it how often it saves and what it promises."""
+    mode = Mode("saved_at_marks", "every window once, saved at marks")
+    monkeypatch.setitem(MODES, mode.name, mode)
+    plan = draft_plan(project.config, request(mode="saved at marks", checkpoint_windows=2)).plan
+    assert plan.mode is mode and {output.guarantee for output in plan.outputs} == {mode.promise}
+    assert plan.loss_windows_max == 0 and not [text for text in plan.warnings if "have no effect" in text]
 
 
 def test_planning_creates_nothing(project: Project) -> None:

@@ -176,7 +176,7 @@ class StagedReplay:
         book = Ledger.open(self.config.ledger_url)
         plan = self.plan
         book.create_replay(
-            plan.replay_id, plan.application, plan.first, plan.last, plan.mode.value, plan.model_dump(mode="json"),
+            plan.replay_id, plan.application, plan.first, plan.last, plan.mode.name, plan.model_dump(mode="json"),
             plan.code_version,
         )  # fmt: skip
         epoch = book.next_epoch(plan.replay_id)

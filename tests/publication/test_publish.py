@@ -167,7 +167,7 @@ def test_a_replay_that_has_not_ended_is_refused(config: Config) -> None:
     replay = StagedReplay(config, "half", 100, 119, outputs=("ranks",))
     replay.group(100, 109, rows_of(range(100, 110)), state=state_of(1)).end(ledger=False)
     plan, ledger = replay.plan, book(config)
-    ledger.create_replay("half", plan.application, 100, 119, plan.mode.value, plan.model_dump(mode="json"), "code-1")
+    ledger.create_replay("half", plan.application, 100, 119, plan.mode.name, plan.model_dump(mode="json"), "code-1")
     with pytest.raises(InputError, match="has not ended: 10 of 20"):
         check_publishable(config, ledger, ledger.replay("half"), plan, accept="whatever", who="me")
 

@@ -193,7 +193,7 @@ def ledger_row(staged: StagedReplay) -> dict[str, object]:
         "application": plan.application,
         "first": plan.first,
         "last": plan.last,
-        "mode": plan.mode.value,
+        "mode": plan.mode.name,
         "plan": plan.model_dump(mode="json"),
         "code_version": plan.code_version,
     }

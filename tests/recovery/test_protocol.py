@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rewindow.application import Mode
+from rewindow.application import MODES, Mode
 from tests.recovery.simulation import run
 
 RUNS = 60
@@ -26,14 +26,14 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", MODES.values(), ids=str)
 def test_protocol_keeps_its_promise_whatever_crashes(mode: Mode) -> None:
     """No interleaving of crashes, zombies and late attempts breaks the mode's promise."""
     check(mode, range(RUNS))
 
 
 @pytest.mark.recovery_matrix
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", MODES.values(), ids=str)
 def test_protocol_keeps_its_promise_in_many_more_runs(mode: Mode) -> None:
     """The same, for longer."""
     check(mode, range(RUNS, RUNS_MANY))

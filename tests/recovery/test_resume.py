@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewindow.application import Mode
+from rewindow.application import MODES, Mode
 from rewindow.errors import CheckpointError
 from rewindow.recovery import GroupSizer, Marks, affected_from, guarantee, next_end, resume
 
@@ -69,7 +69,9 @@ def test_marks_fall_where_the_rules_put_them(distance: int, multiple: int) -> No
         assert marks.next_due(window) == min(n - 1 for n in expected if n - 1 >= window)
 
 
-@given(st.integers(0, 500), st.integers(0, 80), st.integers(1, 90), st.sampled_from(list(Mode)), st.integers(1, 30))
+@given(
+    st.integers(0, 500), st.integers(0, 80), st.integers(1, 90), st.sampled_from([*MODES.values()]), st.integers(1, 30)
+)
 def test_a_group_never_crosses_a_mark_or_the_end(first: int, more: int, size: int, mode: Mode, distance: int) -> None:
     """Groups end at marks where the mode has marks, never past the range, and hold at least one window."""
     marks = Marks(distance)
@@ -110,7 +112,7 @@ def test_fixed_group_size_stays() -> None:
 
 def test_guarantees_say_what_each_mode_promises() -> None:
     """R48 to R50: every mode names its own promise; only at most once may affect later windows (R14)."""
-    texts = {mode: guarantee(mode, stateful=True, lost=1, unseen=1_200) for mode in Mode}
+    texts = {mode: guarantee(mode, stateful=True, lost=1, unseen=1_200) for mode in MODES.values()}
     assert all(text.startswith(mode.words) for mode, text in texts.items())
     assert "affected" in texts[Mode.AT_MOST_ONCE] and "affected" not in texts[Mode.EXACTLY_ONCE]
     assert "loses at most 1 window of an output" in texts[Mode.AT_MOST_ONCE]

@@ -23,7 +23,7 @@ class Told(FrameOperator):
 
     def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
         """Returns the operator's name, the mode and the number."""
-        name, mode = F.lit(windows.operator).alias("operator"), F.lit(windows.mode.value).alias("mode")
+        name, mode = F.lit(windows.operator).alias("operator"), F.lit(windows.mode.name).alias("mode")
         return inputs["events"].select("window_id", name, mode, random_number(windows, "offset").alias("drawn"))
 
 
