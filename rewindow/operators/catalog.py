@@ -34,7 +34,7 @@ class LoadedApplication:
 
     Attributes:
         code_version: changes with the source of the application and what it imports from its own folder, with that of
-            its operators' classes and their bases, and with Rewindow's release.
+            its operators' classes and their bases, and with Rewindow's release and library of operators.
     """
 
     app: Application

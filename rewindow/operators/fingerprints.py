@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import sys
@@ -13,23 +14,33 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from rewindow.application import Application, FrameOperator
 from rewindow.errors import InputError
-from rewindow.version import VERSION
+from rewindow.version import PACKAGE, VERSION
+
+FORMAT = 2
+"""Number of the way in which code versions are made; 1, which was not written, counted the loader and places."""
+LIBRARY = PACKAGE / "operators"
+_LOADERS = ("applications.py", "catalog.py", "fingerprints.py")
+"""Modules beside the operators that load applications: they decide nothing that an operator computes."""
+_DROPPED = "\0"
 
 
 def code_version(app: Application, sources: Iterable[Path]) -> str:
     """Returns what changes with an application's files, with those of its operators' classes and their bases, and with
-    Rewindow's release and library.
+    Rewindow's release and library of operators.
+
+    Where a module of ours lies is no part of it: of ours only the content counts, and in every file an import from
+    Rewindow counts by the names that it brings.
 
     Args:
         app: the application.
         sources: files of the application itself and of the modules that it brought along.
     """
     kinds = {kind for node in app.nodes.values() for kind in type(node.operator).__mro__} - {*FrameOperator.__mro__}
-    files = {Path(file) for kind in kinds if (file := _file(kind))} | {*sources, *Path(__file__).parent.glob("*.py")}
-    digest = hashlib.sha256(VERSION.encode())
-    for _, content in sorted((path.name, path.read_bytes()) for path in {path.resolve() for path in files}):
-        digest.update(content)
-    return digest.hexdigest()[:16]
+    classes = {Path(file) for kind in kinds if (file := _file(kind))}
+    theirs = {path.resolve() for path in (*classes, *sources) if not path.resolve().is_relative_to(PACKAGE)}
+    parts = [_content(path) for path in _library()] + [f"{path.name}\n{_content(path)}" for path in theirs]
+    digests = sorted(hashlib.sha256(part.encode()).hexdigest() for part in parts)
+    return f"{FORMAT}-{hashlib.sha256(' '.join([VERSION, *digests]).encode()).hexdigest()[:16]}"
 
 
 def configuration_digest(app: Application) -> str:
@@ -51,6 +62,25 @@ def configuration_digest(app: Application) -> str:
         },
     }
     return hashlib.sha256(_text(graph).encode()).hexdigest()[:16]
+
+
+def _library() -> list[Path]:
+    """Returns the files of the operators that come with Rewindow; an `__init__.py` only says what users import."""
+    return [path for path in LIBRARY.rglob("*.py") if path.name not in ("__init__.py", *_LOADERS)]
+
+
+def _content(path: Path) -> str:
+    """Returns a file's text, its imports from Rewindow replaced by the names that they bring, in one order."""
+    source = path.read_bytes()
+    lines, names = source.decode(errors="replace").split("\n"), []
+    for node in ast.walk(ast.parse(source if path.suffix == ".py" else "")):
+        if not isinstance(node, ast.ImportFrom) or (node.module or "").partition(".")[0] != PACKAGE.name:
+            continue
+        place = slice(node.lineno - 1, node.end_lineno)
+        if ";" not in "".join(lines[place]):
+            names += [f"{alias.name} as {alias.asname or alias.name}" for alias in node.names]
+            lines[place] = [_DROPPED] * len(lines[place])
+    return "\n".join([*sorted(names), *(line for line in lines if line is not _DROPPED)])
 
 
 def _file(kind: type) -> str | None:

@@ -12,6 +12,7 @@ import pytest
 from rewindow.application import validate
 from rewindow.config import Config
 from rewindow.errors import InputError, ValidationFailed
+from rewindow.operators import fingerprints as code
 from rewindow.operators.catalog import LoadedApplication, application_names, load_application
 
 ROOT = Path(__file__).parents[2]
@@ -95,6 +96,63 @@ def test_a_helper_module_can_be_imported_and_is_part_of_the_code(tmp_path: Path)
     second = load(tmp_path)
     assert second.app.nodes["pass"].operator.limit == 2  # type: ignore[attr-defined]
     assert second.code_version != first.code_version
+
+
+def test_a_package_of_helpers_is_part_of_the_code(tmp_path: Path) -> None:
+    """W65: at any depth below the application's folder, as far as it is imported."""
+    deep = tmp_path / "operators" / "clean"
+    deep.mkdir(parents=True)
+    (deep / "limits.py").write_text("LIMIT = 1\n")
+    (deep / "unused.py").write_text("")
+    write(tmp_path, imports="from operators.clean.limits import LIMIT", property="limit: int = LIMIT")
+    first = load(tmp_path)
+    (deep / "unused.py").write_text("# changed\n")
+    assert load(tmp_path).code_version == first.code_version
+    (deep / "limits.py").write_text("LIMIT = 1 + 1\n")
+    assert load(tmp_path).code_version != first.code_version
+
+
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A library of operators, in the place of the one that comes with Rewindow."""
+    folder = tmp_path / "rewindow" / "operators"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(code, "LIBRARY", folder)
+    (folder / "beat.py").write_text("import math\n\nfrom rewindow.windows import Grid, X\n\nBEAT = 1\n")
+    (folder / "fingerprints.py").write_text("LOADS = 1\n")
+    return folder
+
+
+def test_an_operator_of_the_library_counts_by_its_content_at_any_depth(tmp_path: Path, library: Path) -> None:
+    """W65: moved into a package of its own, with imports from moved rooms, it is the same; changed there it is not."""
+    write(tmp_path)
+    first = load(tmp_path).code_version
+    (library / "beat.py").unlink()
+    (library / "beats").mkdir()
+    (library / "beats" / "__init__.py").write_text('"""Beats."""\n')
+    moved = "import math\n\nfrom rewindow.ground.windows import (\n    X,\n)\nfrom rewindow.grids import Grid\n\n"
+    (library / "beats" / "operator.py").write_text(f"{moved}BEAT = 1\n")
+    assert load(tmp_path).code_version == first
+    (library / "beats" / "operator.py").write_text(f"{moved}BEAT = 2\n")
+    assert load(tmp_path).code_version != first
+
+
+def test_what_is_imported_from_rewindow_counts_and_not_from_where(tmp_path: Path) -> None:
+    """W65: an application follows a room of ours that was renamed without losing its open replays."""
+    write(tmp_path, imports="from rewindow.application import Mode")
+    first = load(tmp_path).code_version
+    write(tmp_path, imports="from rewindow.application.modes import Mode")
+    assert load(tmp_path).code_version == first
+    write(tmp_path, imports="from rewindow.application import Node as Mode")
+    assert load(tmp_path).code_version != first
+
+
+def test_an_edited_loader_refuses_no_open_replay(tmp_path: Path, library: Path) -> None:
+    """W65: what loads an application is not what it computes."""
+    write(tmp_path)
+    first = load(tmp_path).code_version
+    (library / "fingerprints.py").write_text("LOADS = 2\n")
+    assert load(tmp_path).code_version == first and first.startswith(f"{code.FORMAT}-")
 
 
 def test_helper_modules_of_one_name_stay_apart(tmp_path: Path) -> None:
