@@ -102,4 +102,4 @@ Mode.AT_MOST_ONCE = Mode(
     },
 )
 MODES = {mode.name: mode for mode in (Mode.EXACTLY_ONCE, Mode.AT_LEAST_ONCE, Mode.AT_MOST_ONCE)}
-"""The modes by name, the default first (X5). With its Spark settings at most once begins no work twice within an attempt."""
+"""The modes by name, the default first (X5). At most once needs its Spark settings to begin no work twice."""
