@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,7 +58,23 @@ def _starts_servers(item: pytest.Item) -> bool:
     parameters = getattr(item, "callspec", None)
     on_postgresql = parameters is not None and "postgresql" in map(str, parameters.params.values())
     asks = set(getattr(item, "fixturenames", ()))
-    return item.nodeid.startswith(SUBMITTING) or on_postgresql or bool(asks & {"spark", "postgresql"})
+    return item.nodeid.startswith(SUBMITTING) or on_postgresql or bool(asks & {"spark", "postgresql", "server"})
+
+
+def pytest_collection_finish() -> None:
+    """Spares the garbage collector what stays for the whole run: modules and tests are a million objects."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def empty_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty ledger's file; migrations take longer than most tests."""
+    from rewindow.ledger import Ledger
+
+    file = tmp_path_factory.mktemp("ledger") / "empty.sqlite"
+    Ledger.open(f"sqlite:///{file}").close()
+    return file
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +83,14 @@ def settings_left_as_found() -> Iterator[None]:
     before = _settings()
     yield
     assert _settings() == before, "the test left REWINDOW_ variables changed: set them with monkeypatch"
+
+
+@pytest.fixture(autouse=True)
+def new_ledgers_are_copies(settings_left_as_found: None, empty_ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test's new ledger on SQLite is a copy of an empty one; the tests of the ledger itself go without."""
+    from rewindow.ledger.place import Place
+
+    monkeypatch.setattr(Place, "_make_file", lambda place, file: shutil.copy(empty_ledger, file))
 
 
 def _settings() -> dict[str, str]:

@@ -106,9 +106,12 @@ def _importing_from(folder: Path) -> Iterator[None]:
 
 def _modules_of(folder: Path) -> dict[str, Path]:
     """Returns the files of the modules that were imported from a folder, by name."""
-    found = {}
+    found, inside = {}, f"{folder}/"
     for name, module in list(sys.modules.items()):
-        file, top = getattr(module, "__file__", None) or "", f"{folder}/{name.partition('.')[0]}"
+        file = getattr(module, "__file__", None) or ""
+        if not file.startswith(inside):
+            continue  # As nearly all of thousands.
+        top = f"{inside}{name.partition('.')[0]}"
         if file.startswith((f"{top}.py", f"{top}/")) and not Path(file).is_relative_to(PACKAGE):
             found[name] = Path(file)
     return found

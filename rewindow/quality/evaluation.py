@@ -7,6 +7,7 @@ keeps its context, its plugins and its views in module-level places.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import logging
 import os
@@ -137,12 +138,18 @@ def _build(suite: Suite) -> Any:
 def _sections(found: Any) -> tuple[str, ...]:
     """Returns the page's sections; the overview, which repeats our own header, is left out."""
     from great_expectations.render.renderer import ValidationResultsPageRenderer
-    from great_expectations.render.view import DefaultJinjaSectionView
 
     document = ValidationResultsPageRenderer().render(found).to_json_dict()
-    view = DefaultJinjaSectionView()
     return tuple(
-        view.render({"section": section, "section_loop": {"index": number}})
+        _view().render({"section": section, "section_loop": {"index": number}})
         for number, section in enumerate(document["sections"], start=1)
         if section.get("section_name") != "Overview"
     )
+
+
+@functools.cache
+def _view() -> Any:
+    """Returns the library's view of a section; one for all pages, since it compiles its templates anew for each."""
+    from great_expectations.render.view import DefaultJinjaSectionView
+
+    return DefaultJinjaSectionView()

@@ -20,6 +20,11 @@ from tests.ledger.life import WORKERS, new_schema, plan
 from tests.ledger.workers import keep_barrier
 
 
+@pytest.fixture(autouse=True)
+def new_ledgers_are_copies() -> None:
+    """No: ledgers are made here as users make them."""
+
+
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[str]:
     """URL of a real server on a socket; missing, it fails a build and skips elsewhere."""

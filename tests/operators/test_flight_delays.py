@@ -20,7 +20,6 @@ from rewindow.windows import WindowRange
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-pytestmark = pytest.mark.usefixtures("small_plans")
 
 APP = load_application(Config(applications=[Path(__file__).parents[2] / "jobs" / "applications"]), "flight_delays").app
 HOURS = 12

@@ -37,10 +37,7 @@ from tests.operators.heartbeat_reference import Emitted, Rules, emit
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [
-    pytest.mark.usefixtures("small_plans"),
-    pytest.mark.filterwarnings("ignore:The Tuple Output Interval:UserWarning", "ignore:slack of:UserWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:The Tuple Output Interval:UserWarning", "ignore:slack of:UserWarning")
 END_US = WINDOW_US * WINDOWS
 anywhere = st.sets(st.integers(1, WINDOWS - 1), min_size=1, max_size=2)
 

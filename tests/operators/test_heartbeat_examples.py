@@ -19,7 +19,6 @@ from rewindow.windows import Grid, WindowRange
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.usefixtures("small_plans")
 
 MINUTE = HeartbeatSettings(interval=60, slack=10, event_at="at", key_by=("case",))
 

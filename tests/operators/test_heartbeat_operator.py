@@ -17,7 +17,6 @@ from rewindow.windows import Grid, WindowRange
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("small_plans")
 
 SECOND_US = 1_000_000
 COLUMNS = pa.schema(

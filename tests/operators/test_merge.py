@@ -25,7 +25,6 @@ from tests.operators.merge_reference import Merged, Tuple, make_tuples, merge_tu
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.usefixtures("small_plans")
 
 WINDOWS = 30
 PORTS = ("left", "right", "again")

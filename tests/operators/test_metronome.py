@@ -18,8 +18,6 @@ from rewindow.windows import Grid, WindowRange
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.usefixtures("small_plans")
-
 
 def timers_one_by_one(grid: Grid, window: int, interval_us: int) -> list[tuple[int, int, int]]:
     """Returns (window, microseconds, index) of a window's timers, looked for one microsecond after the other."""

@@ -87,8 +87,8 @@ def empty(staged: StagedReplay) -> None:
 
 
 FAULTS: dict[str, tuple[Fault, str, list[int]]] = {
-    "no-undeclared-loss": (lambda staged: lose(staged, 103, 104, declared=False), "critical", [103, 104]),
-    "no-declared-loss": (lambda staged: lose(staged, 103, 104, declared=True), "warning", [103, 104]),
+    "no-undeclared-loss": (lambda staged: lose(staged, 100, 101, declared=False), "critical", [100, 101]),
+    "no-declared-loss": (lambda staged: lose(staged, 102, 103, declared=True), "warning", [102, 103]),
     "no-affected-windows": (begin_affected, "warning", list(range(100, 120))),
     "not-empty": (empty, "critical", []),
     "rows-as-sealed": (break_seal, "critical", [104]),
@@ -116,15 +116,37 @@ def test_faultless_replay_passes_and_everything_was_evaluated(staged: StagedRepl
     assert lines == [f"made: passed, {verdict.evaluated} checks on 20 windows, 0 failed, 0 warnings"]
 
 
+ALONE = ("no-affected-windows", "not-empty", "no-repeats")
+"""Faults of the whole range, and one that is another's."""
+SEEN_TOO = {"no-undeclared-loss": [102, 103], "inputs-accounted-for": [109]}
+"""Windows of other faults that a check sees."""
+TOGETHER = [slug for slug in FAULTS if slug not in ALONE]
+
+
+@pytest.fixture(scope="module")
+def with_faults(tmp_path_factory: pytest.TempPathFactory) -> GateResult:
+    """A replay that has the faults of single windows at once."""
+    staged = StagedReplay(tmp_path_factory.mktemp("faults"))
+    for slug in TOGETHER:
+        FAULTS[slug][0](staged)
+    return judge(staged.config, staged.write().plan)
+
+
 @pytest.mark.parametrize("slug", FAULTS)
-def test_check_fails_on_its_fault_and_names_the_windows(staged: StagedReplay, slug: str) -> None:
+def test_check_fails_on_its_fault_and_names_the_windows(request: pytest.FixtureRequest, slug: str) -> None:
     """The windows of the fault, no others, with the severity of the check; only critical ones block."""
     fault, severity, windows = FAULTS[slug]
-    fault(staged)
-    result = judge(staged.config, staged.write().plan)
+    if slug in ALONE:
+        staged = request.getfixturevalue("staged")
+        fault(staged)
+        result = judge(staged.config, staged.write().plan)
+    else:
+        result = request.getfixturevalue("with_faults")
+        windows = sorted({*windows, *SEEN_TOO.get(slug, [])})
     assert outcome(result, slug) == ("failed", severity, windows)
-    if severity == "critical":
-        assert result.verdict == "failed"
+    assert result.verdict == "failed" or severity != "critical"
+    found = next(entry for entry in result.outputs[0].checks if entry.check == slug)
+    assert found.blocks is (severity == "critical")
 
 
 def test_every_check_of_every_output_has_a_fault() -> None:

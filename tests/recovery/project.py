@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import random
+import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -69,8 +73,17 @@ def make_project(folder: Path) -> Project:
     settings += small_frames_toml()
     (folder / "rewindow.toml").write_text(settings)
     config = Config.load(folder / "rewindow.toml")
-    _record(config, random.Random(7))
+    shutil.copytree(_recorded_state(), config.state, dirs_exist_ok=True)
     return Project(config)
+
+
+@functools.cache
+def _recorded_state() -> Path:
+    """Returns a state folder with the stream in it, recorded once for all projects of this process."""
+    folder = Path(tempfile.mkdtemp(prefix="rewindow-recorded-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    _record(Config(state=folder), random.Random(7))
+    return folder
 
 
 def _record(config: Config, rng: random.Random) -> None:
