@@ -8,7 +8,7 @@ RUN := . scripts/environment.sh &&
 # Test processes share nothing; as many run side by side as the machine has processors.
 PYTEST := python -m pytest -n logical --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-fast test-recovery test-install test-all check format bench up down clean lock
+.PHONY: help setup demo test test-fast test-recovery test-install test-all docs check format bench up down clean lock
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -34,7 +34,10 @@ test-install: setup ## the wheel in an empty environment, installed by pip, in s
 test-all: setup ## every test, also each kill by itself and every pair of kills (an hour)
 	@$(RUN) $(PYTEST) --dist load -m "" --timeout 900 $(ARGS)
 
-check: setup ## format, lint, types, import borders, spelling
+docs: setup ## the site of docs/, in .rewindow/site
+	@scripts/docs.sh
+
+check: setup ## format, lint, types, import borders, spelling, rules, docs
 	@scripts/check.sh
 
 format: setup ## put the code into its format

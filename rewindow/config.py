@@ -1,7 +1,7 @@
 """Settings: `rewindow.toml`, overridden by environment variables, overridden by flags.
 
 The file is looked for in $REWINDOW_CONFIG, then from the working directory upward. An environment variable is the
-section and the key behind REWINDOW_, two underscores between levels: REWINDOW_STATE, REWINDOW_SPARK__MASTER.
+section and the key behind `REWINDOW_`, two underscores between levels: REWINDOW_STATE, REWINDOW_SPARK__MASTER.
 """
 
 from __future__ import annotations

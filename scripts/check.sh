@@ -21,6 +21,11 @@ run borders lint-imports
 run lengths python scripts/lengths.py
 run spelling codespell
 run rules python scripts/rules.py --check
+if python -c 'import furo, myst_parser, sphinx' 2>/dev/null; then
+    run docs scripts/docs.sh
+else
+    echo 'left out  docs: Sphinx is not installed, run make setup'
+fi
 run shell bash -n scripts/*.sh .ci/run
 if [ ${#failed[@]} -gt 0 ]; then
     printf 'failed: %s\n' "${failed[*]}" >&2

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/environment.sh
-.rewindow/uv/bin/uv pip compile pyproject.toml --all-extras --overrides requirements.override --generate-hashes \
+.rewindow/uv/bin/uv pip compile pyproject.toml --all-extras --generate-hashes \
     --no-emit-index-url --no-emit-find-links --universal --python-version 3.11 \
     --custom-compile-command "make lock" --output-file requirements.lock "$@" >/dev/null
 if grep -nE '[a-z]+://' requirements.lock; then

@@ -93,7 +93,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     asked = f"{_wheel(folder, bins / 'python')}[airflow]"
     constraints = _constraints(folder / "constraints.txt")
     install = [bins / "python", "-m", "pip", "install", "--quiet", "--constraint", constraints, asked]
-    subprocess.run(install, check=True, timeout=600)
+    subprocess.run(install, check=True, timeout=1200)
     (folder / "airflow" / "dags").mkdir(parents=True)
     (folder / "airflow" / "dags" / "replay_clicks.py").write_text(DAG)
     (folder / "applications").mkdir()
@@ -123,7 +123,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.mark.install
 @pytest.mark.jvm
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1800)
 def test_wheel_and_five_lines_replay_a_recorded_stream(run: Run) -> None:
     """pip installs the wheel; Airflow finds plugin, provider and DAG without a copied file; a run publishes a day."""
 

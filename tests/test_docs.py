@@ -1,0 +1,110 @@
+"""Code blocks of README and docs: Python runs, commands name verbs and options that exist, settings can be read."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from _pytest.mark import ParameterSet
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from rewindow.cli import app
+from rewindow.config import Config
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted(
+    {*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/decisions/*.md"), ROOT / "dags/README.md"}
+)
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+AIRFLOW = re.compile(r"\b(import|from) (airflow|rewindow_airflow)\b")
+
+
+def blocks(page: str, *languages: str) -> Iterator[Token]:
+    """Yields the code blocks of a page in some languages; an indented block has none."""
+    for token in MarkdownIt().parse((ROOT / page).read_text()):
+        if token.type in ("fence", "code_block") and token.info.strip() in languages:
+            yield token
+
+
+def pages_with(*languages: str) -> list[str]:
+    """Returns the pages that have such blocks."""
+    return [name for name in NAMES if any(blocks(name, *languages))]
+
+
+def marked(page: str) -> ParameterSet:
+    """Returns a page as a parameter, marked when its Python needs Airflow."""
+    needs_airflow = any(AIRFLOW.search(block.content) for block in blocks(page, "python"))
+    return pytest.param(page, marks=[pytest.mark.jvm] if needs_airflow else [])
+
+
+@pytest.mark.parametrize("page", [marked(page) for page in pages_with("python")])
+def test_python_of_the_docs_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of a page run one after the other in one namespace, as a reader would type them."""
+    monkeypatch.chdir(tmp_path)
+    if "AIRFLOW_HOME" not in os.environ:
+        monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
+    namespace: dict[str, Any] = {"__name__": "docs"}
+    for block in blocks(page, "python"):
+        line = (block.map or [0])[0] + 1
+        code = compile("\n" * line + block.content, str(ROOT / page), "exec", dont_inherit=True)
+        exec(code, namespace)
+
+
+def commands(page: str) -> Iterator[list[str]]:
+    """Yields the words of each command line in a page's shell blocks: without comments, several lines joined."""
+    for block in blocks(page, "", "bash", "sh", "console"):
+        for line in block.content.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True) if line.strip().startswith(("rewindow ", "make ")) else []
+            if words:
+                yield words
+
+
+@pytest.mark.parametrize("page", pages_with("", "bash", "sh", "console"))
+def test_commands_of_the_docs_exist(page: str) -> None:
+    """Each verb and each option is known, and the number of arguments fits; nothing is run."""
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for words in commands(page):
+        if words[0] == "make":
+            assert {word for word in words[1:] if "=" not in word} <= targets, words
+        else:
+            parse(typer.main.get_command(app), words[1:])
+
+
+def parse(command: Any, words: list[str]) -> None:
+    """Parses a command line down to its verb.
+
+    Raises:
+        ClickException: a verb or an option is unknown, an argument is missing, too many, or of the wrong type.
+    """
+    context = command.make_context("rewindow", list(words), resilient_parsing=False)
+    while hasattr(context.command, "resolve_command"):
+        rest = [*context._protected_args, *context.args]
+        name, found, rest = context.command.resolve_command(context, rest)
+        context = found.make_context(name, rest, parent=context)
+
+
+@pytest.mark.parametrize("page", pages_with("toml"))
+def test_settings_of_the_docs_can_be_read(page: str, tmp_path: Path) -> None:
+    """Each block is a settings file, or a part of one, with no unknown key."""
+    for number, block in enumerate(blocks(page, "toml")):
+        content = tomllib.loads(block.content)
+        for stream in content.get("streams", {}).values():
+            stream.setdefault("arrived_at", "at")
+        Config.model_validate(content)
+        assert content, (page, number)
+
+
+def test_a_wrong_command_is_noticed() -> None:
+    """The check can fail: an unknown verb, an unknown option, an argument too many."""
+    command = typer.main.get_command(app)
+    for words in (["replai", "x"], ["replay", "x", "--modus", "y"], ["check", "a", "b"]):
+        with pytest.raises(Exception, match=r"No such|unexpected"):
+            parse(command, words)
