@@ -57,11 +57,14 @@ def print_facts(facts: Mapping[str, object]) -> None:
 
 
 def format_value(value: object) -> str:
-    """Returns a value as a person reads it, as markup: what looks like a tag in it is shown, not obeyed."""
+    """Returns a value as a person reads it, as markup: what looks like a tag in it is shown, not obeyed.
+
+    A whole number is a count. A window id, and a value out of a table, are no counts: give them as text.
+    """
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return f"{value:,}" if abs(value) >= 10_000 and not 300_000 <= abs(value) <= 10**12 else str(value)
+        return f"{value:,}" if abs(value) >= 10_000 else str(value)
     return "" if value is None else escape(str(value))
 
 

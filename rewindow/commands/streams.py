@@ -104,7 +104,8 @@ def rows(
     if as_json:
         print_json({"stream": stream, "window": str(number), "sealed": is_sealed, "tuples": found.to_pylist()})
         return
-    print_rows(f"{stream}, window {number}, {state}", found.column_names, [row.values() for row in found.to_pylist()])
+    texts = [[None if value is None else str(value) for value in row.values()] for row in found.to_pylist()]
+    print_rows(f"{stream}, window {number}, {state}", found.column_names, texts)
     if found.num_rows == limit:
         out.print(f"the first {limit:,} tuples; --limit shows more")
 

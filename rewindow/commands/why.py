@@ -41,7 +41,7 @@ def _show(life: dict[str, Any]) -> None:
     print_rows("", ("input", "state", "tuples", "sealed at"), rows)
     facts = [
         (f["direction"], f["port"], f["tuples"], f["attempt"], "lost" if f["lost"] else (f["digest"] or "")[9:17],
-         f"{f['began_at']:%H:%M:%S}", f["group_first"], f["group_last"])
+         f"{f['began_at']:%H:%M:%S}", str(f["group_first"]), str(f["group_last"]))
         for f in life["facts"]
     ]  # fmt: skip
     print_rows("", ("", "port", "tuples", "attempt", "digest", "begun", "group from", "to"), facts)

@@ -128,7 +128,7 @@ def begin_attempt(
         name=f"rewindow {replay_id}", needed=plan.mode.spark_settings,
         quick=sum(entry.tuples for entry in plan.inputs) < QUICK_TUPLES,
     )  # fmt: skip
-    environment = job_environment(config, config.replay_root(replay_id), check_crash(crash) if crash else None)
+    environment = job_environment(config, check_crash(crash) if crash else None)
     last = ledger.last_attempt(replay_id)
     _end(last, only_stopped=True)
     tables = [f"{plan.application}.{output.name}" for output in plan.outputs]
@@ -138,8 +138,8 @@ def begin_attempt(
     if lost:
         expected = f"lost since it had ended: {lost}; what is not there is computed again; {expected}"
     outcome = config.replay_root(replay_id) / f"outcome-{epoch}.json"
-    environment["REWINDOW_OUTCOME"] = str(outcome)
-    return Submission(replay_id, epoch, [*command, "--epoch", str(epoch)], environment, outcome, expected)
+    command += ["--epoch", str(epoch)]
+    return Submission(replay_id, epoch, command, environment | _outcome_variable(outcome), outcome, expected)
 
 
 def known_replay(config: Config, ledger: Ledger, replay_id: str) -> Replay:
@@ -189,7 +189,8 @@ def plain_submission(
     subject = check_replay_id(subject) if stem == "publish" else check_stream(subject)
     outcome = config.state / "outcomes" / f"{stem}-{subject}-{os.getpid()}.json"
     command = submit_command(config, job, arguments, name=f"rewindow {stem} {subject}", quick=True)
-    return Submission(subject, 0, command, job_environment(config, outcome, crash), outcome)
+    environment = job_environment(config, crash) | _outcome_variable(outcome)
+    return Submission(subject, 0, command, environment, outcome)
 
 
 def submit_command(
@@ -213,12 +214,15 @@ def job_file(name: str) -> Path:
     raise InputError(f'job "{name}" is not installed')
 
 
-def job_environment(config: Config, outcome: Path, crash: str | None = None) -> dict[str, str]:
-    """Returns the environment of a job: ours, what Spark needs, where the settings are and the outcome goes."""
+def _outcome_variable(outcome: Path) -> dict[str, str]:
+    return {"REWINDOW_OUTCOME": str(outcome)}
+
+
+def job_environment(config: Config, crash: str | None = None) -> dict[str, str]:
+    """Returns the environment of a job: ours, what Spark needs, and where the settings are."""
     environment = spark_environment()
     environment.pop(CRASH_VARIABLE, None)
     environment |= {
-        "REWINDOW_OUTCOME": str(outcome),
         "REWINDOW_STATE": str(config.state),
         "REWINDOW_SPARK__MASTER": config.spark.master,
         "PYTHONPATH": str(PACKAGE.parent),

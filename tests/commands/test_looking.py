@@ -51,6 +51,16 @@ def test_why_tells_a_window_after_a_purge(command: Command, replay: StagedReplay
     assert {fact["port"] for fact in found["facts"]} == {"delays", "ranks"}
 
 
+def test_window_ids_are_shown_as_they_are_typed(command: Command, config: Config) -> None:
+    """Of whatever size: they are copied into the next command."""
+    seal_windows(config, "flights", range(37_300, 37_305))
+    simple(config, "one", 37_300, 37_304)
+    for words in (("why", "one", "37302"), ("status", "one"), ("list",)):
+        code, text, errors = command(*words)
+        assert (code, errors) == (0, ""), errors
+        assert "3730" in text and "37,30" not in text, text
+
+
 def test_why_of_an_application_passes_over_replays_that_are_given_up(
     command: Command, config: Config, replay: StagedReplay
 ) -> None:

@@ -25,6 +25,15 @@ def test_text_in_tables_and_facts_is_shown_as_it_is(text: str, capfd: pytest.Cap
     assert found.count(text) == 2, found
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(336_776, "336,776"), (9_999, "9999"), (-12_345, "-12,345"), (10**13, "10,000,000,000,000"), ("336776", "336776")],
+)
+def test_a_number_is_a_count_and_a_window_id_is_text(value: object, text: str) -> None:
+    """What it is decides, not its size."""
+    assert screen.format_value(value) == text
+
+
 def test_a_message_of_the_ledger_is_shown_as_it_is(command: Command, config: Config) -> None:
     """`status` prints what somebody wrote."""
     simple(config, "one", 100, 104)

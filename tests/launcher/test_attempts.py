@@ -47,6 +47,7 @@ def test_a_job_computes_where_its_launcher_was_told_to(project: Project, monkeyp
     for name, value in submission.environment.items():
         monkeypatch.setenv(name, value)
     assert Config.load().spark.master == "spark://somewhere:7077"
+    assert submission.environment["REWINDOW_OUTCOME"] == str(submission.outcome)
 
 
 def test_an_overlapping_replay_is_refused_with_the_holders_name(project: Project) -> None:
