@@ -30,23 +30,24 @@ def main(url: str) -> None:
     tables = ["bench.out0", "bench.out1"]
     reads: dict[str, Callable[[], object]] = {
         "open": lambda: Ledger.open(url).close(),
-        "replay": lambda: ledger.replay("million"),
-        "totals per port": lambda: ledger.totals("million"),
-        "index of one port": lambda: ledger.index("million", "out0"),
-        "index is whole": lambda: ledger.index_is_whole("million"),
-        "newest timings": lambda: ledger.timings("million"),
-        "newest 100 replays": lambda: ledger.replays("bench"),
-        "running replays": lambda: ledger.replays(state=["running", "planned"], limit=1000),
-        "attempts": lambda: ledger.attempts("million"),
-        "publications of a table": lambda: ledger.publications(table_name=tables[0]),
-        "newest over a range": lambda: ledger.newest_over(tables[0], 0, WINDOWS),
-        "open publications": lambda: ledger.open_publications(tables),
-        "stale ranges": lambda: ledger.stale("bench"),
-        "lease on a range": lambda: ledger.acquire("million", tables, 0, WINDOWS - 1),
-        "next epoch": lambda: ledger.next_epoch("million"),
+        "replay": lambda: ledger.replays.get("million"),
+        "totals per port": lambda: ledger.counts.totals("million"),
+        "index of one port": lambda: ledger.counts.index("million", "out0"),
+        "index is whole": lambda: ledger.counts.is_whole("million"),
+        "newest timings": lambda: ledger.attempts.timings("million"),
+        "newest 100 replays": lambda: ledger.replays.newest("bench"),
+        "running replays": lambda: ledger.replays.newest(state=["running", "planned"], limit=1000),
+        "attempts": lambda: ledger.attempts.of("million"),
+        "publications of a table": lambda: ledger.publications.newest(table_name=tables[0]),
+        "newest over a range": lambda: ledger.publications.newest_over(tables[0], 0, WINDOWS),
+        "open publications": lambda: ledger.publications.unfinished(tables),
+        "stale ranges": lambda: ledger.stale.ranges("bench"),
+        "lease on a range": lambda: ledger.leases.acquire("million", tables, 0, WINDOWS - 1),
+        "next epoch": lambda: ledger.attempts.next_epoch("million"),
     }
-    stretches = len(ledger.index("million"))
-    print(f"{WINDOWS:,} windows, {PORTS} ports, {stretches:,} stretches, {OTHERS} other replays, {ledger.place.name}")
+    name = ledger.database.place.name
+    stretches = len(ledger.counts.index("million"))
+    print(f"{WINDOWS:,} windows, {PORTS} ports, {stretches:,} stretches, {OTHERS} other replays, {name}")
     print(
         f"{'report of a commit group':28} median {statistics.median(report_ms):7.1f} ms  worst {max(report_ms):7.1f} ms"
     )
@@ -60,9 +61,9 @@ def _fill(ledger: Ledger) -> list[float]:
     """Fills the ledger; the last groups are reported one by one, the others stand in the index as they would then."""
     for number in range(OTHERS):
         _publish(ledger, number)
-    ledger.create_replay("million", "bench", 0, WINDOWS - 1, "at_least_once", {"replay_id": "million"}, "v1")
-    epoch = ledger.next_epoch("million")
-    ledger.begin_attempt("million", epoch, "host", 1, 1, 1.0)
+    ledger.replays.create("million", "bench", 0, WINDOWS - 1, "at_least_once", {"replay_id": "million"}, "v1")
+    epoch = ledger.attempts.next_epoch("million")
+    ledger.attempts.begin("million", epoch, "host", 1, 1, 1.0)
     reported_from = WINDOWS - REPORTED * GROUP
     reported_from -= reported_from % CHECKPOINT
     now = datetime.now(UTC)
@@ -71,8 +72,8 @@ def _fill(ledger: Ledger) -> list[float]:
         for direction, port in _ports()
         for first in range(0, reported_from, CHECKPOINT)
     ]
-    with ledger.serialised() as connection:
-        ledger.replace_index(connection, "million", parts)
+    with ledger.database.serialised() as connection:
+        ledger.counts.replace(connection, "million", parts)
     return [_ms(lambda f=first: _report(ledger, epoch, f)) for first in range(reported_from, WINDOWS, GROUP)]  # type: ignore[misc]
 
 
@@ -80,7 +81,7 @@ def _report(ledger: Ledger, epoch: int, first: int) -> None:
     mark = min(first + GROUP, WINDOWS)
     counts = [PortCount(direction, port, first, mark - 1, 1250) for direction, port in _ports()]
     saved = mark if mark % CHECKPOINT == 0 or mark == WINDOWS else None
-    ledger.report_progress("million", epoch, mark, saved, {"compute": 1.0, "commit": 0.2}, counts)
+    ledger.attempts.report_progress("million", epoch, mark, saved, {"compute": 1.0, "commit": 0.2}, counts)
 
 
 def _ports() -> list[tuple[str, str]]:
@@ -90,16 +91,16 @@ def _ports() -> list[tuple[str, str]]:
 def _publish(ledger: Ledger, number: int) -> None:
     name, first = f"r{number}", number * 1000
     plan = {"replay_id": name, "inputs": [{"stream": "stream", "version": number}] * 3}
-    ledger.create_replay(name, "bench", first, first + 999, "exactly_once", plan, "v1")
-    epoch = ledger.next_epoch(name)
-    ledger.begin_attempt(name, epoch, "host", 1, 1, 1.0)
-    ledger.end_attempt(name, epoch, "done")
-    ledger.record_check(name, "passed")
-    publication = ledger.open_publication(name, {"bench.out0": 1, "bench.out1": 1}, first, first + 999)
+    ledger.replays.create(name, "bench", first, first + 999, "exactly_once", plan, "v1")
+    epoch = ledger.attempts.next_epoch(name)
+    ledger.attempts.begin(name, epoch, "host", 1, 1, 1.0)
+    ledger.attempts.end(name, epoch, "done")
+    ledger.checks.record(name, "passed")
+    publication = ledger.publications.open(name, {"bench.out0": 1, "bench.out1": 1}, first, first + 999)
     for table in publication.tables:
-        ledger.mark_table_done(publication.number, table.name, number)
-    ledger.mark_stale("bench", "bench.out0", first, first + 499, publication.number)
-    ledger.close_publication(publication.number)
+        ledger.publications.mark_done(publication.number, table.name, number)
+    ledger.stale.mark("bench", "bench.out0", first, first + 499, publication.number)
+    ledger.publications.close(publication.number)
 
 
 def _often(read: Callable[[], object]) -> list[float]:

@@ -190,8 +190,8 @@ def _recover(config: Config) -> float:
     crash = ("--crash", "after_outputs:3@1")
     _command(config, "replay", "three", "--id", "killed", "--group-windows", "100", *crash)
     ledger = Ledger.open(config.ledger_url)
-    second = next(attempt for attempt in ledger.attempts("killed") if attempt.epoch == 2)
-    first_group = min(timing.reported_at for timing in ledger.timings("killed") if timing.epoch == 2)
+    second = next(attempt for attempt in ledger.attempts.of("killed") if attempt.epoch == 2)
+    first_group = min(timing.reported_at for timing in ledger.attempts.timings("killed") if timing.epoch == 2)
     return (first_group - second.began_at).total_seconds()
 
 
@@ -214,11 +214,11 @@ def _replay(
     request = ReplayRequest(application, first=FIRST, last=FIRST + windows - 1, group_windows=group)
     plan = create_replay(config, request)
     ledger = Ledger.open(config.ledger_url)
-    epoch = ledger.next_epoch(plan.replay_id)
-    ledger.begin_attempt(plan.replay_id, epoch, "bench", os.getpid(), os.getpid(), 0.0)
+    epoch = ledger.attempts.next_epoch(plan.replay_id)
+    ledger.attempts.begin(plan.replay_id, epoch, "bench", os.getpid(), os.getpid(), 0.0)
     app = load_application(config, application).app
     spark_attempt(plan, app, config.replay_root(plan.replay_id), ledger, epoch, lambda: spark).run()
-    ledger.end_attempt(plan.replay_id, epoch, "done")
+    ledger.attempts.end(plan.replay_id, epoch, "done")
     return plan.replay_id
 
 

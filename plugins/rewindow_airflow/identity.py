@@ -44,7 +44,7 @@ def newest_of(ledger: Ledger, first_id: str) -> tuple[str, Replay | None]:
     from rewindow.launcher.attempts import CLOSED_STATES
 
     replay_id, number = first_id, 1
-    while (known := ledger.find(replay_id)) is not None and known.state in CLOSED_STATES:
+    while (known := ledger.replays.find(replay_id)) is not None and known.state in CLOSED_STATES:
         number += 1
         replay_id = f"{first_id}-{number}"
     return replay_id, known

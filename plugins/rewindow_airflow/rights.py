@@ -54,7 +54,7 @@ def dag_of(config: Config, replay_id: str) -> str:
     except InputError as error:
         raise HTTPException(409, error.primary) from error
     try:
-        found = ledger.find(replay_id)
+        found = ledger.replays.find(replay_id)
         return (found.read_plan().dag if found and found.plan else "") or BY_HAND
     finally:
         ledger.close()

@@ -22,8 +22,8 @@ def abandon(replay_id: ReplayId, reason: Annotated[str, typer.Option(help="Why; 
         rewindow abandon flight_delays-376949-385704-1f2e3d --reason "wrong code"
     """
     ledger = Ledger.open(Config.load().ledger_url)
-    last = ledger.last_attempt(replay_id)
-    row = ledger.abandon(replay_id, reason)
+    last = ledger.attempts.last(replay_id)
+    row = ledger.replays.abandon(replay_id, reason)
     if (
         last is not None
         and last.outcome is None

@@ -38,7 +38,7 @@ def errors(
         rewindow errors clicks-377311-377400-1f2e3d --port split.rejected --window 377311 --json
     """
     config = Config.load()
-    plan = Ledger.open(config.ledger_url).replay(replay_id).read_plan()
+    plan = Ledger.open(config.ledger_url).replays.get(replay_id).read_plan()
     known = [table.name for table in plan.errors]
     if port is not None and port not in known:
         raise InputError(

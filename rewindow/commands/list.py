@@ -29,7 +29,7 @@ def command(
     """
     if state is not None and state not in list(State):
         raise InputError(f'state "{state}" is unknown', hint=f"There are: {', '.join(State)}.")
-    rows = Ledger.open(Config.load().ledger_url).replays(application, state, limit)
+    rows = Ledger.open(Config.load().ledger_url).replays.newest(application, state, limit)
     if as_json:
         print_json(
             [

@@ -103,7 +103,7 @@ def replay(
     if as_json:
         print_json({"replay": plan.replay_id, "exit_code": 0, **(dict(outcome.facts) if outcome else {})})
     else:
-        row = Ledger.open(config.ledger_url).replay(plan.replay_id)
+        row = Ledger.open(config.ledger_url).replays.get(plan.replay_id)
         staged = f"replay {plan.replay_id} is {'staged' if row.state is State.ENDED else row.state.value}"
         out.print(escape(f"{staged}. {next_step(row)}"))
 

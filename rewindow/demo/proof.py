@@ -43,7 +43,7 @@ def prove(config: Config, run: Run, reference: Run | None) -> Proof:
     Raises:
         RewindowError: a promise is broken; names the windows.
     """
-    plan = Ledger.open(config.ledger_url).replay(run.replay_id).read_plan()
+    plan = Ledger.open(config.ledger_url).replays.get(run.replay_id).read_plan()
     count = count_replay(plan, config.replay_root(run.replay_id))
     facts = _Facts(config, run, plan, count)
     facts.claim("every window is accounted for", not facts.unaccounted(), facts.unaccounted())

@@ -115,7 +115,7 @@ def _plan(stage: Show) -> None:
 
 def _refuse_held(stage: Show, windows: WindowRange) -> None:
     """Refuses to begin beside a replay that works on the same windows, such as one of a demo that was killed."""
-    for lease in stage.ledger.leases():
+    for lease in stage.ledger.leases.held():
         if lease.table_name.startswith(f"{APPLICATION}.") and WindowRange(lease.first, lease.last).overlap(windows):
             raise OverlapError(
                 f'replay "{lease.replay_id}" holds windows [{lease.first}, {lease.last}] of {lease.table_name}',
@@ -165,7 +165,7 @@ def _judge(stage: Show, run: Run) -> None:
     assert stage.airflow is not None, "Airflow runs"
     may_fail = ("success", "failed") if run.drill.mode is Mode.AT_MOST_ONCE else ("success",)
     wait_for_task(stage.airflow, run, "check_windows", may_fail, stage.telling)
-    check = stage.ledger.checks(run.replay_id, limit=1)[0]
+    check = stage.ledger.checks.newest(run.replay_id, limit=1)[0]
     outputs = check.summary.get("outputs", [])
     evaluated = sum(output["evaluated"] for output in outputs)
     wrong = [f"{output['output']}: {name}" for output in outputs for name in (*output["failed"], *output["warnings"])]
@@ -197,7 +197,7 @@ def _publish(stage: Show, run: Run) -> None:
 
 def _published_windows(stage: Show) -> int:
     """Returns how many windows of the range are published, counted in the published table."""
-    output = stage.ledger.replay(stage.runs[0].replay_id).read_plan().outputs[0]
+    output = stage.ledger.replays.get(stage.runs[0].replay_id).read_plan().outputs[0]
     path = stage.config.windows_table(f"{APPLICATION}.{output.name}")
     if not Table.exists(path) or stage.windows is None:
         return 0
@@ -211,9 +211,9 @@ def _clean_up(stage: Show) -> None:
         try:
             if stage.airflow is not None:
                 stage.airflow.stop(run.run_id)
-            found = stage.ledger.find(run.replay_id) if run.replay_id else None
+            found = stage.ledger.replays.find(run.replay_id) if run.replay_id else None
             if found is not None and found.state in RUNNABLE:
-                stage.ledger.abandon(run.replay_id, "demo stopped")
+                stage.ledger.replays.abandon(run.replay_id, "demo stopped")
         except OverlapError as error:
             stage.telling.say(f"{error.primary}; {error.hint}", style="yellow")
         except RewindowError as error:

@@ -78,7 +78,8 @@ def begin_afresh(config: Config, streams: Iterable[str], application: str, say: 
             hint="Run without --fresh, or with another state folder (REWINDOW_STATE).",
         )
     other = next(
-        (row for row in Ledger.open(config.ledger_url).replays(limit=1_000_000) if row.application not in ours), None
+        (row for row in Ledger.open(config.ledger_url).replays.newest(limit=1_000_000) if row.application not in ours),
+        None,
     )
     if other:
         raise InputError(

@@ -35,7 +35,7 @@ def print_summary(
     table.add_row("killed at", *(drill.step.value if drill.step else "–" for drill in drills))
     table.add_row("in group", *(f"{drill.group} of {GROUPS}" if drill.step else "–" for drill in drills))
     table.add_row("time to recover", *(_seconds(story) for story in stories))
-    table.add_row("gate", *(ledger.checks(proof.run.replay_id, limit=1)[0].verdict for proof in proofs))
+    table.add_row("gate", *(ledger.checks.newest(proof.run.replay_id, limit=1)[0].verdict for proof in proofs))
     table.add_row("certificate", *(proof.certificate.verdict if proof.certificate else "reference" for proof in proofs))
     console.print()
     console.print(table)

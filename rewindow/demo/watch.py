@@ -105,7 +105,7 @@ class _Eyes:
 
     def __init__(self, ledger: Ledger, run: Run, telling: Telling) -> None:
         self._ledger, self._run, self._telling = ledger, run, telling
-        self._plan = ledger.replay(run.replay_id).read_plan()
+        self._plan = ledger.replays.get(run.replay_id).read_plan()
         self._told: set[tuple[int, int]] = set()
         self._begun: set[int] = set()
         self._sentry: _Sentry | None = None
@@ -122,7 +122,7 @@ class _Eyes:
         """Says what the ledger has to say and returns whether that is anything new."""
         self._read_at = time.monotonic()
         news = self._say_groups()
-        attempt = self._ledger.last_attempt(self._run.replay_id)
+        attempt = self._ledger.attempts.last(self._run.replay_id)
         if attempt is None or attempt.pid is None or attempt.epoch in self._begun:
             return news
         self._begun.add(attempt.epoch)
@@ -146,7 +146,7 @@ class _Eyes:
 
     def _say_groups(self) -> bool:
         news = False
-        for timing in sorted(self._ledger.timings(self._run.replay_id), key=lambda timing: timing.mark):
+        for timing in sorted(self._ledger.attempts.timings(self._run.replay_id), key=lambda timing: timing.mark):
             if (timing.epoch, timing.mark) not in self._told:
                 self._told.add((timing.epoch, timing.mark))
                 self._say_group(timing)

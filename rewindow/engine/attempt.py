@@ -120,7 +120,7 @@ class Attempt:
 
         def save(window: int, states: States) -> None:
             self._save(takeover, window, states)
-            self.ledger.report_warm_up(plan.replay_id, self.epoch)
+            self.ledger.attempts.report_warm_up(plan.replay_id, self.epoch)
 
         crash = partial(self._crash, Step.WARMED_UP)
         folder = state_folder(self.root)
@@ -178,7 +178,7 @@ class Attempt:
         plan, mark = self.plan, self.plan.mark_of(group.last)
         timings = {"compute": round(compute, 3), "commit": round(seconds - compute, 3)}
         ports = port_counts(group.range, counts, result, self.app.errors())
-        self.ledger.report_progress(
+        self.ledger.attempts.report_progress(
             plan.replay_id, self.epoch, mark, mark if end.checkpoint else None, timings, ports
         )  # fmt: skip
         windows = f"windows {group.first} to {group.last}"

@@ -32,23 +32,25 @@ def replay(replay_id: str, epoch: int) -> dict[str, Any]:
     """
     config = Config.load()
     ledger = Ledger.open(config.ledger_url)
-    ledger.begin_attempt(replay_id, epoch, **own_process())
+    ledger.attempts.begin(replay_id, epoch, **own_process())
     try:
         outcome = _run(config, ledger, replay_id, epoch)
     except FencedError:
         raise
     except (Interrupted, KeyboardInterrupt) as error:
-        ledger.end_attempt(replay_id, epoch, AttemptEnd.INTERRUPTED, str(error).split("\n")[0] or "stopped by the user")
+        ledger.attempts.end(
+            replay_id, epoch, AttemptEnd.INTERRUPTED, str(error).split("\n")[0] or "stopped by the user"
+        )
         raise
     except (ConnectionError, Py4JNetworkError):
-        ledger.end_attempt(replay_id, epoch, AttemptEnd.KILLED, "the JVM of the job is gone")
+        ledger.attempts.end(replay_id, epoch, AttemptEnd.KILLED, "the JVM of the job is gone")
         raise
     except Exception as error:
         message = str(error) if isinstance(error, RewindowError) else describe(error)
-        ledger.end_attempt(replay_id, epoch, AttemptEnd.FAILED, message)
+        ledger.attempts.end(replay_id, epoch, AttemptEnd.FAILED, message)
         raise
-    ledger.end_attempt(replay_id, epoch, AttemptEnd.DONE)
-    ledger.fill_index(replay_id, config.replay_root(replay_id))
+    ledger.attempts.end(replay_id, epoch, AttemptEnd.DONE)
+    ledger.counts.fill(replay_id, config.replay_root(replay_id))
     return outcome
 
 
@@ -62,7 +64,7 @@ def own_process() -> dict[str, Any]:
 
 
 def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str, Any]:
-    plan = ledger.replay(replay_id).read_plan()
+    plan = ledger.replays.get(replay_id).read_plan()
     loaded = load_application(config, plan.application, plan.parameters)
     check_code(plan, loaded)
     stop = StopRequest()

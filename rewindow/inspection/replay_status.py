@@ -88,13 +88,13 @@ def replay_status(config: Config, replay_id: str) -> ReplayStatus:
         InputError: there is no such replay.
     """
     ledger = Ledger.open(config.ledger_url)
-    row = ledger.replay(replay_id)
+    row = ledger.replays.get(replay_id)
     plan = row.read_plan()
     facts = config.replay_root(replay_id) / FACTS
     losses = losses_of(plan, Table.open(facts), None, plan.range) if Table.exists(facts) else Losses()
     return ReplayStatus(
-        row, plan, ledger.attempts(replay_id), ledger.totals(replay_id), ledger.checks(replay_id),
-        ledger.stale(row.application), losses, _expected(config, row),
+        row, plan, ledger.attempts.of(replay_id), ledger.counts.totals(replay_id), ledger.checks.newest(replay_id),
+        ledger.stale.ranges(row.application), losses, _expected(config, row),
     )  # fmt: skip
 
 

@@ -33,8 +33,8 @@ def window_life(config: Config, subject: str, window: str) -> dict[str, Any]:
 
 def _find(config: Config, ledger: Ledger, subject: str, window: str) -> tuple[Replay, int]:
     """Returns the newest replay that holds a window; one given up, or without facts, only for want of others."""
-    found = ledger.find(subject)
-    candidates = [found] if found else [row for row in ledger.replays(subject, limit=200) if row.plan]
+    found = ledger.replays.find(subject)
+    candidates = [found] if found else [row for row in ledger.replays.newest(subject, limit=200) if row.plan]
     if not candidates:
         raise InputError(f'there is no replay "{subject}", and none of an application of that name')
     passed_over = []
@@ -71,10 +71,10 @@ def _life(config: Config, ledger: Ledger, row: Replay, window: int) -> dict[str,
         "quarantined": _quarantined(config, plan, window),
         "publications": [
             {"number": p.number, "kind": p.kind, "replay": p.replay_id, "closed_at": p.closed_at}
-            for p in ledger.publications(application=row.application)
+            for p in ledger.publications.newest(application=row.application)
             if window in p.range
         ],
-        "attempts": [vars(attempt) for attempt in ledger.attempts(row.replay_id)],
+        "attempts": [vars(attempt) for attempt in ledger.attempts.of(row.replay_id)],
     }
 
 

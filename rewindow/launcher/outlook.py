@@ -103,12 +103,12 @@ def in_the_way(config: Config, plan: Plan) -> list[str]:
     tables = [f"{plan.application}.{output.name}" for output in plan.outputs]
     found = [
         f'replay "{lease.replay_id}" holds {lease.table_name} [{lease.first}, {lease.last}]'
-        for lease in ledger.leases()
+        for lease in ledger.leases.held()
         if lease.table_name in tables and WindowRange(lease.first, lease.last).overlap(plan.range)
     ]
     found += [
         f"{row.table_name} [{row.first}, {row.last}] is stale: replay it after this one"
-        for row in ledger.stale(plan.application)
+        for row in ledger.stale.ranges(plan.application)
         if row.first > plan.last
     ]
     found += [
@@ -128,8 +128,8 @@ def _seconds(ledger: Ledger, plan: Plan, windows: int) -> float | None:
 
 def _seconds_per_window(ledger: Ledger, application: str) -> float | None:
     """Returns the mean time of a window in the newest replay of an application that committed groups."""
-    for row in ledger.replays(application, limit=5):
-        groups = sorted(ledger.timings(row.replay_id), key=lambda group: (group.epoch, group.mark))
+    for row in ledger.replays.newest(application, limit=5):
+        groups = sorted(ledger.attempts.timings(row.replay_id), key=lambda group: (group.epoch, group.mark))
         pairs = [pair for pair in itertools.pairwise(groups) if pair[0].epoch == pair[1].epoch]
         if pairs:
             seconds = sum(sum(after.timings.values()) for _, after in pairs)

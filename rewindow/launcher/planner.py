@@ -51,7 +51,7 @@ def create_replay(config: Config, request: ReplayRequest) -> Plan:
     """
     _check_ids(request)
     ledger = Ledger.open(config.ledger_url)
-    known = ledger.find(request.replay_id) if request.replay_id else None
+    known = ledger.replays.find(request.replay_id) if request.replay_id else None
     if known is not None:
         return _same(known.read_plan(), request)
     draft = draft_plan(config, request)
@@ -59,7 +59,7 @@ def create_replay(config: Config, request: ReplayRequest) -> Plan:
     plan = create_tables(config, draft.plan, draft.loaded.app)
     if plan != draft.plan:
         _check_left_behind(config, plan, draft.plan, request)
-    ledger.create_replay(
+    ledger.replays.create(
         plan.replay_id, plan.application, plan.first, plan.last, plan.mode.name,
         plan.model_dump(mode="json"), plan.code_version,
     )  # fmt: skip

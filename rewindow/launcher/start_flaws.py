@@ -61,7 +61,9 @@ def refusal(application: str, mode: Mode, start: StartState) -> CheckpointError 
 
 def _lacking_of_publication(ledger: Ledger, application: str, window: int) -> Iterable[WindowRange]:
     """Returns the windows that the state published at a window lacks: those of the publication that it shows."""
-    every = [one for one in ledger.publications(application=application, limit=1_000_000) if one.withdrawn is None]
+    every = [
+        one for one in ledger.publications.newest(application=application, limit=1_000_000) if one.withdrawn is None
+    ]
     undone = {one.undoes for one in every}
     over = [one for one in every if one.undoes is None and one.number not in undone and window in one.range]
     newest: Publication | None = max(over, key=lambda one: one.number, default=None)
@@ -69,13 +71,13 @@ def _lacking_of_publication(ledger: Ledger, application: str, window: int) -> It
 
 
 def _lacking_of_replay(config: Config, ledger: Ledger, replay_id: str) -> Iterable[WindowRange]:
-    plan: Plan = ledger.replay(replay_id).read_plan()
+    plan: Plan = ledger.replays.get(replay_id).read_plan()
     root = config.replay_root(replay_id)
     return losses_of(plan, Table.open(root / FACTS), Table.open(root / CHECKPOINTS), plan.range).lacking
 
 
 def _stale(ledger: Ledger, application: str) -> list[WindowRange]:
-    return [WindowRange(row.first, row.last) for row in ledger.stale(application)]
+    return [WindowRange(row.first, row.last) for row in ledger.stale.ranges(application)]
 
 
 def _pairs(parts: Iterable[WindowRange]) -> list[tuple[int, int]]:

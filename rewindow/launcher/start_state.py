@@ -103,7 +103,7 @@ def _of_replay(
     allow_other_code: bool,
     tables: Mapping[str, str],
 ) -> StartState:
-    Ledger.open(config.ledger_url).replay(replay_id)
+    Ledger.open(config.ledger_url).replays.get(replay_id)
     check_replay_format(config.replay_root(replay_id))
     table = Table.open(config.replay_root(replay_id) / CHECKPOINTS)
     rows = stored.rows_at(table, before)

@@ -78,6 +78,6 @@ def compare_groupings(config: Config, ids: Sequence[str]) -> Certificate:
 def _delete(config: Config, ids: list[str]) -> None:
     ledger = Ledger.open(config.ledger_url)
     for replay_id in ids:
-        if ledger.find(replay_id):
-            ledger.abandon(replay_id, "plan --verify")
+        if ledger.replays.find(replay_id):
+            ledger.replays.abandon(replay_id, "plan --verify")
         shutil.rmtree(config.replay_root(replay_id), ignore_errors=True)

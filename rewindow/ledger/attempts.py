@@ -17,9 +17,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, insert, select, update
 
 from rewindow.errors import InputError
+from rewindow.ledger.connection import Database, Part
 from rewindow.ledger.models import attempts, group_timings, replays
 from rewindow.ledger.replays import RUNNABLE, Replays, State, read_replay
-from rewindow.ledger.segments import PortCount, Segments
+from rewindow.ledger.segments import Counts, PortCount
 
 
 class AttemptEnd(StrEnum):
@@ -74,8 +75,13 @@ class GroupTiming:
     reported_at: datetime
 
 
-class Attempts(Segments, Replays):
+class Attempts(Part):
     """The part of the ledger that keeps epochs, attempts and their progress."""
+
+    def __init__(self, database: Database, replays: Replays, counts: Counts) -> None:
+        super().__init__(database)
+        self._replays = replays
+        self._counts = counts
 
     def next_epoch(self, replay_id: str) -> int:
         """Gives out the next epoch of a replay; from now on every older attempt is fenced off the ledger.
@@ -84,9 +90,10 @@ class Attempts(Segments, Replays):
             InputError: the replay is unknown, or in a state in which nothing is left to run.
         """
         with self.writing() as connection:
-            return self._next_epoch(connection, replay_id)
+            return self.give_epoch(connection, replay_id)
 
-    def _next_epoch(self, connection: Connection, replay_id: str) -> int:
+    def give_epoch(self, connection: Connection, replay_id: str) -> int:
+        """Gives out the next epoch inside a transaction, see `next_epoch`."""
         may_run = (replays.c.replay_id == replay_id) & replays.c.state.in_(RUNNABLE)
         step = update(replays).where(may_run).values(epoch=replays.c.epoch + 1, changed_at=self.now)
         epoch = connection.execute(step.returning(replays.c.epoch)).scalar_one_or_none()
@@ -101,9 +108,7 @@ class Attempts(Segments, Replays):
         connection.execute(insert(attempts).values(**values, began_at=self.now, heard_at=self.now))
         return int(epoch)
 
-    def begin_attempt(
-        self, replay_id: str, epoch: int, host: str, pid: int, process_group: int, process_identity: str
-    ) -> None:
+    def begin(self, replay_id: str, epoch: int, host: str, pid: int, process_group: int, process_identity: str) -> None:
         """Enters the process of an attempt; the replay is running.
 
         Raises:
@@ -113,12 +118,12 @@ class Attempts(Segments, Replays):
             "host": host, "pid": pid, "process_group": process_group, "process_identity": process_identity,
         }  # fmt: skip
         with self.writing() as connection:
-            self.hold_epoch(connection, replay_id, epoch)
+            self._replays.hold_epoch(connection, replay_id, epoch)
             mine = _attempt(replay_id, epoch) & attempts.c.ended_at.is_(None)
             if connection.execute(update(attempts).where(mine).values(**process, heard_at=self.now)).rowcount:
-                self._move(connection, replay_id, State.RUNNING)
+                self._replays.move(connection, replay_id, State.RUNNING)
 
-    def end_attempt(self, replay_id: str, epoch: int, outcome: str, message: str = "") -> None:
+    def end(self, replay_id: str, epoch: int, outcome: str, message: str = "") -> None:
         """Enters how an attempt ended and ends the replay's leases; a second call for it changes nothing.
 
         Raises:
@@ -126,14 +131,14 @@ class Attempts(Segments, Replays):
         """
         end = AttemptEnd(outcome)
         with self.writing() as connection:
-            self.hold_epoch(connection, replay_id, epoch)
+            self._replays.hold_epoch(connection, replay_id, epoch)
             if not self._end(connection, replay_id, end, message, epoch):
                 return
             if end is AttemptEnd.DONE:
                 windows = replays.c.last - replays.c.first + 1
-                self._move(connection, replay_id, State.ENDED, message, mark=windows)
+                self._replays.move(connection, replay_id, State.ENDED, message, mark=windows)
             else:
-                self._move(connection, replay_id, State.FAILED, message)
+                self._replays.move(connection, replay_id, State.FAILED, message)
 
     def _end(
         self, connection: Connection, replay_id: str, end: AttemptEnd, message: str, epoch: int | None = None
@@ -161,7 +166,7 @@ class Attempts(Segments, Replays):
             FencedError: a newer attempt has taken over.
         """
         with self.writing() as connection:
-            self.hold_epoch(connection, replay_id, epoch)
+            self._replays.hold_epoch(connection, replay_id, epoch)
             mine = _attempt(replay_id, epoch)
             heard = connection.execute(select(attempts.c.mark, attempts.c.heard_at).where(mine)).one()
             if heard.mark is not None and heard.mark >= mark:
@@ -175,7 +180,7 @@ class Attempts(Segments, Replays):
             row = {"replay_id": replay_id, "epoch": epoch, "mark": mark, "timings": dict(timings or {})}
             connection.execute(insert(group_timings).values(**row, reported_at=self.now))
             at_checkpoint = checkpoint_mark == mark
-            self.add_counts(connection, replay_id, epoch, counts, heard.heard_at, at_checkpoint)
+            self._counts.add(connection, replay_id, epoch, counts, heard.heard_at, at_checkpoint)
 
     def report_warm_up(self, replay_id: str, epoch: int) -> None:
         """Enters a checkpoint of a warm-up: failures before it count no more (R90).
@@ -184,25 +189,25 @@ class Attempts(Segments, Replays):
             FencedError: a newer attempt has taken over.
         """
         with self.writing() as connection:
-            self.hold_epoch(connection, replay_id, epoch)
+            self._replays.hold_epoch(connection, replay_id, epoch)
             change = update(replays).where(replays.c.replay_id == replay_id).values(checkpoint_epoch=epoch)
             connection.execute(change)
             connection.execute(update(attempts).where(_attempt(replay_id, epoch)).values(heard_at=self.now))
 
-    def attempts(self, replay_id: str) -> list[Attempt]:
+    def of(self, replay_id: str) -> list[Attempt]:
         """Returns the attempts of a replay, oldest first."""
         query = select(attempts).where(attempts.c.replay_id == replay_id).order_by(attempts.c.epoch)
         with self.reading() as connection:
             return [_to_attempt(row) for row in connection.execute(query)]
 
-    def last_attempt(self, replay_id: str) -> Attempt | None:
+    def last(self, replay_id: str) -> Attempt | None:
         """Returns the newest attempt of a replay, None before the first."""
         query = select(attempts).where(attempts.c.replay_id == replay_id).order_by(attempts.c.epoch.desc()).limit(1)
         with self.reading() as connection:
             row = connection.execute(query).one_or_none()
         return None if row is None else _to_attempt(row)
 
-    def attempts_since_checkpoint(self, replay_id: str) -> int:
+    def since_checkpoint(self, replay_id: str) -> int:
         """Returns how many attempts have failed since a new checkpoint was last reported (R90, R91).
 
         The attempt that reported it counts when it failed afterwards; one that a user interrupted, or that still

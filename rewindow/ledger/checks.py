@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import insert, select
 
 from rewindow.errors import InputError
+from rewindow.ledger.connection import Database, Part
 from rewindow.ledger.models import acceptances, checks
 from rewindow.ledger.replays import Replays, State, read_replay
 
@@ -46,10 +47,14 @@ class Acceptance:
     accepted_at: datetime
 
 
-class Checks(Replays):
+class Checks(Part):
     """The part of the ledger that keeps gate results and acceptances."""
 
-    def record_check(
+    def __init__(self, database: Database, replays: Replays) -> None:
+        super().__init__(database)
+        self._replays = replays
+
+    def record(
         self,
         replay_id: str,
         verdict: str,
@@ -72,7 +77,7 @@ class Checks(Replays):
         with self.serialised() as connection:
             state = read_replay(connection, replay_id).state
             if state not in (State.PUBLISHED, State.UNDONE):
-                self._move(connection, replay_id, State.CHECKED if verdict == PASSED else State.ENDED)
+                self._replays.move(connection, replay_id, State.CHECKED if verdict == PASSED else State.ENDED)
             values = {"replay_id": replay_id, "epoch": epoch, "tables": tables, **row}
             connection.execute(insert(checks).values(**values, checked_at=self.now))
 
@@ -90,11 +95,11 @@ class Checks(Replays):
         with self.serialised() as connection:
             state = read_replay(connection, replay_id).state
             if state not in (State.PUBLISHED, State.UNDONE):
-                self._move(connection, replay_id, State.CHECKED, f"accepted by {who}: {reason}")
+                self._replays.move(connection, replay_id, State.CHECKED, f"accepted by {who}: {reason}")
             values = {"replay_id": replay_id, "reason": reason, "who": who, "tables": tables}
             connection.execute(insert(acceptances).values(**values, accepted_at=self.now))
 
-    def checks(self, replay_id: str | None = None, limit: int = 100) -> list[Check]:
+    def newest(self, replay_id: str | None = None, limit: int = 100) -> list[Check]:
         """Returns gate results, newest first; of one replay if so asked."""
         columns = [checks.c[name] for name in Check.__dataclass_fields__]
         query = select(*columns).order_by(checks.c.check_id.desc()).limit(limit)

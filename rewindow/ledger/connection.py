@@ -45,7 +45,7 @@ _CLOCK_US = {
 }
 
 
-class Connected:
+class Database:
     """What every part of the ledger stands on: transactions and the database's clock.
 
     Attributes:
@@ -68,7 +68,7 @@ class Connected:
 
     @classmethod
     def open(cls, url: str, *, make: bool = True) -> Self:
-        """Returns the ledger at an SQLAlchemy URL; made on first use, brought up to date when it is older.
+        """Returns the database at an SQLAlchemy URL; made on first use, brought up to date when it is older.
 
         Args:
             url: of the database.
@@ -102,11 +102,11 @@ class Connected:
             detail = place.without_password(" ".join(str(error.orig).split()))
             hint = "Look at the URL's settings; the user must be allowed to create a schema, once."
             raise InputError(f'ledger "{place.name}" is set up wrongly', detail=f"{detail}.", hint=hint) from None
-        ledger = cls(place, engine)
+        database = cls(place, engine)
         if copy is not None:
-            ledger.copy = copy
-            weakref.finalize(ledger, shutil.rmtree, copy, ignore_errors=True)
-        return ledger
+            database.copy = copy
+            weakref.finalize(database, shutil.rmtree, copy, ignore_errors=True)
+        return database
 
     def close(self) -> None:
         """Closes all connections; the ledger can be used again and then opens new ones."""
@@ -142,6 +142,21 @@ class Connected:
                 one_row = select(counters.c.value).where(counters.c.name == PUBLICATION_COUNTER)
                 connection.execute(one_row.with_for_update()).one()
             yield connection
+
+
+class Part:
+    """A part of the ledger: its transactions are those of the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.reading = database.reading
+        self.writing = database.writing
+        self.serialised = database.serialised
+
+    @property
+    def now(self) -> ColumnElement[Any]:
+        """SQL expression for the database's time."""
+        return self._database.now
 
 
 def _close_connections(engine: Engine, opened_by: int) -> None:

@@ -1,26 +1,54 @@
-"""The ledger: one object over one database, for everything that processes must agree on."""
+"""The ledger: its parts over one database, for everything that processes must agree on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from rewindow.ledger.attempts import Attempts
 from rewindow.ledger.checks import Checks
+from rewindow.ledger.connection import Database
 from rewindow.ledger.leases import Leases
 from rewindow.ledger.publications import Publications
+from rewindow.ledger.replays import Replays
+from rewindow.ledger.segments import Counts
 from rewindow.ledger.staleness import Staleness
 from rewindow.windows import WindowRange
 
 
-class Ledger(Attempts, Leases, Checks, Publications, Staleness):
-    """Replays, attempts, leases, checks, publications and stale ranges; safe for many processes at once.
+class Ledger:
+    """Safe for many processes at once; every method of a part is one transaction: when it raises, nothing was written.
 
-    `Ledger.open(url)` returns it. Every method is one transaction: when it raises, nothing of it was written.
+    Attributes:
+        replays: what was planned, and the state that each is in.
+        attempts: epochs, attempts and their progress.
+        counts: windows and tuples of each port, an index of the facts.
+        leases: who may work on which windows of which tables.
+        checks: gate results and acceptances.
+        publications: acts that made windows visible, and took them back.
+        stale: windows published from a state that has since changed.
     """
 
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.replays = Replays(database)
+        self.counts = Counts(database)
+        self.attempts = Attempts(database, self.replays, self.counts)
+        self.leases = Leases(database)
+        self.checks = Checks(database, self.replays)
+        self.publications = Publications(database)
+        self.stale = Staleness(database)
+
+    @classmethod
+    def open(cls, url: str, *, make: bool = True) -> Ledger:
+        """Returns the ledger at a URL, see Database.open."""
+        return cls(Database.open(url, make=make))
+
+    def close(self) -> None:
+        """Closes all connections; the ledger can be used again and then opens new ones."""
+        self.database.close()
+
     def take_over(self, replay_id: str, tables: Iterable[str], first: int, last: int) -> int:
-        """Grants a replay its range, as `acquire` does, and gives out its next epoch, or does neither.
+        """Grants a replay its range, as `leases.acquire` does, and gives out its next epoch, or does neither.
 
         Whoever launched the attempt before may enter its end at any moment, which ends the replay's leases: from the
         moment of the grant on it is a FencedError.
@@ -30,23 +58,6 @@ class Ledger(Attempts, Leases, Checks, Publications, Staleness):
             InputError: the replay is unknown, or in a state in which nothing is left to run.
         """
         windows = WindowRange(first, last)
-        with self.serialised() as connection:
-            self._grant(connection, replay_id, tables, windows)
-            return self._next_epoch(connection, replay_id)
-
-    def fill_index(self, replay_id: str, root: Path) -> None:
-        """Makes the index of a replay's window facts anew from its facts table if it has holes.
-
-        Args:
-            root: folder of the replay's tables; purged facts leave the index as it is.
-        """
-        from rewindow.ledger.facts_index import segments_of
-        from rewindow.tables import Table
-        from rewindow.tables.staging import FACTS
-
-        facts = root / FACTS
-        if self.index_is_whole(replay_id) or not Table.exists(facts):
-            return
-        parts = segments_of(facts)
-        with self.serialised() as connection:
-            self.replace_index(connection, replay_id, parts)
+        with self.database.serialised() as connection:
+            self.leases.grant(connection, replay_id, tables, windows)
+            return self.attempts.give_epoch(connection, replay_id)

@@ -14,8 +14,9 @@ from datetime import datetime
 from sqlalchemy import Connection, delete, insert, select
 
 from rewindow.errors import InputError, OverlapError
+from rewindow.ledger.connection import Part
 from rewindow.ledger.models import leases
-from rewindow.ledger.replays import RUNNABLE, Replay, Replays, State, read_replay
+from rewindow.ledger.replays import RUNNABLE, Replay, State, end_leases, read_replay
 from rewindow.windows import WindowRange, format_time
 
 
@@ -30,7 +31,7 @@ class Lease:
     granted_at: datetime
 
 
-class Leases(Replays):
+class Leases(Part):
     """The part of the ledger that grants leases."""
 
     def acquire(self, replay_id: str, tables: Iterable[str], first: int, last: int) -> None:
@@ -41,9 +42,10 @@ class Leases(Replays):
             InputError: the replay is unknown or abandoned.
         """
         with self.serialised() as connection:
-            self._grant(connection, replay_id, tables, WindowRange(first, last))
+            self.grant(connection, replay_id, tables, WindowRange(first, last))
 
-    def _grant(self, connection: Connection, replay_id: str, tables: Iterable[str], windows: WindowRange) -> None:
+    def grant(self, connection: Connection, replay_id: str, tables: Iterable[str], windows: WindowRange) -> None:
+        """Grants leases inside a transaction, see `acquire`."""
         names = sorted(set(tables))
         if read_replay(connection, replay_id).state is State.ABANDONED:
             raise InputError(f'replay "{replay_id}" is abandoned', hint="Plan the range again.")
@@ -59,9 +61,9 @@ class Leases(Replays):
     def release(self, replay_id: str) -> None:
         """Ends all leases of a replay."""
         with self.writing() as connection:
-            self._end_leases(connection, replay_id)
+            end_leases(connection, replay_id)
 
-    def leases(self, replay_id: str | None = None) -> list[Lease]:
+    def held(self, replay_id: str | None = None) -> list[Lease]:
         """Returns the leases that are held, of one replay if so asked."""
         query = select(leases).order_by(leases.c.table_name, leases.c.first)
         if replay_id is not None:

@@ -49,7 +49,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, insert, select, update
 
 from rewindow.errors import InputError, OverlapError
-from rewindow.ledger.connection import PUBLICATION_COUNTER
+from rewindow.ledger.connection import PUBLICATION_COUNTER, Part
 from rewindow.ledger.models import counters, publication_tables, publications, replays
 from rewindow.ledger.publication_rows import (
     PUBLISH,
@@ -64,11 +64,11 @@ from rewindow.ledger.publication_rows import (
     read_publication,
 )
 from rewindow.ledger.publishing import publisher_locks
-from rewindow.ledger.replays import Replays, State, read_replay
+from rewindow.ledger.replays import State, end_leases, read_replay
 from rewindow.windows import WindowRange
 
 
-class Publications(Replays):
+class Publications(Part):
     """The part of the ledger that numbers and keeps publications; the protocol is in this module's docstring."""
 
     @contextmanager
@@ -82,8 +82,8 @@ class Publications(Replays):
         """
         wanted = set(tables)
         while True:
-            with publisher_locks(self.place, self.engine, wanted, wait_s) as refused:
-                unfinished = self.open_publications(wanted)
+            with publisher_locks(self._database.place, self._database.engine, wanted, wait_s) as refused:
+                unfinished = self.unfinished(wanted)
                 if refused is not None:
                     raise _being_published(refused, unfinished)
                 more = {table.name for publication in unfinished for table in publication.tables} - wanted
@@ -92,7 +92,7 @@ class Publications(Replays):
                     return
             wanted |= more
 
-    def open_publication(
+    def open(
         self,
         replay_id: str,
         versions_before: Mapping[str, int | None],
@@ -184,7 +184,7 @@ class Publications(Replays):
         connection.execute(insert(publication_tables), tables)
         return read_publication(connection, number)
 
-    def mark_table_done(self, number: int, table_name: str, version: int) -> None:
+    def mark_done(self, number: int, table_name: str, version: int) -> None:
         """Enters that a table holds the publication's commit, at a version; again changes nothing."""
         c = publication_tables.c
         undone = (c.number == number) & (c.table_name == table_name) & c.done_at.is_(None)
@@ -192,7 +192,7 @@ class Publications(Replays):
             values = {"version_after": version, "done_at": self.now}
             connection.execute(update(publication_tables).where(undone).values(**values))
 
-    def close_publication(self, number: int) -> None:
+    def close(self, number: int) -> None:
         """Ends a publication whose tables are all done, sets its replay's state and ends its leases; idempotent."""
         with self.serialised() as connection:
             publication = read_publication(connection, number)
@@ -209,7 +209,7 @@ class Publications(Replays):
             values = {"state": state, "message": "", "changed_at": self.now}
             connection.execute(update(replays).where(replays.c.replay_id == replay_id).values(**values))
 
-    def withdraw_publication(self, number: int, reason: str) -> None:
+    def withdraw(self, number: int, reason: str) -> None:
         """Gives up an open publication that cannot be rolled forward, such as when its table was dropped.
 
         Raises:
@@ -229,9 +229,9 @@ class Publications(Replays):
     def _close(self, connection: Connection, publication: Publication, **values: Any) -> None:
         its = publications.c.number == publication.number
         connection.execute(update(publications).where(its).values(closed_at=self.now, **values))
-        self._end_leases(connection, publication.replay_id)
+        end_leases(connection, publication.replay_id)
 
-    def publication(self, number: int) -> Publication:
+    def get(self, number: int) -> Publication:
         """Returns a publication.
 
         Raises:
@@ -240,7 +240,7 @@ class Publications(Replays):
         with self.reading() as connection:
             return read_publication(connection, number)
 
-    def publications(
+    def newest(
         self,
         replay_id: str | None = None,
         table_name: str | None = None,
@@ -259,7 +259,7 @@ class Publications(Replays):
         with self.reading() as connection:
             return find_publications(connection, wanted, limit=limit)
 
-    def open_publications(self, tables: Iterable[str] | None = None) -> list[Publication]:
+    def unfinished(self, tables: Iterable[str] | None = None) -> list[Publication]:
         """Returns the publications that must be rolled forward, oldest first; of some tables if so asked."""
         wanted: ColumnElement[bool] = publications.c.closed_at.is_(None)
         if tables is not None:

@@ -76,10 +76,10 @@ def rebuild_ledger(config: Config) -> Rebuilt:
 def _rebuild(ledger: Ledger, config: Config) -> Rebuilt:
     found, last_numbers = _read_publications(config)
     passed_over = []
-    with ledger.serialised() as connection:
+    with ledger.database.serialised() as connection:
         if connection.execute(select(replays.c.replay_id).limit(1)).first() is not None:
             raise InputError(
-                f'ledger "{ledger.place.name}" has replays already, only an empty one can be rebuilt',
+                f'ledger "{ledger.database.place.name}" has replays already, only an empty one can be rebuilt',
                 hint="Move it away first, or set another ledger URL.",
             )
         folder = config.state / "replays"
@@ -115,13 +115,13 @@ def _restore_replay(ledger: Ledger, connection: Connection, root: Path) -> bool:
     ended = positions[CHECKPOINTS].mark == len(WindowRange(plan["first"], plan["last"]))
     state = State.ENDED if ended else State.FAILED if epoch else State.PLANNED
     created_at = to_datetime(int(checkpoints.delta.metadata().created_time or 0) * 1000)
-    ledger.insert_replay(
+    ledger.replays.insert(
         connection, replay_id, values, state=state, epoch=epoch, mark=positions[FACTS].mark,
         checkpoint_mark=positions[CHECKPOINTS].mark, checkpoint_epoch=epoch + 1,
         message=REBUILT, created_at=created_at,
     )  # fmt: skip
     _restore_attempts(connection, replay_id, plan["first"], root / FACTS, epoch if ended else None)
-    ledger.replace_index(connection, replay_id, segments_of(root / FACTS))
+    ledger.counts.replace(connection, replay_id, segments_of(root / FACTS))
     return True
 
 
@@ -207,7 +207,7 @@ def _insert_purged(ledger: Ledger, connection: Connection, told: Mapping[str, An
         "application": application, "first": told["first"], "last": told["last"], "mode": "", "code_version": "",
         "plan": {},
     }  # fmt: skip
-    ledger.insert_replay(connection, told["replay"], values, state=State.ENDED, message=REBUILT)
+    ledger.replays.insert(connection, told["replay"], values, state=State.ENDED, message=REBUILT)
 
 
 def _settle_states(connection: Connection) -> None:
@@ -227,4 +227,4 @@ def _restore_stale(ledger: Ledger, connection: Connection, found: Mapping[int, _
         newest[replay.application] = (number, found[number])
     for application, (number, one) in newest.items():
         for name, first, last in (one.told.get("details") or {}).get("stale", ()):
-            ledger.mark_stale_in(connection, application, name, WindowRange(first, last), number)
+            ledger.stale.mark_in(connection, application, name, WindowRange(first, last), number)

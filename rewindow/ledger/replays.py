@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from rewindow.errors import FencedError, InputError, OverlapError
-from rewindow.ledger.connection import Connected
+from rewindow.ledger.connection import Part
 from rewindow.ledger.models import leases, publications, replays
 from rewindow.windows import WindowRange
 
@@ -125,10 +125,10 @@ def to_replay(row: Row[Any]) -> Replay:
     return Replay(**{**row._mapping, "state": State(row.state)})
 
 
-class Replays(Connected):
+class Replays(Part):
     """The part of the ledger that keeps replays."""
 
-    def create_replay(
+    def create(
         self,
         replay_id: str,
         application: str,
@@ -152,12 +152,12 @@ class Replays(Connected):
         with self.serialised() as connection:
             there = find_replay(connection, replay_id)
             if there is None:
-                self.insert_replay(connection, replay_id, values)
+                self.insert(connection, replay_id, values)
                 return read_replay(connection, replay_id)
             _refuse_other_plan(there, values)
             return there
 
-    def insert_replay(self, connection: Connection, replay_id: str, values: Mapping[str, Any], **more: Any) -> None:
+    def insert(self, connection: Connection, replay_id: str, values: Mapping[str, Any], **more: Any) -> None:
         """Inserts a replay; `more` overrides what a new one begins with."""
         begin = {
             "state": State.PLANNED, "epoch": 0, "mark": 0, "checkpoint_mark": 0, "checkpoint_epoch": 0,
@@ -165,7 +165,7 @@ class Replays(Connected):
         }  # fmt: skip
         connection.execute(insert(replays).values(replay_id=replay_id, **{**values, **begin, **more}))
 
-    def replay(self, replay_id: str) -> Replay:
+    def get(self, replay_id: str) -> Replay:
         """Returns a replay.
 
         Raises:
@@ -179,7 +179,7 @@ class Replays(Connected):
         with self.reading() as connection:
             return find_replay(connection, replay_id)
 
-    def replays(
+    def newest(
         self, application: str | None = None, state: str | Iterable[str] | None = None, limit: int = 100
     ) -> list[Replay]:
         """Returns replays, newest first; of one application or in one of several states if so asked."""
@@ -207,7 +207,7 @@ class Replays(Connected):
                     holder=replay_id,
                     hint=f"Roll it forward: rewindow publish {replay_id}; or take it back: add --withdraw.",
                 )
-            self._move(connection, replay_id, State.ABANDONED, reason, epoch=replays.c.epoch + 1)
+            self.move(connection, replay_id, State.ABANDONED, reason, epoch=replays.c.epoch + 1)
             return read_replay(connection, replay_id)
 
     def reopen(self, replay_id: str, message: str) -> None:
@@ -217,7 +217,7 @@ class Replays(Connected):
             InputError: it is published, undone or abandoned.
         """
         with self.writing() as connection:
-            self._move(connection, replay_id, State.FAILED, message)
+            self.move(connection, replay_id, State.FAILED, message)
 
     def hold_epoch(self, connection: Connection, replay_id: str, epoch: int) -> None:
         """Locks a replay's row for an attempt's write, if no newer epoch was given out.
@@ -233,7 +233,7 @@ class Replays(Connected):
                 detail="Nothing was written." if now.state != State.ABANDONED else "The replay was abandoned.",
             )
 
-    def _move(self, connection: Connection, replay_id: str, state: State, message: str = "", **values: Any) -> None:
+    def move(self, connection: Connection, replay_id: str, state: State, message: str = "", **values: Any) -> None:
         """Moves a replay to a state; one that ends work also ends its leases.
 
         Raises:
@@ -249,10 +249,12 @@ class Replays(Connected):
                 hint=_ways_on(now),
             )
         if state is not State.RUNNING:
-            self._end_leases(connection, replay_id)
+            end_leases(connection, replay_id)
 
-    def _end_leases(self, connection: Connection, replay_id: str) -> None:
-        connection.execute(delete(leases).where(leases.c.replay_id == replay_id))
+
+def end_leases(connection: Connection, replay_id: str) -> None:
+    """Ends all leases of a replay."""
+    connection.execute(delete(leases).where(leases.c.replay_id == replay_id))
 
 
 def find_replay(connection: Connection, replay_id: str) -> Replay | None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Literal
 
 from sqlalchemy import Connection, case, delete, func, insert, select, update
 
-from rewindow.ledger.connection import Connected
+from rewindow.ledger.connection import Part
 from rewindow.ledger.models import replays, segments
 
 SEGMENT_WINDOWS = 1000
@@ -77,8 +78,8 @@ _COLUMNS = [segments.c[name] for name in Segment.__dataclass_fields__]
 _WIDTH = segments.c.last - segments.c.first + 1
 
 
-class Segments(Connected):
-    """The part of the ledger that indexes window facts."""
+class Counts(Part):
+    """The part of the ledger that indexes window facts: windows and tuples of each port."""
 
     def index(self, replay_id: str, port: str | None = None) -> list[Segment]:
         """Returns the stretches of a replay, by direction, port and window."""
@@ -102,10 +103,10 @@ class Segments(Connected):
         with self.reading() as connection:
             return [PortTotal(row[0], row[1], *(int(value) for value in row[2:])) for row in connection.execute(query)]
 
-    def index_is_whole(self, replay_id: str) -> bool:
+    def is_whole(self, replay_id: str) -> bool:
         """Returns whether each port's windows up to the replay's mark are indexed.
 
-        They are not after a process died between its commit and its report; `fill_index` closes such holes.
+        They are not after a process died between its commit and its report; `fill` closes such holes.
         """
         with self.reading() as connection:
             its_mark = select(replays.c.mark).where(replays.c.replay_id == replay_id)
@@ -115,7 +116,7 @@ class Segments(Connected):
             found = [int(windows) for windows in connection.execute(counted).scalars()]
         return all(windows == mark for windows in found or [0])
 
-    def add_counts(
+    def add(
         self,
         connection: Connection,
         replay_id: str,
@@ -144,12 +145,30 @@ class Segments(Connected):
         grown = {"last": count.last, "tuples": c.tuples + count.tuples, "after_checkpoint": not at_checkpoint}
         return connection.execute(update(segments).where(open_end).values(**grown, ended_at=self.now)).rowcount > 0
 
-    def replace_index(self, connection: Connection, replay_id: str, parts: Iterable[Segment]) -> None:
+    def replace(self, connection: Connection, replay_id: str, parts: Iterable[Segment]) -> None:
         """Replaces the whole index of a replay."""
         connection.execute(delete(segments).where(segments.c.replay_id == replay_id))
         rows = [{**vars(part), "replay_id": replay_id, "after_checkpoint": False} for part in parts]
         if rows:
             connection.execute(insert(segments), rows)
+
+    def fill(self, replay_id: str, root: Path) -> None:
+        """Makes the index of a replay's window facts anew from its facts table if it has holes.
+
+        Args:
+            replay_id: the replay.
+            root: folder of the replay's tables; purged facts leave the index as it is.
+        """
+        from rewindow.ledger.facts_index import segments_of
+        from rewindow.tables import Table
+        from rewindow.tables.staging import FACTS
+
+        facts = root / FACTS
+        if self.is_whole(replay_id) or not Table.exists(facts):
+            return
+        parts = segments_of(facts)
+        with self.serialised() as connection:
+            self.replace(connection, replay_id, parts)
 
 
 def _port(replay_id: str, count: PortCount) -> Any:

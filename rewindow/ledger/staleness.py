@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
-from rewindow.ledger.connection import Connected
+from rewindow.ledger.connection import Part
 from rewindow.ledger.models import stale_ranges
 from rewindow.windows import WindowRange
 
@@ -28,27 +28,27 @@ class StaleRange:
     marked_at: datetime
 
 
-class Staleness(Connected):
+class Staleness(Part):
     """The part of the ledger that keeps stale ranges; ranges of one table never overlap."""
 
-    def mark_stale(self, application: str, table_name: str, first: int, last: int, since: int) -> None:
+    def mark(self, application: str, table_name: str, first: int, last: int, since: int) -> None:
         """Marks windows of an output as stale since a publication; a mark that was there gives way."""
         with self.serialised() as connection:
-            self.mark_stale_in(connection, application, table_name, WindowRange(first, last), since)
+            self.mark_in(connection, application, table_name, WindowRange(first, last), since)
 
-    def mark_stale_in(
+    def mark_in(
         self, connection: Connection, application: str, table_name: str, windows: WindowRange, since: int
     ) -> None:
         """Marks windows as stale inside a transaction."""
         self._clear(connection, application, table_name, windows)
         self._insert_range(connection, application, table_name, windows, since, self.now)
 
-    def clear_stale(self, application: str, table_name: str, first: int, last: int) -> None:
+    def clear(self, application: str, table_name: str, first: int, last: int) -> None:
         """Takes windows of an output out of the stale ranges; what lies beside them stays stale."""
         with self.serialised() as connection:
             self._clear(connection, application, table_name, WindowRange(first, last))
 
-    def stale(self, application: str | None = None) -> list[StaleRange]:
+    def ranges(self, application: str | None = None) -> list[StaleRange]:
         """Returns the stale ranges, of one application if so asked, by table and window."""
         c = stale_ranges.c
         query = select(stale_ranges).order_by(c.application, c.table_name, c.first)

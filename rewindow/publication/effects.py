@@ -13,7 +13,7 @@ from rewindow.publication.staleness import Standing, stale_windows
 
 def related_acts(ledger: Ledger, application: str, names: Iterable[str]) -> list[Publication]:
     """Returns the acts of an application that have an output among some tables; of others nothing follows."""
-    every = ledger.publications(application=application, limit=1_000_000)
+    every = ledger.publications.newest(application=application, limit=1_000_000)
     return [one for one in every if _outputs(one) & set(names)]
 
 
@@ -45,7 +45,7 @@ def stale_ranges(
     """
     judged = set(names).union(*map(_outputs, acts))
     mine = [[name, part.first, part.last] for part in stale_windows(in_effect) for name in stateful]
-    others = [row for row in ledger.stale(application) if row.table_name not in judged]
+    others = [row for row in ledger.stale.ranges(application) if row.table_name not in judged]
     return mine + [[row.table_name, row.first, row.last] for row in others]
 
 

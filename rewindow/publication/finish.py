@@ -66,8 +66,8 @@ class Finisher:
             if any(is_begun(self.config, table.name, publication) for table in publication.tables):
                 raise _unfinishable(publication, error) from error
             self.say(f"publication {publication.number} is given up: {error.primary}")
-            self.ledger.withdraw_publication(publication.number, error.primary)
-            return self.ledger.publication(publication.number)
+            self.ledger.publications.withdraw(publication.number, error.primary)
+            return self.ledger.publications.get(publication.number)
 
     def finish(self, publication: Publication) -> Publication:
         """Commits to each table that does not hold the publication, in order, then settles and closes it.
@@ -85,14 +85,14 @@ class Finisher:
             versions[table.name] = version
             self._note_files(table.name)
             self.crash(PublishStep.TABLE_COMMITTED, number)
-            self.ledger.mark_table_done(publication.number, table.name, version)
+            self.ledger.publications.mark_done(publication.number, table.name, version)
             self.say(f"{table.name}: windows {publication.range} replaced, version {version}")
             self.crash(PublishStep.TABLE_MARKED, number)
         self._settle(publication)
         self.crash(PublishStep.SETTLED, 1)
-        self.ledger.close_publication(publication.number)
+        self.ledger.publications.close(publication.number)
         self.crash(PublishStep.CLOSED, 1)
-        return self.ledger.publication(publication.number)
+        return self.ledger.publications.get(publication.number)
 
     def _note_files(self, name: str) -> None:
         """Notes the files that a commit to a table of tuples has brought, before the table counts as done."""
@@ -127,7 +127,7 @@ class Finisher:
             for windows, version in self._pieces(publication, name):
                 found += find_damage(open_published(self.config, name, version), name, windows)
             return found
-        plan = self.ledger.replay(publication.replay_id).read_plan()
+        plan = self.ledger.replays.get(publication.replay_id).read_plan()
         part = next(part for part in parts_of(plan) if part.name == name)
         return found + self._staged_damage(plan, part, publication.details["staged_versions"], publication.range)
 
@@ -137,7 +137,7 @@ class Finisher:
         return find_damage(table, f"{plan.replay_id}/{staged}", windows)
 
     def _publish(self, publication: Publication, name: str, versions: dict[str, int | None]) -> None:
-        plan = self.ledger.replay(publication.replay_id).read_plan()
+        plan = self.ledger.replays.get(publication.replay_id).read_plan()
         self._check_staged(publication, plan)
         part = next(part for part in parts_of(plan) if part.name == name)
         pinned = publication.details["staged_versions"]
@@ -232,15 +232,15 @@ class Finisher:
         Those that come from an input opened again stay but for this publication's windows; with the first of them, an
         output with state has them all behind it, since then the states tell.
         """
-        application = self.ledger.replay(publication.replay_id).application
-        for row in self.ledger.stale(application):
+        application = self.ledger.replays.get(publication.replay_id).application
+        for row in self.ledger.stale.ranges(application):
             stays = row.since == REOPENED and not (
                 row.first in publication.range and row.table_name in publication.details.get("stateful", ())
             )
             its = publication.range if stays else WindowRange(row.first, row.last)
-            self.ledger.clear_stale(application, row.table_name, its.first, its.last)
+            self.ledger.stale.clear(application, row.table_name, its.first, its.last)
         for name, first, last in publication.details["stale"]:
-            self.ledger.mark_stale(application, name, first, last, publication.number)
+            self.ledger.stale.mark(application, name, first, last, publication.number)
 
 
 def _unfinishable(publication: Publication, error: RewindowError) -> TableError:

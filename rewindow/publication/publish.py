@@ -77,12 +77,15 @@ def publish(
         TableError: a published table is not ours or does not fit, or what is staged is not what was sealed.
     """
     ledger = Ledger.open(config.ledger_url)
-    plan = ledger.replay(replay_id).read_plan()
+    plan = ledger.replays.get(replay_id).read_plan()
     parts = parts_of(plan)
-    with ledger.publishing(part.name for part in parts) as unfinished, only_publisher(config, plan.application, spark):
+    with (
+        ledger.publications.publishing(part.name for part in parts) as unfinished,
+        only_publisher(config, plan.application, spark),
+    ):
         finisher = Finisher(spark, config, ledger, crash, say)
         rolled = [finisher.roll_forward(publication).number for publication in unfinished]
-        replay = ledger.replay(replay_id)
+        replay = ledger.replays.get(replay_id)
         there = _visible(ledger, replay_id)
         if there is not None:
             return result_of(config, ledger, there, already=True, rolled=rolled)
@@ -136,10 +139,10 @@ def check_publishable(
         Table.open(root / output.name)  # One that is gone is named, whatever was judged.
     staged = staged_contents(root)
     if accept is not None:
-        ledger.accept(replay_id, accept, who or getpass.getuser(), staged)
+        ledger.checks.accept(replay_id, accept, who or getpass.getuser(), staged)
         return staged
-    checks = ledger.checks(replay_id, limit=1)
-    accepted = ledger.acceptances(replay_id)
+    checks = ledger.checks.newest(replay_id, limit=1)
+    accepted = ledger.checks.acceptances(replay_id)
     if accepted and not (checks and checks[0].checked_at > accepted[0].accepted_at):
         _check_unchanged(replay_id, accepted[0].tables, staged, "somebody accepted")
         return staged
@@ -182,8 +185,8 @@ def _version(contents: Contents | None, name: str) -> str:
 
 def _visible(ledger: Ledger, replay_id: str) -> Publication | None:
     """Returns the publication by which all of a replay is visible now, None when there is none."""
-    publication = next(iter(standing(ledger.publications(replay_id))), None)
-    return None if publication is None or ledger.later_overlapping(publication.number) else publication
+    publication = next(iter(standing(ledger.publications.newest(replay_id))), None)
+    return None if publication is None or ledger.publications.later_overlapping(publication.number) else publication
 
 
 def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None, contents: Contents) -> dict[str, Any]:
@@ -228,14 +231,14 @@ def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None, con
 def _open(config: Config, ledger: Ledger, plan: Plan, details: dict[str, Any], crash: Crash) -> Publication:
     _check_space(config, plan, details)
     names = [part.name for part in parts_of(plan)]
-    ledger.acquire(plan.replay_id, names, plan.first, plan.last)
+    ledger.leases.acquire(plan.replay_id, names, plan.first, plan.last)
     try:
         versions = prepare_tables(config, plan)
         details = {**details, "table_ids": {name: open_published(config, name).id for name in versions}}
         crash(PublishStep.PREPARED, 1)
-        return ledger.open_publication(plan.replay_id, versions, plan.first, plan.last, details)
+        return ledger.publications.open(plan.replay_id, versions, plan.first, plan.last, details)
     except Exception:
-        ledger.release(plan.replay_id)
+        ledger.leases.release(plan.replay_id)
         raise
 
 

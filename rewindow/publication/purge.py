@@ -57,7 +57,7 @@ def purgeable(config: Config, older_than: timedelta) -> list[Purgeable]:
         older_than: age beyond which a replay that ended but was not published counts as not needed.
     """
     ledger = Ledger.open(config.ledger_url)
-    rows = [row for row in ledger.replays(limit=LIMIT) if row.plan]
+    rows = [row for row in ledger.replays.newest(limit=LIMIT) if row.plan]
     locked = _locked(config, rows)
     return [entry for row in rows for entry in _folders(config, ledger, row, older_than, locked)]
 
@@ -72,10 +72,10 @@ def purge(config: Config, older_than: timedelta) -> Purged:
     deleted: list[Purgeable] = []
     busy: list[str] = []
     for replay_id in dict.fromkeys(entry.replay_id for entry in purgeable(config, older_than)):
-        tables = [part.name for part in parts_of(ledger.replay(replay_id).read_plan())]
+        tables = [part.name for part in parts_of(ledger.replays.get(replay_id).read_plan())]
         try:
-            with ledger.publishing(tables, wait_s=0):
-                rows = [row for row in ledger.replays(limit=LIMIT) if row.plan]
+            with ledger.publications.publishing(tables, wait_s=0):
+                rows = [row for row in ledger.replays.newest(limit=LIMIT) if row.plan]
                 row, locked = next(row for row in rows if row.replay_id == replay_id), _locked(config, rows)
                 deleted += [_delete(entry) for entry in _folders(config, ledger, row, older_than, locked)]
         except OverlapError:
@@ -125,7 +125,7 @@ def _is_staged(config: Config, row: Replay) -> bool:
 
 
 def _is_open(ledger: Ledger, row: Replay) -> bool:
-    return any(entry.replay_id == row.replay_id for entry in ledger.open_publications())
+    return any(entry.replay_id == row.replay_id for entry in ledger.publications.unfinished())
 
 
 def _size(folder: Path) -> int:

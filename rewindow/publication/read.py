@@ -32,7 +32,7 @@ def read_published(config: Config, application: str, publication: int | None = N
         InputError: nothing is published, or there is no such closed publication.
     """
     ledger = Ledger.open(config.ledger_url)
-    every = ledger.publications(application=application, limit=1_000_000)
+    every = ledger.publications.newest(application=application, limit=1_000_000)
     closed = [one for one in every if one.closed_at is not None and one.withdrawn is None]
     if publication is not None and publication not in {one.number for one in closed}:
         newest = f"Its newest is {closed[0].number}." if closed else ""

@@ -51,8 +51,8 @@ def result_of(
     config: Config, ledger: Ledger, publication: Publication, *, rolled: list[int], already: bool = False
 ) -> PublicationResult:
     """Returns what an act came to, with what is stale now."""
-    application = ledger.replay(publication.replay_id).application
-    stale = [(row.table_name, row.first, row.last) for row in ledger.stale(application)]
+    application = ledger.replays.get(publication.replay_id).application
+    stale = [(row.table_name, row.first, row.last) for row in ledger.stale.ranges(application)]
     first = min(((first, last) for _, first, last in stale), default=None)
     return PublicationResult(
         number=publication.number,

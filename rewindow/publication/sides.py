@@ -94,7 +94,7 @@ def staged_plan(config: Config, replay_id: str) -> Plan:
     if Table.exists(path.parent / FACTS):
         from rewindow.ledger import Ledger
 
-        return Ledger.open(config.ledger_url).replay(replay_id).read_plan()
+        return Ledger.open(config.ledger_url).replays.get(replay_id).read_plan()
     raise InputError(
         f'replay "{replay_id}" has no staged tables',
         detail=f"Looked in {path.parent}.",

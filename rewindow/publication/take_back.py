@@ -68,11 +68,13 @@ def undo(
         OverlapError: another process publishes one of its tables, or another replay runs on its range.
     """
     ledger = Ledger.open(config.ledger_url)
-    replay = ledger.replay(replay_id)
-    tables = [table.name for publication in ledger.publications(replay_id, limit=1) for table in publication.tables]
+    replay = ledger.replays.get(replay_id)
+    tables = [
+        table.name for publication in ledger.publications.newest(replay_id, limit=1) for table in publication.tables
+    ]
     if not tables:
         raise InputError(f'replay "{replay_id}" is {replay.state} and was never published: there is nothing to undo')
-    with ledger.publishing(tables) as unfinished, only_publisher(config, replay.application, spark):
+    with ledger.publications.publishing(tables) as unfinished, only_publisher(config, replay.application, spark):
         finisher = Finisher(spark, config, ledger, crash, say)
         rolled = [finisher.roll_forward(publication).number for publication in unfinished]
         newest = _newest_act(ledger, replay_id)
@@ -108,15 +110,15 @@ def withdraw(
         OverlapError: another process publishes one of its tables.
     """
     ledger = Ledger.open(config.ledger_url)
-    replay = ledger.replay(replay_id)
-    newest = next(iter(ledger.publications(replay_id, limit=1)), None)
+    replay = ledger.replays.get(replay_id)
+    newest = next(iter(ledger.publications.newest(replay_id, limit=1)), None)
     names = [table.name for table in newest.tables] if newest else []
-    with ledger.publishing(names) as unfinished, only_publisher(config, replay.application, spark):
+    with ledger.publications.publishing(names) as unfinished, only_publisher(config, replay.application, spark):
         finisher = Finisher(spark, config, ledger, crash, say)
         mine = [act for act in unfinished if act.replay_id == replay_id and act.kind != WITHDRAW]
         rolled = [finisher.roll_forward(act).number for act in unfinished if act not in mine]
         if not mine:
-            newest = next(iter(ledger.publications(replay_id, limit=1)), None)
+            newest = next(iter(ledger.publications.newest(replay_id, limit=1)), None)
             if newest is not None and (newest.kind == WITHDRAW or newest.withdrawn is not None):
                 return result_of(config, ledger, newest, already=True, rolled=rolled)
             raise InputError(
@@ -127,8 +129,8 @@ def withdraw(
         (begun,) = mine
         crash(PublishStep.PREPARED, 1)
         if not any(is_begun(config, table.name, begun) for table in begun.tables):
-            ledger.withdraw_publication(begun.number, _WITHDRAWN)
-            return result_of(config, ledger, ledger.publication(begun.number), rolled=rolled)
+            ledger.publications.withdraw(begun.number, _WITHDRAWN)
+            return result_of(config, ledger, ledger.publications.get(begun.number), rolled=rolled)
         spare = Spare(leave_out_damaged, f"rewindow publish {replay_id} --withdraw", say)
         publication = _open_withdrawal(config, ledger, begun, replay.application, spare)
         crash(PublishStep.OPENED, 1)
@@ -142,15 +144,17 @@ def open_undo(
     names = [table.name for table in newest.tables]
     acts = related_acts(ledger, application, names)
     left = [act for act in acts if act.replay_id != newest.replay_id]
-    covered = ledger.later_overlapping(newest.number)
+    covered = ledger.publications.later_overlapping(newest.number)
     details = {} if covered else _details(config, ledger, newest, application, acts, left, spare)
-    ledger.acquire(newest.replay_id, names, newest.first, newest.last)
+    ledger.leases.acquire(newest.replay_id, names, newest.first, newest.last)
     try:
         crash(PublishStep.PREPARED, 1)
         versions = {name: _same_table(config, newest, name).version for name in names}
-        return ledger.open_undo(newest.number, versions, details)  # Refuses, by name, what later ones cover.
+        return ledger.publications.open_undo(
+            newest.number, versions, details
+        )  # Refuses, by name, what later ones cover.
     except Exception:
-        ledger.release(newest.replay_id)
+        ledger.leases.release(newest.replay_id)
         raise
 
 
@@ -161,7 +165,7 @@ def _open_withdrawal(config: Config, ledger: Ledger, begun: Publication, applica
     left = [act for act in acts if act.number != begun.number]
     details = _details(config, ledger, begun, application, acts, left, spare)
     versions = {name: open_published(config, name).version for name in names}
-    return ledger.open_withdrawal(begun.number, _WITHDRAWN, versions, details)
+    return ledger.publications.open_withdrawal(begun.number, _WITHDRAWN, versions, details)
 
 
 def _details(
@@ -226,7 +230,7 @@ def _without_damage(
 
 def _newest_act(ledger: Ledger, replay_id: str) -> Publication | None:
     """Returns what was done last for a replay, but for what was withdrawn and its withdrawal."""
-    acts = ledger.publications(replay_id)
+    acts = ledger.publications.newest(replay_id)
     return next((act for act in acts if act.withdrawn is None and act.kind != WITHDRAW), None)
 
 

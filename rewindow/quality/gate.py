@@ -41,7 +41,7 @@ def check(config: Config, replay_id: str, *, on_line: Tell = lambda line: None) 
             everything was evaluated. A failed verdict is returned, not raised.
     """
     ledger = Ledger.open(config.ledger_url)
-    found = ledger.replay(replay_id)
+    found = ledger.replays.get(replay_id)
     if found.state not in CHECKABLE:
         raise InputError(
             f'replay "{replay_id}" is {found.state}, only a replay that has ended can be checked',
@@ -53,9 +53,9 @@ def check(config: Config, replay_id: str, *, on_line: Tell = lambda line: None) 
     try:
         result = judge(config, plan, on_line=on_line)
     except Exception as error:  # whatever it was: nothing has passed
-        ledger.record_check(replay_id, "failed", folder, {"outputs": [], "error": str(error)})
+        ledger.checks.record(replay_id, "failed", folder, {"outputs": [], "error": str(error)})
         raise
-    ledger.record_check(replay_id, result.verdict, folder, result.summary(), tables=result.tables)
+    ledger.checks.record(replay_id, result.verdict, folder, result.summary(), tables=result.tables)
     return result
 
 
@@ -99,7 +99,7 @@ def window_report(config: Config, replay_id: str, output: str) -> pa.Table:
 
 
 def _plan(ledger: Ledger, replay_id: str) -> Plan:
-    return ledger.replay(replay_id).read_plan()
+    return ledger.replays.get(replay_id).read_plan()
 
 
 def _suite(config: Config, output: OutputPlan) -> Suite:

@@ -39,7 +39,7 @@ def readers(ledger: Ledger, stream: str, windows: Sequence[WindowRange] | None =
     """Returns who has read windows of a stream, open or published, newest first; all windows unless some are given."""
     standing = standing_publications(ledger)
     found = []
-    for row in ledger.replays(limit=_LIMIT):
+    for row in ledger.replays.newest(limit=_LIMIT):
         if stream not in inputs_of(row) or not _meets(row.range, windows):
             continue
         if row.state in OPEN:
@@ -61,7 +61,7 @@ def dependents(ledger: Ledger, stream: str) -> list[Dependent]:
     """Returns everybody who needs a stream: its readers, and the publications that made it what it is."""
     own = [
         Dependent(
-            publication.replay_id, ledger.replay(publication.replay_id).application, publication.range, False,
+            publication.replay_id, ledger.replays.get(publication.replay_id).application, publication.range, False,
             f"publication {publication.number} made its windows {publication.range}; it is visible to readers and can "
             f"be taken back: rewindow undo {publication.replay_id}",
         )
@@ -81,14 +81,14 @@ def mark_stale(ledger: Ledger, stream: str, windows: Sequence[WindowRange]) -> l
     for reader in found:
         if reader.is_open:
             continue
-        for output in ledger.replay(reader.replay_id).plan.get("outputs", []):
+        for output in ledger.replays.get(reader.replay_id).plan.get("outputs", []):
             name = data_name(reader.application, output["name"])
             parts = [part.overlap(reader.windows) for part in windows]
             touched = [part for part in parts if part is not None]
             if output["stateful"]:
                 touched = [WindowRange(touched[0].first, _last_published(ledger, name, reader.windows.last))]
             for part in touched:
-                ledger.mark_stale(reader.application, name, part.first, part.last, REOPENED)
+                ledger.stale.mark(reader.application, name, part.first, part.last, REOPENED)
     return [f"has read the older seal: {reader.why}" for reader in found]
 
 
@@ -106,7 +106,7 @@ def standing_publications(ledger: Ledger, table_name: str | None = None) -> dict
     """Returns, by replay, the publications that are neither withdrawn nor undone; of one table if so asked."""
     entries = [
         entry
-        for entry in ledger.publications(table_name=table_name, limit=_LIMIT)
+        for entry in ledger.publications.newest(table_name=table_name, limit=_LIMIT)
         if entry.withdrawn is None
     ]  # fmt: skip
     undone = {entry.undoes for entry in entries if entry.undoes is not None}

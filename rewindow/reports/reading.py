@@ -40,7 +40,7 @@ def read_story(
         TableError: its staged tables are gone, as after a purge.
     """
     ledger = Ledger.open(config.ledger_url)
-    row = ledger.replay(replay_id)
+    row = ledger.replays.get(replay_id)
     plan = row.read_plan()
     counted = count_replay(plan, config.replay_root(replay_id))
     attempts = _attempts(ledger, plan, counted)
@@ -66,7 +66,7 @@ def read_story(
 
 def read_acts(config: Config, application: str, windows: WindowRange, limit: int = 40) -> tuple[story.Act, ...]:
     """Returns publications and undos of an application over windows, oldest first."""
-    found = Ledger.open(config.ledger_url).publications(application=application, limit=limit)
+    found = Ledger.open(config.ledger_url).publications.newest(application=application, limit=limit)
     return tuple(
         story.Act(
             act.number, act.kind, act.replay_id, act.range, tuple(table.name for table in act.tables),
@@ -121,7 +121,9 @@ def relative(path: Path, config: Config) -> str:
 
 def _attempts(ledger: Ledger, plan: Plan, counted: ReplayCount) -> tuple[story.Attempt, ...]:
     saved = {window for window, _ in counted.marks}
-    timings = sorted(ledger.timings(plan.replay_id, limit=_GROUPS_MAX), key=lambda timing: (timing.epoch, timing.mark))
+    timings = sorted(
+        ledger.attempts.timings(plan.replay_id, limit=_GROUPS_MAX), key=lambda timing: (timing.epoch, timing.mark)
+    )
     number = {windows.last: (index, windows) for index, windows in enumerate(counted.groups, start=1)}
     groups: dict[int, list[story.Group]] = {}
     for timing in timings:
@@ -134,7 +136,7 @@ def _attempts(ledger: Ledger, plan: Plan, counted: ReplayCount) -> tuple[story.A
             attempt.epoch, attempt.began_at, attempt.ended_at, attempt.outcome.value if attempt.outcome else "",
             attempt.message, tuple(groups.get(attempt.epoch, ())),
         )
-        for attempt in ledger.attempts(plan.replay_id)
+        for attempt in ledger.attempts.of(plan.replay_id)
     )  # fmt: skip
 
 
@@ -148,7 +150,7 @@ def _noticed_kills(attempts: Sequence[story.Attempt]) -> tuple[story.Kill, ...]:
 
 
 def _gate(config: Config, ledger: Ledger, replay_id: str) -> story.Gate | None:
-    newest = ledger.checks(replay_id, limit=1)
+    newest = ledger.checks.newest(replay_id, limit=1)
     if not newest:
         return None
     folder = replay_folder(config, replay_id)

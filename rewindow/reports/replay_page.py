@@ -56,7 +56,7 @@ def page_name(replay_id: str) -> str:
 
 def _page(config: Config, replay_id: str, measures: Sequence[Measure] = ()) -> Page:
     story = read_story(config, replay_id)
-    plan = Ledger.open(config.ledger_url).replay(replay_id).read_plan()
+    plan = Ledger.open(config.ledger_url).replays.get(replay_id).read_plan()
     return Page(
         title=f"{story.application}, {story.title}",
         lead=f"Replay {replay_id}: {describe_range(story.grid, story.windows)}."
@@ -78,7 +78,7 @@ def purged_tables(config: Config, replay_id: str) -> list[str]:
     Raises:
         InputError: no replay has this id.
     """
-    plan = Ledger.open(config.ledger_url).replay(replay_id).read_plan()
+    plan = Ledger.open(config.ledger_url).replays.get(replay_id).read_plan()
     root = config.replay_root(replay_id)
     names = (FACTS, CHECKPOINTS, *(output.name for output in plan.outputs))
     return sorted(name for name in names if not Table.exists(root / name))
@@ -87,7 +87,7 @@ def purged_tables(config: Config, replay_id: str) -> list[str]:
 def _drawn_before(config: Config, replay_id: str, purged: Sequence[str]) -> Path:
     path = pages_folder(config) / page_name(replay_id)
     if not path.is_file():
-        row = Ledger.open(config.ledger_url).replay(replay_id)
+        row = Ledger.open(config.ledger_url).replays.get(replay_id)
         raise TableError(
             f'page of replay "{replay_id}" cannot be drawn: its staged tables are gone',
             detail=f"Purged: {', '.join(purged)}. No page was drawn before.",

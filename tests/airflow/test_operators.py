@@ -154,11 +154,11 @@ def test_job_that_a_newer_attempt_has_ended_is_not_tried_again(
     """Two who launch the same replay must not end each other for ever: the older one gives way."""
     monkeypatch.setenv("REWINDOW_STATE", str(tmp_path / "state"))
     ledger = Ledger.open(Config.load().ledger_url)
-    ledger.create_replay("r", "clicks_by_page", 1, 4, "exactly_once", {}, "code")
+    ledger.replays.create("r", "clicks_by_page", 1, 4, "exactly_once", {}, "code")
     operator, context = job("os.kill(os.getpid(), 9)")
     for epoch in (1, 2, 3, 4, 5):
-        assert ledger.next_epoch("r") == epoch
-        ledger.begin_attempt("r", epoch, "host", epoch, epoch, 0.0)
+        assert ledger.attempts.next_epoch("r") == epoch
+        ledger.attempts.begin("r", epoch, "host", epoch, epoch, 0.0)
     with pytest.raises(AirflowFailException, match="newest"):
         operator.execute(context)
 

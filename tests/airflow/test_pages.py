@@ -226,7 +226,7 @@ def of_a_team(results: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     ledger = Ledger.open(config.ledger_url)
     for replay_id, dag in (("r-5", "replay_of_a_team"), ("r-6", "replay_windows"), ("r-7", "")):
         plan = {**PLAN, "replay_id": replay_id, "dag": dag}
-        ledger.create_replay(replay_id, "app", 0, 9, "exactly_once", plan, "1")
+        ledger.replays.create(replay_id, "app", 0, 9, "exactly_once", plan, "1")
         folder = results / "quality" / "replays" / replay_id
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "delays.html").write_text("<h1>checks</h1>")

@@ -78,7 +78,7 @@ def test_run_plans_a_new_replay_once_its_last_one_is_closed(settings: Config) ->
         operator = plan(context("closed"))
         assert operator.replay == replay_id
         assert REPLAY_LINKS[0].get_link(operator, ti_key=None) == f"/rewindow/replays/{replay_id}/page"  # type: ignore[arg-type]
-        ledger.abandon(replay_id)
+        ledger.replays.abandon(replay_id)
 
 
 def test_open_replay_of_another_mode_is_refused_with_the_way_out(settings: Config) -> None:
@@ -86,7 +86,7 @@ def test_open_replay_of_another_mode_is_refused_with_the_way_out(settings: Confi
     replay = plan(context("modes")).replay
     with pytest.raises(AirflowFailException, match=f"rewindow abandon {replay}"):
         plan(context("modes", mode="at_least_once"))
-    Ledger.open(settings.ledger_url).abandon(replay)
+    Ledger.open(settings.ledger_url).replays.abandon(replay)
     assert plan(context("modes", mode="at_least_once")).replay == f"{replay}-2"
 
 
@@ -97,7 +97,7 @@ def test_open_replay_of_other_code_is_refused_with_the_way_out(settings: Config)
     module.write_text(module.read_text() + "\n# mended\n")
     with pytest.raises(AirflowFailException, match=f"rewindow abandon {replay}"):
         plan(context("fixed"))
-    Ledger.open(settings.ledger_url).abandon(replay)
+    Ledger.open(settings.ledger_url).replays.abandon(replay)
     assert plan(context("fixed")).replay == f"{replay}-2"
 
 
@@ -115,7 +115,7 @@ def test_filling_goes_on_with_its_open_replay_after_more_was_recorded(settings: 
     more = with_checksums(newest.set_column(number, "window_id", pc.add(newest["window_id"], 1)))
     write_deltalake(str(seals), more, mode="append")
     assert plan_filling() == before
-    Ledger.open(settings.ledger_url).abandon(before["replay_id"])
+    Ledger.open(settings.ledger_url).replays.abandon(before["replay_id"])
     assert plan_filling()["last"] == before["last"] + 1
 
 
@@ -124,7 +124,7 @@ def test_initial_state_of_a_backfill_counts_only_where_no_state_was_published_be
 
     def start_of(day: int) -> str:
         replay = plan(context(f"initial {day}", day, initial_state=True)).replay
-        return Ledger.open(settings.ledger_url).replay(replay).read_plan().start.source
+        return Ledger.open(settings.ledger_url).replays.get(replay).read_plan().start.source
 
     assert start_of(1) == "initial"
     window = int((FIRST_DAY + timedelta(days=1)).timestamp()) // 3600 - 1

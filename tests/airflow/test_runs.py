@@ -87,8 +87,8 @@ def test_replay_daily_goes_on_where_the_day_before_ended(
     for suffix in ("", "-2"):
         run = dags["replay_daily"].test(logical_date=moment, run_after=moment)  # The same run id each time.
         assert_success(run)
-        row = ledger.replay(replay_id_of("replay_daily", run.run_id) + suffix)
-        newest = ledger.publications(application="clicks_by_page", limit=1)[0]
+        row = ledger.replays.get(replay_id_of("replay_daily", run.run_id) + suffix)
+        newest = ledger.publications.newest(application="clicks_by_page", limit=1)[0]
         assert (row.state, row.mark, newest.replay_id) == ("published", 24, row.replay_id)
         home = query(
             f"select max(total) as total from t where page = 'home' and window_id < {hour(2)}",

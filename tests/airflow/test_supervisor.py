@@ -162,13 +162,13 @@ def _check_killed_replay_recovers(config: Config, found: supervisor.Running) -> 
     for name in ("Replay", "Window report"):
         assert api.call(found.address, links[name], token=token)[0] == 200, name
     ledger = Ledger.open(config.ledger_url)
-    replay_id = ledger.replays()[0].replay_id
-    assert [attempt.outcome for attempt in ledger.attempts(replay_id)] == ["killed", "done"]
+    replay_id = ledger.replays.newest()[0].replay_id
+    assert [attempt.outcome for attempt in ledger.attempts.of(replay_id)] == ["killed", "done"]
     _clear(dag, path, token)  # While the replay is open: nothing is computed again.
     assert wait_until(ended, RUN_SECONDS_MAX, every_seconds=0.5)
     assert api.call(dag, path, token=token)[1]["state"] == "success"
-    assert [replay.replay_id for replay in ledger.replays()] == [replay_id]
-    assert [attempt.outcome for attempt in ledger.attempts(replay_id)] == ["killed", "done"]
+    assert [replay.replay_id for replay in ledger.replays.newest()] == [replay_id]
+    assert [attempt.outcome for attempt in ledger.attempts.of(replay_id)] == ["killed", "done"]
 
 
 def _check_cleared_run_replays_anew(config: Config, found: supervisor.Running) -> None:
@@ -178,11 +178,13 @@ def _check_cleared_run_replays_anew(config: Config, found: supervisor.Running) -
     [run] = api.call(dag, "/dagRuns", token=token)[1]["dag_runs"]
     path = f"/dagRuns/{run['dag_run_id']}"
     ledger = Ledger.open(config.ledger_url)
-    [given_up] = ledger.replays()
-    ledger.abandon(given_up.replay_id)
+    [given_up] = ledger.replays.newest()
+    ledger.replays.abandon(given_up.replay_id)
     _clear(dag, path, token)
     newest = f"{given_up.replay_id}-2"
-    assert wait_until(lambda: ledger.find(newest) is not None and bool(ledger.attempts(newest)), RUN_SECONDS_MAX)
+    assert wait_until(
+        lambda: ledger.replays.find(newest) is not None and bool(ledger.attempts.of(newest)), RUN_SECONDS_MAX
+    )
     links = api.call(dag, f"{path}/taskInstances/plan_replay/links", token=token)[1]["extra_links"]
     assert links["Replay"].split("/")[-2] == newest
 

@@ -71,11 +71,11 @@ def test_read_only_state_folder_answers_what_reading_can(read_only: Config, argu
 def test_read_only_ledger_shows_its_newest_state(config: Config, tmp_path: Path) -> None:
     """Also what is only in its write-ahead log, as a process that was killed leaves it."""
     ledger = Ledger.open(config.ledger_url)
-    keeper = ledger.engine.connect()  # While it is open, nothing moves the log into the file.
-    ledger.abandon("one", "wrong code")
-    copied = ledger.place.copied(tmp_path)
+    keeper = ledger.database.engine.connect()  # While it is open, nothing moves the log into the file.
+    ledger.replays.abandon("one", "wrong code")
+    copied = ledger.database.place.copied(tmp_path)
     keeper.close()
-    assert Ledger.open(f"sqlite:///{copied.file}").replay("one").state == "abandoned"
+    assert Ledger.open(f"sqlite:///{copied.file}").replays.get("one").state == "abandoned"
 
 
 @pytest.mark.parametrize("arguments", [("abandon", "one"), ("replay", "totals"), ("status", "one", "--page")])
@@ -93,7 +93,7 @@ def test_read_only_state_folder_is_named_where_writing_is_needed(
 def test_read_only_ledger_refuses_writes(read_only: Config) -> None:
     """What was written to the copy would be lost."""
     with pytest.raises(LedgerError, match="cannot be written to: its folder is read-only"):
-        Ledger.open(read_only.ledger_url).abandon("one")
+        Ledger.open(read_only.ledger_url).replays.abandon("one")
 
 
 JSON_FILES = {
@@ -115,9 +115,11 @@ def test_damaged_json_is_named_with_the_way_out(
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(DAMAGES[damage])
     ledger = Ledger.open(config.ledger_url)
-    ledger.begin_attempt("one", ledger.next_epoch("one"), host="h", pid=1, process_group=1, process_identity="boot/0")
-    ledger.end_attempt("one", 1, AttemptEnd.DONE)
-    ledger.record_check("one", "passed")
+    ledger.attempts.begin(
+        "one", ledger.attempts.next_epoch("one"), host="h", pid=1, process_group=1, process_identity="boot/0"
+    )
+    ledger.attempts.end("one", 1, AttemptEnd.DONE)
+    ledger.checks.record("one", "passed")
     assert run(*JSON_FILES[file]) not in (0, 1)
     said = capsys.readouterr().err
     assert said.startswith("error: ")

@@ -38,4 +38,4 @@ def test_interrupt_ends_the_command_and_no_attempt_follows(tmp_path: Path, progr
     output, _ = process.communicate(timeout=60)
     assert process.returncode == attempts.INTERRUPTED, output
     assert "rewindow replay --resume one" in output
-    assert [attempt.epoch for attempt in Ledger.open(config.ledger_url).attempts("one")] in ([], [1])
+    assert [attempt.epoch for attempt in Ledger.open(config.ledger_url).attempts.of("one")] in ([], [1])

@@ -66,7 +66,7 @@ def test_why_of_an_application_passes_over_replays_that_are_given_up(
 ) -> None:
     """A newer replay that is abandoned, such as one of `plan --verify`, does not hide the one that counts."""
     verify = simple(config, "verify-1f2e3d4c", FIRST, LAST, checked=False)
-    Ledger.open(config.ledger_url).abandon("verify-1f2e3d4c", "plan --verify")
+    Ledger.open(config.ledger_url).replays.abandon("verify-1f2e3d4c", "plan --verify")
     assert "in replay one" in command("why", "app", FIRST + 1)[1]
     rmtree(verify.root)
     code, text, errors = command("why", "app", FIRST + 1)

@@ -37,7 +37,7 @@ def test_a_number_is_a_count_and_a_window_id_is_text(value: object, text: str) -
 def test_a_message_of_the_ledger_is_shown_as_it_is(command: Command, config: Config) -> None:
     """`status` prints what somebody wrote."""
     simple(config, "one", 100, 104)
-    Ledger.open(config.ledger_url).abandon("one", "see [/tmp/x] and [file:/y]")
+    Ledger.open(config.ledger_url).replays.abandon("one", "see [/tmp/x] and [file:/y]")
     code, text, errors = command("status", "one")
     assert (code, errors) == (0, "")
     assert "see [/tmp/x] and [file:/y]" in text

@@ -59,7 +59,7 @@ def test_a_stream_that_an_open_replay_reads_is_not_deleted(project: Project, run
     assert 'stream "events" is still needed: replay "one"' in errors
     assert "--force" in errors
     assert project.config.windows_table("events").exists()
-    Ledger.open(project.config.ledger_url).abandon("one", "test")
+    Ledger.open(project.config.ledger_url).replays.abandon("one", "test")
     assert run("streams", "delete", "events", "--yes")[0] == 0
     assert not list(project.config.stream_table("events").parent.glob("*events*/"))
     assert run("streams", "delete", "events", "--yes")[2].startswith('error: stream "events" is not recorded')

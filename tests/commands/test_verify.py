@@ -64,7 +64,7 @@ def test_a_sound_application_is_verified(project: Project, capfd: pytest.Capture
     assert "verified: 8 windows" in said.err
     assert said.out == "", "the output is the JSON of `plan --json --verify`"
     assert not list((project.config.state / "replays").glob("verify-*"))
-    assert {row.state.value for row in Ledger.open(project.config.ledger_url).replays()} == {"abandoned"}
+    assert {row.state.value for row in Ledger.open(project.config.ledger_url).replays.newest()} == {"abandoned"}
 
 
 @pytest.mark.usefixtures("here")

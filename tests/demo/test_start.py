@@ -63,10 +63,10 @@ def test_fresh_spares_streams_of_others(config: Config) -> None:
 def test_fresh_spares_replays_of_others(config: Config) -> None:
     """An own application over the example's streams has nothing but a replay before it is published."""
     ledger = Ledger.open(config.ledger_url)
-    ledger.create_replay("mine", "clicks_per_page", 1, 2, "exactly_once", {}, "c")
+    ledger.replays.create("mine", "clicks_per_page", 1, 2, "exactly_once", {}, "c")
     with pytest.raises(InputError, match='replay "mine" of application "clicks_per_page"'):
         start.begin_afresh(config, ("flights", "weather"), "flight_delays", lambda line: None)
-    assert Ledger.open(config.ledger_url).find("mine") is not None
+    assert Ledger.open(config.ledger_url).replays.find("mine") is not None
 
 
 def test_failed_command_ends_with_its_own_words_and_code(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:

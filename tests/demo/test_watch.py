@@ -58,7 +58,7 @@ def planned(config: Config) -> Ledger:
     replay = StagedReplay(config, "r", 100, 119)
     ledger = Ledger.open(config.ledger_url)
     plan = replay.plan
-    ledger.create_replay(
+    ledger.replays.create(
         "r",
         plan.application,
         100,
@@ -71,8 +71,8 @@ def planned(config: Config) -> Ledger:
 
 
 def begin(ledger: Ledger, pid: int) -> None:
-    epoch = ledger.next_epoch("r")
-    ledger.begin_attempt("r", epoch, socket.gethostname(), pid, pid, 0.0)
+    epoch = ledger.attempts.next_epoch("r")
+    ledger.attempts.begin("r", epoch, socket.gethostname(), pid, pid, 0.0)
 
 
 def test_kill_is_seen_when_the_process_is_gone(config: Config, telling: Telling) -> None:
@@ -80,7 +80,7 @@ def test_kill_is_seen_when_the_process_is_gone(config: Config, telling: Telling)
     ledger = planned(config)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         begin(ledger, process.pid)
-        began = ledger.attempts("r")[0].began_at
+        began = ledger.attempts.of("r")[0].began_at
         run = Run(Drill(Mode.EXACTLY_ONCE, Step.AFTER_OUTPUTS, 3), "run", "r")
         running, done = Task("running", 1), Task("success", 2)
         airflow = Script(running, running, running, process.kill, process.wait, running, running, done)

@@ -34,8 +34,8 @@ def attempt(tmp_path: Path, spark: SparkSession) -> Callable[..., Attempt]:
         wishes = {"group_windows": GROUP, **wishes}
         plan = create_replay(config, ReplayRequest(application, replay_id=replay_id, **wishes))
         ledger = Ledger.open(config.ledger_url)
-        epoch = ledger.next_epoch(replay_id)
-        ledger.begin_attempt(replay_id, epoch, host="h", pid=1, process_group=1, process_identity="boot/0")
+        epoch = ledger.attempts.next_epoch(replay_id)
+        ledger.attempts.begin(replay_id, epoch, host="h", pid=1, process_group=1, process_identity="boot/0")
         app = load_application(config, application, {}).app
         root = config.replay_root(replay_id)
 

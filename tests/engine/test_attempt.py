@@ -40,10 +40,10 @@ def test_tuples_of_a_port_that_nothing_reads_are_counted(attempt: Callable[..., 
     found = query("select window_id, tuples from f where direction = 'dropped' and port = 'split.negative'", f=facts)
     assert dict(zip(*found.to_pydict().values(), strict=True)) == wanted
     ledger = Ledger.open(config.ledger_url)
-    assert [(t.port, t.tuples) for t in ledger.totals("one") if t.direction == "dropped"] == [
+    assert [(t.port, t.tuples) for t in ledger.counts.totals("one") if t.direction == "dropped"] == [
         ("split.negative", sum(wanted.values()))
     ]
-    assert ledger.index_is_whole("one")
+    assert ledger.counts.is_whole("one")
     assert any("nothing reads port split.negative" in line for line in said)
 
 

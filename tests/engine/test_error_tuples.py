@@ -95,8 +95,8 @@ def test_error_tuples_are_published_taken_back_and_listed_after_a_purge(attempt:
     run = attempt("rejects", "one", group_windows=WINDOWS, say=said.append)
     run.run()
     ledger, wanted = Ledger.open(config.ledger_url), emitted(config)
-    ledger.end_attempt("one", run.epoch, AttemptEnd.DONE)
-    assert [t.tuples for t in ledger.totals("one") if t.direction == "error"] == [wanted.total()]
+    ledger.attempts.end("one", run.epoch, AttemptEnd.DONE)
+    assert [t.tuples for t in ledger.counts.totals("one") if t.direction == "error"] == [wanted.total()]
     assert any(f"error port {PORT}: {wanted.total()} tuples" in line for line in said)
     sources = Sources.open(config.replay_root("one"), "even", config.quarantine_table)
     report = build_report(run.plan, run.plan.outputs[0], sources, suite_for(config.expectations, None).measures)
@@ -149,7 +149,7 @@ def test_columns_with_odd_names_are_written_and_published(attempt: Attempts, spa
     """A full stop and backticks in the columns of an output and of an error port."""
     config: Config = attempt.config  # type: ignore[attr-defined]
     attempt("odd_names", "one", group_windows=24).run()
-    Ledger.open(config.ledger_url).end_attempt("one", 1, AttemptEnd.DONE)
+    Ledger.open(config.ledger_url).attempts.end("one", 1, AttemptEnd.DONE)
     publish(spark, config, "one", accept="a test")
     even, odd = (
         query('select "a.`key`" as key, "x`" as x from t', t=config.stream_table(f"odd_names.{name}"))
@@ -169,7 +169,7 @@ def test_certificates_compare_error_tables(
     for name, reason in (("one", "bad_type"), ("two", "bad_type"), ("three", "late")):
         monkeypatch.setenv("SPLIT_REASON", reason)
         attempt("rejects", name, group_windows=24).run()
-        Ledger.open(config.ledger_url).end_attempt(name, 1, AttemptEnd.DONE)
+        Ledger.open(config.ledger_url).attempts.end(name, 1, AttemptEnd.DONE)
     publish(spark, config, "one", accept="a test")
     for reference in ("one", PUBLISHED):
         equal, other = (certify(config, reference, name) for name in ("two", "three"))

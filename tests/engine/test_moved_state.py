@@ -57,7 +57,7 @@ def finish(config: Config, spark: SparkSession, attempt: Callable[..., Attempt],
     """Runs, checks and publishes a replay."""
     made = attempt("totals", name, **wishes)
     made.run()
-    made.ledger.end_attempt(name, made.epoch, "done")
+    made.ledger.attempts.end(name, made.epoch, "done")
     check(config, name)
     publish(spark, config, name, accept="a test")
 
@@ -89,7 +89,7 @@ def test_everything_goes_on_in_a_moved_state_folder(
         assert job(submission, lambda line: None).facts["windows"] > 0
     ledger = Ledger.open(config.ledger_url)
     assert certify(config, "killed", "from_other").verdict == "equal"
-    assert all(layer.values for layer in read_layers(config, ledger.replay("killed").read_plan()))
+    assert all(layer.values for layer in read_layers(config, ledger.replays.get("killed").read_plan()))
     monkeypatch.setenv("REWINDOW_CONFIG", str(config.file))
     for words in (("list", "totals"), ("status", "killed"), ("why", "totals", HALF), ("streams",)):
         assert run(*words)[0] == 0, words
@@ -98,7 +98,7 @@ def test_everything_goes_on_in_a_moved_state_folder(
     publish(spark, config, "killed", accept="a test")
     assert certify(config, "published", "from_other").verdict == "equal"
     undo(spark, config, "killed")
-    assert ledger.replay("killed").state is State.UNDONE
+    assert ledger.replays.get("killed").state is State.UNDONE
     assert {entry.replay_id for entry in purge(config, timedelta(0)).deleted} >= {"first", "killed"}
     new = create_replay(config, ReplayRequest("totals", first=HALF))
     assert new.start.source == "published"

@@ -33,7 +33,7 @@ def test_nothing_is_taken_by_an_attempt_that_cannot_start(project: Project) -> N
     with pytest.raises(ResourceError, match="jars"):
         begin_attempt(config, "one")
     ledger = Ledger.open(config.ledger_url)
-    assert (ledger.replay("one").epoch, ledger.last_attempt("one")) == (0, None)
+    assert (ledger.replays.get("one").epoch, ledger.attempts.last("one")) == (0, None)
 
 
 def test_a_job_computes_where_its_launcher_was_told_to(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,13 +63,13 @@ def test_a_job_that_was_stopped_in_a_write_does_not_hold_up_the_next_attempt(pro
     """It is ended before the ledger is written: a frozen job that holds its lock would hold it for ever."""
     create_replay(project.config, request(replay_id="one"))
     ledger = Ledger.open(project.config.ledger_url)
-    assert begin_attempt(project.config, "one") is not None and ledger.place.file
-    with writer(ledger.place.file) as job:
-        ledger.begin_attempt("one", 1, socket.gethostname(), job.pid, job.pid, process_identity(job.pid))
+    assert begin_attempt(project.config, "one") is not None and ledger.database.place.file
+    with writer(ledger.database.place.file) as job:
+        ledger.attempts.begin("one", 1, socket.gethostname(), job.pid, job.pid, process_identity(job.pid))
         stop_in_a_write(job)
         assert begin_attempt(project.config, "one") is not None
         assert not psutil.pid_exists(job.pid)
-    assert ledger.replay("one").epoch == 2
+    assert ledger.replays.get("one").epoch == 2
 
 
 def test_the_launcher_of_a_job_that_is_taken_over_finds_itself_superseded(
@@ -82,7 +82,7 @@ def test_the_launcher_of_a_job_that_is_taken_over_finds_itself_superseded(
     assert submission is not None
     noticed = []
     with subprocess.Popen(["sleep", "600"], start_new_session=True) as job:
-        ledger.begin_attempt("one", 1, socket.gethostname(), job.pid, job.pid, process_identity(job.pid))
+        ledger.attempts.begin("one", 1, socket.gethostname(), job.pid, job.pid, process_identity(job.pid))
 
         def end_and_notice(*group: float, **wishes: bool) -> None:
             end_process_group(*group, **wishes)  # type: ignore[arg-type]
@@ -93,8 +93,8 @@ def test_the_launcher_of_a_job_that_is_taken_over_finds_itself_superseded(
 
         monkeypatch.setattr(attempts, "end_process_group", end_and_notice)
         assert begin_attempt(project.config, "one") is not None
-    assert noticed and len(ledger.leases("one")) == 2
-    assert [ledger.replay("one").epoch, ledger.replay("one").state] == [2, "running"]
+    assert noticed and len(ledger.leases.held("one")) == 2
+    assert [ledger.replays.get("one").epoch, ledger.replays.get("one").state] == [2, "running"]
 
 
 def test_a_replay_is_given_up_after_too_many_failures(project: Project) -> None:
@@ -102,7 +102,7 @@ def test_a_replay_is_given_up_after_too_many_failures(project: Project) -> None:
     create_replay(project.config, request(replay_id="one"))
     for _ in range(4):
         submission = begin_attempt(project.config, "one")
-        Ledger.open(project.config.ledger_url).end_attempt("one", submission.epoch, "failed", "no")  # type: ignore[union-attr]
+        Ledger.open(project.config.ledger_url).attempts.end("one", submission.epoch, "failed", "no")  # type: ignore[union-attr]
     with pytest.raises(RewindowError, match="has failed 4 times") as caught:
         begin_attempt(project.config, "one")
     assert not caught.value.retryable
@@ -116,7 +116,7 @@ def test_a_full_disk_is_refused_before_anything_runs(project: Project, monkeypat
     monkeypatch.setattr(attempts.shutil, "disk_usage", lambda path: usage(10, 9, 1))
     with pytest.raises(ResourceError, match="no disk space") as caught:
         begin_attempt(project.config, "one")
-    assert caught.value.retryable and Ledger.open(project.config.ledger_url).replay("one").epoch == 0
+    assert caught.value.retryable and Ledger.open(project.config.ledger_url).replays.get("one").epoch == 0
 
 
 def _ended(project: Project, epoch: int, exit_code: int, message: str = "gone") -> None:
@@ -133,7 +133,7 @@ def test_a_launcher_learns_that_another_one_has_taken_over(project: Project) -> 
         _ended(project, 1, -9)
     assert not caught.value.retryable
     _ended(project, 2, -9)
-    assert Ledger.open(project.config.ledger_url).last_attempt("one").outcome == "killed"  # type: ignore[union-attr]
+    assert Ledger.open(project.config.ledger_url).attempts.last("one").outcome == "killed"  # type: ignore[union-attr]
 
 
 def test_an_interrupt_before_the_job_listens_is_no_failure(project: Project) -> None:
@@ -148,13 +148,13 @@ def test_a_ledger_that_is_older_than_the_tables_is_refused_by_name(project: Proj
     """An attempt that it does not know of has held them: an older copy was put back. Nothing is taken or changed."""
     config = project.config
     create_replay(config, request(replay_id="one"))
-    Ledger.open(config.ledger_url).next_epoch("one")
+    Ledger.open(config.ledger_url).attempts.next_epoch("one")
     for name in (FACTS, CHECKPOINTS):
         fence(config.replay_root("one") / name, app_id("one", name), 3)
     with pytest.raises(TableError, match="knows of attempts up to 1, the tables hold attempt 3") as error:
         begin_attempt(config, "one")
     assert "rewindow ledger rebuild" in error.value.hint and not error.value.retryable
-    assert Ledger.open(config.ledger_url).replay("one").epoch == 1
+    assert Ledger.open(config.ledger_url).replays.get("one").epoch == 1
 
 
 def test_a_ledger_that_holds_another_plan_than_the_tables_is_refused(project: Project) -> None:
@@ -193,22 +193,22 @@ def test_a_replay_that_has_lost_commits_is_opened_again(project: Project, state:
     plan = create_replay(config, request(replay_id="one"))
     _commit_to_its_end(config, plan)
     ledger.take_over("one", ["totals.sums"], plan.first, plan.last)
-    ledger.begin_attempt("one", 1, "elsewhere", 1, 1, 0.0)
-    ledger.end_attempt("one", 1, "done")
+    ledger.attempts.begin("one", 1, "elsewhere", 1, 1, 0.0)
+    ledger.attempts.end("one", 1, "done")
     if state == "checked":
-        ledger.record_check("one", "passed")
+        ledger.checks.record("one", "passed")
     assert begin_attempt(config, "one") is None
 
     log = config.replay_root("one") / FACTS / "_delta_log"
     max(log.glob("*.json")).unlink()
     lost = 'had ended, but has lost commits since: table "facts" holds 0 of 24 windows'
     with pytest.raises(TableError, match=lost) as error:
-        check_publishable(config, ledger, ledger.replay("one"), plan)
+        check_publishable(config, ledger, ledger.replays.get("one"), plan)
     assert "rewindow replay --resume one" in error.value.hint
     again = begin_attempt(config, "one")
     assert again is not None and again.epoch == 2
     assert 'lost since it had ended: table "facts" holds 0 of 24 windows' in again.expected
-    assert ledger.replay("one").state == "failed" and "lost commits" in ledger.replay("one").message
+    assert ledger.replays.get("one").state == "failed" and "lost commits" in ledger.replays.get("one").message
 
 
 def _commit_to_its_end(config: Config, plan: Plan) -> None:

@@ -9,6 +9,7 @@ import pytest
 from rewindow.errors import InputError, TableError
 from rewindow.launcher import create_replay
 from rewindow.ledger import Ledger
+from rewindow.ledger.replays import Replays
 from rewindow.recovery import Plan
 from rewindow.tables import Table, fence
 from rewindow.tables.staging import CHECKPOINTS, FACTS, app_id
@@ -34,7 +35,7 @@ def stored_plan(project: Project, replay_id: str) -> Plan:
 def planned_and_killed(project: Project, monkeypatch: pytest.MonkeyPatch, **wishes: object) -> None:
     """Plans a replay, and dies between its tables and its row in the ledger."""
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "create_replay", die)
+        patch.setattr(Replays, "create", die)
         with pytest.raises(Killed):
             create_replay(project.config, request(replay_id="one", **wishes))
 
@@ -48,7 +49,7 @@ def test_planner_that_dies_before_the_ledger_leaves_the_plan_to_the_next(
     Table.open(project.config.stream_table("events")).commit_files([], app_id="record", version=2)
     plan = create_replay(project.config, request(replay_id="one", last=FIRST + 5))
     assert plan == before == stored_plan(project, "one")
-    assert Ledger.open(project.config.ledger_url).replay("one").read_plan() == plan
+    assert Ledger.open(project.config.ledger_url).replays.get("one").read_plan() == plan
 
 
 def test_left_tables_are_not_taken_for_another_wish(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +57,7 @@ def test_left_tables_are_not_taken_for_another_wish(project: Project, monkeypatc
     planned_and_killed(project, monkeypatch, last=FIRST + 5)
     with pytest.raises(InputError, match=f"there already with last {FIRST + 5}, asked for was {FIRST + 7}"):
         create_replay(project.config, request(replay_id="one", last=FIRST + 7))
-    assert Ledger.open(project.config.ledger_url).find("one") is None
+    assert Ledger.open(project.config.ledger_url).replays.find("one") is None
 
 
 def test_planner_that_dies_among_its_tables_leaves_nothing(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

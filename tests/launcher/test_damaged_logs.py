@@ -30,7 +30,7 @@ def staged(config: Config, mode: Mode) -> StagedReplay:
 def publishing(config: Config, replay: StagedReplay) -> None:
     """Asks whether the replay may be published."""
     ledger = Ledger.open(config.ledger_url)
-    check_publishable(config, ledger, ledger.replay("r"), replay.plan)
+    check_publishable(config, ledger, ledger.replays.get("r"), replay.plan)
 
 
 def resuming(config: Config, replay: StagedReplay) -> None:
@@ -51,7 +51,7 @@ def test_rows_that_at_most_once_has_sealed_and_lost_are_no_loss_of_its_own(confi
     assert error.value.primary.startswith('table "ranks" of replay "r" has lost its newest commits: windows [108, 111]')
     assert "back from a copy" in error.value.hint
     assert "rewindow abandon r" in error.value.hint
-    assert Ledger.open(config.ledger_url).replay("r").state == "checked"
+    assert Ledger.open(config.ledger_url).replays.get("r").state == "checked"
 
 
 def test_windows_that_at_most_once_lists_as_lost_are_published_as_such(config: Config) -> None:

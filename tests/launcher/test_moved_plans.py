@@ -32,8 +32,8 @@ def test_paths_of_a_plan_are_relative_to_the_state_folder(project: Project) -> N
     plan = create_replay(project.config, request(replay_id="one"))
     assert plan.inputs[0].path == "streams/events"
     ledger = Ledger.open(project.config.ledger_url)
-    assert staged_plan(project.config, "one") == plan == ledger.replay("one").read_plan()
-    assert str(project.config.state) not in json.dumps(ledger.replay("one").plan)
+    assert staged_plan(project.config, "one") == plan == ledger.replays.get("one").read_plan()
+    assert str(project.config.state) not in json.dumps(ledger.replays.get("one").plan)
 
 
 def test_a_table_outside_of_the_state_folder_keeps_its_path(tmp_path: Path) -> None:
@@ -64,11 +64,11 @@ def test_a_plan_of_an_older_version_begins_in_a_moved_state_folder(project: Proj
     older = _with_absolute_paths(plan, project.config.state)
     Table.open(project.config.replay_root("one") / CHECKPOINTS).set_properties({"rewindow.plan": older})
     ledger = Ledger.open(project.config.ledger_url)
-    with ledger.writing() as connection:
+    with ledger.database.writing() as connection:
         connection.execute(text("UPDATE replays SET plan = :plan"), {"plan": older})
     ledger.close()
     config = moved(project.config)
-    assert str(project.config.state) in json.dumps(Ledger.open(config.ledger_url).replay("one").plan)
+    assert str(project.config.state) in json.dumps(Ledger.open(config.ledger_url).replays.get("one").plan)
     assert begin_attempt(config, "one") is not None
     assert staged_plan(config, "one") == plan
 

@@ -15,9 +15,9 @@ def test_a_plan_names_who_holds_its_windows_and_nobody_else(project: Project) ->
     project.plan("other", "exactly_once", first=FIRST, last=LAST)
     ledger = Ledger.open(project.config.ledger_url)
     assert in_the_way(project.config, plan) == []
-    ledger.acquire("other", ["totals.sums", "elsewhere.out"], FIRST, FIRST + 3)
+    ledger.leases.acquire("other", ["totals.sums", "elsewhere.out"], FIRST, FIRST + 3)
     assert in_the_way(project.config, plan) == []
-    ledger.acquire("other", ["totals.sums", "elsewhere.out"], FIRST, FIRST + 4)
+    ledger.leases.acquire("other", ["totals.sums", "elsewhere.out"], FIRST, FIRST + 4)
     names = [output.name for output in plan.outputs]
     assert "sums" in names
     assert in_the_way(project.config, plan) == [f'replay "other" holds totals.sums [{FIRST}, {FIRST + 4}]']
@@ -28,9 +28,9 @@ def test_a_plan_names_later_windows_that_are_stale(project: Project) -> None:
     plan = project.plan("one", "exactly_once", first=FIRST + 4, last=FIRST + 8)
     ledger = Ledger.open(project.config.ledger_url)
     for application, first in (("totals", FIRST), ("totals", FIRST + 5), ("other", FIRST + 10)):
-        ledger.mark_stale(application, f"{application}.sums", first, first + 1, 1)
+        ledger.stale.mark(application, f"{application}.sums", first, first + 1, 1)
     assert in_the_way(project.config, plan) == []
-    ledger.mark_stale("totals", "totals.sums", FIRST + 9, FIRST + 12, 1)
+    ledger.stale.mark("totals", "totals.sums", FIRST + 9, FIRST + 12, 1)
     assert in_the_way(project.config, plan) == [
         f"totals.sums [{FIRST + 9}, {FIRST + 12}] is stale: replay it after this one"
     ]

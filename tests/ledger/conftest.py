@@ -68,7 +68,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, upgraded: Callable[[str]
         return empty_file(tmp_path, upgraded)
     url = upgraded(request.getfixturevalue("postgresql"))
     ledger = Ledger.open(url)
-    with ledger.writing() as connection:
+    with ledger.database.writing() as connection:
         names = ", ".join(table.name for table in metadata.sorted_tables)
         connection.execute(text(f"TRUNCATE {names} RESTART IDENTITY"))
         connection.execute(counters.insert().values(name="publication", value=0))

@@ -25,21 +25,21 @@ def new_schema(server: str) -> str:
 
 def plan(ledger: Ledger, replay_id: str, first: int = 100, last: int = 199, mode: str = "exactly_once") -> Replay:
     """Enters a replay."""
-    return ledger.create_replay(replay_id, "app", first, last, mode, {"replay_id": replay_id}, "v1")
+    return ledger.replays.create(replay_id, "app", first, last, mode, {"replay_id": replay_id}, "v1")
 
 
 def run_to_end(ledger: Ledger, replay_id: str, passed: bool = True) -> None:
     """Takes a planned replay through its attempt and its gate."""
     epoch = begin(ledger, replay_id)
-    ledger.end_attempt(replay_id, epoch, "done")
+    ledger.attempts.end(replay_id, epoch, "done")
     if passed:
-        ledger.record_check(replay_id, "passed")
+        ledger.checks.record(replay_id, "passed")
 
 
 def begin(ledger: Ledger, replay_id: str) -> int:
     """Begins an attempt and returns its epoch."""
-    epoch = ledger.next_epoch(replay_id)
-    ledger.begin_attempt(replay_id, epoch, "host", 1234, 1234, "boot/170000")
+    epoch = ledger.attempts.next_epoch(replay_id)
+    ledger.attempts.begin(replay_id, epoch, "host", 1234, 1234, "boot/170000")
     return epoch
 
 

@@ -26,10 +26,12 @@ def test_epochs_of_processes_at_once_are_unique_and_rise(
 
 
 WRITES: dict[str, Callable[[Ledger, int], object]] = {
-    "begin": lambda ledger, epoch: ledger.begin_attempt("r", epoch, "zombie", 1, 1, 1.0),
-    "report": lambda ledger, epoch: ledger.report_progress("r", epoch, 99, 99, {}, [PortCount("out", "o", 1, 9, 1)]),
-    "warm up": lambda ledger, epoch: ledger.report_warm_up("r", epoch),
-    "end": lambda ledger, epoch: ledger.end_attempt("r", epoch, "done"),
+    "begin": lambda ledger, epoch: ledger.attempts.begin("r", epoch, "zombie", 1, 1, 1.0),
+    "report": lambda ledger, epoch: ledger.attempts.report_progress(
+        "r", epoch, 99, 99, {}, [PortCount("out", "o", 1, 9, 1)]
+    ),
+    "warm up": lambda ledger, epoch: ledger.attempts.report_warm_up("r", epoch),
+    "end": lambda ledger, epoch: ledger.attempts.end("r", epoch, "done"),
 }
 
 
@@ -38,11 +40,11 @@ def test_write_of_an_older_attempt_is_refused(ledger: Ledger, replay: Replay, wr
     """Once a newer epoch is given out, no write of the older attempt is taken, and nothing of it is kept."""
     old = begin(ledger, "r")
     new = begin(ledger, "r")
-    before = (ledger.replay("r"), ledger.attempts("r"), ledger.index("r"))
+    before = (ledger.replays.get("r"), ledger.attempts.of("r"), ledger.counts.index("r"))
     with pytest.raises(FencedError, match=f"attempt {old} .* is not its newest one any more, which is {new}") as caught:
         WRITES[write](ledger, old)
     assert not caught.value.retryable
-    assert (ledger.replay("r"), ledger.attempts("r"), ledger.index("r")) == before
+    assert (ledger.replays.get("r"), ledger.attempts.of("r"), ledger.counts.index("r")) == before
 
 
 def test_report_never_lands_after_a_newer_epoch(
@@ -51,21 +53,21 @@ def test_report_never_lands_after_a_newer_epoch(
     """With four processes that take over from each other, the mark in force is always the newest reporter's."""
     jobs = [workers.submit(report_until_fenced, url, "r", 8) for _ in range(WORKERS)]
     while not all(job.done() for job in jobs):
-        now = ledger.replay("r")
+        now = ledger.replays.get("r")
         assert now.mark // 1000 <= now.epoch
     assert sorted(epoch for epochs in results(jobs) for epoch in epochs) == list(range(1, 8 * WORKERS + 1))
-    reported = [(attempt.epoch, attempt.mark) for attempt in ledger.attempts("r") if attempt.mark]
+    reported = [(attempt.epoch, attempt.mark) for attempt in ledger.attempts.of("r") if attempt.mark]
     assert all(mark // 1000 == epoch for epoch, mark in reported)
-    assert ledger.replay("r").mark == reported[-1][1]
+    assert ledger.replays.get("r").mark == reported[-1][1]
 
 
 def test_attempt_keeps_its_process_to_be_compared_before_a_kill(ledger: Ledger, replay: Replay) -> None:
     """Host, process, group and identity come back exactly as they were entered."""
-    ledger.begin_attempt("r", ledger.next_epoch("r"), "box", 77, 76, "boot/4711")
-    last = ledger.last_attempt("r")
+    ledger.attempts.begin("r", ledger.attempts.next_epoch("r"), "box", 77, 76, "boot/4711")
+    last = ledger.attempts.last("r")
     assert last is not None and last.outcome is None
     assert (last.host, last.pid, last.process_group, last.process_identity) == ("box", 77, 76, "boot/4711")
-    assert ledger.replay("r").state is State.RUNNING
+    assert ledger.replays.get("r").state is State.RUNNING
 
 
 @pytest.mark.parametrize(
@@ -76,23 +78,23 @@ def test_end_of_an_attempt_sets_the_state_and_frees_the_windows(
     ledger: Ledger, replay: Replay, outcome: str, state: str
 ) -> None:
     """However an attempt ends, its replay holds no lease; what is said of it a second time is not heard."""
-    ledger.acquire("r", ["app.out"], 100, 199)
+    ledger.leases.acquire("r", ["app.out"], 100, 199)
     epoch = begin(ledger, "r")
-    ledger.end_attempt("r", epoch, outcome, "so it went")
-    ledger.end_attempt("r", epoch, "killed", "said the launcher, later")
-    now = ledger.replay("r")
+    ledger.attempts.end("r", epoch, outcome, "so it went")
+    ledger.attempts.end("r", epoch, "killed", "said the launcher, later")
+    now = ledger.replays.get("r")
     assert (now.state, now.message, now.mark) == (state, "so it went", 100 if outcome == "done" else 0)
-    assert ledger.leases() == []
-    assert [(a.outcome, a.message) for a in ledger.attempts("r")] == [(outcome, "so it went")]
+    assert ledger.leases.held() == []
+    assert [(a.outcome, a.message) for a in ledger.attempts.of("r")] == [(outcome, "so it went")]
 
 
 def test_progress_reported_again_changes_nothing(ledger: Ledger, replay: Replay) -> None:
     """A job that does not know whether its report arrived sends it again; nothing is counted twice."""
     epoch = begin(ledger, "r")
     for _ in range(2):
-        ledger.report_progress("r", epoch, 10, 10, {"write": 0.5}, [PortCount("out", "o", 100, 109, 42)])
-    assert [(part.first, part.last, part.tuples) for part in ledger.index("r")] == [(100, 109, 42)]
-    assert [(timing.mark, timing.timings) for timing in ledger.timings("r")] == [(10, {"write": 0.5})]
+        ledger.attempts.report_progress("r", epoch, 10, 10, {"write": 0.5}, [PortCount("out", "o", 100, 109, 42)])
+    assert [(part.first, part.last, part.tuples) for part in ledger.counts.index("r")] == [(100, 109, 42)]
+    assert [(timing.mark, timing.timings) for timing in ledger.attempts.timings("r")] == [(10, {"write": 0.5})]
 
 
 def test_timings_come_newest_first(ledger: Ledger, replay: Replay) -> None:
@@ -100,8 +102,8 @@ def test_timings_come_newest_first(ledger: Ledger, replay: Replay) -> None:
     for _ in range(2):
         epoch = begin(ledger, "r")
         for mark in (10, 20, 30):
-            ledger.report_progress("r", epoch, mark, None, {"compute": mark / 10})
-    assert [(t.epoch, t.mark) for t in ledger.timings("r", limit=4)] == [(2, 30), (2, 20), (2, 10), (1, 30)]
+            ledger.attempts.report_progress("r", epoch, mark, None, {"compute": mark / 10})
+    assert [(t.epoch, t.mark) for t in ledger.attempts.timings("r", limit=4)] == [(2, 30), (2, 20), (2, 10), (1, 30)]
 
 
 def test_failures_count_from_the_newest_checkpoint(ledger: Ledger, replay: Replay) -> None:
@@ -110,9 +112,9 @@ def test_failures_count_from_the_newest_checkpoint(ledger: Ledger, replay: Repla
     def fail(*checkpoints: int) -> int:
         epoch = begin(ledger, "r")
         for mark in checkpoints:
-            ledger.report_progress("r", epoch, mark, mark)
-        ledger.end_attempt("r", epoch, "failed")
-        return ledger.attempts_since_checkpoint("r")
+            ledger.attempts.report_progress("r", epoch, mark, mark)
+        ledger.attempts.end("r", epoch, "failed")
+        return ledger.attempts.since_checkpoint("r")
 
     assert [fail(), fail(), fail()] == [1, 2, 3]
     assert fail(10) == 1
@@ -123,12 +125,12 @@ def test_failures_count_from_the_newest_checkpoint(ledger: Ledger, replay: Repla
 def test_attempt_whose_end_nobody_noticed_counts_once_the_next_epoch_is_taken(ledger: Ledger, replay: Replay) -> None:
     """An attempt killed together with its launcher is a failure like any other, one that a user stopped is not."""
     begin(ledger, "r")
-    assert ledger.attempts_since_checkpoint("r") == 0
+    assert ledger.attempts.since_checkpoint("r") == 0
     epoch = begin(ledger, "r")
-    assert ledger.attempts_since_checkpoint("r") == 1
-    assert [a.outcome for a in ledger.attempts("r")] == [AttemptEnd.LOST, None]
-    ledger.end_attempt("r", epoch, "interrupted")
-    assert ledger.attempts_since_checkpoint("r") == 1
+    assert ledger.attempts.since_checkpoint("r") == 1
+    assert [a.outcome for a in ledger.attempts.of("r")] == [AttemptEnd.LOST, None]
+    ledger.attempts.end("r", epoch, "interrupted")
+    assert ledger.attempts.since_checkpoint("r") == 1
 
 
 _ENDS = st.sampled_from(["failed", "killed", "interrupted", "lost"])
@@ -140,18 +142,18 @@ _ATTEMPT = st.tuples(st.lists(st.integers(1, 60), max_size=4), _ENDS)
 def test_failures_equal_a_count_by_hand(sqlite_url: str, history: list[tuple[list[int], str]]) -> None:
     """Whatever happens, the count is that of a person who strikes it out at each new checkpoint (R90)."""
     ledger = Ledger.open(sqlite_url)
-    replay_id = f"r{len(ledger.replays(limit=1000))}"
+    replay_id = f"r{len(ledger.replays.newest(limit=1000))}"
     plan(ledger, replay_id)
     newest = count = 0
     for marks, end in history:
         epoch = begin(ledger, replay_id)
         for mark in sorted(set(marks)):
-            ledger.report_progress(replay_id, epoch, mark, mark)
+            ledger.attempts.report_progress(replay_id, epoch, mark, mark)
             if mark > newest:
                 newest, count = mark, 0
         if end != "lost":
-            ledger.end_attempt(replay_id, epoch, end)
+            ledger.attempts.end(replay_id, epoch, end)
         count += end != "interrupted"
-    ledger.next_epoch(replay_id)
-    assert ledger.attempts_since_checkpoint(replay_id) == count
+    ledger.attempts.next_epoch(replay_id)
+    assert ledger.attempts.since_checkpoint(replay_id) == count
     ledger.close()

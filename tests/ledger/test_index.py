@@ -23,7 +23,7 @@ def report(ledger: Ledger, replay_id: str, epoch: int, first: int, mark: int, ch
     """Reports the group of marks first to mark on one input and one output."""
     windows = (START + first - 1, START + mark - 1)
     counts = [PortCount("in", "s", *windows, tuples), PortCount("out", "o", *windows, tuples * 2)]
-    ledger.report_progress(replay_id, epoch, mark, mark if checkpoint else None, {}, counts)
+    ledger.attempts.report_progress(replay_id, epoch, mark, mark if checkpoint else None, {}, counts)
 
 
 def test_totals_add_up_and_keep_losses_apart(ledger: Ledger, replay: Replay) -> None:
@@ -31,10 +31,10 @@ def test_totals_add_up_and_keep_losses_apart(ledger: Ledger, replay: Replay) -> 
     epoch = begin(ledger, "r")
     report(ledger, "r", epoch, 1, 10, True, 5)
     lost = [PortCount("in", "s", 110, 119, 7, lost=True), PortCount("out", "o", 110, 119, 0, lost=True)]
-    ledger.report_progress("r", epoch, 20, None, {}, lost)
+    ledger.attempts.report_progress("r", epoch, 20, None, {}, lost)
     report(ledger, "r", epoch, 21, 30, True, 6)
-    assert ledger.totals("r") == [PortTotal("in", "s", 20, 11, 10, 7), PortTotal("out", "o", 20, 22, 10, 0)]
-    assert [(p.first, p.last, p.lost) for p in ledger.index("r", "s")] == [
+    assert ledger.counts.totals("r") == [PortTotal("in", "s", 20, 11, 10, 7), PortTotal("out", "o", 20, 22, 10, 0)]
+    assert [(p.first, p.last, p.lost) for p in ledger.counts.index("r", "s")] == [
         (100, 109, False), (110, 119, True), (120, 129, False),
     ]  # fmt: skip
 
@@ -47,10 +47,10 @@ def test_index_is_short_however_small_the_groups(
     epoch = begin(ledger, "r")
     for mark in range(1, 61):
         report(ledger, "r", epoch, mark, mark, True, 1)
-    assert [(p.first, p.last, p.tuples) for p in ledger.index("r", "s")] == [
+    assert [(p.first, p.last, p.tuples) for p in ledger.counts.index("r", "s")] == [
         (100, 124, 25), (125, 149, 25), (150, 159, 10),
     ]  # fmt: skip
-    assert all(part.began_at < part.ended_at for part in ledger.index("r"))
+    assert all(part.began_at < part.ended_at for part in ledger.counts.index("r"))
 
 
 _GROUPS = st.lists(st.tuples(st.integers(1, 5), st.booleans(), st.booleans()), min_size=1, max_size=10)
@@ -61,7 +61,7 @@ _GROUPS = st.lists(st.tuples(st.integers(1, 5), st.booleans(), st.booleans()), m
 def test_index_equals_a_row_a_window(sqlite_url: str, groups: list[tuple[int, bool, bool]]) -> None:
     """Whatever is computed again from a checkpoint, the sums are those of the newest count of each window."""
     ledger = Ledger.open(sqlite_url)
-    replay_id = f"r{len(ledger.replays(limit=1000))}"
+    replay_id = f"r{len(ledger.replays.newest(limit=1000))}"
     plan(ledger, replay_id)
     epoch, mark, checkpoint = begin(ledger, replay_id), 0, 0
     by_window: dict[int, int] = {}
@@ -73,29 +73,29 @@ def test_index_equals_a_row_a_window(sqlite_url: str, groups: list[tuple[int, bo
         checkpoint = mark if saved else checkpoint
         if dies:
             epoch, mark = begin(ledger, replay_id), checkpoint
-    total = next(total for total in ledger.totals(replay_id) if total.port == "s")
+    total = next(total for total in ledger.counts.totals(replay_id) if total.port == "s")
     assert (total.windows, total.tuples) == (len(by_window), sum(by_window.values()))
-    parts = ledger.index(replay_id, "s")
+    parts = ledger.counts.index(replay_id, "s")
     assert [w for part in parts for w in range(part.first, part.last + 1)] == [START + w - 1 for w in sorted(by_window)]
     ledger.close()
 
 
 def test_hole_is_seen_and_closed_from_the_facts(ledger: Ledger, tmp_path: Path) -> None:
     """After a crash between commit and report the index has a hole; the end of the replay fills it from the facts."""
-    ledger.create_replay("r", "app", 100, 129, "at_least_once", {}, "v1")
+    ledger.replays.create("r", "app", 100, 129, "at_least_once", {}, "v1")
     create_staging(tmp_path, {}, "{}")
     facts = Table.open(tmp_path / FACTS)
     write_facts(facts, 1, 100, 119, 2)
     write_facts(facts, 2, 110, 129, 2)
     epoch = begin(ledger, "r")
     report(ledger, "r", epoch, 1, 10, True, 20)
-    assert ledger.index_is_whole("r")
+    assert ledger.counts.is_whole("r")
     report(ledger, "r", epoch, 21, 30, True, 20)
-    assert not ledger.index_is_whole("r")
-    ledger.fill_index("r", tmp_path)
-    assert ledger.index_is_whole("r")
-    assert ledger.totals("r") == [PortTotal("in", "s", 30, 60, 0, 0), PortTotal("out", "o", 30, 60, 0, 0)]
-    assert {part.epoch for part in ledger.index("r")} == {2}
+    assert not ledger.counts.is_whole("r")
+    ledger.counts.fill("r", tmp_path)
+    assert ledger.counts.is_whole("r")
+    assert ledger.counts.totals("r") == [PortTotal("in", "s", 30, 60, 0, 0), PortTotal("out", "o", 30, 60, 0, 0)]
+    assert {part.epoch for part in ledger.counts.index("r")} == {2}
 
 
 def write_facts(facts: Table, attempt: int, first: int, last: int, tuples: int, replay_id: str = "r") -> None:

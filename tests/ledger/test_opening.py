@@ -25,7 +25,7 @@ from tests.ledger.workers import open_at_once
 def test_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     """A new SQLite ledger, and what lies beside it, is closed to other users; its folder is made."""
     file = tmp_path / "deep" / "er" / "ledger.sqlite"
-    Ledger.open(f"sqlite:///{file}").replays()
+    Ledger.open(f"sqlite:///{file}").replays.newest()
     for made in (file, *file.parent.glob("ledger.sqlite-*"), *file.parent.glob("*.locks/*")):
         assert stat.S_IMODE(made.stat().st_mode) == 0o600, made
 
@@ -36,7 +36,7 @@ def test_migrations_make_what_the_models_say(new_url: str) -> None:
     from alembic.autogenerate import compare_metadata
     from alembic.runtime.migration import MigrationContext
 
-    with ledger.reading() as connection:
+    with ledger.database.reading() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, metadata) == []
         assert context.get_current_revision() == VERSION
@@ -45,15 +45,15 @@ def test_migrations_make_what_the_models_say(new_url: str) -> None:
 def test_a_ledger_that_kept_the_folders_of_replays_is_upgraded(new_url: str) -> None:
     """Its replays stay; where their folders are follows from the state folder."""
     ledger = Ledger.open(new_url)
-    ledger.create_replay("r", "app", 1, 2, "exactly_once", {}, "v1")
-    epoch = ledger.next_epoch("r")
-    with ledger.writing() as connection:
+    ledger.replays.create("r", "app", 1, 2, "exactly_once", {}, "v1")
+    epoch = ledger.attempts.next_epoch("r")
+    with ledger.database.writing() as connection:
         connection.execute(text("ALTER TABLE replays ADD COLUMN root TEXT NOT NULL DEFAULT '/was/here'"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0004'"))
     ledger.close()
     after = Ledger.open(new_url)
-    assert after.replay("r").epoch == epoch
-    after.create_replay("s", "app", 1, 2, "exactly_once", {}, "v1")
+    assert after.replays.get("r").epoch == epoch
+    after.replays.create("s", "app", 1, 2, "exactly_once", {}, "v1")
 
 
 def test_opening_again_is_quick(new_url: str) -> None:
@@ -94,7 +94,7 @@ def test_processes_that_open_a_new_ledger_at_once_all_get_it(
 def test_newer_ledger_is_refused(new_url: str) -> None:
     """A ledger that a newer Rewindow has upgraded is left alone."""
     ledger = Ledger.open(new_url)
-    with ledger.writing() as connection:
+    with ledger.database.writing() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(InputError, match=f"is at version 9999, this Rewindow knows up to {VERSION}"):
         Ledger.open(new_url)
@@ -103,7 +103,7 @@ def test_newer_ledger_is_refused(new_url: str) -> None:
 def test_tables_stand_in_a_schema_of_their_own(postgresql: str) -> None:
     """On a shared server nothing of ours lies among another product's tables."""
     ledger = Ledger.open(postgresql)
-    with ledger.reading() as connection:
+    with ledger.database.reading() as connection:
         query = "SELECT DISTINCT table_schema FROM information_schema.tables WHERE table_name = 'replays'"
         assert "rewindow" in connection.execute(text(query)).scalars().all()
         in_public = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'public'"
@@ -134,7 +134,7 @@ def test_setting_that_the_driver_does_not_know_is_the_users_error() -> None:
 def test_user_who_may_not_create_a_schema_is_told(postgresql: str) -> None:
     """A user without the right to make the ledger gets an error in words, which names the right."""
     admin = Ledger.open(new_schema(postgresql))
-    with admin.writing() as connection:
+    with admin.database.writing() as connection:
         connection.execute(text("DROP ROLE IF EXISTS guest"))
         connection.execute(text("CREATE ROLE guest LOGIN"))
     with pytest.raises(InputError, match="permission denied") as caught:
@@ -156,7 +156,7 @@ def test_damaged_file_names_the_way_back(tmp_path: Path) -> None:
     """A file that is no database is a LedgerError that names `rewindow ledger rebuild`."""
     (tmp_path / "ledger.sqlite").write_bytes(b"this is not a database" * 500)
     with pytest.raises(LedgerError, match="rewindow ledger rebuild"):
-        Ledger.open(f"sqlite:///{tmp_path / 'ledger.sqlite'}").replays()
+        Ledger.open(f"sqlite:///{tmp_path / 'ledger.sqlite'}").replays.newest()
 
 
 def test_process_that_is_stopped_in_a_write_is_named(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,9 +166,9 @@ def test_process_that_is_stopped_in_a_write_is_named(sqlite_url: str, monkeypatc
     with writer(Path(sqlite_url.removeprefix("sqlite:///"))) as process:
         stop_in_a_write(process)
         with pytest.raises(LedgerError, match=rf"locked; open in process {process.pid} \(stopped\)") as caught:
-            ledger.release("r")
+            ledger.leases.release("r")
     assert caught.value.retryable and "rebuild" not in caught.value.hint
-    ledger.release("r")
+    ledger.leases.release("r")
 
 
 def test_folder_that_cannot_be_made_is_an_error_in_words(tmp_path: Path) -> None:
@@ -181,11 +181,11 @@ def test_folder_that_cannot_be_made_is_an_error_in_words(tmp_path: Path) -> None
 def test_server_that_stops_is_an_error_in_words(new_url: str) -> None:
     """A failure of the database in the middle of the work is a LedgerError too; wrong SQL stays a bug."""
     ledger = Ledger.open(new_url)
-    with ledger.writing() as connection:
+    with ledger.database.writing() as connection:
         connection.execute(text("DROP TABLE stale_ranges"))
     with pytest.raises(Exception, match="stale_ranges") as caught:
-        ledger.stale()
-    assert isinstance(caught.value, LedgerError) == bool(ledger.place.file)
+        ledger.stale.ranges()
+    assert isinstance(caught.value, LedgerError) == bool(ledger.database.place.file)
 
 
 def test_password_is_blotted_out_of_what_a_driver_says() -> None:
@@ -204,7 +204,7 @@ def test_connections_end_with_their_ledger(sqlite_url: str) -> None:
         return sum(os.path.realpath(f"/proc/self/fd/{fd}") == str(file) for fd in os.listdir("/proc/self/fd"))
 
     for _ in range(5):
-        Ledger.open(sqlite_url).replays()
+        Ledger.open(sqlite_url).replays.newest()
     assert handles() == 0
 
 

@@ -51,7 +51,7 @@ def test_publication_goes_its_way(ledger: Ledger, tables: FakeTables) -> None:
     """A publication leaves new content with its number in each table, a published replay and no lease."""
     checked(ledger, "r")
     publish(ledger, tables, "r", nothing)
-    (publication,) = ledger.publications("r")
+    (publication,) = ledger.publications.newest("r")
     assert [(t.name, t.version_before, t.version_after, t.done) for t in publication.tables] == [
         ("app.out", 0, 1, True), ("app.checkpoints", 0, 1, True),
     ]  # fmt: skip
@@ -60,7 +60,7 @@ def test_publication_goes_its_way(ledger: Ledger, tables: FakeTables) -> None:
         "publication": 1, "replay": "r", "kind": "publish", "first": 100, "last": 199, "undoes": None,
         "details": {"from": "r"}, "versions_before": {"app.out": 0, "app.checkpoints": 0},
     }  # fmt: skip
-    assert ledger.replay("r").state is State.PUBLISHED and ledger.leases() == []
+    assert ledger.replays.get("r").state is State.PUBLISHED and ledger.leases.held() == []
 
 
 def test_undo_puts_back_what_was_there(ledger: Ledger, tables: FakeTables) -> None:
@@ -70,14 +70,14 @@ def test_undo_puts_back_what_was_there(ledger: Ledger, tables: FakeTables) -> No
     publish(ledger, tables, "b", nothing)
     undo(ledger, tables, "b", nothing)
     assert [v["content"] for v in tables.versions("app.out")] == ["nothing", "a", "b", "a"]
-    newest = ledger.newest_over("app.out", 150, 150)
+    newest = ledger.publications.newest_over("app.out", 150, 150)
     assert newest is not None and newest.replay_id == "a"
-    assert [(p.number, p.kind, p.undoes) for p in ledger.publications(application="app")] == [
+    assert [(p.number, p.kind, p.undoes) for p in ledger.publications.newest(application="app")] == [
         (3, "undo", 2), (2, "publish", None), (1, "publish", None),
     ]  # fmt: skip
-    assert ledger.replay("b").state is State.UNDONE
+    assert ledger.replays.get("b").state is State.UNDONE
     publish(ledger, tables, "b", nothing)
-    assert ledger.replay("b").state is State.PUBLISHED
+    assert ledger.replays.get("b").state is State.PUBLISHED
 
 
 def test_undo_takes_back_every_publication_of_the_replay(ledger: Ledger, tables: FakeTables) -> None:
@@ -86,43 +86,43 @@ def test_undo_takes_back_every_publication_of_the_replay(ledger: Ledger, tables:
     for name in ("r", "over", "r"):
         publish(ledger, tables, name, nothing)
     undo(ledger, tables, "r", nothing)
-    assert ledger.replay("r").state is State.UNDONE
-    newest = ledger.newest_over("app.out", 100, 199)
+    assert ledger.replays.get("r").state is State.UNDONE
+    newest = ledger.publications.newest_over("app.out", 100, 199)
     assert newest is not None and newest.replay_id == "over"
     undo(ledger, tables, "over", nothing)
-    assert ledger.newest_over("app.out", 100, 199) is None
-    assert standing(ledger.publications()) == []
+    assert ledger.publications.newest_over("app.out", 100, 199) is None
+    assert standing(ledger.publications.newest()) == []
     publish(ledger, tables, "r", nothing)
-    assert [act.number for act in standing(ledger.publications())] == [6]
+    assert [act.number for act in standing(ledger.publications.newest())] == [6]
 
 
 def test_a_withdrawal_gives_up_what_was_begun_and_leaves_the_replay_as_it_was(ledger: Ledger) -> None:
     """Of a publication or an undo; an older publication of the replay goes on standing; it is closed like any act."""
     checked(ledger, "r")
     tables = {"app.out": 0, "app.x": 0}
-    first = ledger.open_publication("r", tables, 100, 199)
-    ledger.mark_table_done(first.number, "app.out", 1)
+    first = ledger.publications.open("r", tables, 100, 199)
+    ledger.publications.mark_done(first.number, "app.out", 1)
     with pytest.raises(InputError, match="to take it back add --withdraw"):
-        ledger.withdraw_publication(first.number, "no")
-    withdrawal = ledger.open_withdrawal(first.number, "damaged", {"app.out": 1})
+        ledger.publications.withdraw(first.number, "no")
+    withdrawal = ledger.publications.open_withdrawal(first.number, "damaged", {"app.out": 1})
     assert (withdrawal.kind, withdrawal.undoes, withdrawal.details["reason"]) == ("withdraw", 1, "damaged")
-    assert ledger.open_publications() == [withdrawal]
+    assert ledger.publications.unfinished() == [withdrawal]
     with pytest.raises(InputError, match="is closed and cannot be withdrawn"):
-        ledger.open_withdrawal(first.number, "again", {"app.out": 1})
+        ledger.publications.open_withdrawal(first.number, "again", {"app.out": 1})
     with pytest.raises(InputError, match="is a withdrawal and cannot be withdrawn"):
-        ledger.open_withdrawal(withdrawal.number, "again", {"app.out": 1})
-    ledger.mark_table_done(withdrawal.number, "app.out", 2)
-    ledger.close_publication(withdrawal.number)
-    assert ledger.replay("r").state is State.CHECKED and standing(ledger.publications()) == []
-    second = ledger.open_publication("r", {"app.out": 2}, 100, 199)
-    ledger.mark_table_done(second.number, "app.out", 3)
-    ledger.close_publication(second.number)
-    undo = ledger.open_undo(second.number, {"app.out": 3})
-    back = ledger.open_withdrawal(undo.number, "versions are gone", {"app.out": 3})
-    ledger.mark_table_done(back.number, "app.out", 4)
-    ledger.close_publication(back.number)
-    assert [act.number for act in standing(ledger.publications())] == [second.number]
-    assert ledger.replay("r").state is State.PUBLISHED
+        ledger.publications.open_withdrawal(withdrawal.number, "again", {"app.out": 1})
+    ledger.publications.mark_done(withdrawal.number, "app.out", 2)
+    ledger.publications.close(withdrawal.number)
+    assert ledger.replays.get("r").state is State.CHECKED and standing(ledger.publications.newest()) == []
+    second = ledger.publications.open("r", {"app.out": 2}, 100, 199)
+    ledger.publications.mark_done(second.number, "app.out", 3)
+    ledger.publications.close(second.number)
+    undo = ledger.publications.open_undo(second.number, {"app.out": 3})
+    back = ledger.publications.open_withdrawal(undo.number, "versions are gone", {"app.out": 3})
+    ledger.publications.mark_done(back.number, "app.out", 4)
+    ledger.publications.close(back.number)
+    assert [act.number for act in standing(ledger.publications.newest())] == [second.number]
+    assert ledger.replays.get("r").state is State.PUBLISHED
 
 
 def test_undo_is_refused_under_a_later_publication_and_names_it(ledger: Ledger, tables: FakeTables) -> None:
@@ -132,57 +132,59 @@ def test_undo_is_refused_under_a_later_publication_and_names_it(ledger: Ledger, 
     checked(ledger, "over", first=190, last=195)
     for name in ("old", "beside", "over"):
         publish(ledger, tables, name, nothing)
-    assert [p.replay_id for p in ledger.later_overlapping(1)] == ["over"]
+    assert [p.replay_id for p in ledger.publications.later_overlapping(1)] == ["over"]
     with pytest.raises(InputError, match=r'3 \(replay "over", windows \[190, 195\]\)'):
-        ledger.open_undo(1, dict.fromkeys(TABLES, 3))
+        ledger.publications.open_undo(1, dict.fromkeys(TABLES, 3))
     undo(ledger, tables, "over", nothing)
-    assert ledger.later_overlapping(1) == []
+    assert ledger.publications.later_overlapping(1) == []
     undo(ledger, tables, "old", nothing)
     with pytest.raises(InputError, match="publication 1 is undone already"):
-        ledger.open_undo(1, dict.fromkeys(TABLES, 3))
+        ledger.publications.open_undo(1, dict.fromkeys(TABLES, 3))
     with pytest.raises(InputError, match="nothing to undo"):
-        ledger.open_undo(4, dict.fromkeys(TABLES, 3))
+        ledger.publications.open_undo(4, dict.fromkeys(TABLES, 3))
 
 
 def test_opening_again_returns_what_was_entered(ledger: Ledger) -> None:
     """A publisher that comes back gets the number and the versions before of its first opening."""
     checked(ledger, "r")
-    first = ledger.open_publication("r", {"app.out": 7}, 100, 199, {"x": 1})
-    assert ledger.open_publication("r", {"app.out": 8}, 100, 199, {"x": 2}) == first
-    assert ledger.open_publications() == [first]
+    first = ledger.publications.open("r", {"app.out": 7}, 100, 199, {"x": 1})
+    assert ledger.publications.open("r", {"app.out": 8}, 100, 199, {"x": 2}) == first
+    assert ledger.publications.unfinished() == [first]
 
 
 def test_no_number_is_given_while_one_is_open_for_a_table(ledger: Ledger) -> None:
     """Another publication of a shared table waits until the open one is rolled forward; other tables do not."""
     checked(ledger, "a", "b")
-    ledger.open_publication("a", {"app.out": 0, "app.x": 0}, 100, 199)
+    ledger.publications.open("a", {"app.out": 0, "app.x": 0}, 100, 199)
     with pytest.raises(OverlapError, match='publication 1 of replay "a" is open') as caught:
-        ledger.open_publication("b", {"app.out": 0}, 100, 199)
+        ledger.publications.open("b", {"app.out": 0}, 100, 199)
     assert caught.value.holder == "a" and "rewindow publish a" in caught.value.hint
-    assert ledger.open_publication("b", {"app.y": 0}, 100, 199).number == 2
-    assert [p.number for p in ledger.open_publications(["app.x"])] == [1]
+    assert ledger.publications.open("b", {"app.y": 0}, 100, 199).number == 2
+    assert [p.number for p in ledger.publications.unfinished(["app.x"])] == [1]
 
 
 def test_publication_outside_the_replay_is_refused(ledger: Ledger) -> None:
     """A replay publishes only windows that it has."""
     checked(ledger, "r")
     with pytest.raises(InputError, match=r"windows \[100, 200\] are not all of replay"):
-        ledger.open_publication("r", {"app.out": 0}, 100, 200)
+        ledger.publications.open("r", {"app.out": 0}, 100, 200)
 
 
 def test_publication_that_cannot_go_on_is_withdrawn_unless_committed(ledger: Ledger) -> None:
     """Without a commit it can be given up and its number is spent; with one it must be rolled forward."""
     checked(ledger, "r")
-    ledger.open_publication("r", {"app.out": 0, "app.x": 0}, 100, 199)
-    ledger.withdraw_publication(1, "app.x was dropped")
-    assert ledger.publication(1).withdrawn == "app.x was dropped"
-    assert ledger.newest_over("app.out", 100, 199) is None and ledger.replay("r").state is State.CHECKED
-    second = ledger.open_publication("r", {"app.out": 0, "app.x": 0}, 100, 199)
-    ledger.mark_table_done(second.number, "app.out", 1)
+    ledger.publications.open("r", {"app.out": 0, "app.x": 0}, 100, 199)
+    ledger.publications.withdraw(1, "app.x was dropped")
+    assert ledger.publications.get(1).withdrawn == "app.x was dropped"
+    assert (
+        ledger.publications.newest_over("app.out", 100, 199) is None and ledger.replays.get("r").state is State.CHECKED
+    )
+    second = ledger.publications.open("r", {"app.out": 0, "app.x": 0}, 100, 199)
+    ledger.publications.mark_done(second.number, "app.out", 1)
     with pytest.raises(InputError, match='publication 2 has been committed to table "app.out"'):
-        ledger.withdraw_publication(2, "no")
+        ledger.publications.withdraw(2, "no")
     with pytest.raises(AssertionError, match=r"not done for \['app.x'\]"):
-        ledger.close_publication(2)
+        ledger.publications.close(2)
 
 
 @pytest.mark.parametrize(("act", "step"), list(itertools.product(("publish", "undo"), STEPS)))
@@ -199,7 +201,7 @@ def test_publisher_killed_at_any_step_is_rolled_forward(
     killed.start()
     killed.join(60)
     assert killed.exitcode == -9
-    with ledger.publishing(TABLES) as unfinished:
+    with ledger.publications.publishing(TABLES) as unfinished:
         assert len(unfinished) == (STEPS.index("opened") <= STEPS.index(step) < STEPS.index("closed"))
         for publication in unfinished:
             finish(ledger, tables, publication, nothing)
@@ -210,10 +212,10 @@ def test_publisher_killed_at_any_step_is_rolled_forward(
         assert [v["content"] for v in versions] == (expected if begun else expected[:-1]), name
         assert [v["txn"] for v in versions] == list(range(len(versions))), name
     state = {"publish": State.PUBLISHED, "undo": State.UNDONE}[act]
-    assert ledger.open_publications() == [] and (ledger.replay("r").state is state) == begun
-    assert all(lease.replay_id == "r" and step == "leased" for lease in ledger.leases())
+    assert ledger.publications.unfinished() == [] and (ledger.replays.get("r").state is state) == begun
+    assert all(lease.replay_id == "r" and step == "leased" for lease in ledger.leases.held())
     ACTS[act](ledger, tables, "r", nothing)
-    assert tables.versions("app.out")[-1]["content"] == expected[-1] and ledger.leases() == []
+    assert tables.versions("app.out")[-1]["content"] == expected[-1] and ledger.leases.held() == []
 
 
 def test_of_publications_opened_at_once_exactly_one_is_entered(
@@ -251,27 +253,27 @@ def test_publishers_lock_ends_with_its_process(ledger: Ledger, url: str) -> None
     assert ready.wait(60)
     with (
         pytest.raises(OverlapError, match='table "app.out" is being published by') as caught,
-        ledger.publishing(["app.a", "app.out"], wait_s=0),
+        ledger.publications.publishing(["app.a", "app.out"], wait_s=0),
     ):
         pass
     assert caught.value.retryable
-    with ledger.publishing(["app.a"]):
+    with ledger.publications.publishing(["app.a"]):
         pass
     holder.kill()
     holder.join(60)
-    with ledger.publishing(["app.a", "app.out"]):
+    with ledger.publications.publishing(["app.a", "app.out"]):
         pass
 
 
 def test_tables_of_an_open_publication_are_locked_with_it(ledger: Ledger, url: str) -> None:
     """Whoever must roll a publication forward is the one publisher of all its tables, not only of its own."""
     checked(ledger, "r")
-    ledger.open_publication("r", {"app.out": 0, "app.checkpoints": 0}, 100, 199)
-    with Ledger.open(url).publishing(["app.checkpoints"]) as unfinished:
+    ledger.publications.open("r", {"app.out": 0, "app.checkpoints": 0}, 100, 199)
+    with Ledger.open(url).publications.publishing(["app.checkpoints"]) as unfinished:
         assert [p.number for p in unfinished] == [1]
         with (
             pytest.raises(OverlapError, match='"app.out" is being published') as caught,
-            ledger.publishing(["app.out"], wait_s=0),
+            ledger.publications.publishing(["app.out"], wait_s=0),
         ):
             pass
         assert 'It is publication 1, publish of replay "r".' in caught.value.detail

@@ -40,15 +40,15 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
         make(ledger, config, replay_id, mode)
     for replay_id in ("a", "b", "open"):
         run(ledger, config, replay_id, 100)
-        ledger.record_check(replay_id, "passed")
+        ledger.checks.record(replay_id, "passed")
     run(ledger, config, "c", 40)
     make(ledger, config, "planned", "at_least_once")
     publish(ledger, config, "a", {"stale": [[OUT, 200, 299]]})
     publish(ledger, config, "b", {"stale": [[OUT, 200, 250]]})
-    undone = ledger.open_undo(2, versions(config), {"stale": [[OUT, 200, 299]]})
+    undone = ledger.publications.open_undo(2, versions(config), {"stale": [[OUT, 200, 299]]})
     commit(ledger, config, undone, (OUT, SAVED))
-    ledger.close_publication(undone.number)
-    half = ledger.open_publication("open", versions(config), 100, 199, {"stale": [[OUT, 210, 220]]})
+    ledger.publications.close(undone.number)
+    half = ledger.publications.open("open", versions(config), 100, 199, {"stale": [[OUT, 210, 220]]})
     commit(ledger, config, half, (OUT,))
     ledger.close()
     return config.state
@@ -68,7 +68,7 @@ def make(ledger: Ledger, config: Config, replay_id: str, mode: str) -> None:
     }  # fmt: skip
     root = config.replay_root(replay_id)
     create_staging(root, {"out": pa.schema([("x", pa.int64())])}, json.dumps(plan))
-    ledger.create_replay(replay_id, "app", 100, 199, mode, plan, "v1")
+    ledger.replays.create(replay_id, "app", 100, 199, mode, plan, "v1")
 
 
 def run(ledger: Ledger, config: Config, replay_id: str, to: int) -> None:
@@ -82,7 +82,7 @@ def run(ledger: Ledger, config: Config, replay_id: str, to: int) -> None:
         for name in ("out", CHECKPOINTS):
             Table.open(root / name).commit_files([], app_id=app_id(replay_id, name), version=(epoch << 40) | mark)
     if to == 100:
-        ledger.end_attempt(replay_id, epoch, "done")
+        ledger.attempts.end(replay_id, epoch, "done")
 
 
 def versions(config: Config) -> dict[str, int | None]:
@@ -92,9 +92,9 @@ def versions(config: Config) -> dict[str, int | None]:
 
 def publish(ledger: Ledger, config: Config, replay_id: str, details: dict[str, object]) -> None:
     """Publishes a replay."""
-    publication = ledger.open_publication(replay_id, versions(config), 100, 199, details)
+    publication = ledger.publications.open(replay_id, versions(config), 100, 199, details)
     commit(ledger, config, publication, (OUT, SAVED))
-    ledger.close_publication(publication.number)
+    ledger.publications.close(publication.number)
 
 
 def commit(ledger: Ledger, config: Config, publication: Publication, names: tuple[str, ...]) -> None:
@@ -105,7 +105,7 @@ def commit(ledger: Ledger, config: Config, publication: Publication, names: tupl
         table.commit_arrow(
             frame, app_id=publish_app_id(name), version=publication.number, metadata=publication.commit_metadata()
         )
-        ledger.mark_table_done(publication.number, name, table.version)
+        ledger.publications.mark_done(publication.number, name, table.version)
 
 
 @pytest.fixture
@@ -139,15 +139,15 @@ def test_replays_come_back_with_their_plans_marks_and_epochs(after: Ledger, conf
 
 def test_next_epoch_is_above_every_epoch_in_the_tables(after: Ledger, config: Config) -> None:
     """The next attempt can fence the tables, and failures before the rebuild are not held against it."""
-    epoch = after.next_epoch("c")
-    assert epoch == 3 and after.attempts_since_checkpoint("c") == 0
+    epoch = after.attempts.next_epoch("c")
+    assert epoch == 3 and after.attempts.since_checkpoint("c") == 0
     fence(config.replay_root("c") / "out", app_id("c", "out"), epoch)
 
 
 def test_index_and_attempts_come_back_from_the_facts(after: Ledger, config: Config) -> None:
     """Totals are those of the facts; each attempt that wrote some is listed."""
-    totals = [(total.port, total.windows, total.tuples) for total in after.totals("a")]
-    assert totals == [("s", 100, 300), ("o", 100, 300)] and after.index_is_whole("a")
+    totals = [(total.port, total.windows, total.tuples) for total in after.counts.totals("a")]
+    assert totals == [("s", 100, 300), ("o", 100, 300)] and after.counts.is_whole("a")
     assert [(a.epoch, a.mark, a.outcome) for a in after.attempts("a")] == [(1, 20, "lost"), (2, 100, "done")]
 
 
@@ -157,32 +157,32 @@ def test_publications_come_back_with_their_numbers(after: Ledger, config: Config
     def told(ledger: Ledger) -> list[object]:
         return [
             (p.number, p.replay_id, p.kind, p.first, p.last, p.undoes, p.details, p.tables, p.closed_at is None)
-            for p in ledger.publications()
+            for p in ledger.publications.newest()
         ]
 
     assert told(after) == told(lost(config))
-    assert [p.number for p in after.open_publications()] == [4]
-    newest = after.newest_over(OUT, 100, 199)
+    assert [p.number for p in after.publications.unfinished()] == [4]
+    newest = after.publications.newest_over(OUT, 100, 199)
     assert newest is not None and newest.number == 1
-    commit(after, config, after.publication(4), (SAVED,))
-    after.close_publication(4)
-    after.record_check("a", "passed")
-    assert after.open_publication("a", versions(config), 100, 199).number == 5
+    commit(after, config, after.publications.get(4), (SAVED,))
+    after.publications.close(4)
+    after.checks.record("a", "passed")
+    assert after.publications.open("a", versions(config), 100, 199).number == 5
 
 
 def test_a_withdrawal_comes_back_with_what_it_gave_up(config: Config) -> None:
     """What was begun and taken back neither stands nor is open, and its replay is not published."""
     ledger = Ledger.open(config.ledger_url)
-    withdrawal = ledger.open_withdrawal(4, "its source is gone", versions(config))
+    withdrawal = ledger.publications.open_withdrawal(4, "its source is gone", versions(config))
     commit(ledger, config, withdrawal, (OUT, SAVED))
-    ledger.close_publication(withdrawal.number)
+    ledger.publications.close(withdrawal.number)
     ledger.close()
     (config.state / "ledger.sqlite").unlink()
     rebuild_ledger(config)
     after = Ledger.open(config.ledger_url)
-    assert (after.publication(4).withdrawn, after.publication(5).kind) == ("its source is gone", "withdraw")
-    assert after.open_publications() == [] and after.replay("open").state is State.ENDED
-    newest = after.newest_over(OUT, 100, 199)
+    assert (after.publications.get(4).withdrawn, after.publications.get(5).kind) == ("its source is gone", "withdraw")
+    assert after.publications.unfinished() == [] and after.replays.get("open").state is State.ENDED
+    newest = after.publications.newest_over(OUT, 100, 199)
     assert newest is not None and newest.number == 1
 
 
@@ -208,7 +208,7 @@ def test_a_purged_replay_comes_back_in_its_own_folder_and_without_a_plan(config:
     shutil.rmtree(config.replay_root("a") / CHECKPOINTS)
     config.state.joinpath("ledger.sqlite").unlink()
     rebuild_ledger(config)
-    row = Ledger.open(config.ledger_url).replay("a")
+    row = Ledger.open(config.ledger_url).replays.get("a")
     assert (row.plan, row.state) == ({}, State.PUBLISHED)
     with pytest.raises(InputError, match='the plan of replay "a" was purged') as caught:
         row.read_plan()

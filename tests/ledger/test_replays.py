@@ -29,7 +29,7 @@ def test_create_refuses_another_plan_and_names_the_difference(ledger: Ledger, re
         plan(ledger, "r", last=198)
     differences = 'plan.replay_id is "r" there and "s" now; plan.groups is null there and 7 now'
     with pytest.raises(InputError, match=differences) as caught:
-        ledger.create_replay("r", "app", 100, 199, "exactly_once", {"groups": 7, "replay_id": "s"}, "v1")
+        ledger.replays.create("r", "app", 100, 199, "exactly_once", {"groups": 7, "replay_id": "s"}, "v1")
     assert caught.value.exit_code == 2
 
 
@@ -54,32 +54,35 @@ def test_replays_are_listed_newest_first_by_application_and_state(ledger: Ledger
     """A list can be narrowed to an application and to states, and has a limit."""
     for name in ("a", "b", "c"):
         plan(ledger, name)
-    ledger.create_replay("other", "other_app", 1, 2, "at_least_once", {}, "v1")
+    ledger.replays.create("other", "other_app", 1, 2, "at_least_once", {}, "v1")
     begin(ledger, "b")
-    assert [row.replay_id for row in ledger.replays("app")] == ["c", "b", "a"]
-    assert [row.replay_id for row in ledger.replays(state="running")] == ["b"]
-    assert [row.replay_id for row in ledger.replays(state=[State.PLANNED, State.RUNNING], limit=2)] == ["other", "c"]
-    assert ledger.find("nobody") is None
+    assert [row.replay_id for row in ledger.replays.newest("app")] == ["c", "b", "a"]
+    assert [row.replay_id for row in ledger.replays.newest(state="running")] == ["b"]
+    assert [row.replay_id for row in ledger.replays.newest(state=[State.PLANNED, State.RUNNING], limit=2)] == [
+        "other",
+        "c",
+    ]
+    assert ledger.replays.find("nobody") is None
     with pytest.raises(InputError, match='replay "nobody" is unknown'):
-        ledger.replay("nobody")
+        ledger.replays.get("nobody")
 
 
 def _published(ledger: Ledger) -> None:
     run_to_end(ledger, "r")
-    publication = ledger.open_publication("r", {"app.out": 0}, 100, 199)
-    ledger.mark_table_done(publication.number, "app.out", 1)
-    ledger.close_publication(publication.number)
+    publication = ledger.publications.open("r", {"app.out": 0}, 100, 199)
+    ledger.publications.mark_done(publication.number, "app.out", 1)
+    ledger.publications.close(publication.number)
 
 
 def _undone(ledger: Ledger) -> None:
     _published(ledger)
-    publication = ledger.open_undo(1, {"app.out": 1})
-    ledger.mark_table_done(publication.number, "app.out", 2)
-    ledger.close_publication(publication.number)
+    publication = ledger.publications.open_undo(1, {"app.out": 1})
+    ledger.publications.mark_done(publication.number, "app.out", 2)
+    ledger.publications.close(publication.number)
 
 
 def _failed(ledger: Ledger) -> None:
-    ledger.end_attempt("r", begin(ledger, "r"), "failed")
+    ledger.attempts.end("r", begin(ledger, "r"), "failed")
 
 
 REACH: dict[State, Callable[[Ledger], object]] = {
@@ -90,14 +93,14 @@ REACH: dict[State, Callable[[Ledger], object]] = {
     State.CHECKED: lambda ledger: run_to_end(ledger, "r"),
     State.PUBLISHED: _published,
     State.UNDONE: _undone,
-    State.ABANDONED: lambda ledger: ledger.abandon("r"),
+    State.ABANDONED: lambda ledger: ledger.replays.abandon("r"),
 }
 ACTS: dict[str, Callable[[Ledger], object]] = {
-    "next_epoch": lambda ledger: ledger.next_epoch("r"),
-    "check": lambda ledger: ledger.record_check("r", "passed"),
-    "accept": lambda ledger: ledger.accept("r", "it is known", "me"),
-    "publish": lambda ledger: ledger.open_publication("r", {"app.out": 0}, 100, 199),
-    "abandon": lambda ledger: ledger.abandon("r"),
+    "next_epoch": lambda ledger: ledger.attempts.next_epoch("r"),
+    "check": lambda ledger: ledger.checks.record("r", "passed"),
+    "accept": lambda ledger: ledger.checks.accept("r", "it is known", "me"),
+    "publish": lambda ledger: ledger.publications.open("r", {"app.out": 0}, 100, 199),
+    "abandon": lambda ledger: ledger.replays.abandon("r"),
 }
 ALLOWED = {
     State.PLANNED: {"next_epoch", "abandon"},
@@ -122,60 +125,60 @@ def test_state_allows_these_acts_and_no_others(sqlite_url: str, state: State) ->
     for name, act in ACTS.items():
         shutil.copyfile(sqlite_url.removeprefix("sqlite:///"), f"{sqlite_url}.{name}".removeprefix("sqlite:///"))
         ledger = Ledger.open(f"{sqlite_url}.{name}")
-        assert ledger.replay("r").state is state
+        assert ledger.replays.get("r").state is state
         try:
             act(ledger)
             allowed.add(name)
         except InputError:
-            assert ledger.replay("r").state is state
+            assert ledger.replays.get("r").state is state
     assert allowed == ALLOWED[state]
 
 
 def test_failed_gate_takes_the_right_to_publish_away(ledger: Ledger, replay: Replay) -> None:
     """A later gate that fails makes a checked replay ended again; an acceptance gives the right back, for ever kept."""
     run_to_end(ledger, "r")
-    ledger.record_check("r", "failed", "/results/2", {"failed": 3}, epoch=1)
-    assert ledger.replay("r").state is State.ENDED
-    ledger.accept("r", "late flights are known", "me")
-    assert ledger.replay("r").state is State.CHECKED
-    newest, oldest = ledger.checks("r")
+    ledger.checks.record("r", "failed", "/results/2", {"failed": 3}, epoch=1)
+    assert ledger.replays.get("r").state is State.ENDED
+    ledger.checks.accept("r", "late flights are known", "me")
+    assert ledger.replays.get("r").state is State.CHECKED
+    newest, oldest = ledger.checks.newest("r")
     assert (newest.verdict, newest.results, newest.summary, newest.epoch) == ("failed", "/results/2", {"failed": 3}, 1)
     assert oldest.verdict == "passed"
-    assert [(row.reason, row.who) for row in ledger.acceptances("r")] == [("late flights are known", "me")]
+    assert [(row.reason, row.who) for row in ledger.checks.acceptances("r")] == [("late flights are known", "me")]
     with pytest.raises(InputError, match="needs a reason") as caught:
-        ledger.accept("r", "  ", "me")
+        ledger.checks.accept("r", "  ", "me")
     assert 'rewindow publish r --accept "' in caught.value.hint
 
 
 def test_abandon_fences_the_attempt_and_ends_the_leases(ledger: Ledger, replay: Replay) -> None:
     """An attempt of an abandoned replay writes nothing any more, and its windows are free."""
-    ledger.acquire("r", ["app.out"], 100, 199)
+    ledger.leases.acquire("r", ["app.out"], 100, 199)
     epoch = begin(ledger, "r")
-    ledger.abandon("r", "wrong code")
-    assert ledger.leases() == [] and ledger.replay("r").message == "wrong code"
+    ledger.replays.abandon("r", "wrong code")
+    assert ledger.leases.held() == [] and ledger.replays.get("r").message == "wrong code"
     with pytest.raises(FencedError, match="The replay was abandoned"):
-        ledger.report_progress("r", epoch, 5)
+        ledger.attempts.report_progress("r", epoch, 5)
     with pytest.raises(InputError, match="abandoned"):
-        ledger.acquire("r", ["app.out"], 100, 199)
+        ledger.leases.acquire("r", ["app.out"], 100, 199)
 
 
 def test_abandon_waits_for_an_open_publication(ledger: Ledger, replay: Replay) -> None:
     """A half published replay is rolled forward before it can be given up."""
     run_to_end(ledger, "r")
-    ledger.open_publication("r", {"app.out": 0}, 100, 199)
+    ledger.publications.open("r", {"app.out": 0}, 100, 199)
     with pytest.raises(OverlapError, match="publication 1 is open"):
-        ledger.abandon("r")
+        ledger.replays.abandon("r")
 
 
 def test_a_plan_is_read_as_it_was_made_or_refused_by_name(ledger: Ledger) -> None:
     """A whole plan comes back equal; one that this version does not know is an error for people, no traceback."""
     made = whole_plan("whole")
-    ledger.create_replay("whole", "app", 100, 119, "exactly_once", made.model_dump(mode="json"), "v1")
-    assert ledger.replay("whole").read_plan() == made
+    ledger.replays.create("whole", "app", 100, 119, "exactly_once", made.model_dump(mode="json"), "v1")
+    assert ledger.replays.get("whole").read_plan() == made
     newer = {**made.model_dump(mode="json"), "of_a_later_version": 1}
-    ledger.create_replay("newer", "app", 100, 119, "exactly_once", newer, "v1")
+    ledger.replays.create("newer", "app", 100, 119, "exactly_once", newer, "v1")
     with pytest.raises(InputError, match='the plan of replay "newer" cannot be read') as caught:
-        ledger.replay("newer").read_plan()
+        ledger.replays.get("newer").read_plan()
     assert "of_a_later_version" in caught.value.detail
 
 

@@ -10,13 +10,13 @@ from rewindow.ledger import Ledger
 
 def test_stale_ranges_split_around_what_is_cleared(ledger: Ledger) -> None:
     """Replaying the middle of a stale range leaves its two ends, stale since the same publication."""
-    ledger.mark_stale("app", "app.out", 100, 199, since=4)
-    ledger.mark_stale("other", "other.out", 1, 2, since=5)
-    ledger.clear_stale("app", "app.out", 120, 129)
-    assert [(r.table_name, r.first, r.last, r.since) for r in ledger.stale("app")] == [
+    ledger.stale.mark("app", "app.out", 100, 199, since=4)
+    ledger.stale.mark("other", "other.out", 1, 2, since=5)
+    ledger.stale.clear("app", "app.out", 120, 129)
+    assert [(r.table_name, r.first, r.last, r.since) for r in ledger.stale.ranges("app")] == [
         ("app.out", 100, 119, 4), ("app.out", 130, 199, 4),
     ]  # fmt: skip
-    assert len(ledger.stale()) == 3
+    assert len(ledger.stale.ranges()) == 3
 
 
 _RANGE = st.tuples(st.integers(0, 30), st.integers(0, 12)).map(lambda pair: (pair[0], pair[0] + pair[1]))
@@ -27,16 +27,16 @@ _RANGE = st.tuples(st.integers(0, 30), st.integers(0, 12)).map(lambda pair: (pai
 def test_stale_windows_equal_a_set_of_windows(sqlite_url: str, acts: list[tuple[bool, tuple[int, int]]]) -> None:
     """Whatever is marked and cleared, in any order, the stale windows are those of a plain set, none twice."""
     ledger = Ledger.open(sqlite_url)
-    ledger.clear_stale("app", "out", 0, 100)
+    ledger.stale.clear("app", "out", 0, 100)
     naive: dict[int, int] = {}
     for number, (marks, (first, last)) in enumerate(acts):
         for window in range(first, last + 1):
             naive.pop(window, None)
         if marks:
-            ledger.mark_stale("app", "out", first, last, since=number)
+            ledger.stale.mark("app", "out", first, last, since=number)
             naive |= dict.fromkeys(range(first, last + 1), number)
         else:
-            ledger.clear_stale("app", "out", first, last)
-    found = [(w, row.since) for row in ledger.stale("app") for w in range(row.first, row.last + 1)]
+            ledger.stale.clear("app", "out", first, last)
+    found = [(w, row.since) for row in ledger.stale.ranges("app") for w in range(row.first, row.last + 1)]
     assert found == sorted(naive.items())
     ledger.close()

@@ -38,7 +38,7 @@ def open_at_once(urls: list[str]) -> list[bool]:
     for url in urls:
         together()
         ledger = Ledger.open(url)
-        opened.append(ledger.replays() == [])
+        opened.append(ledger.replays.newest() == [])
         ledger.close()
     return opened
 
@@ -50,7 +50,7 @@ def create_at_once(url: str, plans: list[dict[str, int]]) -> list[bool]:
     for number, plan in enumerate(plans):
         together()
         try:
-            ledger.create_replay(f"r{number}", "app", 1, 10, "exactly_once", plan, "v1")
+            ledger.replays.create(f"r{number}", "app", 1, 10, "exactly_once", plan, "v1")
             outcome.append(True)
         except InputError:
             outcome.append(False)
@@ -61,7 +61,7 @@ def take_epochs(url: str, replay_id: str, count: int) -> list[int]:
     """Takes epochs as fast as it goes."""
     ledger = Ledger.open(url)
     together()
-    return [ledger.next_epoch(replay_id) for _ in range(count)]
+    return [ledger.attempts.next_epoch(replay_id) for _ in range(count)]
 
 
 def report_until_fenced(url: str, replay_id: str, rounds: int) -> list[int]:
@@ -69,11 +69,11 @@ def report_until_fenced(url: str, replay_id: str, rounds: int) -> list[int]:
     ledger = Ledger.open(url)
     epochs = []
     for _ in range(rounds):
-        epoch = ledger.next_epoch(replay_id)
+        epoch = ledger.attempts.next_epoch(replay_id)
         epochs.append(epoch)
         for mark in range(1, 6):
             try:
-                ledger.report_progress(replay_id, epoch, epoch * 1000 + mark)
+                ledger.attempts.report_progress(replay_id, epoch, epoch * 1000 + mark)
             except FencedError:
                 break
     return epochs
@@ -86,7 +86,7 @@ def acquire_at_once(url: str, replay_id: str, ranges: list[tuple[int, int]]) -> 
     for number, (first, last) in enumerate(ranges):
         together()
         try:
-            ledger.acquire(replay_id, [f"table{number}"], first, last)
+            ledger.leases.acquire(replay_id, [f"table{number}"], first, last)
             holders.append(None)
         except OverlapError as error:
             holders.append(error.holder)
@@ -100,7 +100,7 @@ def open_publications_at_once(url: str, replay_id: str, rounds: int) -> list[int
     for number in range(rounds):
         together()
         try:
-            numbers.append(ledger.open_publication(replay_id, {f"table{number}": 1}, 100, 199).number)
+            numbers.append(ledger.publications.open(replay_id, {f"table{number}": 1}, 100, 199).number)
         except OverlapError:
             numbers.append(None)
     return numbers
@@ -121,7 +121,7 @@ def publish_often(url: str, replay_id: str, store: str, rounds: int) -> int:
 
 def hold_publishing(url: str, table: str, ready: Any) -> None:
     """Takes a publisher's lock, says so, and waits to be killed."""
-    with Ledger.open(url).publishing([table]):
+    with Ledger.open(url).publications.publishing([table]):
         ready.set()
         signal.pause()
 
@@ -160,15 +160,15 @@ class FakeTables:
 
 def publish(ledger: Ledger, tables: FakeTables, replay_id: str, crash: Callable[[str], None]) -> None:
     """Publishes a replay by the steps of rewindow.ledger.publications."""
-    with ledger.publishing(TABLES) as unfinished:
+    with ledger.publications.publishing(TABLES) as unfinished:
         crash("locked")
         for publication in unfinished:
             finish(ledger, tables, publication, lambda step: None)
-        replay = ledger.replay(replay_id)
-        ledger.acquire(replay_id, TABLES, replay.first, replay.last)
+        replay = ledger.replays.get(replay_id)
+        ledger.leases.acquire(replay_id, TABLES, replay.first, replay.last)
         crash("leased")
         before: dict[str, int | None] = {name: len(tables.versions(name)) - 1 for name in TABLES}
-        publication = ledger.open_publication(replay_id, before, replay.first, replay.last, {"from": replay_id})
+        publication = ledger.publications.open(replay_id, before, replay.first, replay.last, {"from": replay_id})
         crash("opened")
         finish(ledger, tables, publication, crash)
     crash("unlocked")
@@ -176,19 +176,19 @@ def publish(ledger: Ledger, tables: FakeTables, replay_id: str, crash: Callable[
 
 def undo(ledger: Ledger, tables: FakeTables, replay_id: str, crash: Callable[[str], None]) -> None:
     """Takes back the newest publication of a replay."""
-    with ledger.publishing(TABLES) as unfinished:
+    with ledger.publications.publishing(TABLES) as unfinished:
         crash("locked")
         for publication in unfinished:
             finish(ledger, tables, publication, lambda step: None)
-        replay = ledger.replay(replay_id)
+        replay = ledger.replays.get(replay_id)
         if replay.state == "undone":
             return
-        ledger.acquire(replay_id, TABLES, replay.first, replay.last)
+        ledger.leases.acquire(replay_id, TABLES, replay.first, replay.last)
         crash("leased")
-        newest = ledger.newest_over(TABLES[0], replay.first, replay.last)
+        newest = ledger.publications.newest_over(TABLES[0], replay.first, replay.last)
         assert newest is not None, "there is something to undo"
         before: dict[str, int | None] = {name: len(tables.versions(name)) - 1 for name in TABLES}
-        publication = ledger.open_undo(newest.number, before)
+        publication = ledger.publications.open_undo(newest.number, before)
         crash("opened")
         finish(ledger, tables, publication, crash)
     crash("unlocked")
@@ -207,18 +207,18 @@ def finish(ledger: Ledger, tables: FakeTables, publication: Publication, crash: 
             tables.commit(table.name, publication, _content(ledger, tables, publication, table.name))
         crash(f"committed {index}")
         assert tables.versions(table.name)[-1]["txn"] == n
-        ledger.mark_table_done(n, table.name, len(tables.versions(table.name)) - 1)
+        ledger.publications.mark_done(n, table.name, len(tables.versions(table.name)) - 1)
         crash(f"marked {index}")
-    ledger.mark_stale("app", "app.out", 200, 299, since=n)
+    ledger.stale.mark("app", "app.out", 200, 299, since=n)
     crash("stale")
-    ledger.close_publication(n)
+    ledger.publications.close(n)
     crash("closed")
 
 
 def _content(ledger: Ledger, tables: FakeTables, publication: Publication, name: str) -> str:
     if publication.undoes is None:
         return str(publication.details["from"])
-    undone = {table.name: table for table in ledger.publication(publication.undoes).tables}
+    undone = {table.name: table for table in ledger.publications.get(publication.undoes).tables}
     version = undone[name].version_before
     assert version is not None
     return str(tables.versions(name)[version]["content"])

@@ -87,11 +87,11 @@ class Scene:
         """Returns what the ledger says in the end."""
         ledger = Ledger.open(self.config.ledger_url)
         return {
-            "open": ledger.open_publications(),
-            "state": ledger.replay("fix").state,
-            "leases": ledger.leases(),
-            "stale": [(row.table_name, row.first, row.last) for row in ledger.stale("app")],
-            "versions": [self._holds(one) for one in ledger.publications(application="app")],
+            "open": ledger.publications.unfinished(),
+            "state": ledger.replays.get("fix").state,
+            "leases": ledger.leases.held(),
+            "stale": [(row.table_name, row.first, row.last) for row in ledger.stale.ranges("app")],
+            "versions": [self._holds(one) for one in ledger.publications.newest(application="app")],
         }
 
     def _holds(self, publication: Publication) -> bool:

@@ -175,15 +175,15 @@ class StagedReplay:
     def _enter(self, checked: bool) -> None:
         book = Ledger.open(self.config.ledger_url)
         plan = self.plan
-        book.create_replay(
+        book.replays.create(
             plan.replay_id, plan.application, plan.first, plan.last, plan.mode.name, plan.model_dump(mode="json"),
             plan.code_version,
         )  # fmt: skip
-        epoch = book.next_epoch(plan.replay_id)
-        book.begin_attempt(plan.replay_id, epoch, host="test", pid=0, process_group=0, process_identity="boot/0")
-        book.end_attempt(plan.replay_id, epoch, AttemptEnd.DONE, "")
+        epoch = book.attempts.next_epoch(plan.replay_id)
+        book.attempts.begin(plan.replay_id, epoch, host="test", pid=0, process_group=0, process_identity="boot/0")
+        book.attempts.end(plan.replay_id, epoch, AttemptEnd.DONE, "")
         if checked:
-            book.record_check(plan.replay_id, "passed", tables=staged_contents(self.root))
+            book.checks.record(plan.replay_id, "passed", tables=staged_contents(self.root))
 
     def _fact(
         self, window: int, direction: str, port: str, tuples: int, digest: str | None, float_digest: str | None,

@@ -22,7 +22,7 @@ def begin(config: Config, replay_id: str) -> Publication:
     replay = StagedReplay(config, replay_id, 100, 109, outputs=("ranks",))
     replay.group(100, 109, rows_of(range(100, 110)), state=state_of(1)).end()
     version = create_table(config.stream_table(NAME), stored.SCHEMA).version
-    return Ledger.open(config.ledger_url).open_publication(replay_id, {NAME: version}, 100, 109)
+    return Ledger.open(config.ledger_url).publications.open(replay_id, {NAME: version}, 100, 109)
 
 
 def test_a_number_that_another_publication_has_is_not_taken_for_ones_own(config: Config) -> None:

@@ -71,7 +71,7 @@ def test_a_publication_that_is_out_of_date_commits_nothing(config: Config) -> No
     """A table that holds a later number refuses an earlier one, whoever wakes up with it."""
     plan = simple(config, "r", 100, 105).plan
     ledger = Ledger.open(config.ledger_url)
-    late = ledger.open_publication("r", prepare_tables(config, plan), 100, 105)
+    late = ledger.publications.open("r", prepare_tables(config, plan), 100, 105)
     table = open_published(config, "app.ranks")
     table.commit_files([], app_id=publish_app_id("app.ranks"), version=late.number + 1)
     done: list[str] = []

@@ -117,7 +117,7 @@ def test_good_windows_are_put_back_and_published_beside_damaged_ones(
     with pytest.raises(TableError, match=f'of table "app.ranks" is damaged: windows {held[0]} to {held[1]}'):
         undo(spark, config, "fix")
     ledger = Ledger.open(config.ledger_url)
-    assert ledger.open_publications() == [] and ledger.leases() == []
+    assert ledger.publications.unfinished() == [] and ledger.leases.held() == []
     undo(spark, config, "fix", leave_out_damaged=True)
     left = [w for w in range(100, 108) if not held[0] <= w <= held[1]]
     assert windows_of(path) == sorted([*left, *left]) and windows_of(seals) == left
@@ -126,6 +126,6 @@ def test_good_windows_are_put_back_and_published_beside_damaged_ones(
     cut(newest)
     with pytest.raises(TableError, match=f'file "{newest.name}" of table "app.ranks" is damaged'):
         publish(spark, config, "next")
-    assert ledger.open_publications() == []
+    assert ledger.publications.unfinished() == []
     publish(spark, config, "next", leave_out_damaged=True)
     assert {106, 107} <= set(windows_of(seals)) and windows_of(seals) == sorted(set(windows_of(path)))

@@ -153,7 +153,7 @@ def test_a_stopped_publisher_keeps_the_others_out_until_it_ends(
     scene = scenes["publish"].copy(tmp_path)
     process = scene.start()
     ledger = Ledger.open(scene.config.ledger_url)
-    while not ledger.open_publications() and process.poll() is None:
+    while not ledger.publications.unfinished() and process.poll() is None:
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGSTOP)
     with pytest.raises(OverlapError, match="is being published by another process"):

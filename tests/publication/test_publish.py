@@ -86,7 +86,7 @@ def test_a_published_output_is_a_recorded_stream(
     by_window = {row["window_id"]: row for row in table_rows(seals.path)}
     assert [by_window[w]["tuples"] for w in range(100, 108)] == [0, 2, 2, 2, 0, 2, 2, 2]
     assert {row["data_version"] for row in by_window.values()} == {result.versions["app.delays"]}
-    assert book(config).replay("r1").state is State.PUBLISHED and book(config).leases() == []
+    assert book(config).replays.get("r1").state is State.PUBLISHED and book(config).leases() == []
     assert certify(config, "r1", "published").verdict == "equal"
     again = publish(spark, config, "r1")
     assert (again.already, again.number, again.versions) == (True, result.number, result.versions)
@@ -114,7 +114,7 @@ def test_a_range_is_replaced_as_a_whole_and_undone_as_a_whole(spark: SparkSessio
     assert {name: sortable(table_rows(config.stream_table(name))) for name in names} == before
     assert published_state(config, "app", 109).num_rows == 0
     assert certify(config, "r1", "published").verdict == "equal"
-    assert book(config).replay("fix").state is State.UNDONE
+    assert book(config).replays.get("fix").state is State.UNDONE
     again = undo(spark, config, "fix")
     assert (again.already, again.number) == (True, undone.number)
     republished = publish(spark, config, "fix")
@@ -149,17 +149,17 @@ def test_a_replay_whose_gate_has_not_passed_is_refused_unless_accepted(spark: Sp
     with pytest.raises(GateError, match="its gate was not run"):
         publish(spark, config, "r1")
     ledger = book(config)
-    ledger.record_check("r1", "failed", "results/r1")
+    ledger.checks.record("r1", "failed", "results/r1")
     with pytest.raises(GateError, match="its gate failed"):
         publish(spark, config, "r1")
     assert not Table.exists(config.stream_table("app.ranks"))
     plan = staged_plan(config, "r1")
-    check_publishable(config, ledger, ledger.replay("r1"), plan, "known outage of a station", "somebody")
-    assert ledger.acceptances("r1")[0].reason == "known outage of a station"
-    check_publishable(config, ledger, ledger.replay("r1"), plan)
-    ledger.record_check("r1", "failed", "results/r1")
+    check_publishable(config, ledger, ledger.replays.get("r1"), plan, "known outage of a station", "somebody")
+    assert ledger.checks.acceptances("r1")[0].reason == "known outage of a station"
+    check_publishable(config, ledger, ledger.replays.get("r1"), plan)
+    ledger.checks.record("r1", "failed", "results/r1")
     with pytest.raises(GateError):
-        check_publishable(config, ledger, ledger.replay("r1"), plan)
+        check_publishable(config, ledger, ledger.replays.get("r1"), plan)
 
 
 def test_a_replay_that_has_not_ended_is_refused(config: Config) -> None:
@@ -167,9 +167,9 @@ def test_a_replay_that_has_not_ended_is_refused(config: Config) -> None:
     replay = StagedReplay(config, "half", 100, 119, outputs=("ranks",))
     replay.group(100, 109, rows_of(range(100, 110)), state=state_of(1)).end(ledger=False)
     plan, ledger = replay.plan, book(config)
-    ledger.create_replay("half", plan.application, 100, 119, plan.mode.name, plan.model_dump(mode="json"), "code-1")
+    ledger.replays.create("half", plan.application, 100, 119, plan.mode.name, plan.model_dump(mode="json"), "code-1")
     with pytest.raises(InputError, match="has not ended: 10 of 20"):
-        check_publishable(config, ledger, ledger.replay("half"), plan, accept="whatever", who="me")
+        check_publishable(config, ledger, ledger.replays.get("half"), plan, accept="whatever", who="me")
 
 
 def test_a_replay_that_has_lost_commits_since_it_ended_is_refused_by_name(config: Config) -> None:
@@ -179,7 +179,7 @@ def test_a_replay_that_has_lost_commits_since_it_ended_is_refused_by_name(config
     ledger = book(config)
     words = 'lost commits since: table "ranks" holds 10 of 20 windows, table "checkpoints" holds 10 of 20'
     with pytest.raises(TableError, match=words) as error:
-        check_publishable(config, ledger, ledger.replay("half"), replay.plan, accept="whatever", who="me")
+        check_publishable(config, ledger, ledger.replays.get("half"), replay.plan, accept="whatever", who="me")
     assert "rewindow replay --resume half" in error.value.hint
 
 
@@ -203,7 +203,7 @@ def test_repeated_windows_stay_staged_and_lost_ones_are_published_as_missing(
     replay.digest(spark).end(epoch=2, checked=False)
     result = publish(spark, config, "once", accept="known outage of a station", who="somebody")
     assert (result.lost, result.state_lacks) == ({"ranks": 2}, [[105, 106]])
-    assert book(config).publication(result.number).details["accepted"] == "known outage of a station"
+    assert book(config).publications.get(result.number).details["accepted"] == "known outage of a station"
     assert sorted(minutes(config)) == [100, 101, 102, 103, 104, 107, 108, 109]
     sealed = [row["window_id"] for row in table_rows(config.windows_table("app.ranks"))]
     assert sealed == [100, 101, 102, 103, 104, 107, 108, 109]
@@ -242,7 +242,7 @@ def test_readers_pin_a_publication_until_its_files_are_vacuumed(spark: SparkSess
         published_arrow(config, "app", "ranks", windows, one.number)
     with pytest.raises(TableError, match='of table "app.ranks" is no longer there'):
         undo(spark, config, "fix")
-    assert minutes(config)[102] == 1070 and book(config).replay("fix").state is State.PUBLISHED
+    assert minutes(config)[102] == 1070 and book(config).replays.get("fix").state is State.PUBLISHED
 
 
 def test_tables_keep_what_an_undo_needs_and_say_when_they_do_not(config: Config) -> None:
@@ -280,10 +280,10 @@ def test_a_range_on_which_another_replay_runs_is_not_published(spark: SparkSessi
     ranks_only(config, "r1", 100, 103, spark=spark)
     ranks_only(config, "other", 102, 110, checked=False)
     ledger = book(config)
-    ledger.acquire("other", ["app.ranks"], 102, 110)
+    ledger.leases.acquire("other", ["app.ranks"], 102, 110)
     with pytest.raises(OverlapError, match='replay "other" holds'):
         publish(spark, config, "r1")
-    assert ledger.publications() == []
+    assert ledger.publications.newest() == []
 
 
 def test_a_publication_whose_source_is_gone_before_its_first_commit_is_given_up(
@@ -306,7 +306,7 @@ def test_a_publication_whose_source_is_gone_before_its_first_commit_is_given_up(
         publish(spark, config, "r1")
     given_up = book(config).publications("r1")[0]
     assert given_up.withdrawn is not None and "is not there" in given_up.withdrawn
-    assert book(config).open_publications() == [] and book(config).leases() == []
+    assert book(config).publications.unfinished() == [] and book(config).leases() == []
 
 
 def test_the_package_gives_pinned_reading(config: Config) -> None:

@@ -65,7 +65,7 @@ ALTERATIONS = {
 def refused(config: Config, ledger: Ledger, replay: StagedReplay) -> GateError:
     """Returns the refusal to publish."""
     with pytest.raises(GateError) as error:
-        publishing.check_publishable(config, ledger, ledger.replay(replay.replay_id), replay.plan)
+        publishing.check_publishable(config, ledger, ledger.replays.get(replay.replay_id), replay.plan)
     return error.value
 
 
@@ -76,21 +76,21 @@ def test_what_was_altered_after_the_check_is_not_published(
     """The verdict is about the tables that the gate read; a newer check, of what is there now, counts."""
     replay = simple(config, "r", 100, 103)
     ledger = Ledger.open(config.ledger_url)
-    publishing.check_publishable(config, ledger, ledger.replay("r"), replay.plan)
+    publishing.check_publishable(config, ledger, ledger.replays.get("r"), replay.plan)
     alter(replay.root)
     error = refused(config, ledger, replay)
     assert error.primary == 'replay "r" cannot be published: its tables are not what its gate judged'
     assert f"Changed since: {table} " in error.detail and "rewindow check r" in error.hint
-    ledger.record_check("r", "passed", tables=staged_contents(replay.root))
-    publishing.check_publishable(config, ledger, ledger.replay("r"), replay.plan)
+    ledger.checks.record("r", "passed", tables=staged_contents(replay.root))
+    publishing.check_publishable(config, ledger, ledger.replays.get("r"), replay.plan)
 
 
 def test_what_was_altered_after_somebody_accepted_it_is_not_published(config: Config) -> None:
     """An acceptance is of what was there when it was given."""
     replay = simple(config, "r", 100, 103, checked=False)
     ledger = Ledger.open(config.ledger_url)
-    publishing.check_publishable(config, ledger, ledger.replay("r"), replay.plan, "a known outage", "me")
-    publishing.check_publishable(config, ledger, ledger.replay("r"), replay.plan)
+    publishing.check_publishable(config, ledger, ledger.replays.get("r"), replay.plan, "a known outage", "me")
+    publishing.check_publishable(config, ledger, ledger.replays.get("r"), replay.plan)
     flag_as_lost(replay.root)
     assert "its tables are not what somebody accepted" in refused(config, ledger, replay).primary
 
@@ -99,7 +99,7 @@ def test_a_check_that_does_not_say_what_it_judged_is_not_enough(config: Config) 
     """An older version of Rewindow made it."""
     replay = simple(config, "r", 100, 103, checked=False)
     ledger = Ledger.open(config.ledger_url)
-    ledger.record_check("r", "passed")
+    ledger.checks.record("r", "passed")
     assert refused(config, ledger, replay).detail == "What was judged then is not known."
 
 
@@ -107,7 +107,7 @@ def test_a_publication_takes_the_versions_that_were_judged(config: Config) -> No
     """Not those that are the newest when it is entered."""
     replay = simple(config, "r", 100, 103)
     ledger = Ledger.open(config.ledger_url)
-    judged = publishing.check_publishable(config, ledger, ledger.replay("r"), replay.plan)
+    judged = publishing.check_publishable(config, ledger, ledger.replays.get("r"), replay.plan)
     drop_rows(replay.root)
     details = publishing._details(config, ledger, replay.plan, None, judged)
     assert details["staged_versions"]["ranks"] == Table.open(replay.root / "ranks").version - 1
@@ -117,9 +117,9 @@ def test_a_publication_that_was_begun_stops_at_facts_that_were_altered_since(con
     """Whoever rolls it forward looks again; as nothing was committed, it is given up."""
     replay = simple(config, "r", 100, 103)
     ledger = Ledger.open(config.ledger_url)
-    judged = publishing.check_publishable(config, ledger, ledger.replay("r"), replay.plan)
+    judged = publishing.check_publishable(config, ledger, ledger.replays.get("r"), replay.plan)
     details = publishing._details(config, ledger, replay.plan, None, judged)
-    publication = ledger.open_publication("r", prepare_tables(config, replay.plan), 100, 103, details)
+    publication = ledger.publications.open("r", prepare_tables(config, replay.plan), 100, 103, details)
     flip_a_byte("facts")(replay.root)
     finisher = Finisher(None, config, ledger, lambda step, number: None)  # type: ignore[arg-type]
     with pytest.raises(TableError, match='table "facts" of replay "r" is not what was judged'):

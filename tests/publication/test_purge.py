@@ -12,6 +12,7 @@ from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.ledger import Ledger, publish_app_id
 from rewindow.ledger.rebuild import rebuild_ledger
+from rewindow.ledger.replays import Replays
 from rewindow.publication import purge as module
 from rewindow.publication.certificate import certify
 from rewindow.publication.names import open_published
@@ -40,14 +41,14 @@ def published(config: Config, replay_id: str) -> Ledger:
     """Stages a replay and publishes it as far as the ledger and the tables' log know, without rows."""
     plan = simple(config, replay_id, 100, 103).plan
     ledger = Ledger.open(config.ledger_url)
-    publication = ledger.open_publication(replay_id, prepare_tables(config, plan), 100, 103)
+    publication = ledger.publications.open(replay_id, prepare_tables(config, plan), 100, 103)
     for part in parts_of(plan):
         table = open_published(config, part.name)
         table.commit_files(
             [], app_id=publish_app_id(part.name), version=publication.number, metadata=publication.commit_metadata()
         )
-        ledger.mark_table_done(publication.number, part.name, table.version)
-    ledger.close_publication(publication.number)
+        ledger.publications.mark_done(publication.number, part.name, table.version)
+    ledger.publications.close(publication.number)
     return ledger
 
 
@@ -70,7 +71,7 @@ def test_a_rebuilt_ledger_never_leads_purge_to_the_working_directory(config: Con
     published(config, "one").close()
     purge(config, AT_ONCE)
     (config.state / "ledger.sqlite").unlink()
-    assert rebuild_ledger(config).replays == 1
+    assert rebuild_ledger(config).replays.newest == 1
     assert purge(config, AT_ONCE).deleted == []
     assert [path.read_text() for path in here.glob("*/file")] == ["mine", "mine"]
 
@@ -80,8 +81,8 @@ def test_an_id_that_leads_out_of_the_replays_is_refused(
     config: Config, here: Path, forged: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as in a ledger that somebody has altered."""
-    row = published(config, "one").replay("one")
-    monkeypatch.setattr(Ledger, "replays", lambda self, **more: [replace(row, replay_id=forged)])
+    row = published(config, "one").replays.get("one")
+    monkeypatch.setattr(Replays, "newest", lambda self, **more: [replace(row, replay_id=forged)])
     with pytest.raises(InputError, match="replay"):
         purgeable(config, AT_ONCE)
 
@@ -98,8 +99,8 @@ def test_a_replay_that_is_a_link_to_another_folder_is_left_alone(config: Config,
 
 def test_a_replay_without_a_plan_is_left_alone(config: Config, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of such a row only publications are known."""
-    row = published(config, "one").replay("one")
-    monkeypatch.setattr(Ledger, "replays", lambda self, **more: [replace(row, plan={})])
+    row = published(config, "one").replays.get("one")
+    monkeypatch.setattr(Replays, "newest", lambda self, **more: [replace(row, plan={})])
     assert purgeable(config, AT_ONCE) == []
 
 
@@ -117,7 +118,7 @@ def test_a_replay_whose_plan_was_purged_is_refused_by_certify(config: Config, he
 def test_tables_that_somebody_publishes_are_left_alone(config: Config, here: Path) -> None:
     """Purge takes the locks of the replay's publishers and does not wait for them; next time it deletes."""
     other = published(config, "one")
-    with other.publishing(["app.ranks"]):
+    with other.publications.publishing(["app.ranks"]):
         purged = purge(config, AT_ONCE)
     assert (purged.deleted, purged.busy) == ([], ["one"])
     assert purgeable(config, AT_ONCE) != []
@@ -133,7 +134,7 @@ def test_a_publication_that_begins_after_the_first_look_keeps_its_tables(
 
     def look_then_publish(config: Config, older_than: timedelta) -> list[Purgeable]:
         found = look(config, older_than)
-        ledger.open_publication("one", {"app.ranks": 1}, 100, 103)
+        ledger.publications.open("one", {"app.ranks": 1}, 100, 103)
         return found
 
     monkeypatch.setattr(module, "purgeable", look_then_publish)
@@ -145,7 +146,7 @@ def test_what_was_not_published_goes_only_when_it_is_old(config: Config, here: P
     """Ended, checked and undone replays; abandoned ones go at once."""
     simple(config, "one", 100, 103)
     simple(config, "two", 104, 107)
-    Ledger.open(config.ledger_url).abandon("two")
+    Ledger.open(config.ledger_url).replays.abandon("two")
     assert {entry.replay_id for entry in purgeable(config, timedelta(days=1))} == {"two"}
     assert {entry.replay_id for entry in purgeable(config, AT_ONCE)} == {"one", "two"}
 
@@ -157,8 +158,8 @@ def test_a_checkpoint_from_which_an_open_replay_starts_is_kept(config: Config, h
     start = StartState(source="replay", window=103, taken_from=taken_from, version=1)
     plan = simple(config, "two", 104, 107, start=start, ledger=False).plan
     ledger = Ledger.open(config.ledger_url)
-    ledger.create_replay("two", "app", 104, 107, "exactly_once", plan.model_dump(mode="json"), "code-1")
+    ledger.replays.create("two", "app", 104, 107, "exactly_once", plan.model_dump(mode="json"), "code-1")
     assert names(purge(config, AT_ONCE).deleted) == {"one/delays", "one/ranks"}
-    ledger.abandon("two")
+    ledger.replays.abandon("two")
     left = names(purgeable(config, AT_ONCE))
     assert {name for name in left if name.startswith("one/")} == {"one/checkpoints"}

@@ -22,11 +22,11 @@ def opened(config: Config, replay_id: str, first: int, last: int, outputs: tuple
     plan = simple(config, replay_id, first, last, outputs=outputs, **more).plan
     ledger = Ledger.open(config.ledger_url)
     details = publishing._details(config, ledger, plan, None, staged_contents(config.replay_root(replay_id)))
-    publication = ledger.open_publication(replay_id, prepare_tables(config, plan), first, last, details)
+    publication = ledger.publications.open(replay_id, prepare_tables(config, plan), first, last, details)
     for table in publication.tables:
-        ledger.mark_table_done(publication.number, table.name, open_published(config, table.name).version)
-    ledger.close_publication(publication.number)
-    return ledger.publication(publication.number)
+        ledger.publications.mark_done(publication.number, table.name, open_published(config, table.name).version)
+    ledger.publications.close(publication.number)
+    return ledger.publications.get(publication.number)
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_stale_windows_of_other_outputs_stay_stale(config: Config) -> None:
     """A publication says what is stale of its own outputs; of others it repeats what the ledger holds."""
     opened(config, "other", 104, 105, ("delays",))
     ledger = Ledger.open(config.ledger_url)
-    ledger.mark_stale("app", "app.delays", 104, 105, 1)
+    ledger.stale.mark("app", "app.delays", 104, 105, 1)
     assert opened(config, "one", 100, 109, ("ranks",)).details["stale"] == [["app.delays", 104, 105]]
 
 
@@ -65,7 +65,7 @@ def test_an_undo_leaves_other_outputs_alone(config: Config) -> None:
     fix = opened(config, "fix", 100, 101, ("ranks",), plus=7)
     assert fix.details["stale"] == [["app.ranks", 102, 109]]
     ledger = Ledger.open(config.ledger_url)
-    ledger.mark_stale("app", "app.delays", 104, 105, 1)
+    ledger.stale.mark("app", "app.delays", 104, 105, 1)
     spare = Spare(leave_out=False, command="", say=lambda line: None)
     undo = open_undo(config, ledger, fix, "app", spare, lambda step, number: None)
     assert undo.details["stale"] == [["app.delays", 104, 105]]

@@ -64,11 +64,11 @@ def test_undone_replays_leave_what_was_there_before_the_first_of_them(spark: Spa
     windows = query("select distinct window_id as w from t order by w", t=Table.open(config.stream_table("app.ranks")))
     assert windows["w"].to_pylist() == [102, 103, 104, 105], "of r2 alone"
     ledger = Ledger.open(config.ledger_url)
-    assert (ledger.replay("r1").state, ledger.replay("r2").state) == (State.UNDONE, State.PUBLISHED)
+    assert (ledger.replays.get("r1").state, ledger.replays.get("r2").state) == (State.UNDONE, State.PUBLISHED)
     undo(spark, config, "r2")
     assert contents(config) == NOTHING
     assert undo(spark, config, "r1").already
-    assert [ledger.replay(name).state for name in ("r1", "r2")] == [State.UNDONE] * 2
+    assert [ledger.replays.get(name).state for name in ("r1", "r2")] == [State.UNDONE] * 2
 
 
 def test_a_begun_publication_whose_source_is_gone_is_withdrawn(spark: SparkSession, config: Config) -> None:
@@ -88,8 +88,11 @@ def test_a_begun_publication_whose_source_is_gone_is_withdrawn(spark: SparkSessi
     result = withdraw(spark, config, "fix")
     assert (result.kind, result.already) == ("withdraw", False) and contents(config) == before
     ledger = Ledger.open(config.ledger_url)
-    assert ledger.open_publications() == [] and ledger.leases() == []
-    assert ledger.replay("fix").state is State.CHECKED and ledger.publication(2).withdrawn == "withdrawn on request"
+    assert ledger.publications.unfinished() == [] and ledger.leases.held() == []
+    assert (
+        ledger.replays.get("fix").state is State.CHECKED
+        and ledger.publications.get(2).withdrawn == "withdrawn on request"
+    )
     assert withdraw(spark, config, "fix").already
     assert not publish(spark, config, "next").already
     undo(spark, config, "next")
@@ -107,7 +110,7 @@ def test_a_begun_undo_is_withdrawn(spark: SparkSession, config: Config) -> None:
     assert contents(config) != before
     withdraw(spark, config, "r0")
     assert contents(config) == before
-    assert Ledger.open(config.ledger_url).replay("r0").state is State.PUBLISHED
+    assert Ledger.open(config.ledger_url).replays.get("r0").state is State.PUBLISHED
     assert publish(spark, config, "r0").already
     undo(spark, config, "r0")
     assert contents(config) == NOTHING
@@ -141,5 +144,5 @@ def test_undo_refuses_a_table_that_was_deleted_and_made_anew(spark: SparkSession
         undo(spark, config, "r0")
     assert before in str(error.value) and "Replay the range" in error.value.hint
     ledger = Ledger.open(config.ledger_url)
-    assert (ledger.open_publications(), ledger.leases()) == ([], [])
+    assert (ledger.publications.unfinished(), ledger.leases.held()) == ([], [])
     assert query("select * from t", t=path).num_rows == rows.num_rows

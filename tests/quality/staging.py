@@ -178,10 +178,10 @@ def ended(staged: StagedReplay) -> Ledger:
     """Writes a replay and enters it in a ledger as ended."""
     staged.write()
     ledger = Ledger.open(staged.config.ledger_url)
-    ledger.create_replay(**ledger_row(staged))
-    epoch = ledger.next_epoch(staged.replay_id)
-    ledger.begin_attempt(staged.replay_id, epoch, host="here", pid=1, process_group=1, process_identity="boot/0")
-    ledger.end_attempt(staged.replay_id, epoch, AttemptEnd.DONE)
+    ledger.replays.create(**ledger_row(staged))
+    epoch = ledger.attempts.next_epoch(staged.replay_id)
+    ledger.attempts.begin(staged.replay_id, epoch, host="here", pid=1, process_group=1, process_identity="boot/0")
+    ledger.attempts.end(staged.replay_id, epoch, AttemptEnd.DONE)
     return ledger
 
 

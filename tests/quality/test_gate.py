@@ -279,14 +279,14 @@ def test_check_records_the_verdict_in_the_ledger(staged: StagedReplay) -> None:
     """An ended replay that passed is checked; one that cannot be judged afterwards is ended again."""
     ledger = ended(staged)
     assert check(staged.config, staged.replay_id).verdict == "passed"
-    assert ledger.replay(staged.replay_id).state is State.CHECKED
-    assert ledger.checks(staged.replay_id)[0].summary["outputs"][0]["windows"] == 20
+    assert ledger.replays.get(staged.replay_id).state is State.CHECKED
+    assert ledger.checks.newest(staged.replay_id)[0].summary["outputs"][0]["windows"] == 20
 
     (staged.expectations / "suites" / "every_output.json").write_text("{")
     with pytest.raises(GateError, match='suite "every_output" is not JSON'):
         check(staged.config, staged.replay_id)
-    assert ledger.replay(staged.replay_id).state is State.ENDED
-    assert ledger.checks(staged.replay_id)[0].verdict == "failed"
+    assert ledger.replays.get(staged.replay_id).state is State.ENDED
+    assert ledger.checks.newest(staged.replay_id)[0].verdict == "failed"
 
 
 def test_error_of_any_kind_leaves_no_older_verdict_in_force(staged: StagedReplay) -> None:
@@ -296,13 +296,13 @@ def test_error_of_any_kind_leaves_no_older_verdict_in_force(staged: StagedReplay
     shutil.rmtree(staged.config.replay_root(staged.replay_id) / staged.output)
     with pytest.raises(TableError):
         check(staged.config, staged.replay_id)
-    assert ledger.checks(staged.replay_id)[0].verdict == "failed"
-    assert ledger.replay(staged.replay_id).state is State.ENDED
+    assert ledger.checks.newest(staged.replay_id)[0].verdict == "failed"
+    assert ledger.replays.get(staged.replay_id).state is State.ENDED
 
 
 def test_replay_that_has_not_ended_is_not_checked(staged: StagedReplay) -> None:
     """Its windows would all be lost."""
-    Ledger.open(staged.config.ledger_url).create_replay(**ledger_row(staged))
+    Ledger.open(staged.config.ledger_url).replays.create(**ledger_row(staged))
     with pytest.raises(InputError, match="is planned, only a replay that has ended can be checked"):
         check(staged.config, staged.replay_id)
 

@@ -19,11 +19,11 @@ def test_a_verdict_names_what_was_judged(staged: StagedReplay) -> None:
     """The versions at which the gate began, also when a table changes while it judges."""
     ledger, root = ended(staged), staged.config.replay_root(staged.replay_id)
     before = staged_contents(root)
-    assert check(staged.config, staged.replay_id).tables == before == ledger.checks(staged.replay_id)[0].tables
+    assert check(staged.config, staged.replay_id).tables == before == ledger.checks.newest(staged.replay_id)[0].tables
     rows = Table.open(root / staged.output).delta
     result = check(staged.config, staged.replay_id, on_line=lambda line: rows.delete("window_id = 101"))
     assert result.verdict == "passed" and staged_contents(root) != before
-    assert ledger.checks(staged.replay_id)[0].tables == before
+    assert ledger.checks.newest(staged.replay_id)[0].tables == before
 
 
 def test_the_gate_reads_the_versions_that_it_names(staged: StagedReplay, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,21 +19,21 @@ def ledger(tmp_path: Path) -> Ledger:
     outputs = [{"name": "totals", "stateful": True}, {"name": "rows", "stateful": False}]
     plan = {"inputs": [{"stream": "clicks"}], "outputs": outputs}
     for name, first, last in (("done", 100, 199), ("undone", 300, 399), ("open", 150, 250)):
-        ledger.create_replay(name, "app", first, last, "exactly_once", plan, "v1")
+        ledger.replays.create(name, "app", first, last, "exactly_once", plan, "v1")
     for name, first, last in (("done", 100, 199), ("undone", 300, 399)):
         run_to_end(ledger, name)
-        publication = ledger.open_publication(name, {"app.totals": None, "app.rows": None}, first, last, {})
+        publication = ledger.publications.open(name, {"app.totals": None, "app.rows": None}, first, last, {})
         close(ledger, publication.number)
-    undo = ledger.open_undo(2, {"app.totals": 1, "app.rows": 1})
+    undo = ledger.publications.open_undo(2, {"app.totals": 1, "app.rows": 1})
     close(ledger, undo.number)
     return ledger
 
 
 def close(ledger: Ledger, number: int) -> None:
     """Ends a publication as if its tables were committed."""
-    for table in ledger.publication(number).tables:
-        ledger.mark_table_done(number, table.name, 1)
-    ledger.close_publication(number)
+    for table in ledger.publications.get(number).tables:
+        ledger.publications.mark_done(number, table.name, 1)
+    ledger.publications.close(number)
 
 
 def test_readers_are_those_that_are_open_or_published_over_the_windows(ledger: Ledger) -> None:
@@ -58,7 +58,7 @@ def test_windows_that_are_opened_again_make_stale_what_was_published_from_them(l
     said = mark_stale(ledger, "clicks", [WindowRange(110, 111), WindowRange(160, 160), WindowRange(500, 501)])
     assert len(said) == 2
     for _ in range(2):
-        assert [(row.table_name, row.first, row.last) for row in ledger.stale("app")] == [
+        assert [(row.table_name, row.first, row.last) for row in ledger.stale.ranges("app")] == [
             ("app.rows", 110, 111), ("app.rows", 160, 160), ("app.totals", 110, 199)
         ]  # fmt: skip
         mark_stale(ledger, "clicks", [WindowRange(110, 111), WindowRange(160, 160)])

@@ -105,7 +105,7 @@ def test_exactly_once_redoes_at_most_one_group(project: Project, baseline: Plan)
     """After a kill between outputs and facts only that group is computed again."""
     plan = project.plan("redo", "exactly_once")
     project.attempts("redo", [f"{Step.AFTER_OUTPUTS}:4"])
-    marks = [timing.mark for timing in Ledger.open(project.config.ledger_url).timings("redo")]
+    marks = [timing.mark for timing in Ledger.open(project.config.ledger_url).attempts.timings("redo")]
     assert sorted(marks) == list(range(3, 25, 3))
     check_promise(project.config, plan, baseline)
 
@@ -150,7 +150,9 @@ def test_promise_holds_when_only_the_jvm_is_killed_and_when_a_zombie_wakes(
     ended: Future[Outcome] = Future()
 
     def stop(group: int) -> None:
-        with Ledger.open(project.config.ledger_url).serialised():  # else it may be stopped while it holds this lock
+        with Ledger.open(
+            project.config.ledger_url
+        ).database.serialised():  # else it may be stopped while it holds this lock
             os.killpg(group, signal.SIGSTOP)
             while any(process.status() not in ("stopped", "zombie") for process in members(group)):
                 pass
