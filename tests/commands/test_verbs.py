@@ -10,8 +10,7 @@ import pytest
 
 from rewindow import launcher
 from rewindow.cli import VERBS
-from rewindow.commands import job
-from rewindow.launcher import ReplayRequest, create_replay
+from rewindow.launcher import ReplayRequest, create_replay, loop
 from tests.commands.conftest import Command
 from tests.recovery import project as projects
 from tests.recovery.here import jobs_here
@@ -38,7 +37,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Pr
 def in_force(project: Project, monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
     """The commands find the project's settings; publications are jobs in this process, unless a test says otherwise."""
     monkeypatch.setenv("REWINDOW_CONFIG", str(project.config.file))
-    monkeypatch.setattr(job, "run", jobs_here(spark))
+    monkeypatch.setattr(loop, "run", jobs_here(spark))
 
 
 def test_reading_verbs_say_the_same_to_people_and_programs(run: Command) -> None:
@@ -109,7 +108,7 @@ def test_a_replay_is_checked_published_undone_and_purged(
     assert json.loads(run("check", "one", "--json")[1])["verdict"] == "passed"
     assert "gate passed" in run("check", "one")[1]
     with monkeypatch.context() as patch:
-        patch.setattr(job, "run", launcher.run)
+        patch.setattr(loop, "run", launcher.run)
         assert json.loads(run("publish", "one", "--json")[1])["publication"]["kind"] == "publish"
     assert run("certify", "one", "published")[0] == 0
     assert "is abandoned" in run("abandon", "dead", "--reason", "a test")[1]

@@ -74,7 +74,7 @@ def test_opening_again_does_not_import_alembic_or_tables(new_url: str) -> None:
     code = f"""
 import sys
 from rewindow.ledger import Ledger
-Ledger.open({new_url!r}).replays()
+Ledger.open({new_url!r}).replays.newest()
 print([name for name in {heavy!r} if name in sys.modules])"""
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert found.stdout.strip() == "[]", found.stderr

@@ -125,8 +125,8 @@ def lost(config: Config) -> Ledger:
 
 def test_replays_come_back_with_their_plans_marks_and_epochs(after: Ledger, config: Config) -> None:
     """Plans, marks and epochs are those of the lost ledger; states are, as far as the tables know them."""
-    now = {row.replay_id: row for row in after.replays()}
-    for was in lost(config).replays():
+    now = {row.replay_id: row for row in after.replays.newest()}
+    for was in lost(config).replays.newest():
         row = now[was.replay_id]
         assert (row.plan, row.first, row.last, row.mode) == (was.plan, was.first, was.last, was.mode)
         assert row.epoch == was.epoch
@@ -148,7 +148,7 @@ def test_index_and_attempts_come_back_from_the_facts(after: Ledger, config: Conf
     """Totals are those of the facts; each attempt that wrote some is listed."""
     totals = [(total.port, total.windows, total.tuples) for total in after.counts.totals("a")]
     assert totals == [("s", 100, 300), ("o", 100, 300)] and after.counts.is_whole("a")
-    assert [(a.epoch, a.mark, a.outcome) for a in after.attempts("a")] == [(1, 20, "lost"), (2, 100, "done")]
+    assert [(a.epoch, a.mark, a.outcome) for a in after.attempts.of("a")] == [(1, 20, "lost"), (2, 100, "done")]
 
 
 def test_publications_come_back_with_their_numbers(after: Ledger, config: Config) -> None:
@@ -188,7 +188,7 @@ def test_a_withdrawal_comes_back_with_what_it_gave_up(config: Config) -> None:
 
 def test_stale_ranges_come_back_from_the_newest_publication(after: Ledger) -> None:
     """What is stale is what the newest publication of the application said in its details."""
-    assert [(s.table_name, s.first, s.last, s.since) for s in after.stale("app")] == [(OUT, 210, 220, 4)]
+    assert [(s.table_name, s.first, s.last, s.since) for s in after.stale.ranges("app")] == [(OUT, 210, 220, 4)]
 
 
 def test_ledger_with_replays_is_not_rebuilt(config: Config) -> None:
