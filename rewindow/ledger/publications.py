@@ -8,7 +8,7 @@ point, and the next publisher of one of its tables, whoever that is, goes on fro
             finish(publication)
         ledger.acquire(replay_id, tables, first, last)          # 2. no replay works on the same windows
         before = {table: version now of table}                  # 3. under the lock, after rolling forward
-        publication = ledger.open_publication(replay_id, before, first, last, details)    # or open_undo(n, before)
+        publication = ledger.publications.open(replay_id, before, first, last, details)    # or open_undo(n, before)
         finish(publication)
 
     def finish(publication):
@@ -19,7 +19,7 @@ point, and the next publisher of one of its tables, whoever that is, goes on fro
             after it:     txn must be exactly n; a higher one is a bug, since none is given out while n is open
             ledger.mark_table_done(n, table.name, version that holds n)
         ledger.clear_stale / mark_stale                         # 5. both may be repeated
-        ledger.close_publication(n)                             # 6. state of the replay, end of its leases
+        ledger.publications.close(n)                             # 6. state of the replay, end of its leases
 
 | killed                         | what is there                 | the next publisher                              |
 |--------------------------------|-------------------------------|-------------------------------------------------|
