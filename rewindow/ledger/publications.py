@@ -3,10 +3,10 @@
 Every publication has a number n, higher than any before. A publisher follows these steps; it may be killed at any
 point, and the next publisher of one of its tables, whoever that is, goes on from there:
 
-    with ledger.publishing(tables) as unfinished:               # one publisher a table; ends with the process
+    with ledger.publications.publishing(tables) as unfinished:  # one publisher a table; ends with the process
         for publication in unfinished:                          # 1. roll forward what a crash left, oldest first
             finish(publication)
-        ledger.acquire(replay_id, tables, first, last)          # 2. no replay works on the same windows
+        ledger.leases.acquire(replay_id, tables, first, last)          # 2. no replay works on the same windows
         before = {table: version now of table}                  # 3. under the lock, after rolling forward
         publication = ledger.publications.open(replay_id, before, first, last, details)    # or open_undo(n, before)
         finish(publication)
@@ -17,8 +17,8 @@ point, and the next publisher of one of its tables, whoever that is, goes on fro
             if txn < n:   commit with txnAppId = publish_app_id(table.name), txnVersion = n,
                           userMetadata = json.dumps(publication.commit_metadata())
             after it:     txn must be exactly n; a higher one is a bug, since none is given out while n is open
-            ledger.mark_table_done(n, table.name, version that holds n)
-        ledger.clear_stale / mark_stale                         # 5. both may be repeated
+            ledger.publications.mark_done(n, table.name, version that holds n)
+        ledger.stale.clear / mark                       # 5. both may be repeated
         ledger.publications.close(n)                             # 6. state of the replay, end of its leases
 
 | killed                         | what is there                 | the next publisher                              |
