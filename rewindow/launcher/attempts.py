@@ -111,13 +111,13 @@ def begin_attempt(
     plan = row.read_plan()
     positions = staged_positions(config.replay_root(replay_id), plan)
     check_replay_format(config.replay_root(replay_id))
-    check_ledger(config.replay_root(replay_id), plan, positions, ledger.replay(replay_id).epoch)
+    check_ledger(config.replay_root(replay_id), plan, positions, ledger.replays.get(replay_id).epoch)
     check_sealed_rows(config.replay_root(replay_id), plan, positions)
     lost = lost_commits(plan, positions) if row.state in ENDED_STATES else ""
     if row.state in ENDED_STATES:
         if not lost:
             return None
-        ledger.reopen(replay_id, f"it had ended, but has lost commits since: {lost}")
+        ledger.replays.reopen(replay_id, f"it had ended, but has lost commits since: {lost}")
     for entry in plan.inputs:
         open_input(entry, config.state)
     if not again:
@@ -129,7 +129,7 @@ def begin_attempt(
         quick=sum(entry.tuples for entry in plan.inputs) < QUICK_TUPLES,
     )  # fmt: skip
     environment = job_environment(config, check_crash(crash) if crash else None)
-    last = ledger.last_attempt(replay_id)
+    last = ledger.attempts.last(replay_id)
     _end(last, only_stopped=True)
     tables = [f"{plan.application}.{output.name}" for output in plan.outputs]
     epoch = ledger.take_over(replay_id, tables, plan.first, plan.last)
@@ -148,7 +148,7 @@ def known_replay(config: Config, ledger: Ledger, replay_id: str) -> Replay:
     Raises:
         InputError: the ledger does not know it; says so when its tables are there.
     """
-    found = ledger.find(replay_id)
+    found = ledger.replays.find(replay_id)
     if found is None and Table.exists(config.replay_root(replay_id) / CHECKPOINTS):
         raise InputError(
             f'replay "{replay_id}" is not in the ledger, though its tables are there',
@@ -156,7 +156,7 @@ def known_replay(config: Config, ledger: Ledger, replay_id: str) -> Replay:
             hint="Put the newest ledger back; or move this one away and make it again from the tables: "
             "rewindow ledger rebuild",
         )
-    return found or ledger.replay(replay_id)
+    return found or ledger.replays.get(replay_id)
 
 
 def _end(last: Attempt | None, *, only_stopped: bool = False) -> None:
@@ -308,7 +308,7 @@ def note_kill(config: Config, submission: Submission, outcome: Outcome) -> None:
     end = AttemptEnd.INTERRUPTED if outcome.exit_code == INTERRUPTED else AttemptEnd.KILLED
     try:
         ledger = Ledger.open(config.ledger_url)
-        ledger.end_attempt(submission.replay_id, submission.epoch, end, outcome.message)
+        ledger.attempts.end(submission.replay_id, submission.epoch, end, outcome.message)
     except FencedError:
         raise
     except RewindowError:
@@ -348,9 +348,9 @@ def check_disk(config: Config, input_bytes: int) -> None:
 
 
 def _check_attempts(ledger: Ledger, plan: Plan) -> None:
-    last = ledger.last_attempt(plan.replay_id)
+    last = ledger.attempts.last(plan.replay_id)
     unnoticed = 1 if last is not None and last.outcome is None else 0
-    used = ledger.attempts_since_checkpoint(plan.replay_id) + unnoticed
+    used = ledger.attempts.since_checkpoint(plan.replay_id) + unnoticed
     if used > plan.attempts:
         raise RewindowError(
             f'replay "{plan.replay_id}" has failed {used} times without a new checkpoint, allowed are {plan.attempts}',
