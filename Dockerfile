@@ -31,6 +31,7 @@ RUN python -m rewindow.jars .rewindow/jars \
 
 COPY pyproject.toml setup.py README.md LICENSE rewindow.toml ./
 COPY rewindow rewindow
+COPY plugins plugins
 RUN pip install --quiet --no-cache-dir --no-deps --require-hashes --target /tmp/build -r /tmp/locks/build.txt \
     && PYTHONPATH=/tmp/build pip install --quiet --no-cache-dir --no-deps --no-build-isolation --editable . \
     && rm -rf /tmp/build \
@@ -38,7 +39,6 @@ RUN pip install --quiet --no-cache-dir --no-deps --require-hashes --target /tmp/
 
 COPY jobs jobs
 COPY dags dags
-COPY plugins plugins
 COPY expectations expectations
 COPY docker/entrypoint.sh docker/healthy.py docker/init.sh /usr/local/bin/
 

@@ -64,15 +64,13 @@ app.output("out", app.add("clicks", Clicks(), clicks=app.input("clicks")), key=[
 Run = Callable[..., str]
 
 
-def _wheel(folder: Path, python: Path) -> Path:
+def _wheel(folder: Path, run: Run) -> Path:
     """Returns the wheel, built from a copy: what setuptools leaves behind in a checkout would get into the next one."""
-    source = folder / "source"
     for name in ("rewindow", "plugins", "jobs", "dags", "expectations"):
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, folder / "source" / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    command = [python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, source]
-    subprocess.run(command, check=True, timeout=300)
+        shutil.copy(ROOT / name, folder / "source")
+    run("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), "source")
     [wheel] = folder.glob("rewindow-*.whl")
     return wheel
 
@@ -84,16 +82,8 @@ def _constraints(file: Path) -> Path:
     return file
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Runs a command of a fresh environment, with an empty Airflow home and nothing of this process's settings."""
-    folder = tmp_path_factory.mktemp("installed")
-    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
-    bins = folder / "venv" / "bin"
-    asked = f"{_wheel(folder, bins / 'python')}[airflow]"
-    constraints = _constraints(folder / "constraints.txt")
-    install = [bins / "python", "-m", "pip", "install", "--quiet", "--constraint", constraints, asked]
-    subprocess.run(install, check=True, timeout=1200)
+def _project(folder: Path) -> None:
+    """Writes what a user has: settings, a source, an application and a DAG file."""
     (folder / "airflow" / "dags").mkdir(parents=True)
     (folder / "airflow" / "dags" / "replay_clicks.py").write_text(DAG)
     (folder / "applications").mkdir()
@@ -102,23 +92,40 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     (folder / "clicks.csv").write_text("\n".join(["at,page", *clicks]) + "\n")
     settings = SETTINGS.format(jars=ROOT / ".rewindow" / "jars", small_frames=small_frames_toml())
     (folder / "rewindow.toml").write_text(settings)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Returns this process's environment without what would let the checkout, or another Airflow, be found."""
     strange = ("AIRFLOW", "REWINDOW", "PYTHON", "VIRTUAL_ENV")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(strange)}
-    environment |= {
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(strange)}
+    return kept | {
         "AIRFLOW_HOME": str(folder / "airflow"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "PATH": os.pathsep.join((str(bins), os.environ["PATH"])),
+        "PATH": os.pathsep.join((str(folder / "venv" / "bin"), os.environ["PATH"])),
         "REWINDOW_CONFIG": str(folder / "rewindow.toml"),
     }
 
-    def in_environment(*command: str) -> str:
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Runs a command of a fresh environment, in which pip has installed the wheel, with an empty Airflow home."""
+    folder = tmp_path_factory.mktemp("installed")
+    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+
+    def run(*command: str) -> str:
+        program = folder / "venv" / "bin" / command[0]
         done = subprocess.run(
-            [bins / command[0], *command[1:]], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
-        )
+            [program, *command[1:]],
+            cwd=folder, env=_environment(folder), capture_output=True, text=True, timeout=1200, check=False,
+        )  # fmt: skip
         assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-6000:]}\n{done.stderr[-6000:]}"
         return done.stdout
 
-    return in_environment
+    asked = f"{_wheel(folder, run)}[airflow]"
+    constraints = _constraints(folder / "constraints.txt")
+    run("python", "-m", "pip", "install", "--quiet", "--constraint", str(constraints), asked)
+    _project(folder)
+    return run
 
 
 @pytest.mark.install

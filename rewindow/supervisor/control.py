@@ -18,9 +18,9 @@ from rewindow.supervisor.environment import (
     HOST,
     address,
     airflow_environment,
-    airflow_folders,
     airflow_home,
     airflow_version,
+    dags_folder,
     password_file,
     port_of,
 )
@@ -60,7 +60,7 @@ def up(
     airflow_version()
     if port is not None and not 1 <= port <= 65535:
         raise InputError(f"port {port} is out of range, allowed is 1 to 65535")
-    airflow_folders(config)
+    dags_folder(config)
     status = running(config)
     if status is None:
         _end_leftovers(config)

@@ -49,24 +49,19 @@ def airflow_version() -> str:
         raise ResourceError("Airflow is not installed", hint='Run pip install "rewindow[airflow]".') from error
 
 
-def airflow_folders(config: Config) -> tuple[Path, Path]:
-    """Returns the folders of DAGs and plugins: beside the settings, else in the checkout that Rewindow runs from.
+def dags_folder(config: Config) -> Path:
+    """Returns the folder of DAGs: beside the settings, else the examples that come with Rewindow.
 
     Raises:
-        InputError: one of them is in neither place.
+        InputError: neither has one.
     """
-    return _folder(config, "dags", "*.py"), _folder(config, "plugins", "rewindow_plugin.py")
-
-
-def _folder(config: Config, name: str, pattern: str) -> Path:
-    places = (config.root / name, PACKAGE.parent / name)
-    for place in places:
-        if any(place.glob(pattern)):
-            return place
+    examples = [PACKAGE / "example_dags", PACKAGE.parent / "dags"]
+    for folder in (config.root / "dags", *examples):
+        if any(folder.glob("*.py")):
+            return folder
     raise InputError(
-        f'folder "{places[0]}" holds no {pattern}, and without it Airflow has nothing of Rewindow\'s',
-        detail=f"Nor does {places[1]}, where a checkout has it.",
-        hint=f"Copy {name}/ of a checkout to {config.root}, or install a checkout in place: pip install -e CHECKOUT",
+        f'folder "{config.root / "dags"}" holds no DAG, and Rewindow is installed without its examples',
+        hint="Install the package by pip, or a checkout in place: pip install -e CHECKOUT",
     )
 
 
@@ -90,17 +85,17 @@ def airflow_environment(config: Config, port: int | None = None) -> dict[str, st
 
 def _places(config: Config) -> dict[str, str]:
     home = airflow_home(config)
-    dags, plugins = airflow_folders(config)
+    dags = dags_folder(config)
     bundle = {
         "name": "rewindow",
         "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
         "kwargs": {"path": str(dags), "refresh_interval": 10},
     }
-    python_path = (str(PACKAGE.parent), os.environ.get("PYTHONPATH", ""), str(plugins))
+    python_path = (str(PACKAGE.parent), os.environ.get("PYTHONPATH", ""), str(PACKAGE.parent / "plugins"))
     places = {
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
-        "AIRFLOW__CORE__PLUGINS_FOLDER": str(plugins),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(config.root / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps([bundle]),
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / _DATABASE}",

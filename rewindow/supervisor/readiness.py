@@ -9,7 +9,7 @@ from collections.abc import Callable
 from rewindow.config import Config
 from rewindow.json_files import reading_json
 from rewindow.supervisor import api
-from rewindow.supervisor.environment import airflow_folders, password_file
+from rewindow.supervisor.environment import dags_folder, password_file
 
 _DAGS_SECONDS_MAX = 30.0
 _EVERY_SECONDS = 0.25
@@ -55,7 +55,7 @@ def make_ready(
 
 def _dags_known(config: Config, address: str, token: str) -> bool:
     """Returns whether every file of the dags folder has become the DAG of its name, or there is an import error."""
-    wanted = {path.stem for path in airflow_folders(config)[0].glob("*.py")}
+    wanted = {path.stem for path in dags_folder(config).glob("*.py")}
     known, errors = (
         api.call(address, f"/api/v2/{what}?limit=100", token=token)[1] or {} for what in ("dags", "importErrors")
     )

@@ -23,7 +23,7 @@ from rewindow.config import Config
 from rewindow.errors import InputError, ResourceError
 from rewindow.ledger import Ledger
 from rewindow.supervisor import api, environment
-from rewindow.supervisor.environment import airflow_environment, airflow_folders, airflow_home
+from rewindow.supervisor.environment import airflow_environment, airflow_home, dags_folder
 from rewindow.supervisor.processes import descendants, is_alive, started_at, wait_until
 from rewindow.supervisor.status import READY, STARTING, read_status
 from tests.airflow.conftest import ROOT, in_force
@@ -311,27 +311,31 @@ def test_secrets_outlive_a_restart(tmp_path: Path) -> None:
 
 
 def test_folder_without_dags_takes_those_of_the_checkout(tmp_path: Path) -> None:
-    """A folder anywhere with its own settings gets Rewindow's DAGs and plugin; DAGs of its own come first."""
+    """A folder anywhere with its own settings gets Rewindow's DAGs; DAGs and plugins of its own come first."""
     (tmp_path / "rewindow.toml").touch()
     config = Config.load(tmp_path / "rewindow.toml")
-    assert airflow_folders(config) == (ROOT / "dags", ROOT / "plugins")
+    assert dags_folder(config) == ROOT / "dags"
     (tmp_path / "dags").mkdir()
     (tmp_path / "dags" / "mine.py").touch()
     with clean_environment():
         variables = airflow_environment(config)
     assert variables["AIRFLOW__CORE__DAGS_FOLDER"] == str(tmp_path / "dags")
-    assert variables["AIRFLOW__CORE__PLUGINS_FOLDER"] == str(ROOT / "plugins")
+    assert variables["AIRFLOW__CORE__PLUGINS_FOLDER"] == str(tmp_path / "plugins")
     assert str(tmp_path / "dags") in variables["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"]
 
 
-def test_installation_without_a_checkout_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wheel brings no DAGs: an Airflow without them is not started, and the message names the folder."""
-    monkeypatch.setattr(environment, "PACKAGE", tmp_path / "site-packages" / "rewindow")
+def test_installed_package_brings_its_dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a checkout the examples of the wheel are taken; a package that was copied without them is refused."""
+    package = tmp_path / "site-packages" / "rewindow"
+    monkeypatch.setattr(environment, "PACKAGE", package)
     (tmp_path / "rewindow.toml").touch()
     config = Config.load(tmp_path / "rewindow.toml")
-    with pytest.raises(InputError, match=f'folder "{tmp_path}/dags" holds no'):
+    with pytest.raises(InputError, match=f'folder "{tmp_path}/dags" holds no DAG'):
         supervisor.up(config)
     assert not config.state.exists()
+    (package / "example_dags").mkdir(parents=True)
+    (package / "example_dags" / "replay_daily.py").touch()
+    assert dags_folder(config) == package / "example_dags"
 
 
 def test_supervisor_imports_no_airflow() -> None:
