@@ -27,6 +27,7 @@ suppress_warnings = ["toc.not_included"]
 autodoc_mock_imports = ["airflow"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
+napoleon_use_ivar = True  # else an attribute would be there twice: from "Attributes:", and as a member
 pygments_style = "default"
 
 
