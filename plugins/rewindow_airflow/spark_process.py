@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import signal
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
+from rewindow.parent_death import dies_with_parent
 from rewindow_airflow.progress import Progress, is_for_machines, parse_progress
 
-_PR_SET_PDEATHSIG = 1
 _END_SECONDS = 5.0
-_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux") else None
 _EXCEPTION = re.compile(r'^Traceback \(most recent call last\)|Exception in thread "')
 _LINES_BEFORE_EXCEPTION, _LINES_SHOWN = 20, 40
 
@@ -55,7 +52,7 @@ class SparkProcess:
             text=True,
             errors="replace",
             start_new_session=True,
-            preexec_fn=_dies_with(os.getpid()),
+            preexec_fn=dies_with_parent(),
         )
         assert process.stdout is not None
         try:
@@ -103,16 +100,6 @@ class SparkProcess:
 def without_airflow(environment: Mapping[str, str]) -> dict[str, str]:
     """Returns an environment without Airflow's variables: a job needs none of them, and many hold secrets."""
     return {name: value for name, value in environment.items() if not name.startswith(("AIRFLOW", "_AIRFLOW"))}
-
-
-def _dies_with(parent: int) -> Callable[[], None]:
-    def before_exec() -> None:
-        if _LIBC is not None:
-            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-        if os.getppid() != parent:  # The parent died before the kernel was asked.
-            os._exit(143)
-
-    return before_exec
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

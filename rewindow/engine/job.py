@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import sys
-import threading
-import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 
 from rewindow.engine.passing import describe, is_passing
 from rewindow.errors import Interrupted, RewindowError
+from rewindow.parent_death import end_group_with_parent
 
 OUTCOME_VARIABLE = "REWINDOW_OUTCOME"
 RETRY_CODE = 75
@@ -26,7 +25,7 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
     Exit codes: 0 done, 2 bad input, 65 failed and not retryable, 75 failed and retryable, 130 interrupted. An error
     that is not ours is worth a retry when it is the machine's or Spark's, not when it is a bug of an operator.
     """
-    threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
+    end_group_with_parent()
     try:
         outcome = {"exit_code": 0, "message": "done", **(work() or {})}
     except RewindowError as error:
@@ -103,10 +102,3 @@ def _write(outcome: dict[str, Any]) -> bool:
     draft.write_text(json.dumps(outcome))
     draft.replace(path)
     return True
-
-
-def _die_with_parent(parent: int) -> None:
-    """Ends the whole process group as soon as the launching process is gone: a driver must not outlive it."""
-    while os.getppid() == parent:
-        time.sleep(0.3)
-    os.killpg(os.getpgid(0), signal.SIGKILL)

@@ -22,9 +22,10 @@ from rewindow.errors import FencedError, InputError, Interrupted, ResourceError,
 from rewindow.java import check_limits
 from rewindow.json_files import reading_json
 from rewindow.launcher.outlook import expect_recovery
-from rewindow.launcher.processes import die_with_parent, end_process_group
+from rewindow.launcher.processes import end_process_group
 from rewindow.ledger import Attempt, AttemptEnd, Ledger, Replay
 from rewindow.names import check_replay_id, check_stream
+from rewindow.parent_death import dies_with_parent
 from rewindow.recovery import Plan
 from rewindow.spark_settings import (
     make_scratch,
@@ -255,7 +256,7 @@ def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
     with _on_interrupt(stop):
         process = subprocess.Popen(
             submission.command, env=submission.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            start_new_session=True, preexec_fn=die_with_parent, errors="replace",
+            start_new_session=True, preexec_fn=dies_with_parent(), errors="replace",
         )  # fmt: skip
         groups.append(process.pid)
         if asked:

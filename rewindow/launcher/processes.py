@@ -1,11 +1,8 @@
-"""Process groups of attempts: begun so that they die with their parent, ended so that nothing of them is left."""
+"""Process groups of attempts: ended so that nothing of them is left."""
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
-import sys
 from collections.abc import Iterator
 
 import psutil
@@ -13,14 +10,7 @@ import psutil
 from rewindow.errors import ResourceError
 from rewindow.process_identity import is_of_this_boot, process_identity
 
-_PR_SET_PDEATHSIG = 1
 _PATIENCE_SECONDS = 15.0
-
-
-def die_with_parent() -> None:
-    """Asks the kernel for SIGTERM when the parent ends; to be called in the child before exec. Linux only."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def end_process_group(group: int, leader: str, *, only_stopped: bool = False) -> None:

@@ -10,7 +10,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from rewindow.supervisor.processes import descendants, die_with_parent, session, signal_all, started_at, title
+from rewindow.parent_death import dies_with_parent
+from rewindow.supervisor.processes import descendants, session, signal_all, started_at, title
 
 COMMANDS = {
     "api-server": ["api-server"],
@@ -51,7 +52,7 @@ class Component:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
+                preexec_fn=dies_with_parent(),
             )
 
     def watch(self) -> str:

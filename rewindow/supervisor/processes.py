@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LINUX = sys.platform.startswith("linux")
 _LIBC = ctypes.CDLL(None, use_errno=True) if _LINUX else None
@@ -82,12 +81,6 @@ def adopt_orphans() -> None:
     """Makes this process the parent of every descendant whose own parent dies, so that it can be ended."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def die_with_parent() -> None:
-    """Asks the kernel to end this process when its parent dies; runs in a new process before exec."""
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def _stat(pid: int) -> list[str] | None:

@@ -58,7 +58,7 @@ def run_here(
             patch.setattr(module, "spark_session", lambda *given, **named: spark)
         patch.setattr(replay_job, "own_process", lambda: _NOBODY)
         patch.setattr(job.StopRequest, "listen", lambda stop: None)
-        patch.setattr(job, "_die_with_parent", lambda parent: None)
+        patch.setattr(job, "end_group_with_parent", lambda: None)
         patch.setattr(job, "leave", _leave)
         patch.setattr(crash, "os", SimpleNamespace(environ=os.environ, getpgid=os.getpgid, killpg=_kill))
         patch.setattr(sys, "argv", command[start:])
