@@ -44,7 +44,7 @@ def _make_case(random: Random, length_max: int) -> Case:
 
 def _make_cases(seed: int) -> list[Case]:
     random = Random(seed)
-    return [_make_case(random, 14) for _ in range(40)]
+    return [_make_case(random, 14) for _ in range(80)]
 
 
 _seeds = st.integers(0, 2**32)

@@ -43,7 +43,7 @@ anywhere = st.sets(st.integers(1, WINDOWS - 1), min_size=1, max_size=2)
 
 
 def batches(count: int) -> settings:
-    """Returns Hypothesis settings for examples that each hold forty recordings; a seed cannot be shrunk."""
+    """Returns Hypothesis settings for examples that each hold eighty recordings; a seed cannot be shrunk."""
     return settings(
         max_examples=count,
         deadline=None,
@@ -92,7 +92,7 @@ def expected_refused(cases: list[Case], rules: Rules) -> set[tuple[int, int]]:
     }
 
 
-@batches(2)
+@batches(1)
 @given(cases=cases, rules=rules, end_included=st.booleans())
 def test_heartbeat_emits_what_a_machine_would_emit(
     spark: SparkSession, cases: list[Case], rules: Rules, end_included: bool
@@ -102,7 +102,7 @@ def test_heartbeat_emits_what_a_machine_would_emit(
     assert_same(emitted_by_case(result.tuples, len(cases)), expected(cases, rules, included=end_included), cases)
 
 
-@batches(4)
+@batches(2)
 @given(cases=cases, rules=readings)
 def test_heartbeat_follows_every_reading(spark: SparkSession, cases: list[Case], rules: Rules) -> None:
     """So do the other readings of the documentation, playback speeds and summaries (H14, H27 to H39, H41, H62)."""
@@ -110,7 +110,7 @@ def test_heartbeat_follows_every_reading(spark: SparkSession, cases: list[Case],
     assert_same(emitted_by_case(result.tuples, len(cases)), expected(cases, rules), cases)
 
 
-@batches(2)
+@batches(1)
 @given(cases=cases, rules=st.one_of(rules, readings), cuts=anywhere)
 def test_heartbeat_is_the_same_in_any_grouping_of_windows(
     spark: SparkSession, cases: list[Case], rules: Rules, cuts: set[int]
@@ -120,7 +120,7 @@ def test_heartbeat_is_the_same_in_any_grouping_of_windows(
     assert_same(emitted_by_case(tuples, len(cases)), expected(cases, rules, included=False), cases)
 
 
-@batches(3)
+@batches(2)
 @given(case=long_case, rules=st.one_of(rules, readings), cuts=st.sets(st.integers(1, WINDOWS - 1), max_size=1))
 def test_heartbeat_of_one_clock_is_the_same_window_beside_window(
     spark: SparkSession, case: Case, rules: Rules, cuts: set[int]
@@ -131,7 +131,7 @@ def test_heartbeat_of_one_clock_is_the_same_window_beside_window(
     assert_same(found, expected([case], rules, included=False), [case])
 
 
-@batches(2)
+@batches(1)
 @given(cases=cases, rules=varying_slack, cuts=anywhere)
 def test_heartbeat_folds_a_slack_that_depends_on_the_past(
     spark: SparkSession, cases: list[Case], rules: Rules, cuts: set[int]
@@ -182,7 +182,7 @@ def test_heartbeat_counts_timestamps_and_windows_from_where_their_grid_begins(
     assert_same(found, expected(cases, rules, included=False), cases)
 
 
-@batches(2)
+@batches(1)
 @given(cases=cases, rules=st.one_of(rules, readings), cuts=anywhere)
 def test_heartbeat_has_the_same_timers_whatever_the_width_of_its_windows(
     spark: SparkSession, cases: list[Case], rules: Rules, cuts: set[int]
@@ -198,7 +198,7 @@ def test_heartbeat_has_the_same_timers_whatever_the_width_of_its_windows(
         assert_same(emitted_by_case(tuples, len(cases), grid), wanted, cases)
 
 
-@batches(2)
+@batches(1)
 @given(cases=cases, rules=rules, jump=st.integers(1, 30), cuts=anywhere)
 def test_heartbeat_tells_tuples_of_one_place_apart_by_their_times(
     spark: SparkSession, cases: list[Case], rules: Rules, jump: int, cuts: set[int]

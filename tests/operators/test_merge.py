@@ -119,12 +119,12 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
-@batches(3)
+@batches(2)
 @given(seed=st.integers(0, 2**32), ports=st.integers(2, 3))
 def test_merge_is_that_of_a_machine_in_any_grouping_of_windows(spark: SparkSession, seed: int, ports: int) -> None:
     """Tuples, places, instants and state are those of the event-by-event form, wherever groups end (H59, R79, R86)."""
     random = Random(seed)
-    tuples = make_tuples(random, ports, 150, WINDOWS)
+    tuples = make_tuples(random, ports, 220, WINDOWS)
     wanted = merge_tuples(tuples, ports)
     whole, state = run_groups(spark, tuples, ports, [])
     assert whole == expected_rows(wanted)
