@@ -16,12 +16,13 @@ from airflow.sdk.exceptions import AirflowRuntimeError, AirflowSkipException
 from rewindow_airflow.attempts import BEGINNINGS, settings_for
 from rewindow_airflow.failures import DONE, cause, failure, is_retryable, mapped_errors
 from rewindow_airflow.links import REPLAY_LINKS
-from rewindow_airflow.progress import Progress
+from rewindow_airflow.progress import progress_facts, progress_words
 from rewindow_airflow.spark_process import SparkProcess
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from rewindow.job_lines import ReplayProgress
     from rewindow.launcher import Outcome, Submission
 
 CONNECTION = "rewindow_spark"
@@ -70,7 +71,7 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         self._process: SparkProcess | None = None
         self._last_lines: list[str] = []
         self._stored_at = 0.0
-        self._last: Progress | None = None
+        self._last: ReplayProgress | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns what the attempt's outcome file says.
@@ -128,15 +129,15 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         self._last_lines = process.last_lines
         return read_outcome(submission.outcome, exit_code)
 
-    def _keep(self, progress: Progress, context: Context) -> None:
+    def _keep(self, progress: ReplayProgress, context: Context) -> None:
         """Shows progress in the log and, at most once a second, in the task state store (tab Storage)."""
         self._last = progress
-        self.log.info("%s", progress)
+        self.log.info("%s", progress_words(progress))
         now = time.monotonic()
         if now - self._stored_at >= _STORE_SECONDS_MIN or progress.mark == progress.of:
             self._stored_at = now
             try:
-                context["task_state_store"].set("progress", progress.to_json())
+                context["task_state_store"].set("progress", progress_facts(progress))
             except AirflowRuntimeError as error:  # The job must not end because its progress cannot be kept.
                 self.log.warning("Progress was not kept: %s", error)
 

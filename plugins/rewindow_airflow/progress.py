@@ -1,61 +1,27 @@
-"""Reads the progress lines that a job writes to its standard output."""
+"""How far an attempt has come, as the task's log says it and as the task state store keeps it."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from typing import Any
 
-_OPENING = '{"rewindow":'
+from rewindow.job_lines import ReplayProgress
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How far an attempt has come; `mark` windows of `of` are committed, `window` is the last of them."""
-
-    replay: str
-    epoch: int
-    window: int
-    mark: int
-    of: int
-    seconds: float
-
-    @property
-    def percent(self) -> int:
-        """Committed windows in percent."""
-        return 100 * self.mark // max(self.of, 1)
-
-    def __str__(self) -> str:
-        return (
-            f"Window {self.window} is committed: {self.mark:,} of {self.of:,} windows ({self.percent} %), "
-            f"{self.seconds:.1f} s, attempt {self.epoch}"
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns what is kept in the task state store."""
-        return {**self.__dict__, "percent": self.percent}
+def progress_words(progress: ReplayProgress) -> str:
+    """Returns the line of the log."""
+    return (
+        f"Window {progress.last} is committed: {progress.mark:,} of {progress.of:,} windows ({_percent(progress)} %), "
+        f"{progress.seconds:.1f} s, attempt {progress.epoch}"
+    )
 
 
-def is_for_machines(line: str) -> bool:
-    """Returns whether a line is meant for whoever launched the job: what it says is also said in words."""
-    return line.lstrip().startswith(_OPENING)
+def progress_facts(progress: ReplayProgress) -> dict[str, Any]:
+    """Returns what is kept in the task state store."""
+    return {
+        "replay": progress.replay, "epoch": progress.epoch, "window": progress.last, "mark": progress.mark,
+        "of": progress.of, "seconds": progress.seconds, "percent": _percent(progress),
+    }  # fmt: skip
 
 
-def parse_progress(line: str) -> Progress | None:
-    """Returns what a progress line says, or None for any other line; a damaged one is another line."""
-    if not is_for_machines(line):
-        return None
-    try:
-        values = json.loads(line)
-        if values.pop("rewindow") != "progress":
-            return None
-        return Progress(
-            replay=str(values["replay"]),
-            epoch=int(values["epoch"]),
-            window=int(values.get("window", values.get("last"))),
-            mark=int(values["mark"]),
-            of=int(values["of"]),
-            seconds=float(values["seconds"]),
-        )
-    except (ValueError, KeyError, TypeError):
-        return None
+def _percent(progress: ReplayProgress) -> int:
+    return 100 * progress.mark // max(progress.of, 1)

@@ -139,13 +139,11 @@ def _not_recorded(stream: str) -> NotYet:
 
 def sealed_of(config: Config, stream: str) -> WindowRange | None:
     """Returns the first and the last sealed window of a recorded or published stream, or None; starts no JVM."""
-    from rewindow.tables import Table, query
+    from rewindow.tables import Table
+    from rewindow.tables.seals import sealed_range
 
     path = config.windows_table(stream)
-    if not Table.exists(path):
-        return None
-    row = query("select min(window_id) as first, max(window_id) as last from w", w=Table.open(path)).to_pylist()[0]
-    return None if row["first"] is None else WindowRange(row["first"], row["last"])
+    return sealed_range(Table.open(path)) if Table.exists(path) else None
 
 
 def has_state_before(config: Config, application: str, window: int) -> bool:

@@ -9,8 +9,8 @@ import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
+from rewindow.job_lines import ReplayProgress, is_for_machines, parse_progress
 from rewindow.parent_death import dies_with_parent
-from rewindow_airflow.progress import Progress, is_for_machines, parse_progress
 
 _END_SECONDS = 5.0
 _EXCEPTION = re.compile(r'^Traceback \(most recent call last\)|Exception in thread "')
@@ -31,7 +31,7 @@ class SparkProcess:
         self,
         command: Sequence[str],
         environment: Mapping[str, str],
-        on_progress: Callable[[Progress], None],
+        on_progress: Callable[[ReplayProgress], None],
         on_line: Callable[[str], None],
     ) -> None:
         self.command = list(command)

@@ -20,6 +20,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from rewindow.job_lines import ReplayProgress, is_for_machines, parse_progress
+
 PIPE_WIDTH = 160
 out = Console(highlight=False, soft_wrap=True, emoji=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
@@ -99,32 +101,18 @@ class JobScreen:
 
     def line(self, text: str) -> None:
         """Shows a line of the job."""
-        facts = _progress(text)
-        if facts is None:
-            if text.strip() and not text.startswith(('{"rewindow"', *_NOISE)):
+        progress = parse_progress(text)
+        if progress is None:
+            if text.strip() and not is_for_machines(text) and not text.startswith(_NOISE):
                 err.print(text, style="dim", markup=False)
         elif not err.is_terminal:
-            err.print(_words(facts), markup=False)
-        elif "of" in facts:
-            self._task = (
-                self._task if self._task is not None else self._bar.add_task(escape(str(facts.get("replay", ""))))
-            )
-            self._bar.update(self._task, completed=facts["mark"], total=facts["of"])
+            err.print(_words(progress), markup=False)
+        else:
+            self._task = self._task if self._task is not None else self._bar.add_task(escape(progress.replay))
+            self._bar.update(self._task, completed=progress.mark, total=progress.of)
 
 
-def _progress(text: str) -> dict[str, Any] | None:
-    if not text.startswith('{"rewindow"'):
-        return None
-    try:
-        facts = json.loads(text)
-    except json.JSONDecodeError:
-        return None
-    return facts if facts.get("rewindow") == "progress" else None
-
-
-def _words(facts: Mapping[str, Any]) -> str:
-    if "of" not in facts:
-        return " ".join(f"{name}={value}" for name, value in facts.items() if name != "rewindow")
-    saved = ", checkpoint" if facts.get("checkpoint") else ""
-    done = f"{facts['mark']}/{facts['of']} in {facts['seconds']:.1f} s"
-    return f"windows {facts['first']} to {facts['last']}: {done}{saved}"
+def _words(progress: ReplayProgress) -> str:
+    saved = ", checkpoint" if progress.checkpoint else ""
+    done = f"{progress.mark}/{progress.of} in {progress.seconds:.1f} s"
+    return f"windows {progress.first} to {progress.last}: {done}{saved}"

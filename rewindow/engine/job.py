@@ -13,6 +13,7 @@ from typing import Any
 
 from rewindow.engine.passing import describe, is_passing
 from rewindow.errors import Interrupted, RewindowError
+from rewindow.job_lines import machine_line
 from rewindow.parent_death import end_group_with_parent
 
 OUTCOME_VARIABLE = "REWINDOW_OUTCOME"
@@ -55,8 +56,8 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
 
 
 def tell(kind: str, /, **facts: Any) -> None:
-    """Prints a progress line in JSON for whoever launched the job."""
-    print(json.dumps({"rewindow": kind, **facts}), flush=True)
+    """Prints a line for whoever launched the job."""
+    say(machine_line(kind, **facts))
 
 
 def say(line: str) -> None:

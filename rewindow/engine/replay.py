@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JNetworkError
 
 from rewindow.config import Config
-from rewindow.engine.job import StopRequest, say, tell
+from rewindow.engine.job import StopRequest, say
 from rewindow.engine.passing import describe
 from rewindow.engine.progress import Progress
 from rewindow.engine.session import spark_session
 from rewindow.engine.spark_engine import spark_attempt
 from rewindow.errors import FencedError, Interrupted, RewindowError
+from rewindow.job_lines import ReplayProgress
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.operators.catalog import check_code, load_application
 from rewindow.process_identity import process_identity
@@ -77,11 +78,7 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
             ).result()
 
     def report(progress: Progress) -> None:
-        tell(
-            "progress", replay=replay_id, epoch=epoch, first=progress.first, last=progress.last, window=progress.last,
-            mark=progress.mark, of=progress.of, seconds=progress.seconds, checkpoint=progress.checkpoint,
-            tuples=dict(progress.tuples),
-        )  # fmt: skip
+        say(ReplayProgress(replay_id, epoch, **vars(progress)).line())
 
     stop.listen()
     attempt = spark_attempt(

@@ -23,6 +23,7 @@ import numpy as np
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
 from rewindow.tables import Table, query, quoted
+from rewindow.tables.seals import sealed_range
 from rewindow.tables.streams import stored_grid, stored_settings
 from rewindow.windows import Grid, WindowRange, format_time
 
@@ -163,11 +164,10 @@ def gaps(
 
 def _refuse_beside(stream: str, windows: Table, first: int | None, last: int | None) -> None:
     """Refuses a range with one end and no sealed window: the other end would be taken from the sealed windows."""
-    found = query("select min(window_id) as first, max(window_id) as last from w", w=windows).to_pylist()[0]
-    if found["first"] is None:
+    sealed, grid = sealed_range(windows), stored_grid(windows)
+    if sealed is None:
         return
     asked, word = (f"from {first} on", "after") if first is not None else (f"up to {last}", "before")
-    sealed, grid = WindowRange(found["first"], found["last"]), stored_grid(windows)
     raise RangeError(
         f'window range {asked} of stream "{stream}" is {word} what is sealed, {sealed}',
         detail=f"Sealed is {format_time(grid.start_us(sealed.first))} to {format_time(grid.end_us(sealed.last))}.",

@@ -30,7 +30,7 @@ from rewindow_airflow.operators import RewindowSubmitOperator, was_cleared
 JOB = """
 import json, os, sys, time
 def tell(window, mark): print(json.dumps({"rewindow": "progress", "replay": "r", "epoch": 4, "first": 1, "last": window,
-    "window": window, "mark": mark, "of": 4, "seconds": 0.5}), flush=True)
+    "mark": mark, "of": 4, "seconds": 0.5}), flush=True)
 def leave(code, **facts):
     open(os.environ["OUTCOME"], "w").write(json.dumps({"exit_code": code, "message": "said so", **facts}))
     sys.exit(code)

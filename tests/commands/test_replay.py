@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from rewindow.config import Config
+from rewindow.job_lines import ReplayProgress
 from rewindow.launcher import Outcome, Submission, failure, loop
 from tests.commands.conftest import Command
 from tests.publication.staging import StagedReplay, simple
 
-PROGRESS = {"rewindow": "progress", "mark": 5, "of": 5, "first": 100, "last": 104, "seconds": 1.0, "replay": "one"}
-LINES = ("a line of the JVM", json.dumps(PROGRESS), '{"rewindow": "publication"}')
+PROGRESS = ReplayProgress("one", 1, 100, 104, 5, 5, 1.0)
+LINES = ("a line of the JVM", PROGRESS.line(), '{"rewindow": "publication"}')
 DONE = Outcome(0, "", False, {"exit_code": 0, "message": "", "windows": 5})
 
 Runs = Callable[..., None]
