@@ -14,5 +14,4 @@ def get_provider_info() -> dict[str, Any]:
         "name": "Rewindow",
         "description": "Replays recorded streams from Delta tables by window id, and proves what came out.",
         "versions": [VERSION],
-        "executors": ["rewindow_airflow.executor.AdoptingExecutor"],
     }
