@@ -138,6 +138,13 @@ class MemoryLedger:
     """What an attempt needs of the ledger: nothing that its safety rests on."""
 
     def __init__(self, pause: Pause) -> None:
+        self.attempts = MemoryAttempts(pause)
+
+
+class MemoryAttempts:
+    """Takes reports, and keeps none."""
+
+    def __init__(self, pause: Pause) -> None:
         self._pause = pause
 
     def report_progress(self, *report: object) -> None:
