@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from rewindow.errors import InputError
-from rewindow.names import check_name, check_replay_id, check_stream
+from rewindow.names import check_name, check_replay_id, check_stream, files_name, windows_name
 from rewindow.windows import Grid, parse_duration
 
 
@@ -290,11 +290,11 @@ class Config(Section):
 
     def windows_table(self, name: str) -> Path:
         """Folder of a stream's table of sealed windows."""
-        return self.stream_table(f"{name}.windows")
+        return self.stream_table(windows_name(name))
 
     def files_table(self, name: str) -> Path:
         """Folder of a stream's table of data files."""
-        return self.state / "streams" / f"{name}.files"
+        return self.state / "streams" / files_name(name)
 
     def checkpoints_table(self, application: str) -> Path:
         """Folder of an application's published checkpoints."""

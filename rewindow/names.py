@@ -6,6 +6,7 @@ import re
 
 from rewindow.errors import InputError
 
+_WINDOWS, _FILES = ".windows", ".files"
 REPLAY_ID_LENGTH_MAX = 110
 """So that a certificate's file, which has two of them in its name, can be written (255 bytes)."""
 PUBLISHED = "published"
@@ -67,6 +68,25 @@ def check_replay_id(replay_id: str) -> str:
             f'letter, a digit or _; not "{PUBLISHED}".',
         )
     return replay_id
+
+
+def windows_name(stream: str) -> str:
+    """Returns the name of the table of a stream's seals; it lies beside the tuples, which have the stream's name."""
+    return f"{stream}{_WINDOWS}"
+
+
+def files_name(stream: str) -> str:
+    """Returns the name of the table of a stream's data files; it lies beside the tuples."""
+    return f"{stream}{_FILES}"
+
+
+def stream_of(table: str) -> str:
+    """Returns the stream that a table belongs to, by the table's name.
+
+    >>> stream_of("flights"), stream_of("flights.windows"), stream_of("flights.files")
+    ('flights', 'flights', 'flights')
+    """
+    return table.removesuffix(_WINDOWS).removesuffix(_FILES)
 
 
 def _checked(kind: str, name: str, allowed: re.Pattern[str], hint: str) -> str:

@@ -17,7 +17,7 @@ from rewindow.tables import Table
 from rewindow.tables.formats import TableKind, check_format
 from rewindow.tables.inputs import InputFiles
 from rewindow.tables.seals import read_seals, sealed_range, stream_end
-from rewindow.tables.streams import check_reaches, holes, stored_grid, stored_settings
+from rewindow.tables.streams import check_reaches, holes, sealed_streams, stored_grid, stored_settings
 from rewindow.windows import WindowRange, format_time
 
 
@@ -47,9 +47,7 @@ def open_stream(config: Config, name: str) -> Recorded:
     """
     path = config.stream_table(name)
     if not Table.exists(path):
-        known = sorted(
-            table.name.removesuffix(".windows") for table in path.parent.glob("*.windows") if Table.exists(table)
-        )
+        known = sealed_streams(path.parent)
         raise InputError(
             f'stream "{name}" is not recorded',
             detail=f"Recorded are: {', '.join(known) or 'none'}.",

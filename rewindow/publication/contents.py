@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from rewindow.config import Config
 from rewindow.errors import CheckpointError, TableError
-from rewindow.publication.names import checkpoints_name, open_published, windows_name
+from rewindow.names import windows_name
+from rewindow.publication.names import checkpoints_name, open_published
 from rewindow.recovery import Plan
 from rewindow.tables import Table, query
 from rewindow.tables import checkpoints as stored

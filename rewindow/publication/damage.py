@@ -19,7 +19,8 @@ from deltalake import CommitProperties
 
 from rewindow.config import Config
 from rewindow.errors import TableError
-from rewindow.publication.names import open_published, windows_name
+from rewindow.names import stream_of, windows_name
+from rewindow.publication.names import open_published
 from rewindow.publication.parts import Kind, kind_of
 from rewindow.tables import Table
 from rewindow.tables.delta import DataFile
@@ -114,16 +115,7 @@ def leave_out(config: Config, damage: Sequence[DamagedFile]) -> None:
         _take_out(config, name, [entry for entry in damage if entry.table == name])
     for entry in damage:
         if kind_of(entry.table) is not Kind.CHECKPOINTS and entry.windows is not None:
-            _delete_windows(config, output_of(entry.table), entry.windows)
-
-
-def output_of(name: str) -> str:
-    """Returns the table of tuples that a table of seals belongs to; another one is returned as it is.
-
-    >>> output_of("flight_delays.ranks.windows")
-    'flight_delays.ranks'
-    """
-    return name.removesuffix(f".{Kind.WINDOWS}")
+            _delete_windows(config, stream_of(entry.table), entry.windows)
 
 
 def _damage(file: DataFile) -> str:

@@ -18,6 +18,7 @@ from rewindow.config import Config
 from rewindow.errors import CheckpointError, InputError, RewindowError, TableError
 from rewindow.ledger import Ledger, Publication
 from rewindow.ledger.staleness import REOPENED
+from rewindow.names import stream_of
 from rewindow.publication.commits import commit_once, is_begun, is_conflict, write_arrow, write_empty, write_spark
 from rewindow.publication.contents import (
     checkpoint_rows,
@@ -148,7 +149,7 @@ class Finisher:
         assert part.output is not None, "tuples and seals belong to an output"
         seals = staged_seals(self._facts(plan, pinned), part.output.name, publication.range)
         if part.kind is Kind.WINDOWS:
-            data_name = name.removesuffix(f".{Kind.WINDOWS}")
+            data_name = stream_of(name)
             data_version = versions[data_name]
             assert data_version is not None, "seals come after their tuples"
             columns = columns_text(

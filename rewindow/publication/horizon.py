@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from rewindow.config import Config
+from rewindow.names import files_name, stream_of
 from rewindow.tables import Table
 
 LOG, FILES = "delta.logRetentionDuration", "delta.deletedFileRetentionDuration"
@@ -46,7 +47,7 @@ def undo_horizon(config: Config, application: str) -> UndoHorizon:
     found = {
         path.name: kept_days(Table.open(path))
         for path in sorted(folder.glob(f"{application}.*") if folder.is_dir() else ())
-        if Table.exists(path) and path.suffix != ".files"
+        if Table.exists(path) and path.name != files_name(stream_of(path.name))
     }
     short = {name: days for name, days in found.items() if days < wanted}
     return UndoHorizon(min(found.values(), default=float(wanted)), wanted, short)

@@ -15,11 +15,6 @@ def data_name(application: str, output: str) -> str:
     return f"{application}.{output}"
 
 
-def windows_name(name: str) -> str:
-    """Returns the table of a published stream's sealed windows."""
-    return f"{name}.windows"
-
-
 def checkpoints_name(application: str) -> str:
     """Returns the table of an application's published checkpoints."""
     return f"{application}.checkpoints"

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rewindow.errors import InputError
-from rewindow.publication.names import checkpoints_name, data_name, windows_name
+from rewindow.names import windows_name
+from rewindow.publication.names import checkpoints_name, data_name
 from rewindow.recovery import OutputPlan, Plan
 
 

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError, TableError
 from rewindow.ledger import publish_app_id
-from rewindow.names import PUBLISHED
+from rewindow.names import PUBLISHED, windows_name
 from rewindow.publication.integrity import Doubt, doubts_of
 from rewindow.publication.losses import Losses, losses_of
-from rewindow.publication.names import data_name, windows_name
+from rewindow.publication.names import data_name
 from rewindow.recovery import OutputPlan, Plan
 from rewindow.tables import Table, position, query
 from rewindow.tables.files import noted_files, open_files

@@ -15,9 +15,10 @@ from rewindow.engine.crash import crash_point
 from rewindow.errors import InputError, TableError
 from rewindow.ledger import Ledger, Publication
 from rewindow.ledger.publication_rows import UNDO, WITHDRAW, standing
+from rewindow.names import stream_of
 from rewindow.publication.commits import is_begun
 from rewindow.publication.contents import files_of
-from rewindow.publication.damage import damaged_error, damaged_now, find_damage, output_of, settle_damage
+from rewindow.publication.damage import damaged_error, damaged_now, find_damage, settle_damage
 from rewindow.publication.effects import related_acts, stale_ranges, states_in_effect
 from rewindow.publication.finish import Finisher
 from rewindow.publication.history import Piece, versions_without, without_windows
@@ -223,7 +224,7 @@ def _without_damage(
     for entry in before:
         spare.say(f'{entry.table}: windows {entry.windows} of damaged file "{entry.file.name}" cannot be put back')
     return {
-        name: without_windows(pieces, [one.windows for one in before if output_of(one.table) == output_of(name)])
+        name: without_windows(pieces, [one.windows for one in before if stream_of(one.table) == stream_of(name)])
         for name, pieces in put_back.items()
     }
 

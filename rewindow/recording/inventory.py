@@ -13,13 +13,14 @@ import pyarrow as pa
 from rewindow.config import Config
 from rewindow.errors import InputError, OverlapError
 from rewindow.ledger import Ledger
+from rewindow.names import windows_name
 from rewindow.recording.dependents import Dependent, dependents
 from rewindow.tables import Table, query
+from rewindow.tables.files import files_path
 from rewindow.tables.seals import stream_end
-from rewindow.tables.streams import stored_grid, stored_settings
+from rewindow.tables.streams import sealed_streams, stored_grid, stored_settings
 from rewindow.windows import Grid, WindowRange, format_time, parse_time, to_ranges
 
-_SUFFIXES = ("", ".windows", ".files")
 _BESIDE = ("windows", "files", "checkpoints")
 
 
@@ -69,8 +70,7 @@ class StreamEntry:
 
 def list_streams(config: Config) -> list[StreamEntry]:
     """Returns all recorded and published streams, by name."""
-    folder = config.stream_table("x").parent
-    names = sorted(path.name.removesuffix(".windows") for path in folder.glob("*.windows") if Table.exists(path))
+    names = sealed_streams(config.state / "streams")
     late = _late(config)
     return [_entry(config, name, late.get(name, 0)) for name in names if Table.exists(config.stream_table(name))]
 
@@ -161,7 +161,7 @@ def tables_of(config: Config, name: str) -> list[Path]:
     if beside or config.stream_table(name) == config.quarantine_table:
         raise InputError(f'table "{name}" is no stream', hint="The streams that there are: rewindow streams")
     data = config.stream_table(name)
-    return [data.with_name(data.name + suffix) for suffix in _SUFFIXES]
+    return [data, data.with_name(windows_name(data.name)), files_path(data)]
 
 
 def delete_stream(config: Config, name: str, *, force: bool = False) -> list[Dependent]:

@@ -32,7 +32,7 @@ from rewindow.tables import checkpoints as stored
 from rewindow.tables.files import FILES_SCHEMA, files_path, name_in, note_files, noted_files
 from rewindow.tables.formats import CURRENT, TableKind, check_format, format_of, format_property
 from rewindow.tables.seals import FIRST_GENERATION, columns_text, intact, seal_rows
-from rewindow.tables.streams import QUARANTINE_SCHEMA, WINDOWS_SCHEMA, stored_settings
+from rewindow.tables.streams import QUARANTINE_SCHEMA, WINDOWS_SCHEMA, sealed_streams, stored_settings
 from rewindow.windows import WindowRange, to_ranges
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ def upgradable(config: Config, names: Sequence[str]) -> list[str]:
     Raises:
         InputError: there is no such stream or application.
     """
-    folder = config.state / "streams"
-    known = sorted(path.name.removesuffix(".windows") for path in folder.glob("*.windows") if Table.exists(path))
+    known = sealed_streams(config.state / "streams")
     found = [stream for stream in known if not names or any(_is_of(stream, name) for name in names)]
     for name in names:
         if not any(_is_of(stream, name) for stream in known):

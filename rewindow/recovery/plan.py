@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from rewindow.application import TOLERANCE, Mode
+from rewindow.names import windows_name
 from rewindow.recovery.groups import Marks
 from rewindow.windows import Grid, WindowRange
 
@@ -62,7 +63,7 @@ class InputPlan(_Value):
 
     def windows_table(self, state: Path) -> Path:
         """Returns the folder of its seals, in this state folder."""
-        return state / f"{self.path}.windows"
+        return state / windows_name(self.path)
 
 
 class OutputPlan(_Value):

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from rewindow.errors import TableError
+from rewindow.names import files_name
 from rewindow.tables.delta import DataFile, Table, query
 from rewindow.tables.formats import TableKind, check_format
 
@@ -33,7 +34,7 @@ _CHUNK_BYTES = 1 << 20
 
 def files_path(data: Path) -> Path:
     """Returns the folder of the table of a stream's data files; it lies beside the tuples."""
-    return data.with_name(f"{data.name}.files")
+    return data.with_name(files_name(data.name))
 
 
 def open_files(data: Path) -> Table:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from rewindow.errors import TableError
+from rewindow.names import stream_of
 from rewindow.tables.delta import Table
 
 PROPERTY = "rewindow.format"
@@ -91,5 +92,4 @@ def _way_out(table: Table, kind: TableKind) -> str:
         return f"Lift what its application has published: rewindow streams upgrade {name.removesuffix('.checkpoints')}"
     if kind is TableKind.QUARANTINE:
         return "Lift it: rewindow streams upgrade"
-    stream = name.removesuffix(".windows").removesuffix(".files")
-    return f"Lift the stream to this format: rewindow streams upgrade {stream}"
+    return f"Lift the stream to this format: rewindow streams upgrade {stream_of(name)}"

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from deltalake import Schema
 
 from rewindow.errors import TableError
+from rewindow.names import stream_of
 from rewindow.tables.delta import Table, query
 from rewindow.tables.streams import WINDOWS_SCHEMA
 from rewindow.windows import WindowRange
@@ -143,7 +144,7 @@ def check_seals(rows: pa.Table, windows: Table, table_id: str | None = None) -> 
     Raises:
         TableError: names the stream and the first window.
     """
-    stream = windows.path.name.removesuffix(".windows")
+    stream = stream_of(windows.path.name)
     damaged = rows.filter(pc.invert(intact(rows)))
     if damaged.num_rows:
         raise TableError(

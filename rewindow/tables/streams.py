@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from rewindow.errors import TableError
+from rewindow.names import stream_of, windows_name
 from rewindow.tables.delta import Table, create_table, query
 from rewindow.tables.files import FILES_SCHEMA, files_path
 from rewindow.tables.formats import TableKind, check_format, format_property
@@ -122,7 +123,13 @@ def create_stream(
     create_table(data, schema, {**given, **format_property(TableKind.STREAM)})
     create_table(files_path(data), FILES_SCHEMA, {**given, **format_property(TableKind.FILES)})
     stored = {**given, **stream_properties(settings), **format_property(TableKind.SEALS)}
-    create_table(data.with_name(f"{data.name}.windows"), WINDOWS_SCHEMA, stored)
+    create_table(data.with_name(windows_name(data.name)), WINDOWS_SCHEMA, stored)
+
+
+def sealed_streams(folder: Path) -> list[str]:
+    """Returns the names of all streams below a folder that have a table of seals, recorded or published, sorted."""
+    tables = folder.glob(windows_name("*"))
+    return sorted(stream_of(path.name) for path in tables if Table.exists(path))
 
 
 def create_quarantine(path: Path) -> Table:
