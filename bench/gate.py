@@ -25,8 +25,8 @@ from rewindow.quality.evaluation import preload
 from rewindow.quality.suites import canonical, suite_for
 from rewindow.quality.window_table import aggregate_sql, repeated_keys_sql
 from rewindow.recovery import Plan
-from rewindow.tables import Table, query
-from rewindow.tables.staging import FACTS_SCHEMA
+from rewindow.storage import Table, query
+from rewindow.storage.layout import FACTS_SCHEMA
 
 WINDOWS = 1_000
 RUNS = 3

@@ -17,17 +17,17 @@ import duckdb
 import pyarrow as pa
 
 from bench.report import Row
+from rewindow.certificate import certify
 from rewindow.config import Config
-from rewindow.engine.session import spark_session
 from rewindow.engine.spark_engine import spark_attempt
-from rewindow.launcher import ReplayRequest, create_replay
+from rewindow.facts.seals import columns_text, seal_rows
 from rewindow.ledger import Ledger
-from rewindow.operators.catalog import load_application
-from rewindow.publication import certify
-from rewindow.tables import Table, data_files
-from rewindow.tables.files import note_files
-from rewindow.tables.seals import columns_text, seal_rows
-from rewindow.tables.streams import create_stream
+from rewindow.loading.catalog import load_application
+from rewindow.planning import ReplayRequest, create_replay
+from rewindow.spark.session import spark_session
+from rewindow.storage import Table, data_files
+from rewindow.storage.files import note_files
+from rewindow.storage.streams import create_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

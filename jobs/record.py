@@ -2,8 +2,8 @@
 
 import argparse
 
-from rewindow.engine.job import leave, run_job
 from rewindow.recording.job import record_job
+from rewindow.spark.job import leave, run_job
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)

@@ -2,8 +2,8 @@
 
 import argparse
 
-from rewindow.engine.job import leave, run_job
-from rewindow.engine.replay import replay
+from rewindow.engine.job import replay
+from rewindow.spark.job import leave, run_job
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)

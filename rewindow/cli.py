@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _say(error)
         raise SystemExit(error.exit_code) from None
     except BaseException as error:
-        from rewindow.tables.failures import library_failure
+        from rewindow.storage.failures import library_failure
 
         failure = library_failure(error)
         if failure is None:

@@ -40,7 +40,7 @@ import json
 import sys
 from pathlib import Path
 
-from rewindow.supervisor.api import call, login
+from rewindow.embedded.api import call, login
 
 method, path, *body = sys.argv[1:]
 address = "http://127.0.0.1:8080"

@@ -72,7 +72,7 @@ install_java() {
         $root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends openjdk-17-jre-headless \
             >>"$home/java.log" 2>&1 || true
     fi
-    "$python" -m rewindow.java || exit 1
+    "$python" -m rewindow.spark.java || exit 1
 }
 
 stamp=$(key python requirements.lock scripts/uv.txt scripts/build.txt pyproject.toml setup.py)
@@ -87,8 +87,8 @@ missing() {
 from pathlib import Path
 
 from rewindow.errors import ResourceError
-from rewindow.jars import missing_jars
-from rewindow.java import find_java
+from rewindow.spark.jars import missing_jars
+from rewindow.spark.java import find_java
 
 try:
     Path(".rewindow/java").write_text(f"{find_java()}\n")
@@ -110,10 +110,10 @@ if ! done_for jars "$stamp" || [[ $lacking == *.jar* ]]; then
     mark_done jars "$stamp"
 fi
 
-stamp=$(key archive rewindow/jars.sha256 requirements.lock rewindow/engine/archive.py "$(cat "$home/java")")
+stamp=$(key archive rewindow/jars.sha256 requirements.lock rewindow/spark/archive.py "$(cat "$home/java")")
 if ! done_for archive "$stamp"; then
     say "Spark's class archive: later starts take half the time"
     # Only a matter of speed: where it cannot be made, Spark starts without it.
-    "$python" -m rewindow.engine.archive >"$home/archive.log" 2>&1 </dev/null || printf 'setup: no class archive, see %s\n' "$home/archive.log" >&2
+    "$python" -m rewindow.spark.archive >"$home/archive.log" 2>&1 </dev/null || printf 'setup: no class archive, see %s\n' "$home/archive.log" >&2
     mark_done archive "$stamp"
 fi

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from rewindow.config import Config
 from tests.small_frames import SMALL_FRAMES
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ LONGEST_FIRST = (
     "tests/airflow/test_runs.py",
     "tests/publication/test_kills.py",
     "tests/engine/test_attempt.py",
-    "tests/commands/test_verify.py",
+    "tests/launcher/test_verify.py",
     "tests/commands/test_verbs.py",
 )
 """Files that take minutes begin first, so that no process has one left when the others have ended."""
@@ -97,11 +98,19 @@ def _settings() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith("REWINDOW_")}
 
 
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    """Settings with all state in a folder of the test."""
+    file = tmp_path / "rewindow.toml"
+    file.write_text(f'state = "{tmp_path / "state"}"\n')
+    return Config.load(file)
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one Spark session of a test run: as the product starts it, on two local cores."""
-    from rewindow.config import Config, SparkConfig
-    from rewindow.engine.session import spark_session
+    from rewindow.config import SparkConfig
+    from rewindow.spark.session import spark_session
 
     jars = Path(__file__).parent.parent / ".rewindow" / "jars"
     config = Config(

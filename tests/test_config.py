@@ -8,7 +8,7 @@ import pytest
 
 from rewindow.config import Config, StreamConfig
 from rewindow.errors import InputError
-from rewindow.operators.heartbeat_settings import NOT_POSITIVE
+from rewindow.operators.heartbeat.settings import NOT_POSITIVE
 
 H20 = NOT_POSITIVE[0].lower() + NOT_POSITIVE[1:].rstrip(".")
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from rewindow.application import Application, FrameOperator, GroupWindows, InputPort, OutputPort
-from rewindow.operators.heartbeat import (
+from rewindow.operators.heartbeat.function import (
     EMISSION,
     IS_TIMER,
     STATE_FIELDS,
@@ -27,7 +27,7 @@ from rewindow.operators.heartbeat import (
     heartbeat,
     without_clock,
 )
-from rewindow.operators.heartbeat_settings import HeartbeatProperties
+from rewindow.operators.heartbeat.settings import HeartbeatProperties
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:

@@ -54,6 +54,6 @@ def _link(words: str, address: str = "", **query: object) -> str:
 
 
 def _page(title: str, body: str) -> str:
-    from rewindow.quality.style import html_page
+    from rewindow.pages.style import html_page
 
     return html_page(title, body)

@@ -10,7 +10,7 @@ from airflow.sdk import Param
 
 from rewindow.application import MODES
 from rewindow.config import Config
-from rewindow.engine.crash import Step
+from rewindow.crash import Step
 from rewindow.errors import InputError
 from rewindow.names import COMPONENT
 

@@ -28,7 +28,7 @@ from rewindow_airflow.rights import refuse_stranger, replays_of
 PAGES = "pages"
 _FILES = "../../files/"
 """From the page of a replay to the files: relative, so that it holds below any path that Airflow is served at."""
-_SCRIPT = base64.b64encode(hashlib.sha256((PACKAGE / "reports/templates/page.js").read_bytes()).digest()).decode()
+_SCRIPT = base64.b64encode(hashlib.sha256((PACKAGE / "pages/templates/page.js").read_bytes()).digest()).decode()
 """Digest of the one script of our pages. What else stands in them comes from data and must never run."""
 _HEADERS = {
     "Cache-Control": "private, no-cache",
@@ -123,7 +123,7 @@ def show_file(path: str, folder: Results, user: GetUserDep) -> Response:
 
 
 def _drawn(config: Config, replay_id: str) -> Response:
-    from rewindow.reports.replay_page import draw_replay_page
+    from rewindow.pages.replay_page import draw_replay_page
 
     try:
         return HTMLResponse(draw_replay_page(config, replay_id), headers=_HEADERS)

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from rewindow.config import Config
-    from rewindow.launcher import ReplayRequest
+    from rewindow.planning import ReplayRequest
     from rewindow.recovery import Plan
 
 
 def form_request(config: Config, replay_id: str, context: Context) -> ReplayRequest:
     """Returns the request of a filled-in form of replay_windows."""
-    from rewindow.launcher import ReplayRequest
+    from rewindow.planning import ReplayRequest
 
     form = parse_form(context["params"], drills=config.airflow.drills)
     return ReplayRequest(
@@ -50,7 +50,7 @@ def interval_request(config: Config, replay_id: str, context: Context) -> Replay
         NotYet: windows of the interval are not sealed yet.
         InputError: a parameter is unknown to the DAG, or the run has no data interval.
     """
-    from rewindow.launcher import ReplayRequest
+    from rewindow.planning import ReplayRequest
 
     params = context["params"]
     refuse_unknown(params, context["dag"].params)
@@ -82,8 +82,8 @@ def interval_request(config: Config, replay_id: str, context: Context) -> Replay
 
 def gap_request(stream: str, config: Config, replay_id: str, context: Context) -> ReplayRequest | None:
     """Returns the request to fill what is recorded of a stream and not filled yet, or None when all of it is."""
-    from rewindow.launcher import ReplayRequest
-    from rewindow.operators.applications import HEARTBEAT
+    from rewindow.loading.stream_applications import HEARTBEAT
+    from rewindow.planning import ReplayRequest
 
     application = f"{HEARTBEAT}{stream}"
     recorded, filled = sealed_of(config, stream), sealed_of(config, f"{application}.filled")
@@ -104,8 +104,8 @@ def sealed_range(config: Config, application: str) -> tuple[Grid, WindowRange, b
     Raises:
         NotYet: an input is not recorded, or the inputs have no window in common.
     """
-    from rewindow.operators.applications import HEARTBEAT
-    from rewindow.operators.catalog import load_application
+    from rewindow.loading.catalog import load_application
+    from rewindow.loading.stream_applications import HEARTBEAT
 
     stream = application.removeprefix(HEARTBEAT)
     if stream != application and stream in config.streams and sealed_of(config, stream) is None:
@@ -127,8 +127,8 @@ def sealed_range(config: Config, application: str) -> tuple[Grid, WindowRange, b
 
 def has_ended(config: Config, stream: str) -> bool:
     """Returns whether a stream has its end row: every later window is sealed and empty (X21)."""
-    from rewindow.tables import Table
-    from rewindow.tables.seals import stream_end
+    from rewindow.facts.seals import stream_end
+    from rewindow.storage import Table
 
     return stream_end(Table.open(config.windows_table(stream))) is not None
 
@@ -139,8 +139,8 @@ def _not_recorded(stream: str) -> NotYet:
 
 def sealed_of(config: Config, stream: str) -> WindowRange | None:
     """Returns the first and the last sealed window of a recorded or published stream, or None; starts no JVM."""
-    from rewindow.tables import Table
-    from rewindow.tables.seals import sealed_range
+    from rewindow.facts.seals import sealed_range
+    from rewindow.storage import Table
 
     path = config.windows_table(stream)
     return sealed_range(Table.open(path)) if Table.exists(path) else None
@@ -148,7 +148,7 @@ def sealed_of(config: Config, stream: str) -> WindowRange | None:
 
 def has_state_before(config: Config, application: str, window: int) -> bool:
     """Returns whether a state of an application was published for a window before this one, by whatever code."""
-    from rewindow.tables import Table, query
+    from rewindow.storage import Table, query
 
     path = config.checkpoints_table(application)
     if not Table.exists(path):

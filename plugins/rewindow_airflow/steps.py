@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from rewindow.config import Config
-    from rewindow.launcher import ReplayRequest
+    from rewindow.planning import ReplayRequest
     from rewindow.recovery import Plan
 
 
@@ -73,7 +73,7 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
         """
         from rewindow.config import Config
         from rewindow.ledger import Ledger
-        from rewindow.operators.catalog import check_code, load_application
+        from rewindow.loading.catalog import check_code, load_application
 
         run = context["dag_run"]
         if self.in_order and (change := turn_of(context)) is not None:
@@ -93,7 +93,7 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
         return {"replay_id": self.replay, "first": plan.range.first, "last": plan.range.last}
 
     def _planned(self, config: Config, context: Context) -> Plan:
-        from rewindow.launcher import create_replay
+        from rewindow.planning import create_replay
 
         try:
             request = self.request_of(config, self.replay, context)
@@ -124,8 +124,8 @@ class RewindowCheckOperator(ReplayTask, BaseOperator):
         """
         from rewindow.config import Config
         from rewindow.errors import GateError
+        from rewindow.pages.gate_pages import write_gate_pages
         from rewindow.quality import check
-        from rewindow.reports.gate_pages import write_gate_pages
 
         ending = (
             f'Replay "{self.replay}" stays staged; nothing is published. See the links of this task. When a suite is '
@@ -204,7 +204,7 @@ class ReportGapsOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns how many gaps there are."""
         from rewindow.config import Config
-        from rewindow.recording.gaps import gaps
+        from rewindow.inspection.gaps import gaps
 
         with mapped_errors():
             report = gaps(Config.load(), self.stream)
@@ -222,8 +222,8 @@ class BuildReportSiteOperator(BaseOperator):
     def execute(self, context: Context) -> str:
         """Returns the path of the site's first page."""
         from rewindow.config import Config
-        from rewindow.quality import prune_results
-        from rewindow.reports.expectation_index import write_index
+        from rewindow.pages.expectation_index import write_index
+        from rewindow.retention import prune_results
 
         with mapped_errors():
             config = Config.load()

@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from rewindow.certificate import Certificate
+from rewindow.certificate import certify as compare
+from rewindow.certificate.certificate import CONTENTS
 from rewindow.commands.screen import AsJson, First, Last, out, print_json, print_rows
 from rewindow.config import Config
 from rewindow.errors import InputError
-from rewindow.publication import Certificate
-from rewindow.publication import certify as compare
-from rewindow.publication.certificate import CONTENTS
-from rewindow.publication.page import write_certificate
+from rewindow.pages.certificate_page import write_certificate
 from rewindow.windows import WindowRange
 
 DIFFERENT_CODE = 1

@@ -16,8 +16,8 @@ def check(replay_id: ReplayId, as_json: AsJson = False) -> None:
 
         rewindow check flight_delays-376949-385704-1f2e3d
     """
+    from rewindow.pages.gate_pages import write_gate_pages
     from rewindow.quality import check as run_gate
-    from rewindow.reports.gate_pages import write_gate_pages
 
     config = Config.load()
     result = run_gate(config, replay_id, on_line=lambda line: err.print(line, style="dim", markup=False))

@@ -13,7 +13,7 @@ def down() -> None:
 
         rewindow down
     """
-    from rewindow.supervisor import down as stop
+    from rewindow.embedded import down as stop
 
     stop(Config.load())
     out.print("Airflow is stopped")

@@ -13,8 +13,8 @@ from rewindow.application.error_tuples import COLUMNS, DETAIL, POSITION, REASON
 from rewindow.commands.screen import AsJson, ReplayId, out, print_json, print_rows
 from rewindow.config import Config
 from rewindow.errors import InputError
+from rewindow.inspection.error_tuples import ErrorTuples, read_errors
 from rewindow.ledger import Ledger
-from rewindow.publication.error_tuples import ErrorTuples, read_errors
 
 _OWN = {"window_id", "attempt", "offset", *COLUMNS.names}
 

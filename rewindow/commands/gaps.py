@@ -9,8 +9,8 @@ import typer
 
 from rewindow.commands.screen import First, From, Last, To, out, print_rows
 from rewindow.config import Config
-from rewindow.tables import Table
-from rewindow.tables.streams import stored_grid
+from rewindow.storage import Table
+from rewindow.storage.streams import stored_grid
 from rewindow.windows import parse_time
 
 
@@ -42,7 +42,7 @@ def gaps(
 
         rewindow gaps weather --from 2013-12-01 --to 2014-01-01 --format csv
     """
-    from rewindow.recording.gaps import gaps as find_gaps
+    from rewindow.inspection.gaps import gaps as find_gaps
 
     config = Config.load()
     if (from_time or to_time) and Table.exists(config.windows_table(stream)):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rewindow.config import Config
-from rewindow.jars import expected_jars, fetch_jars
+from rewindow.spark.jars import expected_jars, fetch_jars
 
 
 def jars(

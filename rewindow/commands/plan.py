@@ -7,21 +7,10 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from rewindow.commands.screen import (
-    AsJson,
-    First,
-    From,
-    JobScreen,
-    Last,
-    To,
-    out,
-    print_facts,
-    print_json,
-    print_rows,
-)
+from rewindow.commands.screen import AsJson, First, From, JobScreen, Last, To, out, print_facts, print_json, print_rows
 from rewindow.config import Config
-from rewindow.launcher import Draft, ReplayRequest, draft_plan
-from rewindow.publication import undo_horizon
+from rewindow.planning import Draft, ReplayRequest, draft_plan
+from rewindow.retention import undo_horizon
 from rewindow.windows import format_time
 
 App = Annotated[str, typer.Argument(help="Name of the application.")]

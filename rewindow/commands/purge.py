@@ -10,8 +10,8 @@ from rich.markup import escape
 
 from rewindow.commands.screen import AsJson, out, print_json, print_rows
 from rewindow.config import Config
-from rewindow.publication.purge import Purged, purgeable
-from rewindow.publication.purge import purge as delete
+from rewindow.retention.purge import Purged, purgeable
+from rewindow.retention.purge import purge as delete
 
 
 def purge(

@@ -19,24 +19,15 @@ from rewindow.commands.plan import (
     StateFrom,
     VerifyInputs,
     parameters,
-)  # fmt: skip
-from rewindow.commands.screen import (
-    AsJson,
-    First,
-    From,
-    JobScreen,
-    Last,
-    To,
-    err,
-    out,
-    print_json,
 )
+from rewindow.commands.screen import AsJson, First, From, JobScreen, Last, To, err, out, print_json
 from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.inspection.replay_status import next_step
-from rewindow.launcher import ReplayRequest, create_replay, known_replay, run_attempts
+from rewindow.launcher import known_replay, run_attempts
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import State
+from rewindow.planning import ReplayRequest, create_replay
 
 WITH_RESUME = frozenset({"resume", "again", "as_json", "crash"})
 """Parameters that are about the attempt; all others are about the plan, which a resumed replay has already."""

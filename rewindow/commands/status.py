@@ -77,7 +77,7 @@ def _show(config: Config, found: ReplayStatus) -> None:
 
 
 def _page(config: Config, replay_id: str, as_json: bool) -> None:
-    from rewindow.reports.replay_page import build_replay_page, purged_tables
+    from rewindow.pages.replay_page import build_replay_page, purged_tables
 
     path = build_replay_page(config, replay_id)
     purged = purged_tables(config, replay_id)

@@ -22,7 +22,7 @@ def up(
 
         rewindow up --port 18090
     """
-    from rewindow.supervisor import up as start
+    from rewindow.embedded import up as start
 
     running = start(Config.load(), port=port, on_line=lambda line: err.print(line, style="dim", markup=False))
     out.print(escape(f"Airflow is at {running.address}, user admin, password in {running.password_file}"))

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from rewindow.embedded import Running
+from rewindow.embedded.api import call, login
 from rewindow.errors import ResourceError, RewindowError
 from rewindow.json_files import reading_json
-from rewindow.supervisor import Running
-from rewindow.supervisor.api import call, login
 
 DAG = "replay_windows"
 USER = "admin"

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 
 from rewindow.application import Mode
-from rewindow.engine.crash import Step
+from rewindow.crash import Step
 from rewindow.errors import RangeError
 from rewindow.recovery import Marks
 from rewindow.windows import WindowRange

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rewindow.application import Mode
+from rewindow.certificate.certificate import Certificate, certify
 from rewindow.config import Config
 from rewindow.demo.drill import group_ends
 from rewindow.demo.watch import Run
 from rewindow.errors import RewindowError
+from rewindow.inspection.counts import ReplayCount, count_replay
 from rewindow.ledger import Ledger
-from rewindow.publication.certificate import Certificate, certify
-from rewindow.publication.page import write_certificate
+from rewindow.pages.certificate_page import write_certificate
 from rewindow.recovery import Plan
-from rewindow.reports.counts import ReplayCount, count_replay
-from rewindow.tables import Table, query
+from rewindow.storage import Table, query
 from rewindow.windows import WindowRange, to_ranges
 
 

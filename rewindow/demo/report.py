@@ -8,11 +8,11 @@ from pathlib import Path
 
 from rewindow.config import Config
 from rewindow.demo.proof import Proof
-from rewindow.reports.layers import Measure, read_layers
-from rewindow.reports.reading import comparison_of, read_acts, read_story, relative
-from rewindow.reports.replay_page import write_page
-from rewindow.reports.story import Chapter, Comparison, Page, Story
-from rewindow.supervisor.environment import password_file
+from rewindow.embedded.environment import password_file
+from rewindow.pages.layers import Measure, read_layers
+from rewindow.pages.reading import comparison_of, read_acts, read_story, relative
+from rewindow.pages.replay_page import write_page
+from rewindow.pages.story import Chapter, Comparison, Page, Story
 
 NAME = "demo.html"
 DELAY = Measure(

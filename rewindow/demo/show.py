@@ -17,10 +17,10 @@ from rewindow.demo.start import check_place, start_airflow
 from rewindow.demo.telling import Telling
 from rewindow.demo.watch import Run, follow, groups_word, wait_for_end, wait_for_plan, wait_for_task
 from rewindow.errors import Interrupted, OverlapError, RewindowError
-from rewindow.launcher import ReplayRequest, draft_plan
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import RUNNABLE
-from rewindow.tables import Table, query
+from rewindow.planning import ReplayRequest, draft_plan
+from rewindow.storage import Table, query
 from rewindow.windows import WindowRange
 
 APPLICATION = "flight_delays"

@@ -6,9 +6,9 @@ import shutil
 from collections.abc import Callable, Iterable
 
 from rewindow.config import Config
+from rewindow.embedded import PORT_DEFAULT, Running, down, running, up
 from rewindow.errors import InputError, ResourceError
 from rewindow.ledger import Ledger
-from rewindow.supervisor import PORT_DEFAULT, Running, down, running, up
 
 PORTS_TRIED = 10
 DISK_BYTES_MIN = 2_000_000_000
@@ -97,7 +97,7 @@ def begin_afresh(config: Config, streams: Iterable[str], application: str, say: 
 
 
 def _is_free(port: int) -> bool:
-    from rewindow.supervisor.control import refuse_port_in_use
+    from rewindow.embedded.control import refuse_port_in_use
 
     try:
         refuse_port_in_use(port)

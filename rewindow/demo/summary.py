@@ -11,10 +11,10 @@ from rich.table import Table
 from rewindow.config import Config
 from rewindow.demo.drill import GROUPS
 from rewindow.demo.proof import Proof
+from rewindow.embedded.environment import password_file
 from rewindow.ledger import Ledger
-from rewindow.reports.reading import read_story
-from rewindow.reports.story import Story
-from rewindow.supervisor.environment import password_file
+from rewindow.pages.reading import read_story
+from rewindow.pages.story import Story
 
 _ROWS = ("windows", "tuples", "redone", "lost", "repeated", "affected")
 

@@ -16,7 +16,7 @@ from rewindow.demo.drill import GROUPS, Drill
 from rewindow.demo.telling import Telling
 from rewindow.errors import ResourceError, RewindowError
 from rewindow.ledger import Attempt, GroupTiming, Ledger
-from rewindow.reports.story import Kill
+from rewindow.pages.story import Kill
 
 LOOK_SECONDS = 0.1
 READ_SECONDS = 0.4

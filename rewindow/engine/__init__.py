@@ -1,1 +1,1 @@
-"""The Spark side of a replay: session, commit-group loop, files, digests, crash points."""
+"""One attempt of a replay on Spark: takeover, warm-up, losses, commit groups."""

@@ -18,20 +18,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rewindow.application import Application, GroupWindows
+from rewindow.crash import Step, crash_point
 from rewindow.engine.computation import Counts, Engine, States
-from rewindow.engine.crash import Step, crash_point
-from rewindow.engine.facts import check_error_counts
 from rewindow.engine.group_commit import GroupCommit, GroupEnd
 from rewindow.engine.losses import settle_losses
 from rewindow.engine.progress import Progress, output_tuples, port_counts
 from rewindow.engine.takeover import Takeover, take_over
 from rewindow.engine.warm_up import WarmUp
 from rewindow.errors import Interrupted
+from rewindow.facts.group_facts import check_error_counts
 from rewindow.ledger import Ledger
 from rewindow.recovery import GroupSizer, Marks, Plan, next_end
-from rewindow.tables import FencedTable, Log, Table
-from rewindow.tables import checkpoints as stored
-from rewindow.tables.staging import state_folder
+from rewindow.state import checkpoints as stored
+from rewindow.storage import FencedTable, Log, Table
+from rewindow.storage.layout import state_folder
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:

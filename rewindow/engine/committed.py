@@ -10,13 +10,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rewindow.engine.computation import GroupResult, Seals
-from rewindow.engine.facts import Seal, WindowDigest
+from rewindow.engine.determinism import Again, check_again
 from rewindow.engine.group import GroupRunner
-from rewindow.engine.recheck import Again, check_again
+from rewindow.facts.group_facts import Seal, WindowDigest
+from rewindow.facts.readers import sealed_to
 from rewindow.recovery import Plan
-from rewindow.tables import FencedTable, Table, query
-from rewindow.tables.readers import sealed_to
-from rewindow.tables.staging import FACTS
+from rewindow.storage import FencedTable, Table, query
+from rewindow.storage.layout import FACTS
 from rewindow.windows import WindowRange
 
 

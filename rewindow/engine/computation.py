@@ -14,8 +14,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from rewindow.application import GroupWindows
-from rewindow.engine.facts import Seal, WindowDigest
-from rewindow.tables import DataFile
+from rewindow.facts.group_facts import Seal, WindowDigest
+from rewindow.storage import DataFile
 from rewindow.windows import WindowRange
 
 States = Mapping[str, pa.Table]

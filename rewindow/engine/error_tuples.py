@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from rewindow.application.error_tuples import EMITTED, GIVEN, REASON, REASONS, error_columns
-from rewindow.engine.frames import conform
 from rewindow.errors import InputError
 from rewindow.names import quoted_column
+from rewindow.spark.frames import conform
 
 
 def as_errors(frame: DataFrame, port: pa.Schema, what: str, replay_id: str, epoch: int) -> DataFrame:

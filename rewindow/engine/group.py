@@ -18,10 +18,12 @@ from pyspark.sql import functions as F
 from rewindow.application import Application, GroupWindows, Node, PortHandle
 from rewindow.application.error_tuples import COLUMNS
 from rewindow.engine.computation import Digests, GroupResult, SkipResult
-from rewindow.engine.digests import digest_columns, empty_digests
 from rewindow.engine.error_tuples import as_errors, check_reasons
-from rewindow.engine.facts import WindowDigest
-from rewindow.engine.frames import (
+from rewindow.errors import InputError
+from rewindow.facts.group_facts import WindowDigest
+from rewindow.names import quoted_column
+from rewindow.spark.digests import digest_columns, empty_digests
+from rewindow.spark.frames import (
     conform,
     count_written,
     read_files,
@@ -31,10 +33,8 @@ from rewindow.engine.frames import (
     to_frame,
     write_files,
 )
-from rewindow.errors import InputError
-from rewindow.names import quoted_column
-from rewindow.tables import Table
-from rewindow.tables.staging import staged_schema
+from rewindow.storage import Table
+from rewindow.storage.layout import staged_schema
 from rewindow.windows import WindowRange
 
 SMALL_TUPLES = 200_000

@@ -12,13 +12,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rewindow.application import Application, GroupWindows
+from rewindow.crash import Step
 from rewindow.engine.computation import Counts, Engine, States
-from rewindow.engine.crash import Step
-from rewindow.engine.facts import GroupFacts, Seal
 from rewindow.engine.takeover import Takeover
+from rewindow.facts.group_facts import GroupFacts, Seal
 from rewindow.recovery import Marks, Plan
-from rewindow.tables import checkpoints as stored
-from rewindow.tables.staging import FACTS
+from rewindow.state import checkpoints as stored
+from rewindow.storage.layout import FACTS
 
 if TYPE_CHECKING:
     from rewindow.engine.computation import GroupResult

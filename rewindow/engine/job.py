@@ -1,105 +1,88 @@
-"""What every submitted job does around its work: outcome file, exit code, dying with its parent."""
+"""The replay job: from the plan in the ledger to one attempt of it."""
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import sys
-import traceback
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
-from rewindow.engine.passing import describe, is_passing
-from rewindow.errors import Interrupted, RewindowError
-from rewindow.job_lines import machine_line
-from rewindow.parent_death import end_group_with_parent
+from py4j.protocol import Py4JNetworkError
 
-OUTCOME_VARIABLE = "REWINDOW_OUTCOME"
-RETRY_CODE = 75
+from rewindow.config import Config
+from rewindow.engine.progress import Progress
+from rewindow.engine.spark_engine import spark_attempt
+from rewindow.errors import FencedError, Interrupted, RewindowError
+from rewindow.job_lines import ReplayProgress
+from rewindow.ledger import AttemptEnd, Ledger
+from rewindow.loading.catalog import check_code, load_application
+from rewindow.process_identity import process_identity
+from rewindow.spark.job import StopRequest, say
+from rewindow.spark.passing import describe
+from rewindow.spark.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
-def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
-    """Runs a job's work and returns its exit code; the outcome file says what happened, in JSON.
+def replay(replay_id: str, epoch: int) -> dict[str, Any]:
+    """Runs one attempt of a planned replay and returns what its outcome file says.
 
-    Exit codes: 0 done, 2 bad input, 65 failed and not retryable, 75 failed and retryable, 130 interrupted. An error
-    that is not ours is worth a retry when it is the machine's or Spark's, not when it is a bug of an operator.
+    Raises:
+        RewindowError: see Attempt.run.
     """
-    end_group_with_parent()
+    config = Config.load()
+    ledger = Ledger.open(config.ledger_url)
+    ledger.attempts.begin(replay_id, epoch, **own_process())
     try:
-        outcome = {"exit_code": 0, "message": "done", **(work() or {})}
-    except RewindowError as error:
-        outcome = {
-            "exit_code": error.exit_code, "message": str(error), "retryable": error.retryable,
-            "kind": type(error).__name__, "error": error.parts,
-        }  # fmt: skip
-    except KeyboardInterrupt:
-        stopped = Interrupted(
-            "stopped by the user", detail="What was committed is kept.", hint="Run it again to go on."
+        outcome = _run(config, ledger, replay_id, epoch)
+    except FencedError:
+        raise
+    except (Interrupted, KeyboardInterrupt) as error:
+        ledger.attempts.end(
+            replay_id, epoch, AttemptEnd.INTERRUPTED, str(error).split("\n")[0] or "stopped by the user"
         )
-        outcome = {
-            "exit_code": stopped.exit_code, "message": str(stopped), "retryable": False, "kind": "Interrupted",
-            "error": stopped.parts,
-        }  # fmt: skip
-    except Exception as error:  # noqa: BLE001  (whatever it is, the outcome file must say so)
-        traceback.print_tb(error.__traceback__)
-        retryable = is_passing(error)
-        outcome = {
-            "exit_code": RETRY_CODE if retryable else RewindowError.exit_code,
-            "message": describe(error), "retryable": retryable, "kind": type(error).__name__,
-        }  # fmt: skip
-    told = _write(outcome)
-    if outcome["exit_code"] and not told:
-        print(outcome["message"], file=sys.stderr, flush=True)
-    return int(outcome["exit_code"])
+        raise
+    except (ConnectionError, Py4JNetworkError):
+        ledger.attempts.end(replay_id, epoch, AttemptEnd.KILLED, "the JVM of the job is gone")
+        raise
+    except Exception as error:
+        message = str(error) if isinstance(error, RewindowError) else describe(error)
+        ledger.attempts.end(replay_id, epoch, AttemptEnd.FAILED, message)
+        raise
+    ledger.attempts.end(replay_id, epoch, AttemptEnd.DONE)
+    ledger.counts.fill(replay_id, config.replay_root(replay_id))
+    return outcome
 
 
-def tell(kind: str, /, **facts: Any) -> None:
-    """Prints a line for whoever launched the job."""
-    say(machine_line(kind, **facts))
+def own_process() -> dict[str, Any]:
+    """Returns what the ledger keeps of an attempt's process, so that the next attempt can end just this one."""
+    group = os.getpgid(0)
+    return {
+        "host": socket.gethostname(), "pid": os.getpid(), "process_group": group,
+        "process_identity": process_identity(group),
+    }  # fmt: skip
 
 
-def say(line: str) -> None:
-    """Prints a line for people."""
-    print(line, flush=True)
+def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str, Any]:
+    plan = ledger.replays.get(replay_id).read_plan()
+    loaded = load_application(config, plan.application, plan.parameters)
+    check_code(plan, loaded)
+    stop = StopRequest()
 
+    def session() -> SparkSession:
+        """Made in another thread: in the main one pyspark takes over SIGINT, and answers it in the midst of a call."""
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(
+                spark_session, config, f"rewindow {replay_id}", extra_conf=plan.mode.spark_settings
+            ).result()
 
-def leave(code: int) -> None:
-    """Ends the process at once with a code; Spark's own shutdown has nothing left to save."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    def report(progress: Progress) -> None:
+        say(ReplayProgress(replay_id, epoch, **vars(progress)).line())
 
-
-class StopRequest:
-    """Whether the user has asked to stop: SIGINT sets it, the loop looks at a group's end."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def listen(self) -> None:
-        """Takes over SIGINT and SIGTERM; a second one ends the process at once."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._ask)
-
-    def _ask(self, number: int, frame: object) -> None:
-        if self.asked:
-            os._exit(130)
-        self.asked = True
-        say("stopping at the end of this commit group; once more to stop at once")
-
-    def __call__(self) -> bool:
-        return self.asked
-
-
-def _write(outcome: dict[str, Any]) -> bool:
-    """Writes the outcome file and returns whether somebody waits for one; whoever does says what is in it."""
-    path = os.environ.get(OUTCOME_VARIABLE)
-    if not path:
-        return False
-    draft = Path(f"{path}.draft")
-    draft.parent.mkdir(parents=True, exist_ok=True)
-    draft.write_text(json.dumps(outcome))
-    draft.replace(path)
-    return True
+    stop.listen()
+    attempt = spark_attempt(
+        plan, loaded.app, config.replay_root(replay_id), ledger, epoch, session, tell=report, say=say, stop=stop
+    )
+    attempt.run()
+    return {"replay": replay_id, "epoch": epoch, "windows": len(plan.range), "pid": os.getpid()}

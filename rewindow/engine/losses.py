@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 
 from rewindow.application import Application
 from rewindow.engine.computation import Engine, SkipResult
-from rewindow.engine.facts import GroupFacts
 from rewindow.engine.takeover import Takeover
+from rewindow.facts.group_facts import GroupFacts
 from rewindow.recovery import Plan
-from rewindow.tables.staging import FACTS
+from rewindow.storage.layout import FACTS
 from rewindow.windows import WindowRange, to_ranges
 
 

@@ -10,16 +10,16 @@ from rewindow.application import Application, GroupWindows
 from rewindow.engine.attempt import Attempt
 from rewindow.engine.committed import Committed
 from rewindow.engine.computation import Counts, GroupResult, Seals, SkipResult, States
-from rewindow.engine.facts import Seal, WindowDigest, check_input_counts
-from rewindow.engine.frames import count_windows, open_inputs
 from rewindow.engine.group import GroupRunner
-from rewindow.engine.session import send_modules
-from rewindow.operators.catalog import application_modules
+from rewindow.facts.group_facts import Seal, WindowDigest, check_input_counts
+from rewindow.facts.seals import read_seals
+from rewindow.loading.catalog import application_modules
 from rewindow.recovery import Plan
-from rewindow.tables import DataFile, FencedTable, Table, data_files
-from rewindow.tables.inputs import InputFiles
-from rewindow.tables.seals import read_seals
-from rewindow.tables.staging import state_folder
+from rewindow.spark.frames import count_windows, open_inputs
+from rewindow.spark.session import send_modules
+from rewindow.storage import DataFile, FencedTable, Table, data_files
+from rewindow.storage.inputs import InputFiles
+from rewindow.storage.layout import state_folder
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from pathlib import Path
 from rewindow.application import Application
 from rewindow.errors import CheckpointError
 from rewindow.recovery import Plan, Resume, resume
-from rewindow.tables import FencedTable, Log, Table, fence, position
-from rewindow.tables import checkpoints as stored
-from rewindow.tables.staging import CHECKPOINTS, FACTS, STARTED, app_id
+from rewindow.state import checkpoints as stored
+from rewindow.storage import FencedTable, Log, Table, fence, position
+from rewindow.storage.layout import CHECKPOINTS, FACTS, STARTED, app_id
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ import pyarrow as pa
 from rewindow.application import Application, GroupWindows
 from rewindow.engine.computation import Engine, States
 from rewindow.recovery import GroupSizer, Plan
-from rewindow.tables import Table
-from rewindow.tables import checkpoints as stored
+from rewindow.state import checkpoints as stored
+from rewindow.storage import Table
 from rewindow.windows import WindowRange
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from rewindow.config import Config
 from rewindow.errors import RewindowError
-from rewindow.launcher.outlook import expect_recovery
+from rewindow.facts.losses import Losses, losses_of
 from rewindow.ledger import Attempt, Check, Ledger, PortTotal, StaleRange
 from rewindow.ledger.replays import Replay, State
-from rewindow.publication.losses import Losses, losses_of
+from rewindow.planning.forecast import expect_recovery
 from rewindow.recovery import Plan
-from rewindow.tables import Table
-from rewindow.tables.staging import FACTS
+from rewindow.storage import Table
+from rewindow.storage.layout import FACTS
 from rewindow.windows import to_ranges
 
 

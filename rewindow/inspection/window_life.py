@@ -10,8 +10,8 @@ from rewindow.errors import InputError
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import Replay, State
 from rewindow.recovery import Plan
-from rewindow.tables import Table, query
-from rewindow.tables.staging import CHECKPOINTS, FACTS
+from rewindow.storage import Table, query
+from rewindow.storage.layout import CHECKPOINTS, FACTS
 from rewindow.windows import format_time, parse_time
 
 

@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from rewindow.config import Config
-from rewindow.engine.crash import VARIABLE as CRASH_VARIABLE
-from rewindow.engine.crash import check_crash
+from rewindow.crash import VARIABLE as CRASH_VARIABLE
+from rewindow.crash import check_crash
 from rewindow.errors import FencedError, InputError, Interrupted, ResourceError, RewindowError
-from rewindow.java import check_limits
 from rewindow.json_files import reading_json
-from rewindow.launcher.outlook import expect_recovery
 from rewindow.launcher.processes import end_process_group
 from rewindow.ledger import Attempt, AttemptEnd, Ledger, Replay
 from rewindow.names import check_replay_id, check_stream
 from rewindow.parent_death import dies_with_parent
+from rewindow.planning.forecast import expect_recovery
 from rewindow.recovery import Plan
-from rewindow.spark_settings import (
+from rewindow.spark.java import check_limits
+from rewindow.spark.settings import (
     make_scratch,
     properties_arguments,
     spark_environment,
@@ -35,10 +35,10 @@ from rewindow.spark_settings import (
     spark_submit,
     write_properties,
 )
-from rewindow.tables import Table
-from rewindow.tables.inputs import open_input
-from rewindow.tables.staged_marks import check_ledger, check_sealed_rows, lost_commits, staged_positions
-from rewindow.tables.staging import CHECKPOINTS, check_replay_format
+from rewindow.storage import Table
+from rewindow.storage.inputs import open_input
+from rewindow.storage.layout import CHECKPOINTS, check_replay_format
+from rewindow.storage.staged_marks import check_ledger, check_sealed_rows, lost_commits, staged_positions
 from rewindow.version import PACKAGE
 
 CLOSED_STATES = ("published", "undone", "abandoned")

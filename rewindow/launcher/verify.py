@@ -7,14 +7,14 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rewindow.certificate import Certificate, certify
 from rewindow.config import Config
 from rewindow.errors import NotDeterministicError
 from rewindow.launcher.listener import Listener, Silent
 from rewindow.launcher.loop import run_attempts
-from rewindow.launcher.planner import create_replay
-from rewindow.launcher.request import Draft, ReplayRequest
 from rewindow.ledger import Ledger
-from rewindow.publication import Certificate, certify
+from rewindow.planning.planner import create_replay
+from rewindow.planning.request import Draft, ReplayRequest
 
 SAMPLE_ROWS = 3
 

@@ -23,7 +23,7 @@ class Check:
     """What the gate said of a replay: "passed" or "failed", and where its results lie.
 
     Attributes:
-        tables: what the replay's tables held when the gate read them (`rewindow.tables.staging.staged_contents`);
+        tables: what the replay's tables held when the gate read them (`rewindow.storage.layout.staged_contents`);
             None when it did not come to that, or an older version of Rewindow made the check.
     """
 

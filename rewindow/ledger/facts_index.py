@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rewindow.ledger.segments import SEGMENT_WINDOWS, Segment
-from rewindow.tables.delta import query
+from rewindow.storage.delta import query
 
 _SEGMENTS = f"""
 with newest as (

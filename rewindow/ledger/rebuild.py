@@ -30,9 +30,9 @@ from rewindow.ledger.facts_index import segments_of
 from rewindow.ledger.models import attempts, counters, publication_tables, publications, replays
 from rewindow.ledger.publication_rows import WITHDRAW, find_publications, publish_app_id, standing
 from rewindow.ledger.replays import State, find_replay
-from rewindow.tables.delta import Table, query
-from rewindow.tables.fence import position
-from rewindow.tables.staging import CHECKPOINTS, FACTS, app_id
+from rewindow.storage.delta import Table, query
+from rewindow.storage.fence import position
+from rewindow.storage.layout import CHECKPOINTS, FACTS, app_id
 from rewindow.windows import WindowRange, to_datetime
 
 REBUILT = "the ledger was rebuilt from the tables"

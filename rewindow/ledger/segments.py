@@ -160,8 +160,8 @@ class Counts(Part):
             root: folder of the replay's tables; purged facts leave the index as it is.
         """
         from rewindow.ledger.facts_index import segments_of
-        from rewindow.tables import Table
-        from rewindow.tables.staging import FACTS
+        from rewindow.storage import Table
+        from rewindow.storage.layout import FACTS
 
         facts = root / FACTS
         if self.is_whole(replay_id) or not Table.exists(facts):

@@ -1,1 +1,24 @@
-"""Library operators: plain functions on DataFrames first, each with a thin operator around it."""
+"""Library operators, a package or module each: functions on DataFrames first, a thin operator around each.
+
+Users import from here; what is asked for is loaded, nothing else.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rewindow.operators.heartbeat.operator import Heartbeat
+    from rewindow.operators.merge.operator import Merge
+    from rewindow.operators.metronome import Metronome
+
+_PLACES = {"Heartbeat": "heartbeat.operator", "Merge": "merge.operator", "Metronome": "metronome"}
+__all__ = ["Heartbeat", "Merge", "Metronome"]
+
+
+def __getattr__(name: str) -> Any:
+    """Returns an operator of the library."""
+    if name in _PLACES:
+        return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    raise AttributeError(f'module "{__name__}" has no "{name}"')

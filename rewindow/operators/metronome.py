@@ -10,8 +10,8 @@ import pyarrow as pa
 from pydantic import Field, ValidationInfo, field_validator
 
 from rewindow.application import FrameOperator, GroupWindows, InputPort, OutputPort
-from rewindow.operators.heartbeat_clock import WINDOW, floor_div
-from rewindow.operators.heartbeat_settings import FINE_US, TOO_FINE, HeartbeatProperties
+from rewindow.operators.heartbeat.clock import WINDOW, floor_div
+from rewindow.operators.heartbeat.settings import FINE_US, TOO_FINE, HeartbeatProperties
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

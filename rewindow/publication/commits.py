@@ -17,8 +17,8 @@ from deltalake.exceptions import CommitFailedError
 from rewindow.config import Config
 from rewindow.errors import FencedError, TableError
 from rewindow.ledger import Publication, publish_app_id
-from rewindow.publication.names import open_published
-from rewindow.tables import Table
+from rewindow.storage import Table
+from rewindow.storage.names import open_published
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:

@@ -12,15 +12,15 @@ import pyarrow.compute as pc
 
 from rewindow.config import Config
 from rewindow.errors import CheckpointError, TableError
+from rewindow.facts.seals import FIRST_GENERATION, read_seals, seal_rows
 from rewindow.names import windows_name
-from rewindow.publication.names import checkpoints_name, open_published
 from rewindow.recovery import Plan
-from rewindow.tables import Table, query
-from rewindow.tables import checkpoints as stored
-from rewindow.tables.delta import DataFile
-from rewindow.tables.formats import format_of
-from rewindow.tables.seals import FIRST_GENERATION, read_seals, seal_rows
-from rewindow.tables.staging import CHECKPOINTS
+from rewindow.state import checkpoints as stored
+from rewindow.storage import Table, query
+from rewindow.storage.delta import DataFile
+from rewindow.storage.formats import format_of
+from rewindow.storage.layout import CHECKPOINTS
+from rewindow.storage.names import checkpoints_name, open_published
 from rewindow.windows import WindowRange
 
 THINNED_MAX = 8

@@ -7,8 +7,8 @@ from typing import Any
 
 from rewindow.ledger import Ledger, Publication
 from rewindow.ledger.publication_rows import standing
-from rewindow.publication.parts import Kind, kind_of
-from rewindow.publication.staleness import Standing, stale_windows
+from rewindow.recovery.staleness import Standing, stale_windows
+from rewindow.storage.parts import Kind, kind_of
 
 
 def related_acts(ledger: Ledger, application: str, names: Iterable[str]) -> list[Publication]:

@@ -16,27 +16,22 @@ import pyarrow.compute as pc
 
 from rewindow.config import Config
 from rewindow.errors import CheckpointError, InputError, RewindowError, TableError
+from rewindow.facts.readers import event_columns, staged_seals
+from rewindow.facts.seals import columns_text
 from rewindow.ledger import Ledger, Publication
 from rewindow.ledger.staleness import REOPENED
 from rewindow.names import stream_of
 from rewindow.publication.commits import commit_once, is_begun, is_conflict, write_arrow, write_empty, write_spark
-from rewindow.publication.contents import (
-    checkpoint_rows,
-    files_of,
-    published_seals,
-    rows_before,
-)
-from rewindow.publication.damage import DamagedFile, damaged_error, damaged_now, find_damage
+from rewindow.publication.contents import checkpoint_rows, files_of, published_seals, rows_before
 from rewindow.publication.history import Piece
-from rewindow.publication.names import open_published
-from rewindow.publication.parts import Kind, Part, kind_of, parts_of
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
-from rewindow.tables import Table
-from rewindow.tables.files import note_files, open_files
-from rewindow.tables.readers import event_columns, staged_seals
-from rewindow.tables.seals import columns_text
-from rewindow.tables.staging import CHECKPOINTS, FACTS, staged_contents, versions_of
+from rewindow.storage import Table
+from rewindow.storage.damage import DamagedFile, damaged_error, damaged_now, find_damage
+from rewindow.storage.files import note_files, open_files
+from rewindow.storage.layout import CHECKPOINTS, FACTS, staged_contents, versions_of
+from rewindow.storage.names import open_published
+from rewindow.storage.parts import Kind, Part, kind_of, parts_of
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -193,7 +188,7 @@ class Finisher:
 
     def view(self, plan: Plan, part: Part, pinned: dict[str, int], windows: WindowRange) -> DataFrame:
         """Returns what readers see of a staged output, compared with its seals once by this publisher."""
-        from rewindow.engine.readers_frame import readers_frame
+        from rewindow.facts.readers_frame import readers_frame
         from rewindow.publication.frames import check_seals
 
         assert part.output is not None, "only outputs are staged"

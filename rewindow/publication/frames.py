@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from rewindow.config import Config
-from rewindow.engine.digests import empty_digests, window_digests
 from rewindow.errors import TableError
 from rewindow.names import quoted_column
 from rewindow.recovery import OutputPlan, Plan
+from rewindow.spark.digests import empty_digests, window_digests
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rewindow.ledger.publication_rows import WITHDRAW, Publication, standing
-from rewindow.publication.staleness import Standing, in_effect
+from rewindow.recovery.staleness import Standing, in_effect
 from rewindow.windows import WindowRange
 
 Piece = tuple[int, int, int]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from rewindow.config import Config
-from rewindow.engine.job import say, tell
-from rewindow.engine.session import spark_session
 from rewindow.publication.publish import publish
 from rewindow.publication.result import PublicationResult
 from rewindow.publication.take_back import undo, withdraw
+from rewindow.spark.job import say, tell
+from rewindow.spark.session import spark_session
 
 
 def run_publication(

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 import psutil
 
 from rewindow.config import Config
-from rewindow.engine.job import OUTCOME_VARIABLE
 from rewindow.errors import OverlapError, ResourceError
 from rewindow.process_identity import process_identity
+from rewindow.spark.job import OUTCOME_VARIABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,15 +6,15 @@ import pyarrow as pa
 
 from rewindow.config import Config
 from rewindow.errors import TableError
-from rewindow.publication.horizon import retention
-from rewindow.publication.parts import Kind, Part, parts_of
+from rewindow.facts.readers import event_columns
 from rewindow.recovery import OutputPlan, Plan
-from rewindow.tables import Table, create_table
-from rewindow.tables import checkpoints as stored
-from rewindow.tables.files import open_files
-from rewindow.tables.formats import TableKind, check_format, format_property
-from rewindow.tables.readers import event_columns
-from rewindow.tables.streams import create_stream, stored_grid
+from rewindow.retention.horizon import retention
+from rewindow.state import checkpoints as stored
+from rewindow.storage import Table, create_table
+from rewindow.storage.files import open_files
+from rewindow.storage.formats import TableKind, check_format, format_property
+from rewindow.storage.parts import Kind, Part, parts_of
+from rewindow.storage.streams import create_stream, stored_grid
 
 _TIME = pa.timestamp("us", tz="UTC")
 OWN_COLUMNS = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", _TIME)])

@@ -13,27 +13,24 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rewindow.config import Config
-from rewindow.engine.crash import crash_point
+from rewindow.crash import crash_point
 from rewindow.errors import GateError, InputError, ResourceError, TableError
+from rewindow.facts.losses import losses_of
+from rewindow.facts.readers import staged_seals
 from rewindow.ledger import Ledger, Publication, Replay, State
 from rewindow.ledger.publication_rows import standing
 from rewindow.publication.contents import kept_checkpoints, saved_states, start_state
-from rewindow.publication.damage import damaged_now, settle_damage
 from rewindow.publication.effects import related_acts, stale_ranges, states_in_effect
 from rewindow.publication.finish import Finisher
 from rewindow.publication.leftovers import only_publisher
-from rewindow.publication.losses import losses_of
-from rewindow.publication.names import data_name, open_published
-from rewindow.publication.parts import Kind, parts_of
 from rewindow.publication.prepare import prepare_tables
 from rewindow.publication.result import PublicationResult, result_of
-from rewindow.publication.staleness import Standing
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
-from rewindow.tables import Table, position
-from rewindow.tables.readers import staged_seals
-from rewindow.tables.staged_marks import check_sealed_rows, lost_commits, staged_positions
-from rewindow.tables.staging import (
+from rewindow.recovery.staleness import Standing
+from rewindow.storage import Table, position
+from rewindow.storage.damage import damaged_now, settle_damage
+from rewindow.storage.layout import (
     CHECKPOINTS,
     FACTS,
     Contents,
@@ -42,6 +39,9 @@ from rewindow.tables.staging import (
     staged_contents,
     versions_of,
 )
+from rewindow.storage.names import data_name, open_published
+from rewindow.storage.parts import Kind, parts_of
+from rewindow.storage.staged_marks import check_sealed_rows, lost_commits, staged_positions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

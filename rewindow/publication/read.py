@@ -12,8 +12,8 @@ from rewindow.errors import InputError
 from rewindow.ledger import Ledger
 from rewindow.publication.commits import version_of
 from rewindow.publication.contents import files_of
-from rewindow.publication.parts import Kind, kind_of
-from rewindow.tables import Table, query
+from rewindow.storage import Table, query
+from rewindow.storage.parts import Kind, kind_of
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rewindow.config import Config
 from rewindow.ledger import Ledger, Publication
-from rewindow.publication.horizon import undo_horizon
+from rewindow.retention.horizon import undo_horizon
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The steps of a publication or an undo, in order; a crash point follows each (see `rewindow.engine.crash`)."""
+"""The steps of a publication or an undo, in order; a crash point follows each (see `rewindow.crash`)."""
 
 from __future__ import annotations
 

@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rewindow.config import Config
-from rewindow.engine.crash import crash_point
+from rewindow.crash import crash_point
 from rewindow.errors import InputError, TableError
 from rewindow.ledger import Ledger, Publication
 from rewindow.ledger.publication_rows import UNDO, WITHDRAW, standing
 from rewindow.names import stream_of
 from rewindow.publication.commits import is_begun
 from rewindow.publication.contents import files_of
-from rewindow.publication.damage import damaged_error, damaged_now, find_damage, settle_damage
 from rewindow.publication.effects import related_acts, stale_ranges, states_in_effect
 from rewindow.publication.finish import Finisher
 from rewindow.publication.history import Piece, versions_without, without_windows
 from rewindow.publication.leftovers import only_publisher
-from rewindow.publication.names import open_published
 from rewindow.publication.result import PublicationResult, result_of
 from rewindow.publication.steps import Crash, PublishStep
-from rewindow.tables import Table
+from rewindow.storage import Table
+from rewindow.storage.damage import damaged_error, damaged_now, find_damage, settle_damage
+from rewindow.storage.names import open_published
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from rewindow.quality.findings import Finding, Run, failures, runs
 from rewindow.quality.gate import check, judge, window_report
 from rewindow.quality.outcome import CheckOutcome, GateResult, OutputVerdict
-from rewindow.quality.places import prune_results
 
 __all__ = [
     "CheckOutcome",
@@ -14,7 +13,6 @@ __all__ = [
     "check",
     "failures",
     "judge",
-    "prune_results",
     "runs",
     "window_report",
 ]

@@ -15,9 +15,9 @@ from deltalake import write_deltalake
 
 from rewindow.config import Config
 from rewindow.quality.outcome import CheckOutcome, GateResult, OutputVerdict
-from rewindow.quality.places import findings_table, replay_folder
 from rewindow.recovery import Plan
-from rewindow.tables import Table, create_table, query
+from rewindow.storage import Table, create_table, query
+from rewindow.storage.results import findings_table, replay_folder
 from rewindow.windows import WindowRange
 
 SCHEMA = pa.schema(

@@ -17,11 +17,11 @@ from rewindow.quality.assessment import assess
 from rewindow.quality.evaluation import evaluate, preload
 from rewindow.quality.findings import record_findings
 from rewindow.quality.outcome import GateResult, OutputVerdict, name_windows
-from rewindow.quality.places import replay_folder
 from rewindow.quality.suites import Suite, suite_for
 from rewindow.quality.window_table import Sources, build_report
 from rewindow.recovery import OutputPlan, Plan, path_in
-from rewindow.tables.staging import Contents, check_replay_format, staged_contents, versions_of
+from rewindow.storage.layout import Contents, check_replay_format, staged_contents, versions_of
+from rewindow.storage.results import replay_folder
 
 Tell = Callable[[str], None]
 CHECKABLE = (State.ENDED, State.CHECKED, State.PUBLISHED, State.UNDONE)
@@ -30,7 +30,7 @@ CHECKABLE = (State.ENDED, State.CHECKED, State.PUBLISHED, State.UNDONE)
 def check(config: Config, replay_id: str, *, on_line: Tell = lambda line: None) -> GateResult:
     """Judges a replay, records the verdict in the ledger and among the findings, and returns it. Starts no JVM.
 
-    Its pages are drawn from the result, see rewindow.reports.gate_pages.
+    Its pages are drawn from the result, see rewindow.pages.gate_pages.
 
     A replay that cannot be judged is recorded as failed, so that an older verdict does not stand for it.
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from rewindow.recovery import Plan
-from rewindow.tables.staging import Contents
+from rewindow.storage.layout import Contents
 from rewindow.windows import WindowRange
 
 Status = Literal["passed", "failed", "not_run", "nothing_to_check"]

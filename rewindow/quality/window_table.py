@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rewindow.errors import GateError, RewindowError
-from rewindow.publication.losses import losses_of
+from rewindow.facts.losses import losses_of
+from rewindow.facts.readers import seen_rows
+from rewindow.facts.seals import read_seals, stream_end
 from rewindow.quality.suites import Measure
 from rewindow.recovery import OutputPlan, Plan
-from rewindow.tables import Table, query, quoted
-from rewindow.tables.readers import seen_rows
-from rewindow.tables.seals import read_seals, stream_end
-from rewindow.tables.staging import CHECKPOINTS, FACTS, state_folder
+from rewindow.storage import Table, query, quoted
+from rewindow.storage.layout import CHECKPOINTS, FACTS, state_folder
 
 TIMER_COLUMNS = ("_rw_is_timer", "is_timer", "from_timer")
 """Names of a boolean column that tells timer tuples from data (docs/rules/heartbeat.md H19)."""

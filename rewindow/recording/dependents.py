@@ -9,7 +9,7 @@ from rewindow.ledger import Ledger
 from rewindow.ledger.publication_rows import PUBLISH, Publication
 from rewindow.ledger.replays import Replay, State
 from rewindow.ledger.staleness import REOPENED
-from rewindow.publication.names import data_name
+from rewindow.storage.names import data_name
 from rewindow.windows import WindowRange
 
 OPEN = frozenset({State.PLANNED, State.RUNNING, State.FAILED, State.ENDED, State.CHECKED})

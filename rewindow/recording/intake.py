@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError, ResourceError
-from rewindow.recording import readers
-from rewindow.recording.delta_source import SourcePosition, find_delta_parts
-from rewindow.recording.sources import Part, find_parts, source_format
+from rewindow.recording.sources import readers
+from rewindow.recording.sources.delta import SourcePosition, find_delta_parts
+from rewindow.recording.sources.files import Part, find_parts, source_format
 
 _ROWS_PER_FILE = 1_000_000
 _OWN = ("window_id", "offset", "arrived_at")

@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from rewindow.config import Config
 from rewindow.errors import InputError, OverlapError
+from rewindow.facts.seals import stream_end
 from rewindow.ledger import Ledger
 from rewindow.names import windows_name
 from rewindow.recording.dependents import Dependent, dependents
-from rewindow.tables import Table, query
-from rewindow.tables.files import files_path
-from rewindow.tables.seals import stream_end
-from rewindow.tables.streams import sealed_streams, stored_grid, stored_settings
+from rewindow.storage import Table, query
+from rewindow.storage.files import files_path
+from rewindow.storage.streams import sealed_streams, stored_grid, stored_settings
 from rewindow.windows import Grid, WindowRange, format_time, parse_time, to_ranges
 
 _BESIDE = ("windows", "files", "checkpoints")

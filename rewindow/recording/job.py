@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from rewindow.config import Config
-from rewindow.engine.job import say, tell
-from rewindow.engine.session import spark_session
 from rewindow.recording.record import record
 from rewindow.recording.result import RecordProgress
 from rewindow.recording.upgrade import upgradable, upgrade_others, upgrade_stream
+from rewindow.spark.job import say, tell
+from rewindow.spark.session import spark_session
 
 _PAUSE_S = 1.0
 

@@ -18,12 +18,12 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from rewindow.engine.digests import digest_columns, row_hashes, window_digests
-from rewindow.engine.frames import empty_frame, spark_schema
+from rewindow.facts.seals import read_seals
 from rewindow.names import quoted_column
 from rewindow.recording.stream import StreamTables
 from rewindow.recording.tuples import POSITION
-from rewindow.tables.seals import read_seals
+from rewindow.spark.digests import digest_columns, row_hashes, window_digests
+from rewindow.spark.frames import empty_frame, spark_schema
 from rewindow.windows import WindowRange
 
 

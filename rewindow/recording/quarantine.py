@@ -15,14 +15,14 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from rewindow.engine.frames import empty_frame, spark_schema
 from rewindow.errors import FencedError, OverlapError
 from rewindow.names import quoted_column
-from rewindow.recording.readers import FILE, ROW
-from rewindow.recording.sources import Part
+from rewindow.recording.sources.files import Part
+from rewindow.recording.sources.readers import FILE, ROW
 from rewindow.recording.tuples import PAYLOAD, REASON
-from rewindow.tables import Table, data_files
-from rewindow.tables.streams import QUARANTINE_SCHEMA, create_quarantine
+from rewindow.spark.frames import empty_frame, spark_schema
+from rewindow.storage import Table, data_files
+from rewindow.storage.streams import QUARANTINE_SCHEMA, create_quarantine
 
 LATE = "late"
 _MICROSECONDS = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"

@@ -20,18 +20,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rewindow.config import Config, StreamConfig
-from rewindow.engine.crash import crash_point
+from rewindow.crash import crash_point
 from rewindow.errors import InputError
 from rewindow.ledger import Ledger
 from rewindow.names import quoted_column
 from rewindow.recording import quarantine, reopening, sealing
-from rewindow.recording.delta_source import SourcePosition
 from rewindow.recording.dependents import mark_stale
 from rewindow.recording.extent import Extent
 from rewindow.recording.intake import Intake, look_at, take_in
 from rewindow.recording.late import Comparison, compare, surplus
-from rewindow.recording.readers import FILE
 from rewindow.recording.result import OnProgress, RecordProgress, RecordResult
+from rewindow.recording.sources.delta import SourcePosition
+from rewindow.recording.sources.readers import FILE
 from rewindow.recording.stream import (
     StreamTables,
     check_settings,
@@ -40,9 +40,9 @@ from rewindow.recording.stream import (
     prepare_stream,
     recording_lock,
     tuples_without_seals,
-)  # fmt: skip
+)
 from rewindow.recording.tuples import POSITION, REASON, event_schema, parse_columns, read_tuples, session_of
-from rewindow.tables import Table, query
+from rewindow.storage import Table, query
 from rewindow.windows import WindowRange
 
 _EXPRESSION_HINT = "Use functions that give null for what they cannot compute: try_cast, try_to_timestamp, try_divide."

@@ -24,16 +24,16 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from rewindow.engine.crash import crash_point
-from rewindow.engine.digests import window_digests
-from rewindow.engine.frames import empty_frame, spark_schema
+from rewindow.crash import crash_point
 from rewindow.errors import InputError
+from rewindow.facts.seals import read_seals, seal_rows
 from rewindow.names import quoted_column
 from rewindow.recording.quarantine import LATE
 from rewindow.recording.stream import StreamTables
-from rewindow.tables import Table
-from rewindow.tables.seals import read_seals, seal_rows
-from rewindow.tables.streams import QUARANTINE_SCHEMA
+from rewindow.spark.digests import window_digests
+from rewindow.spark.frames import empty_frame, spark_schema
+from rewindow.storage import Table
+from rewindow.storage.streams import QUARANTINE_SCHEMA
 from rewindow.windows import WindowRange, to_ranges
 
 _NOTE = "rewindow.reopening"

@@ -21,15 +21,15 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from rewindow.engine.crash import crash_point
-from rewindow.engine.digests import empty_digests, window_digests
-from rewindow.engine.frames import empty_frame, read_files, spark_schema
+from rewindow.crash import crash_point
 from rewindow.errors import FencedError, InputError, OverlapError
+from rewindow.facts.seals import end_row, seal_rows
 from rewindow.names import quoted_column
 from rewindow.recording.stream import StreamTables
 from rewindow.recording.tuples import POSITION
-from rewindow.tables import Table, data_files
-from rewindow.tables.seals import end_row, seal_rows
+from rewindow.spark.digests import empty_digests, window_digests
+from rewindow.spark.frames import empty_frame, read_files, spark_schema
+from rewindow.storage import Table, data_files
 from rewindow.windows import Grid, WindowRange
 
 WINDOWS_MAX = 20_000_000

@@ -16,14 +16,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rewindow.config import Config, StreamConfig
-from rewindow.engine.frames import spark_schema
 from rewindow.errors import InputError, OverlapError, TableError
-from rewindow.recording.delta_source import SourcePosition
-from rewindow.tables import Table
-from rewindow.tables.files import note_files, open_files
-from rewindow.tables.formats import TableKind, check_format, format_property
-from rewindow.tables.seals import columns_text, sealed_range, stream_end
-from rewindow.tables.streams import check_reaches, create_stream, stored_settings, stream_properties
+from rewindow.facts.seals import columns_text, sealed_range, stream_end
+from rewindow.recording.sources.delta import SourcePosition
+from rewindow.spark.frames import spark_schema
+from rewindow.storage import Table
+from rewindow.storage.files import note_files, open_files
+from rewindow.storage.formats import TableKind, check_format, format_property
+from rewindow.storage.streams import check_reaches, create_stream, stored_settings, stream_properties
 
 _FIXED = {
     "width_ms": "width", "origin_ms": "origin", "arrived_at": "arrived_at", "zone": "zone", "schema": "columns",

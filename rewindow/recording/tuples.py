@@ -18,11 +18,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from rewindow.application.error_tuples import PREFIX
 from rewindow.config import StreamConfig
-from rewindow.engine.digests import check_digestible
 from rewindow.errors import InputError
 from rewindow.names import quoted_column
 from rewindow.recording.intake import Intake
-from rewindow.recording.readers import BAD, FILE, RAW, ROW
+from rewindow.recording.sources.readers import BAD, FILE, RAW, ROW
+from rewindow.spark.digests import check_digestible
 
 REASON, PAYLOAD = "__reason", "__payload"
 POSITION = (FILE, ROW)

@@ -23,16 +23,16 @@ from deltalake import write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from rewindow.config import Config
-from rewindow.engine.digests import BOOKKEEPING, digest_columns, empty_digests, first_float_digest
-from rewindow.engine.frames import read_windows
 from rewindow.errors import InputError, OverlapError
+from rewindow.facts.seals import FIRST_GENERATION, columns_text, intact, seal_rows
 from rewindow.recording.stream import recording_lock
-from rewindow.tables import Table, create_table, query
-from rewindow.tables import checkpoints as stored
-from rewindow.tables.files import FILES_SCHEMA, files_path, name_in, note_files, noted_files
-from rewindow.tables.formats import CURRENT, TableKind, check_format, format_of, format_property
-from rewindow.tables.seals import FIRST_GENERATION, columns_text, intact, seal_rows
-from rewindow.tables.streams import QUARANTINE_SCHEMA, WINDOWS_SCHEMA, sealed_streams, stored_settings
+from rewindow.spark.digests import BOOKKEEPING, digest_columns, empty_digests, first_float_digest
+from rewindow.spark.frames import read_windows
+from rewindow.state import checkpoints as stored
+from rewindow.storage import Table, create_table, query
+from rewindow.storage.files import FILES_SCHEMA, files_path, name_in, note_files, noted_files
+from rewindow.storage.formats import CURRENT, TableKind, check_format, format_of, format_property
+from rewindow.storage.streams import QUARANTINE_SCHEMA, WINDOWS_SCHEMA, sealed_streams, stored_settings
 from rewindow.windows import WindowRange, to_ranges
 
 if TYPE_CHECKING:

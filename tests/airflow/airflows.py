@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from rewindow import supervisor
+from rewindow import embedded as supervisor
 from rewindow.config import Config
-from rewindow.supervisor import api
-from rewindow.supervisor.processes import wait_until
+from rewindow.embedded import api
+from rewindow.embedded.processes import wait_until
 from tests.airflow.conftest import in_force
 
 

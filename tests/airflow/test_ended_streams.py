@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rewindow.tables import Table
-from rewindow.tables.seals import end_row
+from rewindow.facts.seals import end_row
+from rewindow.storage import Table
 from rewindow_airflow.requests import sealed_range
 from tests.recovery.project import FIRST, WINDOWS, make_project
 

@@ -97,7 +97,7 @@ def test_daily_parameters_have_defaults_for_a_schedule() -> None:
 
 def test_form_offers_every_application_that_can_be_replayed(project: Config) -> None:
     """Own applications come first; then the heartbeat of each stream."""
-    from rewindow.operators.catalog import application_names
+    from rewindow.loading.catalog import application_names
 
     assert applications(project) == ["clicks_by_page", "heartbeat_clicks"]
     assert sorted(applications(project)) == application_names(project)

@@ -19,10 +19,10 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from rewindow.config import Config
+from rewindow.embedded.processes import started_at, wait_until
 from rewindow.errors import FencedError, LedgerError, OverlapError, RewindowError
 from rewindow.launcher import Submission
 from rewindow.ledger import Ledger
-from rewindow.supervisor.processes import started_at, wait_until
 from rewindow_airflow import attempts
 from rewindow_airflow.failures import is_retryable
 from rewindow_airflow.operators import RewindowSubmitOperator, was_cleared

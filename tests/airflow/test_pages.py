@@ -18,12 +18,12 @@ import pytest
 
 from rewindow.config import Config
 from rewindow.ledger import Ledger
-from rewindow.reports import replay_page
-from rewindow.reports.page import render_page
+from rewindow.pages import replay_page
+from rewindow.pages.page import render_page
 from rewindow_airflow.links import REPLAY_LINKS
 from rewindow_airflow.operators import RewindowSubmitOperator
 from rewindow_airflow.pages import inside
-from tests.reports import replays, stories
+from tests.pages import replays, stories
 
 PAGES = ("page", "report", "docs", "certificate")
 KEY: Any = None

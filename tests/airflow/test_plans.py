@@ -16,11 +16,11 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleExcept
 from deltalake import write_deltalake
 
 from rewindow.config import Config
+from rewindow.facts.seals import with_checksums
 from rewindow.ledger import Ledger
-from rewindow.tables import Table, create_table, query
-from rewindow.tables import checkpoints as stored
-from rewindow.tables.formats import TableKind, format_property
-from rewindow.tables.seals import with_checksums
+from rewindow.state import checkpoints as stored
+from rewindow.storage import Table, create_table, query
+from rewindow.storage.formats import TableKind, format_property
 from rewindow_airflow import requests
 from rewindow_airflow.failures import WAIT, WAITS_MAX
 from rewindow_airflow.forms import daily_params

@@ -14,7 +14,7 @@ import pytest
 
 from rewindow.config import Config
 from rewindow.ledger import Ledger
-from rewindow.tables import Table, query
+from rewindow.storage import Table, query
 from rewindow_airflow import failures
 from rewindow_airflow.identity import replay_id_of
 from rewindow_airflow.spark_process import SparkProcess

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from rewindow.config import Config
-from rewindow.supervisor import environment
-from rewindow.supervisor.environment import airflow_home
-from rewindow.supervisor.processes import started_at
-from rewindow.supervisor.status import read_status
+from rewindow.embedded import environment
+from rewindow.embedded.environment import airflow_home
+from rewindow.embedded.processes import started_at
+from rewindow.embedded.status import read_status
 from tests.airflow.airflows import LiveAirflow, live_airflow
 from tests.airflow.conftest import ROOT
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rewindow.supervisor.sqlite import create_metadata_engine
+from rewindow.embedded.sqlite import create_metadata_engine
 
 
 def test_airflows_database_lets_a_savepoint_wait_for_its_turn(tmp_path: Path) -> None:

@@ -18,14 +18,14 @@ from pathlib import Path
 
 import pytest
 
-from rewindow import supervisor
+from rewindow import embedded as supervisor
 from rewindow.config import Config
+from rewindow.embedded import api, environment
+from rewindow.embedded.environment import airflow_environment, airflow_home, dags_folder
+from rewindow.embedded.processes import descendants, is_alive, started_at, wait_until
+from rewindow.embedded.status import READY, STARTING, read_status
 from rewindow.errors import InputError, ResourceError
 from rewindow.ledger import Ledger
-from rewindow.supervisor import api, environment
-from rewindow.supervisor.environment import airflow_environment, airflow_home, dags_folder
-from rewindow.supervisor.processes import descendants, is_alive, started_at, wait_until
-from rewindow.supervisor.status import READY, STARTING, read_status
 from tests.airflow.conftest import ROOT, in_force
 from tests.airflow.small_project import FIRST_DAY, make_project, record
 
@@ -340,5 +340,5 @@ def test_installed_package_brings_its_dags(tmp_path: Path, monkeypatch: pytest.M
 
 def test_supervisor_imports_no_airflow() -> None:
     """`rewindow up` starts Airflow as a command; importing it would cost seconds in every verb."""
-    program = "import sys, rewindow.supervisor; sys.exit('airflow' in sys.modules)"
+    program = "import sys, rewindow.embedded; sys.exit('airflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

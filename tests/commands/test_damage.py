@@ -11,11 +11,12 @@ import pytest
 
 from rewindow.cli import main
 from rewindow.config import Config
+from rewindow.embedded.environment import airflow_environment, airflow_home
 from rewindow.errors import LedgerError, RewindowError
-from rewindow.launcher import create_replay, read_outcome
+from rewindow.launcher import read_outcome
 from rewindow.ledger import AttemptEnd, Ledger
-from rewindow.supervisor.environment import airflow_environment, airflow_home
-from tests.launcher.wishes import request
+from rewindow.planning import create_replay
+from tests.planning.wishes import request
 from tests.recovery.project import FIRST, make_project
 
 

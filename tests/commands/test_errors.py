@@ -11,8 +11,8 @@ import pytest
 from rewindow.application.error_tuples import error_columns
 from rewindow.config import Config
 from rewindow.recovery import OutputPlan, Plan
-from rewindow.tables import create_table
-from rewindow.tables.staging import staged_schema
+from rewindow.storage import create_table
+from rewindow.storage.layout import staged_schema
 from tests.commands.conftest import Command
 from tests.publication.staging import StagedReplay, rows_of, state_of
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rewindow import jars
 from rewindow.cli import main
+from rewindow.spark import jars
 
 WHOLE = {"delta-a-1.0.jar": b"a", "delta-b-1.0.jar": b"b"}
 

@@ -12,11 +12,11 @@ import pytest
 
 from rewindow.config import Config
 from rewindow.ledger import Ledger
+from rewindow.pages.reading import pages_folder
 from rewindow.quality.findings import record_findings
 from rewindow.quality.outcome import CheckOutcome, GateResult, OutputVerdict
-from rewindow.reports.reading import pages_folder
-from rewindow.tables import create_table
-from rewindow.tables.streams import QUARANTINE_SCHEMA, WINDOWS_SCHEMA, create_quarantine, stream_properties
+from rewindow.storage import create_table
+from rewindow.storage.streams import QUARANTINE_SCHEMA, WINDOWS_SCHEMA, create_quarantine, stream_properties
 from rewindow.windows import WindowRange
 from tests.commands.conftest import Command
 from tests.publication.staging import StagedReplay, simple

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rewindow.config import Config
-from rewindow.tables.streams import QUARANTINE_SCHEMA, create_quarantine
+from rewindow.storage.streams import QUARANTINE_SCHEMA, create_quarantine
 from tests.commands.conftest import Command
 from tests.recovery.project import FIRST, Project, make_project
 

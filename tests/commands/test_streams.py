@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rewindow.ledger import Ledger
-from rewindow.tables.streams import create_quarantine
+from rewindow.storage.streams import create_quarantine
 from tests.commands.conftest import Command
 from tests.recovery.project import FIRST, WINDOWS, Project, make_project
 

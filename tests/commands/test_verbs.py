@@ -10,7 +10,8 @@ import pytest
 
 from rewindow import launcher
 from rewindow.cli import VERBS
-from rewindow.launcher import ReplayRequest, create_replay, loop
+from rewindow.launcher import loop
+from rewindow.planning import ReplayRequest, create_replay
 from tests.commands.conftest import Command
 from tests.recovery import project as projects
 from tests.recovery.here import jobs_here

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from rewindow.supervisor import Running
+from rewindow.embedded import Running
 
 PASSWORD = "open sesame"
 

@@ -8,14 +8,14 @@ import pytest
 
 from rewindow.application import Mode
 from rewindow.config import Config
+from rewindow.crash import Step
 from rewindow.demo import proof
 from rewindow.demo.drill import Drill
 from rewindow.demo.watch import Run
-from rewindow.engine.crash import Step
 from rewindow.errors import RewindowError
 from rewindow.windows import WindowRange
+from tests.pages import replays
 from tests.publication.staging import StagedReplay, rows_of, state_of
-from tests.reports import replays
 
 CALM = Run(Drill(Mode.EXACTLY_ONCE), "run", "calm")
 GROUP = WindowRange(105, 109)

@@ -13,12 +13,12 @@ from rich.console import Console
 
 from rewindow.application import Mode
 from rewindow.config import Config
+from rewindow.crash import Step
 from rewindow.demo import watch
 from rewindow.demo.airflow import Airflow, Task
 from rewindow.demo.drill import Drill
 from rewindow.demo.telling import Telling
 from rewindow.demo.watch import Run, follow, wait_for_task
-from rewindow.engine.crash import Step
 from rewindow.errors import RewindowError
 from rewindow.ledger import Ledger
 from tests.publication.staging import StagedReplay
@@ -128,6 +128,6 @@ def test_standing_still_is_an_error(config: Config, telling: Telling, monkeypatc
 
 def test_password_file_is_read_at_login_only(tmp_path: Path) -> None:
     """Nothing of Airflow's is read or called before the first question."""
-    from rewindow.supervisor import Running
+    from rewindow.embedded import Running
 
     Airflow(Running("http://127.0.0.1:1", tmp_path / "none.json"))

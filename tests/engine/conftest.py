@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from rewindow.crash import Step
 from rewindow.engine.attempt import Attempt
-from rewindow.engine.crash import Step
 from rewindow.engine.spark_engine import spark_attempt
-from rewindow.launcher import ReplayRequest, create_replay
 from rewindow.ledger import Ledger
-from rewindow.operators.catalog import load_application
+from rewindow.loading.catalog import load_application
+from rewindow.planning import ReplayRequest, create_replay
 from tests.recovery.project import GROUP, make_project
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rewindow.config import Config, StreamConfig
-from rewindow.engine.crash import Step
+from rewindow.crash import Step
 from rewindow.errors import Interrupted, NotDeterministicError
-from rewindow.launcher.outlook import expect_recovery
+from rewindow.facts.losses import losses_of
 from rewindow.ledger import Ledger
-from rewindow.publication.losses import losses_of
+from rewindow.planning.forecast import expect_recovery
 from rewindow.recovery import Plan
-from rewindow.tables import Table, query
-from rewindow.tables.staging import CHECKPOINTS, FACTS
+from rewindow.storage import Table, query
+from rewindow.storage.layout import CHECKPOINTS, FACTS
 from rewindow.windows import WindowRange
 from tests.engine.conftest import Crash
 from tests.recovery.project import FIRST, record_clicks

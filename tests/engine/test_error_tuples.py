@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rewindow.certificate.certificate import EQUAL, certify
 from rewindow.config import Config
-from rewindow.engine.crash import Step
-from rewindow.engine.facts import WindowDigest, check_error_counts
+from rewindow.crash import Step
 from rewindow.errors import InputError, TableError
-from rewindow.launcher import create_replay
+from rewindow.facts.group_facts import WindowDigest, check_error_counts
+from rewindow.inspection.error_tuples import read_errors
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.names import PUBLISHED
-from rewindow.publication.certificate import EQUAL, certify
-from rewindow.publication.error_tuples import read_errors
+from rewindow.planning import create_replay
 from rewindow.publication.publish import publish
-from rewindow.publication.purge import purge
 from rewindow.publication.take_back import undo
 from rewindow.quality.suites import suite_for
 from rewindow.quality.window_table import Sources, build_report
 from rewindow.recovery import Plan
-from rewindow.tables import Table, query
-from rewindow.tables.staging import FACTS
+from rewindow.retention.purge import purge
+from rewindow.storage import Table, query
+from rewindow.storage.layout import FACTS
 from tests.engine.conftest import Crash
-from tests.launcher.wishes import request
+from tests.planning.wishes import request
 from tests.recovery.project import FIRST, WINDOWS
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from rewindow.application import Mode
-from rewindow.tables.staging import CHECKPOINTS, FACTS
+from rewindow.storage.layout import CHECKPOINTS, FACTS
 from tests.recovery.memory import OUTPUTS, World
 from tests.recovery.simulation import broken, finish, make_plan, new_world
 

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rewindow.certificate.certificate import certify
 from rewindow.config import Config
-from rewindow.engine.crash import Step
-from rewindow.launcher import ReplayRequest, begin_attempt, create_replay
+from rewindow.crash import Step
+from rewindow.launcher import begin_attempt
 from rewindow.ledger import Ledger, State
-from rewindow.publication.certificate import certify
+from rewindow.pages.layers import read_layers
+from rewindow.planning import ReplayRequest, create_replay
 from rewindow.publication.publish import publish
-from rewindow.publication.purge import purge
 from rewindow.publication.take_back import undo
 from rewindow.quality import check
-from rewindow.reports.layers import read_layers
+from rewindow.retention.purge import purge
 from tests.commands.conftest import Command, run
 from tests.engine.conftest import Crash
 from tests.recovery.here import jobs_here

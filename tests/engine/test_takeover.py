@@ -9,9 +9,9 @@ import pytest
 
 from rewindow.application import MODES, Mode
 from rewindow.engine.takeover import take_over
-from rewindow.tables import DataFile
-from rewindow.tables import checkpoints as stored
-from rewindow.tables.staging import CHECKPOINTS, FACTS, app_id
+from rewindow.state import checkpoints as stored
+from rewindow.storage import DataFile
+from rewindow.storage.layout import CHECKPOINTS, FACTS, app_id
 from tests.recovery.memory import OUTPUTS, MemoryLog, World
 from tests.recovery.simulation import APP, ROOT, START, make_plan
 

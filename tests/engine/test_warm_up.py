@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from rewindow.application import MODES, Mode
+from rewindow.crash import Step
 from rewindow.engine.attempt import Attempt
-from rewindow.engine.crash import Step
 from rewindow.recovery import StartState
-from rewindow.tables import checkpoints as stored
-from rewindow.tables.staging import CHECKPOINTS
+from rewindow.state import checkpoints as stored
+from rewindow.storage.layout import CHECKPOINTS
 from tests.recovery.memory import OUTPUTS, MemoryEngine, MemoryLedger, MemoryLog, World
 from tests.recovery.simulation import APP, ROOT, WINDOWS, make_plan
 

@@ -12,17 +12,18 @@ import pytest
 
 from rewindow.config import Config
 from rewindow.errors import FencedError, InputError, OverlapError, ResourceError, RewindowError, TableError
-from rewindow.launcher import Outcome, Submission, attempts, begin_attempt, create_replay, known_replay, note_kill
+from rewindow.launcher import Outcome, Submission, attempts, begin_attempt, known_replay, note_kill
 from rewindow.launcher.processes import end_process_group
 from rewindow.ledger import Ledger
 from rewindow.ledger.rebuild import rebuild_ledger
+from rewindow.planning import create_replay
 from rewindow.process_identity import process_identity
 from rewindow.publication.publish import check_publishable
 from rewindow.recovery import Plan
-from rewindow.tables import fence
-from rewindow.tables.staging import CHECKPOINTS, FACTS, app_id
-from tests.launcher.wishes import request
+from rewindow.storage import fence
+from rewindow.storage.layout import CHECKPOINTS, FACTS, app_id
 from tests.ledger.life import stop_in_a_write, writer
+from tests.planning.wishes import request
 from tests.recovery.project import Project
 
 

@@ -12,11 +12,8 @@ from rewindow.errors import TableError
 from rewindow.launcher import begin_attempt
 from rewindow.ledger import Ledger
 from rewindow.publication.publish import check_publishable
-from rewindow.tables import Table
-from tests.publication.conftest import config
+from rewindow.storage import Table
 from tests.publication.staging import StagedReplay, rows_of, state_of
-
-__all__ = ["config"]
 
 
 def staged(config: Config, mode: Mode) -> StagedReplay:

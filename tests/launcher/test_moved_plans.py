@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from rewindow.certificate.snapshots import staged_plan
 from rewindow.config import Config
-from rewindow.launcher import begin_attempt, create_replay
+from rewindow.launcher import begin_attempt
 from rewindow.ledger import Ledger
-from rewindow.publication.sides import staged_plan
+from rewindow.planning import create_replay
 from rewindow.recovery import InputPlan, Plan, StartState, path_in
-from rewindow.tables import Table
-from rewindow.tables.staging import CHECKPOINTS
-from tests.launcher.wishes import request
+from rewindow.storage import Table
+from rewindow.storage.layout import CHECKPOINTS
+from tests.planning.wishes import request
 from tests.recovery.project import Project
 
 

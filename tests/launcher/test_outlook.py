@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rewindow.launcher.outlook import in_the_way
 from rewindow.ledger import Ledger
+from rewindow.planning.forecast import in_the_way
 from tests.recovery.project import FIRST, WINDOWS, Project
 
 LAST = FIRST + WINDOWS - 1

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rewindow.launcher.creation import create_staging
 from rewindow.ledger import Ledger, PortCount, PortTotal, Replay, segments
-from rewindow.tables.delta import Table
-from rewindow.tables.staging import FACTS, FACTS_SCHEMA
+from rewindow.planning.creation import create_staging
+from rewindow.storage.delta import Table
+from rewindow.storage.layout import FACTS, FACTS_SCHEMA
 from tests.ledger.life import begin, plan
 
 START = 100

@@ -11,12 +11,12 @@ import pytest
 
 from rewindow.config import Config
 from rewindow.errors import InputError
-from rewindow.launcher.creation import create_staging
 from rewindow.ledger import Ledger, Publication, State, publish_app_id
 from rewindow.ledger.rebuild import rebuild_ledger
-from rewindow.tables.delta import Table, create_table
-from rewindow.tables.fence import fence
-from rewindow.tables.staging import CHECKPOINTS, FACTS, app_id
+from rewindow.planning.creation import create_staging
+from rewindow.storage.delta import Table, create_table
+from rewindow.storage.fence import fence
+from rewindow.storage.layout import CHECKPOINTS, FACTS, app_id
 from tests.ledger.life import begin
 from tests.ledger.test_index import write_facts
 

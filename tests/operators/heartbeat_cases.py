@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from rewindow.operators.heartbeat import HeartbeatSettings
+from rewindow.operators.heartbeat.function import HeartbeatSettings
 from rewindow.windows import Grid
 from tests.operators.heartbeat_reference import Arrival, Emitted, Rules
 

@@ -13,8 +13,8 @@ import pytest
 
 from rewindow.application import Application, FrameOperator, GroupWindows
 from rewindow.config import Config
-from rewindow.engine.frames import conform, spark_schema
-from rewindow.operators.catalog import load_application
+from rewindow.loading.catalog import load_application
+from rewindow.spark.frames import conform, spark_schema
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:

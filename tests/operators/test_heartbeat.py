@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from rewindow.operators.heartbeat import HeartbeatResult, heartbeat
+from rewindow.operators.heartbeat.function import HeartbeatResult, heartbeat
 from rewindow.windows import Grid
 from tests.operators.heartbeat_cases import (
     MS,

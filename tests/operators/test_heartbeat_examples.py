@@ -12,8 +12,8 @@ import pytest
 from rewindow.application import GroupWindows, validate
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
-from rewindow.operators.applications import heartbeat_application
-from rewindow.operators.heartbeat import HeartbeatSettings, heartbeat, without_clock
+from rewindow.loading.stream_applications import heartbeat_application
+from rewindow.operators.heartbeat.function import HeartbeatSettings, heartbeat, without_clock
 from rewindow.windows import Grid, WindowRange
 
 if TYPE_CHECKING:

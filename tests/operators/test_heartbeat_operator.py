@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from rewindow.application import GroupWindows
-from rewindow.engine.frames import to_frame
 from rewindow.errors import InputError
-from rewindow.operators.heartbeat import heartbeat
-from rewindow.operators.heartbeat_operator import Heartbeat
+from rewindow.operators.heartbeat.function import heartbeat
+from rewindow.operators.heartbeat.operator import Heartbeat
+from rewindow.spark.frames import to_frame
 from rewindow.windows import Grid, WindowRange
 
 if TYPE_CHECKING:

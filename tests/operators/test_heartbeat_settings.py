@@ -10,8 +10,8 @@ import pytest
 
 from rewindow.application import Application, validate
 from rewindow.errors import InputError, ValidationFailed
-from rewindow.operators.heartbeat_operator import Heartbeat
-from rewindow.operators.heartbeat_settings import HeartbeatSettings
+from rewindow.operators.heartbeat.operator import Heartbeat
+from rewindow.operators.heartbeat.settings import HeartbeatSettings
 from rewindow.windows import parse_duration
 
 NOT_POSITIVE = "The Tuple Output Interval must be a numeric value greater than zero."

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
 from rewindow.application import Application, FrameOperator, GroupWindows, validate
-from rewindow.engine.frames import conform, to_arrow, to_frame
 from rewindow.errors import InputError, ValidationFailed
-from rewindow.operators.heartbeat_operator import Heartbeat
-from rewindow.operators.merge import merge
-from rewindow.operators.merge_operator import Merge
-from rewindow.tables.checkpoints import frame_digest
+from rewindow.operators.heartbeat.operator import Heartbeat
+from rewindow.operators.merge.function import merge
+from rewindow.operators.merge.operator import Merge
+from rewindow.spark.frames import conform, to_arrow, to_frame
+from rewindow.state.checkpoints import frame_digest
 from rewindow.windows import Grid, WindowRange
 from tests.operators.merge_reference import Merged, Tuple, make_tuples, merge_tuples
 
@@ -115,7 +115,7 @@ def run_groups(spark: SparkSession, tuples: list[Tuple], ports: int, cuts: list[
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several blocks of windows in a short recording."""
-    monkeypatch.setattr("rewindow.operators.merge.BLOCK_WINDOWS", 4)
+    monkeypatch.setattr("rewindow.operators.merge.function.BLOCK_WINDOWS", 4)
 
 
 @pytest.mark.usefixtures("small_blocks")

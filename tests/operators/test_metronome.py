@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from rewindow.application import Application, GroupWindows, validate
-from rewindow.engine.frames import conform
 from rewindow.errors import ValidationFailed
-from rewindow.operators.heartbeat_settings import NOT_POSITIVE, TOO_FINE
+from rewindow.operators.heartbeat.settings import NOT_POSITIVE, TOO_FINE
 from rewindow.operators.metronome import Metronome, metronome
+from rewindow.spark.frames import conform
 from rewindow.windows import Grid, WindowRange
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from rewindow.publication.publish import publish
 from rewindow.publication.result import PublicationResult
 from rewindow.publication.take_back import undo
 from rewindow.recovery import StartState
-from rewindow.tables import Table, query
-from rewindow.tables import checkpoints as stored
+from rewindow.state import checkpoints as stored
+from rewindow.storage import Table, query
 from tests.publication.staging import simple
 from tests.small_frames import small_frames_toml
 

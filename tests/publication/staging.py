@@ -15,19 +15,12 @@ import pyarrow as pa
 
 from rewindow.application import Mode
 from rewindow.config import Config
-from rewindow.launcher.creation import create_staging
 from rewindow.ledger import AttemptEnd, Ledger
+from rewindow.planning.creation import create_staging
 from rewindow.recovery import OutputPlan, Plan, StartState, guarantee
-from rewindow.tables import Position, Table
-from rewindow.tables import checkpoints as stored
-from rewindow.tables.staging import (
-    CHECKPOINTS,
-    FACTS,
-    FACTS_SCHEMA,
-    app_id,
-    staged_contents,
-    staged_schema,
-)
+from rewindow.state import checkpoints as stored
+from rewindow.storage import Position, Table
+from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, staged_contents, staged_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -205,8 +198,8 @@ _KNOWN: dict[str, tuple[str, str | None]] = {}
 
 def spark_digests(spark: SparkSession, output: str, windows: list[list[Row]]) -> list[tuple[str, str | None]]:
     """Returns the engine's digests of windows with these rows; what was digested once is not digested again."""
-    from rewindow.engine.digests import empty_digests, window_digests
-    from rewindow.engine.frames import spark_schema, to_frame
+    from rewindow.spark.digests import empty_digests, window_digests
+    from rewindow.spark.frames import spark_schema, to_frame
 
     names = [f"{output} {rows!r}" for rows in windows]
     new = {name: rows for name, rows in zip(names, windows, strict=True) if name not in _KNOWN}

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from rewindow.application import Mode
+from rewindow.certificate.snapshots import staged_side
 from rewindow.config import Config
 from rewindow.errors import FencedError
+from rewindow.facts.readers import staged_seals
 from rewindow.ledger import Ledger, publish_app_id
 from rewindow.publication.commits import commit_once
 from rewindow.publication.contents import checkpoint_rows, saved_states
-from rewindow.publication.horizon import kept_days, undo_horizon
-from rewindow.publication.names import open_published
 from rewindow.publication.prepare import prepare_tables
-from rewindow.publication.sides import staged_side
-from rewindow.tables import Table, create_table
-from rewindow.tables import checkpoints as stored
-from rewindow.tables.readers import staged_seals
+from rewindow.retention.horizon import kept_days, undo_horizon
+from rewindow.state import checkpoints as stored
+from rewindow.storage import Table, create_table
+from rewindow.storage.names import open_published
 from rewindow.windows import WindowRange
 from tests.publication.staging import StagedReplay, rows_of, simple, state_of
 

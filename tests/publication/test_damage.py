@@ -14,10 +14,10 @@ from rewindow.config import Config
 from rewindow.errors import TableError
 from rewindow.ledger import Ledger
 from rewindow.publication import frames
-from rewindow.publication.damage import KEPT_IN, damaged_error, damaged_now, find_damage, leave_out
 from rewindow.publication.publish import publish
 from rewindow.publication.take_back import undo
-from rewindow.tables import Table, query
+from rewindow.storage import Table, query
+from rewindow.storage.damage import KEPT_IN, damaged_error, damaged_now, find_damage, leave_out
 from rewindow.windows import WindowRange
 from tests.publication.staging import simple
 

@@ -11,20 +11,22 @@ import pyarrow as pa
 import pytest
 
 from rewindow.application import Mode
+from rewindow.certificate import certify
+from rewindow.certificate.snapshots import staged_plan
 from rewindow.config import Config
 from rewindow.errors import GateError, InputError, OverlapError, TableError
 from rewindow.ledger import Ledger, State
-from rewindow.publication import certify, frames, published_state, read_published, undo_horizon
+from rewindow.publication import frames, published_state, read_published
 from rewindow.publication.prepare import prepare_tables
 from rewindow.publication.publish import check_publishable, publish
 from rewindow.publication.read import published_arrow
-from rewindow.publication.sides import staged_plan
 from rewindow.publication.take_back import undo
 from rewindow.recovery import StartState
-from rewindow.tables import Table, query
-from rewindow.tables import checkpoints as stored
-from rewindow.tables.formats import TableKind, format_property
-from rewindow.tables.streams import WINDOWS_SCHEMA, stored_grid
+from rewindow.retention import undo_horizon
+from rewindow.state import checkpoints as stored
+from rewindow.storage import Table, query
+from rewindow.storage.formats import TableKind, format_property
+from rewindow.storage.streams import WINDOWS_SCHEMA, stored_grid
 from rewindow.windows import Grid, WindowRange
 from tests.publication.staging import HOUR_MS, StagedReplay, rows_of, simple, state_of
 
@@ -261,7 +263,7 @@ def test_a_table_that_does_not_fit_is_refused_and_new_columns_are_added(spark: S
     """A foreign table under the name is left alone; a lost column is named; an added one is null in older windows."""
     foreign = pa.schema([("something", pa.int64())])
     path = config.stream_table("app.ranks")
-    from rewindow.tables import create_table
+    from rewindow.storage import create_table
 
     create_table(path, foreign)
     ranks_only(config, "r1", 100, 103, spark=spark)

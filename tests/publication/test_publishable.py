@@ -13,8 +13,8 @@ from rewindow.ledger import Ledger
 from rewindow.publication import publish as publishing
 from rewindow.publication.finish import Finisher
 from rewindow.publication.prepare import prepare_tables
-from rewindow.tables import Table
-from rewindow.tables.staging import staged_contents
+from rewindow.storage import Table
+from rewindow.storage.layout import staged_contents
 from tests.publication.staging import StagedReplay, simple
 
 

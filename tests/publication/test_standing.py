@@ -9,11 +9,11 @@ import pytest
 from rewindow.config import Config
 from rewindow.ledger import Ledger, Publication
 from rewindow.publication import publish as publishing
-from rewindow.publication.names import open_published
 from rewindow.publication.prepare import prepare_tables
 from rewindow.publication.take_back import Spare, open_undo
 from rewindow.recovery import StartState
-from rewindow.tables.staging import staged_contents
+from rewindow.storage.layout import staged_contents
+from rewindow.storage.names import open_published
 from tests.publication.staging import simple, state_of
 
 

@@ -14,7 +14,7 @@ from rewindow.errors import InputError, TableError
 from rewindow.ledger import Ledger, State
 from rewindow.publication.publish import publish
 from rewindow.publication.take_back import undo, withdraw
-from rewindow.tables import Table, query
+from rewindow.storage import Table, query
 from tests.publication.staging import simple
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from rewindow.config import Config
+from rewindow.facts.seals import WINDOWS_SCHEMA, with_checksums
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.quality.suites import canonical
 from rewindow.recovery import Plan
-from rewindow.tables import Table
-from rewindow.tables.formats import TableKind, format_property
-from rewindow.tables.seals import WINDOWS_SCHEMA, with_checksums
-from rewindow.tables.staging import FACTS_SCHEMA
+from rewindow.storage import Table
+from rewindow.storage.formats import TableKind, format_property
+from rewindow.storage.layout import FACTS_SCHEMA
 from rewindow.windows import WindowRange
 
 PROJECT = Path(__file__).parents[2] / "expectations"

@@ -10,8 +10,8 @@ from deltalake import write_deltalake
 
 from rewindow.errors import TableError
 from rewindow.quality import check, gate
-from rewindow.tables import Table, query
-from rewindow.tables.staging import Contents, staged_contents
+from rewindow.storage import Table, query
+from rewindow.storage.layout import Contents, staged_contents
 from tests.quality.staging import StagedReplay, ended
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from rewindow.config import Config, StreamConfig
 from rewindow.recording.result import RecordResult
-from rewindow.tables import query
+from rewindow.storage import query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 from rewindow.errors import OverlapError
 from rewindow.recording import record as record_module
 from rewindow.recording import sealing
-from rewindow.tables import Table
+from rewindow.storage import Table
 from tests.recording.conftest import Bench
 from tests.recording.test_record import ROWS
 from tests.recording.test_sources import frame_of
@@ -87,7 +87,7 @@ def test_a_killed_process_leaves_a_stream_that_the_next_run_completes(bench: Ben
 from pathlib import Path
 from tests.recording.conftest import Bench
 from rewindow.config import Config, SparkConfig
-from rewindow.engine.session import spark_session
+from rewindow.spark.session import spark_session
 config = Config(state=Path({str(tmp_path)!r}) / "spark", spark=SparkConfig(jars={str(Path.cwd() / ".rewindow/jars")!r}))
 Bench(spark_session(config, "dies", quick=True), Path({str(tmp_path)!r})).record()
 """

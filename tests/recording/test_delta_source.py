@@ -12,8 +12,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from rewindow.errors import InputError
-from rewindow.recording.delta_source import SourcePosition, find_delta_parts
-from rewindow.recording.readers import parquet_rows
+from rewindow.recording.sources.delta import SourcePosition, find_delta_parts
+from rewindow.recording.sources.readers import parquet_rows
 
 
 def write(source: Path, *numbers: int, **settings: Any) -> None:

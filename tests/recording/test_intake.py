@@ -11,8 +11,8 @@ import pytest
 from deltalake import write_deltalake
 
 from rewindow.config import StreamConfig
-from rewindow.recording.delta_source import SourcePosition
 from rewindow.recording.intake import Intake, look_at
+from rewindow.recording.sources.delta import SourcePosition
 
 RECORDED = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", pa.timestamp("us", "UTC"))])
 RECORDED = RECORDED.append(pa.field("k", pa.string())).append(pa.field("at", pa.string()))

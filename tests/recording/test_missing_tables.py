@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from rewindow.errors import InputError, TableError
-from rewindow.launcher.inputs import open_stream
+from rewindow.planning.inputs import open_stream
 from tests.recording.conftest import Bench
 from tests.recording.test_record import ROWS
 

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
-from rewindow.recording.readers import BAD, RAW, ROW, csv_columns, csv_rows, json_rows
-from rewindow.recording.sources import Part, find_parts
+from rewindow.recording.sources.files import Part, find_parts
+from rewindow.recording.sources.readers import BAD, RAW, ROW, csv_columns, csv_rows, json_rows
 
 
 def part_of(folder: Path, content: bytes, name: str = "s.csv") -> Part:

@@ -200,8 +200,8 @@ def test_keys_and_event_timestamp_may_change(bench: Bench) -> None:
     bench.write(ROWS)
     bench.record()
     bench.record(keys=["k", "n"], event_at="at")
-    from rewindow.tables import Table
-    from rewindow.tables.streams import stored_settings
+    from rewindow.storage import Table
+    from rewindow.storage.streams import stored_settings
 
     stored = stored_settings(Table.open(bench.config().windows_table("s")))
     assert (stored["keys"], stored["event_at"], stored["width_ms"]) == ("k,n", "at", "10000")

@@ -12,13 +12,13 @@ from deltalake import Field
 
 from rewindow.config import Config
 from rewindow.errors import InputError, TableError
+from rewindow.facts.seals import read_seals
 from rewindow.recording.stream import open_stream
 from rewindow.recording.upgrade import upgradable, upgrade_others, upgrade_stream
-from rewindow.tables import Table, create_table, query
-from rewindow.tables.files import noted_files, open_files
-from rewindow.tables.formats import PROPERTY
-from rewindow.tables.seals import read_seals
-from rewindow.tables.streams import QUARANTINE_SCHEMA
+from rewindow.storage import Table, create_table, query
+from rewindow.storage.files import noted_files, open_files
+from rewindow.storage.formats import PROPERTY
+from rewindow.storage.streams import QUARANTINE_SCHEMA
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rewindow.engine import crash, job
-from rewindow.engine import replay as replay_job
+from rewindow import crash
+from rewindow.engine import job as replay_job
 from rewindow.launcher import Outcome, Submission, read_outcome
 from rewindow.publication import job as publication_job
 from rewindow.recording import job as recording_job
+from rewindow.spark import job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from rewindow.application import Application, FrameOperator, GroupWindows, InputPort, OutputPort
 from rewindow.engine.computation import GroupResult, SkipResult
-from rewindow.engine.facts import Seal, WindowDigest
 from rewindow.errors import FencedError
-from rewindow.tables import DataFile, FencedTable
+from rewindow.facts.group_facts import Seal, WindowDigest
+from rewindow.storage import DataFile, FencedTable
 from rewindow.windows import WindowRange
 
 OUTPUTS = ("a", "b")

@@ -15,12 +15,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from rewindow.config import Config
-from rewindow.launcher import Outcome, ReplayRequest, begin_attempt, create_replay, run
+from rewindow.facts.seals import columns_text, seal_rows
+from rewindow.launcher import Outcome, begin_attempt, run
+from rewindow.planning import ReplayRequest, create_replay
 from rewindow.recovery import Plan
-from rewindow.tables import Table
-from rewindow.tables.files import note_files
-from rewindow.tables.seals import columns_text, seal_rows
-from rewindow.tables.streams import create_stream
+from rewindow.storage import Table
+from rewindow.storage.files import note_files
+from rewindow.storage.streams import create_stream
 from tests.small_frames import small_frames_toml
 
 ROOT = Path(__file__).parents[2]

@@ -6,11 +6,11 @@ from collections import Counter
 
 from rewindow.application import Mode
 from rewindow.config import Config
+from rewindow.facts.readers import read_output
 from rewindow.recovery import Plan
-from rewindow.tables import Table, query
-from rewindow.tables import checkpoints as stored
-from rewindow.tables.readers import read_output
-from rewindow.tables.staging import CHECKPOINTS, FACTS
+from rewindow.state import checkpoints as stored
+from rewindow.storage import Table, query
+from rewindow.storage.layout import CHECKPOINTS, FACTS
 
 OUTPUTS = ("sums", "totals")
 Rows = Counter[tuple]

@@ -26,15 +26,15 @@ from rewindow.engine import attempt as attempts
 from rewindow.engine import takeover
 from rewindow.engine.attempt import Attempt
 from rewindow.engine.computation import GroupResult
-from rewindow.engine.facts import GroupFacts
 from rewindow.engine.group_commit import GroupCommit
 from rewindow.engine.takeover import Takeover
 from rewindow.errors import CheckpointError, FencedError
-from rewindow.publication.losses import skipped_marks
+from rewindow.facts.group_facts import GroupFacts
+from rewindow.facts.losses import skipped_marks
 from rewindow.recovery import OutputPlan, Plan, StartState
-from rewindow.tables import FencedTable, Position, position
-from rewindow.tables import checkpoints as stored
-from rewindow.tables.staging import CHECKPOINTS, FACTS, STARTED, app_id
+from rewindow.state import checkpoints as stored
+from rewindow.storage import FencedTable, Position, position
+from rewindow.storage.layout import CHECKPOINTS, FACTS, STARTED, app_id
 from tests.recovery.memory import OUTPUTS, MemoryEngine, MemoryLedger, MemoryLog, World, make_app
 
 WINDOWS = 10
@@ -306,7 +306,7 @@ RULES: dict[str, Callable[[World], Any]] = {
 """Name of a rule to what drops it, and it alone.
 
 That a commit looks at the epoch is not among them: it matters only to an attempt that is overtaken in every table just
-between its commit and its next look, which random runs do not meet. tests/tables/test_fence.py makes that happen.
+between its commit and its next look, which random runs do not meet. tests/storage/test_fence.py makes that happen.
 """
 
 

@@ -23,14 +23,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rewindow.engine.crash import Step
+from rewindow.crash import Step
 from rewindow.launcher import Outcome
 from rewindow.launcher import attempts as launching
 from rewindow.ledger import Ledger
 from rewindow.ledger.rebuild import rebuild_ledger
 from rewindow.recovery import Plan
-from rewindow.tables import Table
-from rewindow.tables.staging import CHECKPOINTS
+from rewindow.storage import Table
+from rewindow.storage.layout import CHECKPOINTS
 from tests.recovery.project import FIRST, Project
 from tests.recovery.promises import check_promise, lost_windows, raw, repeated_windows
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from rewindow.application import Application, FrameOperator, GroupWindows, InputPort, OutputPort
-from rewindow.operators.merge_operator import Merge
+from rewindow.operators.merge.operator import Merge
 
 EVENTS = pa.schema(
     [("offset", pa.int64()), ("arrived_at", pa.timestamp("us", tz="UTC")), ("key", pa.string()), ("x", pa.int64())]

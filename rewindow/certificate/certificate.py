@@ -1,0 +1,362 @@
+"""Certificates: whether two ranges are equal, and where and how much not (docs/rules/operators.md O137 to O141).
+
+Ranges whose digests agree are compared without reading data: the digests were taken when the windows were sealed, and
+the certificate binds them to the versions of the tables. A comparison changes neither side.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict, Field
+
+from rewindow.certificate.compare import Difference, OutputResult, WindowResult, compare_output
+from rewindow.certificate.rows import RowComparison
+from rewindow.certificate.snapshots import Side, both_sides, check_comparable
+from rewindow.config import Config
+from rewindow.errors import InputError
+from rewindow.json_files import reading_json
+from rewindow.names import PUBLISHED
+from rewindow.recovery import OutputPlan
+from rewindow.windows import WindowRange, to_ranges
+
+EQUAL, EQUAL_WITHIN_TOLERANCE, DIFFERENT = "equal", "equal within tolerance", "different"
+TOP_WINDOWS = 10
+CONTENTS = {
+    "not read": "not read; only Rewindow has changed the published tables, and their files have the sizes of then",
+    "read where in doubt": "read and digested again where seals were in doubt",
+    "read": "all read and digested again",
+}
+"""What was done about the contents of files, in words."""
+_OUTSIDE_DIGEST = ("digest", "made_at", "seconds")
+
+
+class OutputCertificate(BaseModel):
+    """What a certificate says of one output, or of one error table.
+
+    Attributes:
+        windows: windows compared; `classes` counts them by class, `ranges` lists all but the equal ones. A window that
+            neither side has is lost.
+        digest_a, digest_b: one digest over all windows' digests of a side.
+        lost_tuples, repeated_tuples: rows that b lacks, rows that b has again.
+        changes: per column, over rows matched by the declared key.
+        top_windows: the windows with most differing rows.
+        only_in: windows that one side alone has, as ranges (O139).
+        affected_from: first window that b computed from a state that lacks lost windows (R14).
+    """
+
+    name: str
+    windows: int
+    tuples_a: int
+    tuples_b: int
+    digest_a: str
+    digest_b: str
+    classes: dict[str, int]
+    ranges: dict[str, list[tuple[int, int]]]
+    only_in: dict[str, list[tuple[int, int]]]
+    lost_tuples: int
+    repeated_tuples: int
+    rows_added: int
+    rows_removed: int
+    rows_changed: int
+    equal_within_tolerance: int
+    tolerance: float
+    changes: dict[str, dict[str, Any]]
+    top_windows: list[dict[str, Any]]
+    affected_from: int | None = None
+
+
+class Certificate(BaseModel):
+    """A statement on two sides, a and b, over a window range; `digest` covers all of it but the time it was made at.
+
+    Attributes:
+        data_read: whether rows of any window were read.
+        contents: "not read" when the seals were believed, since versions, names, sizes and times of the published
+            tables' files speak for them; "read where in doubt"; or "read", all of them.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    verdict: str
+    a: dict[str, Any]
+    b: dict[str, Any]
+    application: str
+    first: int
+    last: int
+    width_ms: int
+    origin_ms: int
+    raw: bool
+    same_inputs: bool | None
+    notes: list[str]
+    outputs: list[OutputCertificate]
+    first_difference: dict[str, Any] | None
+    data_read: bool
+    contents: str = "not read"
+    seconds: float = 0.0
+    made_at: str = ""
+    digest: str = ""
+    path: str = Field(default="", exclude=True)
+    page: str = Field(default="", exclude=True)
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing differs, floats within the tolerance."""
+        return self.verdict != DIFFERENT
+
+    def to_json(self) -> str:
+        """Returns the certificate as JSON."""
+        return self.model_dump_json(indent=2)
+
+
+def certify(
+    config: Config,
+    a: str,
+    b: str,
+    *,
+    tolerance: float | None = None,
+    raw: bool = False,
+    full: bool = False,
+    windows: WindowRange | None = None,
+) -> Certificate:
+    """Compares two replays, or a replay and what is published, and returns the certificate.
+
+    Args:
+        a, b: replay ids, or "published"; `a` is the reference.
+        tolerance: floats are equal when |a - b| <= tolerance * max(1, |a|, |b|); None for what each output of `a`
+            declares.
+        raw: look at the rows of all attempts, not only at those that readers see; shows what at least once repeats.
+        full: read everything and digest it again. Without it the seals are believed, except where commits that are
+            not ours or altered files put those of the published tables in doubt: there rows are read and digested.
+        windows: compare only these.
+
+    Raises:
+        InputError: a replay is unknown, was purged, or nothing is published; neither side has a window of the range.
+        TableError: windows must be read and their files are damaged or gone.
+    """
+    began = time.monotonic()
+    if tolerance is not None and not tolerance >= 0:
+        raise InputError(f"tolerance of {tolerance} is out of range, at least 0 is needed")
+    left, right = both_sides(config, a, b, windows and windows.checked("the certificate"))
+    check_comparable(left, right)
+    (left, right), digested = _digested_again(config, (left, right), full)
+    outputs = {output.name: output for side in (right, left) for output in side.outputs}
+    names = [{output.name for output in side.outputs} for side in (left, right)]
+    shared = [output for name, output in outputs.items() if name in names[0] & names[1]]
+    if tolerance is not None:
+        shared = [output.model_copy(update={"tolerance": tolerance}) for output in shared]
+    results = [compare_output(left, right, output, raw) for output in shared]
+    draft = _draft(config, left, right, results, raw)
+    draft["contents"] = "read" if full else "read where in doubt" if digested else "not read"
+    draft["data_read"] = draft["data_read"] or full or bool(digested)
+    draft["notes"] += digested
+    missing = sorted(set(outputs) - {output.name for output in shared})
+    if missing:
+        draft["notes"].append(f"Only one side has the outputs or error tables {', '.join(missing)}.")
+        draft["verdict"] = DIFFERENT
+    draft["seconds"] = round(time.monotonic() - began, 3)
+    draft["made_at"] = datetime.now(UTC).isoformat(timespec="seconds")
+    certificate = Certificate(**draft)
+    return certificate.model_copy(update={"digest": certificate_digest(certificate.model_dump(mode="json"))})
+
+
+def _digested_again(config: Config, sides: tuple[Side, Side], full: bool) -> tuple[tuple[Side, Side], list[str]]:
+    """Returns the sides with the seals of their rows where these are in doubt, or everywhere; and what to note."""
+    notes = []
+    found = []
+    for side in sides:
+        seals = side.seals
+        for output in (output for output in side.outputs if output.name in side.data):
+            doubts = side.doubts.get(output.name, [])
+            windows = [side.range] if full else [doubt.windows or side.range for doubt in doubts]
+            if windows:
+                seals = _replaced(config, side, seals, output, windows)
+            held = ", ".join(str(part) for part in to_ranges({w for part in windows for w in part if w in side.range}))
+            notes += [f"{doubt.why} Windows {held} of {output.name} were read and digested again." for doubt in doubts]
+        found.append(replace(side, seals=seals))
+    return (found[0], found[1]), list(dict.fromkeys(notes))
+
+
+def _replaced(config: Config, side: Side, seals: pa.Table, output: OutputPlan, windows: list[WindowRange]) -> pa.Table:
+    from rewindow.certificate.redigest import seals_of_rows
+    from rewindow.spark.session import spark_session
+
+    fresh = seals_of_rows(spark_session(config, "rewindow certify", quick=True), side, output, windows)
+    mine = pc.and_(
+        pc.equal(seals["port"], output.name), pc.is_in(seals["window_id"], fresh["window_id"].combine_chunks())
+    )
+    kept = seals.filter(pc.invert(mine))
+    return pa.concat_tables([kept, fresh]).sort_by([("port", "ascending"), ("window_id", "ascending")])
+
+
+def certificate_digest(content: dict[str, Any]) -> str:
+    """Returns the digest of a certificate's content, from its JSON."""
+    covered = {name: value for name, value in content.items() if name not in _OUTSIDE_DIGEST}
+    return hashlib.sha256(json.dumps(covered, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def is_intact(path: Path) -> bool:
+    """Returns whether a certificate's file still says what was certified."""
+    with reading_json(path, "certificate", "Delete it, and compare again: rewindow certify A B"):
+        content = json.loads(path.read_text())
+        return bool(content.get("digest") == certificate_digest(content))
+
+
+def _draft(config: Config, left: Side, right: Side, results: list[OutputResult], raw: bool) -> dict[str, Any]:
+    from rewindow.certificate.snapshots import staged_plan
+
+    plan = staged_plan(config, left.name if left.name != PUBLISHED else right.name)
+    differing = [(found.window, number) for number, result in enumerate(results) for found in result.differing]
+    near = any(result.equal_within_tolerance for result in results)
+    return {
+        "verdict": DIFFERENT if differing else EQUAL_WITHIN_TOLERANCE if near else EQUAL,
+        "a": left.description,
+        "b": right.description,
+        "application": plan.application,
+        "first": min(left.range.first, right.range.first),
+        "last": max(left.range.last, right.range.last),
+        "width_ms": plan.width_ms,
+        "origin_ms": plan.origin_ms,
+        "raw": raw,
+        "same_inputs": _same_inputs(left, right),
+        "notes": [*_notes(left, right, raw), *_notes_on_missing(results)],
+        "outputs": [_output(left, right, result) for result in results],
+        "first_difference": _first_difference(left, right, results, raw) if differing else None,
+        "data_read": any(result.data_read for result in results) or raw,
+    }
+
+
+def _same_inputs(left: Side, right: Side) -> bool | None:
+    one, other = left.description.get("inputs"), right.description.get("inputs")
+    return None if one is None or other is None else one == other
+
+
+def _notes(left: Side, right: Side, raw: bool) -> list[str]:
+    notes = []
+    if _same_inputs(left, right) is False:
+        notes.append("The sides read different versions of their inputs.")
+    codes = [side.description.get("code_version") for side in (left, right)]
+    if all(codes) and codes[0] != codes[1]:
+        notes.append("The sides were computed by different code.")
+    if left.range != right.range:
+        notes.append(f"The sides have different ranges: {left.range} and {right.range}.")
+    for side in (left, right):
+        if side.description.get("ended") is False:
+            notes.append(f'Replay "{side.name}" has not ended.')
+        if side.facts is not None and len(side.data) < len(side.outputs):
+            notes.append(f'Rows of replay "{side.name}" were purged; what differs is known by digests only.')
+        lacking = ", ".join(map(str, side.losses.lacking))
+        if lacking:
+            notes.append(f'The state of replay "{side.name}" never saw the windows {lacking}.')
+        stale = side.description.get("start_state", {}).get("stale")
+        if stale:
+            parts = ", ".join(str(WindowRange(*part)) for part in stale)
+            notes.append(f'Replay "{side.name}" began with a state of the windows {parts}, which were stale.')
+    if raw:
+        notes.append("Rows of all attempts were looked at; readers see one attempt of every window.")
+    return notes
+
+
+def _notes_on_missing(results: list[OutputResult]) -> list[str]:
+    missing = {result.output.name: _ranges(one for one in result.differing if one.in_neither) for result in results}
+    return [
+        f'No side has the windows {", ".join(str(WindowRange(*part)) for part in ranges)} of output "{name}".'
+        for name, ranges in missing.items()
+        if ranges
+    ]
+
+
+def _output(left: Side, right: Side, result: OutputResult) -> OutputCertificate:
+    classes = Counter(found.difference for found in result.differing)
+    classes[Difference.EQUAL] = result.windows - len(result.differing)
+    top = sorted(result.differing, key=lambda found: (-(found.missing + found.surplus), found.window))[:TOP_WINDOWS]
+    name = result.output.name
+    return OutputCertificate(
+        name=name,
+        windows=result.windows,
+        tuples_a=result.tuples_a,
+        tuples_b=result.tuples_b,
+        digest_a=_side_digest(left, name),
+        digest_b=_side_digest(right, name),
+        classes={kind.value: classes[kind] for kind in Difference},
+        ranges={
+            kind.value: _ranges(found for found in result.differing if found.difference is kind)
+            for kind in Difference
+            if kind is not Difference.EQUAL and classes[kind]
+        },
+        only_in={
+            side: _ranges(found for found in result.differing if found.only_in == side)
+            for side in ("a", "b")
+            if any(found.only_in == side for found in result.differing)
+        },
+        lost_tuples=sum(found.missing for found in result.differing if found.difference is Difference.LOST),
+        repeated_tuples=sum(found.surplus for found in result.differing if found.difference is Difference.REPEATED),
+        rows_added=result.rows_added,
+        rows_removed=result.rows_removed,
+        rows_changed=result.rows_changed,
+        equal_within_tolerance=result.equal_within_tolerance,
+        tolerance=result.output.tolerance,
+        changes={column: vars(change) for column, change in sorted(result.changes.items())},
+        top_windows=[
+            {"window": one.window, "class": one.difference.value, "missing": one.missing, "surplus": one.surplus}
+            for one in top
+        ],
+        affected_from=right.losses.affected_first.get(name),
+    )
+
+
+def _ranges(results: Any) -> list[tuple[int, int]]:
+    found: list[WindowResult] = list(results)
+    return [(part.first, part.last) for part in to_ranges(result.window for result in found)]
+
+
+def _side_digest(side: Side, output: str) -> str:
+    """Returns one digest over the windows of an output and their digests."""
+    digest = hashlib.sha256()
+    for column in side.output_seals(output).columns:
+        values = column.combine_chunks()
+        if pa.types.is_integer(values.type):
+            digest.update(values.to_numpy(zero_copy_only=False).tobytes())
+            continue
+        values = pa.concat_arrays([pc.fill_null(values, "null")])
+        lengths = pc.binary_length(values).to_numpy(zero_copy_only=False)
+        digest.update(lengths.tobytes())
+        digest.update(memoryview(values.buffers()[2] or b"")[: int(lengths.sum())])
+    return digest.hexdigest()[:32]
+
+
+def _first_difference(left: Side, right: Side, results: list[OutputResult], raw: bool) -> dict[str, Any]:
+    """Returns the first differing window, then the first output in the plan's order, with rows of each side (O140)."""
+    found, result = min(
+        ((result.differing[0], result) for result in results if result.differing), key=lambda pair: pair[0].window
+    )
+    rows_a: list[dict[str, Any]] = []
+    rows_b: list[dict[str, Any]] = []
+    if result.output.name in left.data and result.output.name in right.data:
+        rows_a, rows_b = RowComparison(left, right, result.output, raw).sample(found.window)
+    return {
+        "window": found.window, "output": result.output.name, "operator": result.output.operator,
+        "class": found.difference.value, "only_in": found.only_in,
+        "rows_a": [_plain(row) for row in rows_a], "rows_b": [_plain(row) for row in rows_b],
+    }  # fmt: skip
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns a row with values that JSON holds without loss; others as text."""
+    return {
+        name: value if value is None or isinstance(value, str | int) or _is_finite(value) else str(value)
+        for name, value in row.items()
+    }
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, float) and math.isfinite(value)

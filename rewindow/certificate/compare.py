@@ -1,0 +1,232 @@
+"""Comparing two sides: by digests first, without reading data; then row by row where these differ (O137 to O140)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rewindow.certificate.changes import ColumnChange, merge_changes
+from rewindow.certificate.rows import RowComparison
+from rewindow.certificate.snapshots import Side
+from rewindow.recovery import OutputPlan
+from rewindow.storage import query
+
+TUPLES_PER_BATCH = 400_000
+WINDOWS_PER_BATCH = 2_000
+
+
+class Difference(StrEnum):
+    """How a window of b stands to the same window of a."""
+
+    EQUAL = "equal"
+    LOST = "lost"
+    REPEATED = "repeated"
+    CHANGED = "changed"
+    AFFECTED = "affected"
+
+
+@dataclass(frozen=True)
+class WindowPair:
+    """A window of an output whose digests do not settle it.
+
+    Attributes:
+        tuples_a, tuples_b: rows on each side, None where the window is not sealed.
+        exact: the digests of the exact columns are equal; floating-point ones differ, or rows are there repeatedly.
+    """
+
+    window: int
+    tuples_a: int | None
+    tuples_b: int | None
+    exact: bool = False
+
+    @property
+    def only_in(self) -> str | None:
+        """The side that alone has the window, None when both have it, or neither."""
+        if (self.tuples_a is None) == (self.tuples_b is None):
+            return None
+        return "b" if self.tuples_a is None else "a"
+
+    @property
+    def in_both(self) -> bool:
+        """Whether both sides have the window."""
+        return self.tuples_a is not None and self.tuples_b is not None
+
+
+@dataclass(frozen=True)
+class WindowResult:
+    """What a window turned out to be; `missing` and `surplus` are rows of b against a, `in_neither`: no side has it."""
+
+    window: int
+    difference: Difference
+    missing: int
+    surplus: int
+    only_in: str | None = None
+    in_neither: bool = False
+
+
+@dataclass
+class OutputResult:
+    """The comparison of one output."""
+
+    output: OutputPlan
+    windows: int
+    tuples_a: int
+    tuples_b: int
+    differing: list[WindowResult] = field(default_factory=list)
+    equal_within_tolerance: int = 0
+    changes: dict[str, ColumnChange] = field(default_factory=dict)
+    rows_added: int = 0
+    rows_removed: int = 0
+    rows_changed: int = 0
+    data_read: bool = False
+
+
+def compare_output(a: Side, b: Side, output: OutputPlan, raw: bool) -> OutputResult:
+    """Returns how an output differs between two sides; reads data of differing windows only."""
+    pairs, equal = _pairs(a, b, output.name)
+    if raw and output.name in a.data and output.name in b.data:
+        pairs = _with_repeats(a, b, output.name, pairs)
+    result = OutputResult(
+        output,
+        windows=equal + len(pairs),
+        tuples_a=_tuples(a, output.name),
+        tuples_b=_tuples(b, output.name),
+    )
+    result.differing += [_not_in_both(pair) for pair in pairs if not pair.in_both]
+    both = [pair for pair in pairs if pair.in_both]
+    if output.name in a.data and output.name in b.data:
+        result.data_read = bool(both)
+        comparison = RowComparison(a, b, output, raw)
+        for batch in _batches(both):
+            _compare_batch(comparison, batch, a, b, result)
+    else:
+        result.differing += [_by_digest(pair, a, b, output.name) for pair in both]
+    result.differing.sort(key=lambda found: found.window)
+    return result
+
+
+def _compare_batch(comparison: RowComparison, batch: list[WindowPair], a: Side, b: Side, result: OutputResult) -> None:
+    name = result.output.name
+    rows = comparison.differing_rows([pair.window for pair in batch])
+    counts = comparison.counts(rows)
+    for pair in batch:
+        missing, surplus, repeats = counts.get(pair.window, (0, 0, 0))
+        found = _classify(missing, surplus, repeats)
+        if found is Difference.EQUAL and not pair.exact:
+            found = Difference.CHANGED  # Other columns, or a table that was altered after it was sealed.
+        if found is Difference.EQUAL:
+            result.equal_within_tolerance += 1
+            continue
+        if found is not Difference.REPEATED and any(side.losses.is_affected(name, pair.window) for side in (a, b)):
+            found = Difference.AFFECTED
+        result.differing.append(WindowResult(pair.window, found, missing, surplus))
+    added, removed, changed = merge_changes(result.changes, rows, comparison)
+    result.rows_added += added
+    result.rows_removed += removed
+    result.rows_changed += changed
+
+
+def _classify(missing: int, surplus: int, repeats: int) -> Difference:
+    if not missing and not surplus:
+        return Difference.EQUAL
+    if not surplus:
+        return Difference.LOST
+    return Difference.REPEATED if not missing and repeats == surplus else Difference.CHANGED
+
+
+def _not_in_both(pair: WindowPair) -> WindowResult:
+    if pair.only_in is None:
+        return WindowResult(pair.window, Difference.LOST, 0, 0, in_neither=True)
+    if pair.only_in == "a":
+        return WindowResult(pair.window, Difference.LOST, pair.tuples_a or 0, 0, "a")
+    return WindowResult(pair.window, Difference.CHANGED, 0, pair.tuples_b or 0, "b")
+
+
+def _by_digest(pair: WindowPair, a: Side, b: Side, output: str) -> WindowResult:
+    """Returns what the digests alone say of a window, where rows were purged."""
+    affected = a.losses.is_affected(output, pair.window) or b.losses.is_affected(output, pair.window)
+    more = (pair.tuples_b or 0) - (pair.tuples_a or 0)
+    found = Difference.AFFECTED if affected else Difference.CHANGED
+    return WindowResult(pair.window, found, max(-more, 0), max(more, 0))
+
+
+def _pairs(a: Side, b: Side, output: str) -> tuple[list[WindowPair], int]:
+    """Returns the windows that the digests do not settle, ascending, and the number of equal ones.
+
+    Windows that neither side has are among the former: of them nothing is known to be equal.
+    """
+    seals = {"a": a.output_seals(output), "b": b.output_seals(output)}
+    if seals["a"].equals(seals["b"]):
+        return _in_neither(a, b, seals["a"]), seals["a"].num_rows
+    joined = seals["a"].join(seals["b"], "window_id", join_type="full outer", left_suffix="_a", right_suffix="_b")
+    exact = pc.and_(_same(joined, "tuples"), _same(joined, "digest"))
+    whole = pc.and_(exact, _same_or_null(joined, "float_digest"))
+    rest = joined.append_column("exact", exact).filter(pc.invert(whole)).sort_by("window_id")
+    columns = [rest[name].to_pylist() for name in ("window_id", "tuples_a", "tuples_b", "exact")]
+    pairs = [WindowPair(*row) for row in zip(*columns, strict=True)] + _in_neither(a, b, joined)
+    return sorted(pairs, key=lambda pair: pair.window), joined.num_rows - rest.num_rows
+
+
+def _in_neither(a: Side, b: Side, sealed: pa.Table) -> list[WindowPair]:
+    """Returns the windows of the ranges compared that are not among those that a side has."""
+    shared = a.range.overlap(b.range)
+    if sealed.num_rows == len(a.range) + len(b.range) - (len(shared) if shared else 0):
+        return []
+    wanted = np.union1d(*(np.arange(side.range.first, side.range.last + 1) for side in (a, b)))
+    missing = np.setdiff1d(wanted, sealed["window_id"].to_numpy())
+    return [WindowPair(window, None, None) for window in missing.tolist()]
+
+
+def _same(joined: pa.Table, name: str) -> pa.ChunkedArray:
+    return pc.fill_null(pc.equal(joined[f"{name}_a"], joined[f"{name}_b"]), False)
+
+
+def _same_or_null(joined: pa.Table, name: str) -> pa.ChunkedArray:
+    left, right = joined[f"{name}_a"], joined[f"{name}_b"]
+    return pc.or_(_same(joined, name), pc.and_(pc.is_null(left), pc.is_null(right)))
+
+
+def _tuples(side: Side, output: str) -> int:
+    return pc.sum(side.output_seals(output)["tuples"]).as_py() or 0
+
+
+def _with_repeats(a: Side, b: Side, output: str, pairs: list[WindowPair]) -> list[WindowPair]:
+    """Returns the pairs together with windows of which a side holds more rows than readers see."""
+    found = {pair.window: pair for pair in pairs}
+    sealed = {letter: _counts(side.output_seals(output)) for letter, side in (("a", a), ("b", b))}
+    for side, letter in ((a, "a"), (b, "b")):
+        if side.facts is None:
+            continue
+        counted = query(
+            f"""select window_id, count(*) as tuples from t
+                where window_id between {side.range.first} and {side.range.last} group by window_id""",
+            t=side.data[output],
+        )
+        for window, tuples in _counts(counted).items():
+            if tuples != sealed[letter].get(window) and window not in found:
+                found[window] = WindowPair(window, sealed["a"].get(window), sealed["b"].get(window), exact=True)
+    return sorted(found.values(), key=lambda pair: pair.window)
+
+
+def _counts(table: pa.Table) -> dict[int, int]:
+    return dict(zip(table["window_id"].to_pylist(), table["tuples"].to_pylist(), strict=True))
+
+
+def _batches(pairs: list[WindowPair]) -> Iterator[list[WindowPair]]:
+    """Gives the pairs in batches of bounded size, so that memory stays bounded however much differs."""
+    batch: list[WindowPair] = []
+    tuples = 0
+    for pair in pairs:
+        size = (pair.tuples_a or 0) + (pair.tuples_b or 0)
+        if batch and (tuples + size > TUPLES_PER_BATCH or len(batch) >= WINDOWS_PER_BATCH):
+            yield batch
+            batch, tuples = [], 0
+        batch.append(pair)
+        tuples += size
+    if batch:
+        yield batch

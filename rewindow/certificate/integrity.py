@@ -1,0 +1,122 @@
+"""Whether a table still holds what its seals say: commits that are not ours, and files changed in place. No JVM.
+
+A commit is ours if it carries the table's transaction, as every attempt's and every publication's does, or says that
+it leaves damaged files out. Any other one that changed data makes the seals of the windows in question doubtful; so
+does a file that is not as it was written. Contents are not read for this.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from rewindow.errors import TableError
+from rewindow.storage import Table
+from rewindow.storage.damage import LEFT_OUT
+from rewindow.storage.delta import DataFile
+from rewindow.storage.files import file_checksum
+from rewindow.windows import WindowRange
+
+_TIME_SLACK_MS = 5000
+Written = Mapping[str, str]
+"""Path of a file within its table to the SHA-256 of the bytes that were written."""
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Why the seals of some windows may not say what a table holds.
+
+    Attributes:
+        windows: those in question; None when nobody knows which.
+        why: in words, a full sentence.
+        version: the version of the table that raises it; None when its files do.
+    """
+
+    windows: WindowRange | None
+    why: str
+    version: int | None = None
+
+
+def doubts_of(table: Table, app_id: str, since: int, windows: WindowRange, written: Written) -> list[Doubt]:
+    """Returns what speaks against the seals of a range, by the table's log and by the files as they lie there.
+
+    Args:
+        table: pinned to the version that is compared.
+        app_id: transaction id of our commits to it.
+        since: the version at which the oldest seal was made.
+        windows: the range that is asked about.
+        written: what is known of the files' bytes.
+    """
+    versions = range(since + 1, table.version + 1)
+    found = [doubt for version in versions for doubt in _commit_doubts(table, version, app_id)]
+    found += [
+        doubt for file in table.files(windows.first, windows.last) for doubt in _file_doubts(table, file, written)
+    ]
+    return [doubt for doubt in found if doubt.windows is None or doubt.windows.overlap(windows)]
+
+
+def _commit_doubts(table: Table, version: int, app_id: str) -> list[Doubt]:
+    file = table.path / "_delta_log" / f"{version:020}.json"
+    try:
+        actions = [json.loads(line) for line in file.read_text().splitlines() if line.strip()]
+    except (OSError, ValueError):
+        return [
+            Doubt(
+                None,
+                f'The log of table "{table.path.name}" no longer tells what its version {version} changed.',
+                version,
+            )
+        ]
+    if any(action.get("txn", {}).get("appId") == app_id for action in actions) or _leaves_out(actions):
+        return []
+    changed = [
+        action[verb] for action in actions for verb in ("add", "remove") if action.get(verb, {}).get("dataChange")
+    ]
+    if not changed:
+        return []
+    what = next((action["commitInfo"].get("operation") for action in actions if "commitInfo" in action), None)
+    why = f'Version {version} of table "{table.path.name}" ({what or "unknown operation"}) was not made by Rewindow.'
+    return [Doubt(_held(table, changed, version), why, version)]
+
+
+def _held(table: Table, changed: Sequence[dict[str, Any]], version: int) -> WindowRange | None:
+    """Returns the windows that some files hold, by the statistics of the versions before and after; None: not known."""
+    try:
+        files = [file for at in (version - 1, version) for file in Table.open(table.path, at).files()]
+    except TableError:
+        return None
+    held = {str(Path(file.path).relative_to(table.path)): file for file in files}
+    bounds = [held.get(unquote(action["path"])) for action in changed]
+    known = [(file.first, file.last) for file in bounds if file and file.first is not None and file.last is not None]
+    if len(known) < len(bounds):
+        return None
+    return WindowRange(min(first for first, _ in known), max(last for _, last in known))
+
+
+def _leaves_out(actions: Sequence[dict[str, Any]]) -> bool:
+    told = next((action["commitInfo"].get("userMetadata") for action in actions if "commitInfo" in action), None)
+    try:
+        return bool(json.loads(told or "{}").get("rewindow") == LEFT_OUT)
+    except (ValueError, AttributeError):
+        return False
+
+
+def _file_doubts(table: Table, file: DataFile, written: Written) -> list[Doubt]:
+    """Returns what speaks against a file: another size, bytes whose checksum is another one, or nobody knows whose."""
+    path, name = Path(file.path), Path(file.path).name
+    held = None if file.first is None or file.last is None else WindowRange(file.first, file.last)
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return [Doubt(held, f'File "{name}" of table "{table.path.name}" is not there.')]
+    if found.st_size != file.size:
+        return [Doubt(held, f'File "{name}" of table "{table.path.name}" has another size than when it was written.')]
+    if abs(found.st_mtime * 1000 - file.changed_ms) <= _TIME_SLACK_MS:
+        return []
+    if written.get(str(path.relative_to(table.path))) == file_checksum(path):
+        return []  # Its time alone has changed, as in a copy of the folder.
+    return [Doubt(held, f'File "{name}" of table "{table.path.name}" was changed in place.')]

@@ -1,0 +1,59 @@
+"""Digests taken again of what a table holds, where its seals are in doubt or everything is to be read. Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rewindow.certificate.snapshots import SEALS_SCHEMA, Side
+from rewindow.facts.readers import staged_seals
+from rewindow.facts.readers_frame import readers_frame
+from rewindow.names import quoted_column
+from rewindow.recovery import OutputPlan
+from rewindow.spark.digests import empty_digests, window_digests
+from rewindow.storage.damage import damaged_error, find_damage
+from rewindow.windows import WindowRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def seals_of_rows(spark: SparkSession, side: Side, output: OutputPlan, windows: Sequence[WindowRange]) -> pa.Table:
+    """Returns a side's seals of an output as its rows are now, for the sealed windows of some ranges.
+
+    Raises:
+        TableError: a file is damaged (names it and its windows).
+    """
+    asked = [part for part in windows if part.overlap(side.range)]
+    seals = side.output_seals(output.name).to_pylist()
+    wanted = [seal["window_id"] for seal in seals if any(seal["window_id"] in part for part in asked)]
+    try:
+        frame = _rows(spark, side, output)
+        empty, empty_float = empty_digests(frame.schema)
+        found = {row["window_id"]: row for row in _digests(frame, asked)}
+    except Exception:
+        damage = [entry for part in asked for entry in find_damage(side.data[output.name], output.name, part)]
+        if damage:
+            raise damaged_error(damage, "") from None
+        raise
+    nothing = {"tuples": 0, "digest": empty, "float_digest": empty_float}
+    return pa.Table.from_pylist(
+        [{**nothing, **found.get(w, {}), "window_id": w, "port": output.name, "seals": 1} for w in wanted], SEALS_SCHEMA
+    )
+
+
+def _rows(spark: SparkSession, side: Side, output: OutputPlan) -> DataFrame:
+    """Returns window_id and the event columns of what readers see on a side."""
+    table = side.data[output.name]
+    if side.facts is not None:
+        return readers_frame(spark, table, staged_seals(side.facts, output.name, side.range), side.range)
+    frame = spark.read.format("delta").option("versionAsOf", table.version).load(str(table.path))
+    names = ["window_id", *(name for name, _ in output.columns)]
+    return frame.select(*map(quoted_column, names))
+
+
+def _digests(frame: DataFrame, windows: Sequence[WindowRange]) -> list[dict[str, object]]:
+    inside = " or ".join(f"window_id between {part.first} and {part.last}" for part in windows)
+    return window_digests(frame.where(inside)).toArrow().to_pylist() if inside else []

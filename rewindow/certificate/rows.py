@@ -1,0 +1,201 @@
+"""Rows of differing windows compared as multisets, by SQL (DataFusion) over both sides; nothing is sorted by hand.
+
+Rows are first matched exactly, floats included. What is left over is matched within the tolerance, by rank of the
+floats among rows with equal exact columns: |a - b| <= tolerance * max(1, |a|, |b|). Only for floats inside arrays,
+structs or maps this is done in Python, over the rows that are left.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rewindow.application.error_tuples import OF_THE_REPLAY
+from rewindow.certificate.snapshots import Side
+from rewindow.errors import TableError
+from rewindow.facts.closeness import SortKey, are_close, in_one_order, sort_key
+from rewindow.recovery import OutputPlan
+from rewindow.storage import query, quoted
+from rewindow.windows import to_ranges
+
+SAMPLE_ROWS = 20
+_RANGES_MAX = 40
+_OWN = ("side_", "n_", "repeat_", "rank_")
+
+
+class RowComparison:
+    """Compares rows of one output.
+
+    Attributes:
+        columns: event columns that both sides have with one type.
+        floats: those that are compared within the tolerance; `nested` are those that hold such ones.
+        columns_differ: whether a side has event columns that the other one lacks.
+    """
+
+    def __init__(self, a: Side, b: Side, output: OutputPlan, raw: bool) -> None:
+        self.a, self.b, self.output, self.raw = a, b, output, raw
+        left, right = (_event_columns(side, output) for side in (a, b))
+        self.columns = [name for name, kind in left.items() if right.get(name) == kind]
+        self.columns_differ = left != right
+        self.floats = [name for name in self.columns if pa.types.is_floating(left[name])]
+        self.nested = [name for name in self.columns if name not in self.floats and _holds_float(left[name])]
+        self.key = [name for name in output.key if name in self.columns]
+
+    def differing_rows(self, windows: list[int]) -> pa.Table:
+        """Returns the rows of some windows that one side has more often than the other.
+
+        Shape: window_id, the common columns, side_ (0: more in a, 1: more in b), n_ (how often more), repeat_ (a row
+        of b that a has too), rank_ (among rows of equal side, window and declared key).
+
+        Raises:
+            TableError: files that the pinned version needs are gone.
+        """
+        tables = self.a.tables(self.output.name, "a") | self.b.tables(self.output.name, "b")
+        try:
+            rows = query(self._sql(windows), **tables)
+        except Exception as error:
+            if "not found" not in str(error).lower() and "no such file" not in str(error).lower():
+                raise
+            raise TableError(
+                f'rows of output "{self.output.name}" cannot be read: files of a pinned version are gone',
+                detail=str(error)[:300],
+                hint="They were removed by VACUUM or purge; the digests can still be compared.",
+            ) from error
+        return self._without_close(rows) if self.nested else rows
+
+    def counts(self, rows: pa.Table) -> dict[int, tuple[int, int, int]]:
+        """Returns per window: rows missing in b, surplus rows of b, and how many of those repeat rows of a."""
+        surplus = pc.equal(rows["side_"], 1)
+        zero = pa.scalar(0, pa.int64())
+        frame = pa.table(
+            {
+                "window_id": rows["window_id"],
+                "missing": pc.if_else(surplus, zero, rows["n_"]),
+                "surplus": pc.if_else(surplus, rows["n_"], zero),
+                "repeats": pc.if_else(pc.and_(surplus, rows["repeat_"]), rows["n_"], zero),
+            }
+        )
+        summed = frame.group_by("window_id").aggregate([("missing", "sum"), ("surplus", "sum"), ("repeats", "sum")])
+        names = ("window_id", "missing_sum", "surplus_sum", "repeats_sum")
+        return {w: (m, s, r) for w, m, s, r in zip(*(summed[name].to_pylist() for name in names), strict=True)}
+
+    def sample(self, window: int) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+        """Returns up to 20 differing rows of each side of a window, ordered by the declared key (O140)."""
+        rows = self.differing_rows([window]).sort_by(
+            [("side_", "ascending"), *((name, "ascending") for name in self.key)]
+        )
+        sides = []
+        for side in (0, 1):
+            chosen = rows.filter(pc.equal(rows["side_"], side)).slice(0, SAMPLE_ROWS)
+            sides.append(chosen.drop_columns(list(_OWN)).to_pylist())
+        return sides[0], sides[1]
+
+    def _sql(self, windows: list[int]) -> str:
+        every = _names(self.columns)
+        wanted = ", ".join(["o.window_id", *(f"o.{quoted(name)}" for name in self.columns)])
+        where = _where(windows)
+        comma = f", {every}" if every else ""
+        left = self.a.rows_sql(self.output.name, "a", f"0 as side_, {wanted}", where, self.raw)
+        right = self.b.rows_sql(self.output.name, "b", f"1 as side_, {wanted}", where, self.raw)
+        rank = ", ".join(["side_", "window_id", *map(quoted, self.key)])
+        return f"""
+        with both_sides as ({left} union all {right}),
+        counted as (
+            select window_id{comma}, sum(1 - side_) as in_a, sum(side_) as in_b
+            from both_sides group by window_id{comma}),
+        {self._left_over(comma)}
+        select window_id{comma}, side_, n_, repeat_,
+            row_number() over (partition by {rank} order by {every or "window_id"}) as rank_
+        from left_over"""
+
+    def _left_over(self, comma: str) -> str:
+        more = "case when in_a > in_b then 0 else 1 end as side_, abs(in_a - in_b) as n_"
+        if not self.floats:
+            return f"""left_over as (
+                select window_id{comma}, {more}, in_a > 0 as repeat_ from counted where in_a <> in_b)"""
+        exact = _names(["window_id", *(name for name in self.columns if name not in self.floats)])
+        near = " and ".join(self._near(name, f"lo_{i}") for i, name in enumerate(self.floats))
+        near_high = " and ".join(self._near(name, f"hi_{i}") for i, name in enumerate(self.floats))
+        bounds = ", ".join(
+            f"min(case when in_a > 0 then {quoted(name)} end) over (partition by {exact}) as lo_{i}, "
+            f"max(case when in_a > 0 then {quoted(name)} end) over (partition by {exact}) as hi_{i}"
+            for i, name in enumerate(self.floats)
+        )
+        pair = ", ".join(
+            f"max(case when side_ = {side} then {quoted(name)} end) over (partition by {exact}, at_) as {letter}_{i}"
+            for i, name in enumerate(self.floats)
+            for side, letter in ((0, "fa"), (1, "fb"))
+        )
+        close = " and ".join(self._close(f"fa_{i}", f"fb_{i}") for i in range(len(self.floats)))
+        return f"""
+        bounded as (select *, {bounds}, max(in_a) over (partition by {exact}) as any_a from counted),
+        unequal as (
+            select window_id{comma}, {more},
+                in_a > 0 or (any_a > 0 and (({near}) or ({near_high}))) as repeat_
+            from bounded where in_a <> in_b),
+        ranked as (
+            select *, row_number() over (partition by side_, {exact} order by {_names(self.floats)}) as at_
+            from unequal),
+        paired as (
+            select *, {pair},
+                max(case when side_ = 0 then n_ end) over (partition by {exact}, at_) as n_a,
+                max(case when side_ = 1 then n_ end) over (partition by {exact}, at_) as n_b
+            from ranked),
+        left_over as (
+            select window_id{comma}, side_, n_, repeat_ from paired
+            where not coalesce(n_a = n_b and {close}, false))"""
+
+    def _without_close(self, rows: pa.Table) -> pa.Table:
+        """Leaves out the rows that have a row of the other side close to them."""
+        sides: tuple[dict[tuple[str, ...], list[tuple[SortKey, int, list[object]]]], ...] = ({}, {})
+        for place, row in enumerate(rows.to_pylist()):
+            values = [row["window_id"], row["n_"], *(in_one_order(row[name]) for name in self.columns)]
+            key = sort_key(values)
+            sides[row["side_"]].setdefault(tuple(key[0]), []).append((key, place, values))
+        left: set[int] = set(range(rows.num_rows))
+        for exact in sides[0].keys() & sides[1].keys():
+            for (_, one, mine), (_, other, theirs) in zip(*(sorted(side[exact]) for side in sides), strict=False):
+                if are_close(mine, theirs, self.output.tolerance):
+                    left -= {one, other}
+        return rows.take(pa.array(sorted(left), pa.int64()))
+
+    def _near(self, name: str, bound: str) -> str:
+        return self._close(quoted(name), bound)
+
+    def _close(self, left: str, right: str) -> str:
+        """Returns SQL for: equal, both null, both not a number, or finite and within the tolerance."""
+        allowed = f"{self.output.tolerance!r} * greatest(1.0, abs({left}), abs({right}))"
+        finite = " and ".join(f"abs({value}) < cast('inf' as double)" for value in (left, right))
+        close = f"coalesce({finite} and abs({left} - {right}) <= {allowed}, false)"
+        return f"(({left} is not distinct from {right}) or {close})"
+
+
+def _holds_float(kind: pa.DataType) -> bool:
+    return pa.types.is_floating(kind) or any(_holds_float(kind.field(place).type) for place in range(kind.num_fields))
+
+
+def _event_columns(side: Side, output: OutputPlan) -> dict[str, pa.DataType]:
+    """Returns name and type of the event columns that a side's table has; what was added for readers is left out."""
+    own = {"window_id", "attempt"} if side.facts is not None else {"window_id", "offset"}
+    own |= OF_THE_REPLAY if output.errors else set()
+    planned = {name for name, _ in output.columns}
+    schema = side.data[output.name].schema
+    return {
+        column.name: column.type
+        for column in schema
+        if column.name not in own and (side.facts is not None or column.name != "arrived_at" or "arrived_at" in planned)
+    }
+
+
+def _where(windows: list[int]) -> str:
+    ranges = to_ranges(windows)
+    cover = f"o.window_id between {min(windows)} and {max(windows)}"
+    if len(ranges) == 1:
+        return cover
+    if len(ranges) <= _RANGES_MAX:
+        return "(" + " or ".join(f"o.window_id between {part.first} and {part.last}" for part in ranges) + ")"
+    return f"{cover} and o.window_id in ({', '.join(map(str, windows))})"
+
+
+def _names(columns: list[str]) -> str:
+    return ", ".join(map(quoted, columns))

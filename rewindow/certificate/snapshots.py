@@ -1,0 +1,285 @@
+"""The two sides of a comparison: staged output or what is published, pinned to table versions. No JVM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rewindow.certificate.integrity import Doubt, doubts_of
+from rewindow.config import Config
+from rewindow.errors import InputError, RangeError, TableError
+from rewindow.facts.losses import Losses, losses_of
+from rewindow.facts.readers import seen_rows
+from rewindow.facts.seals import read_seals
+from rewindow.ledger import publish_app_id
+from rewindow.names import PUBLISHED, windows_name
+from rewindow.recovery import OutputPlan, Plan
+from rewindow.storage import Table, position, query
+from rewindow.storage.files import noted_files, open_files
+from rewindow.storage.formats import TableKind, check_format
+from rewindow.storage.layout import CHECKPOINTS, FACTS, app_id, check_replay_format
+from rewindow.storage.names import data_name
+from rewindow.windows import WindowRange
+
+SEALS_SCHEMA = pa.schema(
+    [
+        ("window_id", pa.int64()),
+        ("port", pa.string()),
+        ("tuples", pa.int64()),
+        ("digest", pa.string()),
+        ("float_digest", pa.string()),
+        ("seals", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison.
+
+    Attributes:
+        name: a replay's id, or "published".
+        range: the windows that it is asked about.
+        seals: per window and output or error table what readers see: tuples and digests; `seals` is how often the
+            window was sealed.
+        data: the tables of outputs and errors, pinned; without those that were purged.
+        facts: the table of window facts, pinned; None for what is published.
+        description: what a certificate says of it: mode, code version, inputs, attempts, table versions.
+        losses: what at most once gave up.
+        doubts: per output, why seals may not say what its table holds.
+    """
+
+    name: str
+    range: WindowRange
+    seals: pa.Table
+    data: dict[str, Table]
+    facts: Table | None
+    outputs: list[OutputPlan]
+    description: dict[str, Any]
+    losses: Losses = field(default_factory=Losses)
+    doubts: dict[str, list[Doubt]] = field(default_factory=dict)
+
+    def output_seals(self, output: str) -> pa.Table:
+        """Returns window_id, tuples, digest and float_digest of an output's sealed windows, ascending."""
+        chosen = self.seals.filter(pc.equal(self.seals["port"], output))
+        return chosen.select(["window_id", "tuples", "digest", "float_digest"])
+
+    def rows_sql(self, output: str, letter: str, columns: str, where: str, raw: bool) -> str:
+        """Returns SQL for the rows of an output: what readers see, or with `raw` the rows of all attempts."""
+        if self.facts is None or raw:
+            return f"select {columns} from {letter}_data as o where {where}"
+        seen = seen_rows(f"{letter}_data", output, facts=f"{letter}_facts", columns=columns)
+        return f"{seen} and {where}"
+
+    def tables(self, output: str, letter: str) -> dict[str, Table]:
+        """Returns the tables that `rows_sql` names."""
+        facts = {} if self.facts is None else {f"{letter}_facts": self.facts}
+        return {f"{letter}_data": self.data[output], **facts}
+
+
+def staged_plan(config: Config, replay_id: str) -> Plan:
+    """Returns a replay's plan: the one that its tables carry, or, once these were purged, the ledger's.
+
+    Raises:
+        InputError: there is no such replay, or nothing of it or of its plan is left.
+    """
+    path = config.replay_root(replay_id) / CHECKPOINTS
+    if Table.exists(path):
+        return Plan.model_validate_json(Table.open(path).properties["rewindow.plan"])
+    if Table.exists(path.parent / FACTS):
+        from rewindow.ledger import Ledger
+
+        return Ledger.open(config.ledger_url).replays.get(replay_id).read_plan()
+    raise InputError(
+        f'replay "{replay_id}" has no staged tables',
+        detail=f"Looked in {path.parent}.",
+        hint="See `rewindow list` for the replays that there are.",
+    )
+
+
+def staged_side(config: Config, replay_id: str, windows: WindowRange | None = None) -> Side:
+    """Returns the side of a replay's staged tables, as readers see them: the newest sealed attempt of every window.
+
+    Raises:
+        InputError: there is no such replay, or it has no window of the range.
+        TableError: one of its tables is gone.
+    """
+    plan = staged_plan(config, replay_id)
+    root = config.replay_root(replay_id)
+    check_replay_format(root)
+    data = {output.name: Table.open(root / output.name) for output in plan.staged if Table.exists(root / output.name)}
+    facts = Table.open(root / FACTS)
+    checkpoints = Table.open(root / CHECKPOINTS) if Table.exists(root / CHECKPOINTS) else None
+    asked = plan.range if windows is None else windows.overlap(plan.range)
+    if asked is None:
+        raise RangeError(f'windows {windows} are not in replay "{replay_id}", which has {plan.range}')
+    seals = _staged_seals(facts, asked)
+    attempts = query("select distinct attempt from facts order by attempt", facts=facts)["attempt"].to_pylist()
+    mark = position(facts, app_id(replay_id, FACTS)).mark
+    description = {
+        "name": replay_id, "application": plan.application, "mode": plan.mode.name, "code_version": plan.code_version,
+        "configuration_digest": plan.configuration_digest, "first": asked.first, "last": asked.last,
+        "attempts": attempts, "committed_windows": mark, "ended": mark == len(plan.range),
+        "inputs": {entry.stream: [entry.version, entry.windows_version, entry.table_id] for entry in plan.inputs},
+        "inputs_compared": _inputs_compared(plan),
+        "start_state": {
+            "source": plan.start.source, "window": plan.start.window, "digest": plan.start.digest,
+            "lacking": plan.start.lacking, "stale": plan.start.stale,
+        },
+        "table_versions": {**{name: table.version for name, table in data.items()}, FACTS: facts.version},
+        "table_ids": {**{name: table.id for name, table in data.items()}, FACTS: facts.id},
+        "windows_sealed_again": _sealed_again(seals),
+    }  # fmt: skip
+    return Side(
+        replay_id, asked, seals, data, facts, plan.staged, description, losses_of(plan, facts, checkpoints, asked)
+    )
+
+
+def _inputs_compared(plan: Plan) -> str:
+    """Returns how a replay's input files were compared with what was noted when they were written."""
+    compared = "names, sizes and checksums" if plan.verify_inputs else "names and sizes"
+    foreign = sum(entry.foreign_files for entry in plan.inputs)
+    return compared + (f"; {foreign:,} files of other programs by size only" if foreign else "")
+
+
+def published_side(config: Config, plan: Plan, windows: WindowRange) -> Side:
+    """Returns the side of what is published of a plan's application in a window range.
+
+    Raises:
+        TableError: an output was never published.
+    """
+    data, parts, versions, ids, doubts = {}, [], {}, {}, {}
+    outputs = [*plan.outputs, *_published_errors(config, plan)]
+    for output in outputs:
+        name = data_name(plan.application, output.name)
+        table = check_format(Table.open(config.stream_table(name)), TableKind.STREAM)
+        sealed = check_format(Table.open(config.windows_table(name)), TableKind.SEALS)
+        versions[name], versions[windows_name(name)] = table.version, sealed.version
+        ids[name], ids[windows_name(name)] = table.id, sealed.id
+        data[output.name] = table
+        seals = read_seals(sealed, windows, table_id=table.id)
+        parts.append(_published_seals(output.name, seals))
+        doubts[output.name] = _published_doubts(table, name, seals, windows)
+    description = {
+        "name": PUBLISHED, "application": plan.application, "first": windows.first, "last": windows.last,
+        "table_versions": versions, "table_ids": ids,
+    }  # fmt: skip
+    return Side(PUBLISHED, windows, pa.concat_tables(parts), data, None, outputs, description, doubts=doubts)
+
+
+def _published_errors(config: Config, plan: Plan) -> list[OutputPlan]:
+    """Returns the error tables that are published; one of a port that came later is not, and is a difference."""
+    names = {error.name: data_name(plan.application, error.name) for error in plan.errors}
+    return [error for error in plan.errors if Table.exists(config.stream_table(names[error.name]))]
+
+
+def _published_doubts(table: Table, name: str, seals: pa.Table, windows: WindowRange) -> list[Doubt]:
+    """Returns what speaks against the seals of a published output; what came before a window was sealed does not."""
+    if not seals.num_rows:
+        return []
+    written = {file: checksum for file, (_, checksum) in noted_files(open_files(table.path)).items()}
+    found = doubts_of(table, publish_app_id(name), pc.min(seals["data_version"]).as_py(), windows, written)
+    return [doubt for doubt in found if doubt.version is None or _concerns(doubt, doubt.version, seals)]
+
+
+def _concerns(doubt: Doubt, version: int, seals: pa.Table) -> bool:
+    older = seals.filter(pc.less(seals["data_version"], version))["window_id"].to_pylist()
+    return bool(older) if doubt.windows is None else any(window in doubt.windows for window in older)
+
+
+def both_sides(config: Config, a: str, b: str, windows: WindowRange | None) -> tuple[Side, Side]:
+    """Returns the sides of a comparison; what is published is asked about in the other one's range.
+
+    Raises:
+        InputError: both are "published", or the applications differ.
+    """
+    if a == b == PUBLISHED:
+        raise InputError("what is published cannot be compared with itself", hint="Name a replay on one side.")
+    staged = {name: staged_side(config, name, windows) for name in (a, b) if name != PUBLISHED}
+    if PUBLISHED in (a, b):
+        (other,) = staged.values()
+        try:
+            staged[PUBLISHED] = published_side(config, staged_plan(config, other.name), other.range)
+        except TableError as error:
+            application = other.description["application"]
+            raise InputError(f'application "{application}" is not published', detail=error.primary) from error
+    names = {side.description["application"] for side in staged.values()}
+    if len(names) > 1:
+        raise InputError(
+            f'replays "{a}" and "{b}" are of different applications: {sorted(names)}',
+            hint="A comparison is between runs of one application.",
+        )
+    return staged[a], staged[b]
+
+
+def check_comparable(a: Side, b: Side) -> None:
+    """Refuses two sides of which neither has a sealed window: nothing would be compared, so nothing would differ.
+
+    Raises:
+        InputError: that is so; names how far each side has come.
+    """
+    if a.seals.num_rows or b.seals.num_rows:
+        return
+    first, last = min(a.range.first, b.range.first), max(a.range.last, b.range.last)
+    raise InputError(
+        f"there is nothing to compare: neither side has a sealed window in {WindowRange(first, last)}",
+        detail=" ".join(dict.fromkeys(map(_progress, (a, b)))),
+        hint="See how far a replay has come with `rewindow status REPLAY`, and run it with `rewindow replay --resume`.",
+    )
+
+
+def _progress(side: Side) -> str:
+    if side.facts is None:
+        return "Nothing is published in this range."
+    done = side.description["committed_windows"]
+    return f'Replay "{side.name}" has {f"committed its first {done:,} windows" if done else "not run"}.'
+
+
+def _staged_seals(facts: Table, windows: WindowRange) -> pa.Table:
+    """Returns the newest seal of every window and output, by output and window."""
+    rows = query(
+        f"""select window_id, port, tuples, digest, float_digest, attempt from facts
+            where direction in ('out', 'error') and not lost and window_id between {windows.first} and {windows.last}
+            order by port, window_id, attempt""",
+        facts=facts,
+    )
+    ones = pa.array(np.ones(rows.num_rows, dtype=np.int64))
+    last = _differs_from_next(rows, ("port", "window_id"))
+    if last.all():
+        return rows.drop_columns(["attempt"]).append_column("seals", ones).cast(SEALS_SCHEMA)
+    attempts = rows.filter(pa.array(_differs_from_next(rows, ("port", "window_id", "attempt"))))
+    last = _differs_from_next(attempts, ("port", "window_id"))
+    ends = np.flatnonzero(last)
+    counts = np.diff(ends, prepend=-1)
+    newest = attempts.filter(pa.array(last)).drop_columns(["attempt"])
+    return newest.append_column("seals", pa.array(counts, pa.int64())).cast(SEALS_SCHEMA)
+
+
+def _differs_from_next(rows: pa.Table, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
+    """Returns for each row whether it is the last one of a run with equal values."""
+    last = np.ones(rows.num_rows, dtype=np.bool_)
+    if rows.num_rows > 1:
+        last[:-1] = False
+        for name in names:
+            column = rows[name].combine_chunks()
+            last[:-1] |= pc.not_equal(column[:-1], column[1:]).to_numpy(zero_copy_only=False)
+    return last
+
+
+def _published_seals(output: str, seals: pa.Table) -> pa.Table:
+    count = seals.num_rows
+    values = {name: seals[name] for name in ("window_id", "tuples", "digest", "float_digest")}
+    return (
+        pa.table({**values, "port": pa.repeat(output, count), "seals": pa.repeat(1, count)})
+        .select(SEALS_SCHEMA.names)
+        .cast(SEALS_SCHEMA)
+    )
+
+
+def _sealed_again(seals: pa.Table) -> int:
+    return len(set(seals.filter(pc.greater(seals["seals"], 1))["window_id"].to_pylist()))

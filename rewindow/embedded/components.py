@@ -1,0 +1,109 @@
+"""One component of Airflow: started, watched, started again with back-off, ended with all that it started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from rewindow.embedded.processes import descendants, session, signal_all, started_at, title
+from rewindow.parent_death import dies_with_parent
+
+COMMANDS = {
+    "api-server": ["api-server"],
+    "scheduler": ["scheduler", "--skip-serve-logs"],
+    "dag-processor": ["dag-processor"],
+    "triggerer": ["triggerer", "--skip-serve-logs"],
+}
+"""The log servers of scheduler and triggerer would listen on every interface, so they are left out."""
+
+BACK_OFF_SECONDS_MAX = 30.0
+RESTLESS_SECONDS = 4.0
+"""The third delay in a row."""
+STEADY_SECONDS = 60.0
+_IDLE = "LocalExecutor: <idle>"
+_LOG_BYTES_MAX = 20_000_000
+
+
+class Component:
+    """A component and its process of the moment. Each process leads a session of its own."""
+
+    def __init__(self, name: str, log_folder: Path) -> None:
+        self.name = name
+        self.log = log_folder / f"{name}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.dead_sessions: dict[int, str] = {}
+        self.began_at = 0.0
+        self._began = 0.0
+        self._delay_seconds = 0.0
+        self._not_before = 0.0
+
+    def start(self) -> None:
+        """Starts the process; it dies with the supervisor."""
+        self._began, self.began_at = time.monotonic(), time.time()
+        with open(self.log, "ab" if _is_small(self.log) else "wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "airflow", *COMMANDS[self.name]],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=dies_with_parent(),
+            )
+
+    def watch(self) -> str:
+        """Returns what has changed, as a line for the log, or an empty string; starts a dead process again in time."""
+        now = time.monotonic()
+        if self.process is None:
+            if now < self._not_before:
+                return ""
+            self.start()
+            return f"{self.name} started again"
+        exit_code = self.process.poll()
+        if exit_code is None:
+            return ""
+        if now - self._began >= STEADY_SECONDS:
+            self._delay_seconds = 0.0
+        self._delay_seconds = min(max(1.0, 2 * self._delay_seconds), BACK_OFF_SECONDS_MAX)
+        self._not_before = now + self._delay_seconds
+        self.dead_sessions[self.process.pid] = self.name
+        self.process = None
+        again = f"to be started again in {self._delay_seconds:.0f} s; see {self.log}"
+        return f"{self.name} died ({_cause(exit_code)}), {again}"
+
+    @property
+    def restless(self) -> bool:
+        """Whether it has died three times or more without a steady minute between."""
+        return self._delay_seconds >= RESTLESS_SECONDS
+
+    @property
+    def identity(self) -> tuple[int, int | None]:
+        """Pid and start time; (0, None) while it is dead."""
+        pid = self.process.pid if self.process else 0
+        return (pid, started_at(pid)) if pid else (0, None)
+
+
+def end_orphans(dead_sessions: Mapping[int, str]) -> list[int]:
+    """Ends what dead components left behind, and returns the pids.
+
+    Args:
+        dead_sessions: session id of a dead process of a component, to the component's name.
+
+    A worker of a dead scheduler may still run a task, which must not be lost: it is ended once it calls itself idle.
+    """
+    orphans = [pid for pid in descendants(os.getpid()) if session(pid) in dead_sessions]
+    ended = [pid for pid in orphans if dead_sessions[session(pid) or 0] != "scheduler" or _IDLE in title(pid)]
+    signal_all(ended, signal.SIGKILL)
+    return ended
+
+
+def _is_small(path: Path) -> bool:
+    return not path.is_file() or path.stat().st_size < _LOG_BYTES_MAX
+
+
+def _cause(exit_code: int) -> str:
+    return f"signal {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"

@@ -1,0 +1,63 @@
+"""Brings a started Airflow to the point where a task triggered by a person runs at once."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+
+from rewindow.config import Config
+from rewindow.embedded import api
+from rewindow.embedded.environment import dags_folder, password_file
+from rewindow.json_files import reading_json
+
+_DAGS_SECONDS_MAX = 30.0
+_EVERY_SECONDS = 0.25
+
+
+def make_ready(
+    config: Config,
+    address: str,
+    is_healthy: Callable[[], bool],
+    say: Callable[[str], None],
+    stopping: threading.Event,
+) -> bool:
+    """Waits until components are healthy, the API warm, the pool there and the DAGs known; False when told to stop."""
+
+    def until(condition: Callable[[], bool], seconds_max: float = 1e9) -> bool:
+        waited = 0.0
+        while not condition() and waited < seconds_max:
+            if stopping.wait(_EVERY_SECONDS):
+                return False
+            waited += _EVERY_SECONDS
+        return waited < seconds_max
+
+    steps: dict[str, Callable[[], bool]] = {
+        "API answers": lambda: api.call(address, "/api/v2/version", seconds_max=3)[0] == 200,
+        "API is warm": lambda: api.warm_up(address),
+        "all components are healthy": is_healthy,
+    }
+    for words, condition in steps.items():
+        if not until(condition):
+            return False
+        say(words)
+    with reading_json(password_file(config), "file of passwords", "Delete it, then: rewindow down, rewindow up."):
+        users = json.loads(password_file(config).read_text())
+        user = "admin" if "admin" in users else next(iter(users))
+        password = users[user]
+    token = api.login(address, user, password)
+    if not api.make_pool(address, token):
+        say(f'pool of Spark tasks was not made: user "{user}" may not, or the login was refused')
+    if not until(lambda: _dags_known(config, address, token), _DAGS_SECONDS_MAX) and not stopping.is_set():
+        say("not every DAG of the dags folder is known yet; see logs/dag-processor.log")
+    return not stopping.is_set()
+
+
+def _dags_known(config: Config, address: str, token: str) -> bool:
+    """Returns whether every file of the dags folder has become the DAG of its name, or there is an import error."""
+    wanted = {path.stem for path in dags_folder(config).glob("*.py")}
+    known, errors = (
+        api.call(address, f"/api/v2/{what}?limit=100", token=token)[1] or {} for what in ("dags", "importErrors")
+    )
+    found = {dag["dag_id"] for dag in known.get("dags", [])}
+    return wanted <= found or bool(errors.get("total_entries"))

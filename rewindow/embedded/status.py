@@ -1,0 +1,52 @@
+"""The file by which the supervisor tells other processes what it is doing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from rewindow.embedded.processes import is_alive
+from rewindow.json_files import reading_json
+
+STARTING, READY, FAILED = "starting", "ready", "failed"
+
+
+@dataclass(frozen=True)
+class Status:
+    """What the supervisor last said of itself; pid and start time name a process also after its pid is reused."""
+
+    pid: int
+    started: int | None
+    port: int
+    state: str
+    message: str = ""
+    components: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the supervisor that wrote this still runs."""
+        return is_alive(self.pid, self.started)
+
+    def write(self, home: Path) -> None:
+        """Replaces the file in one step."""
+        draft = home / "supervisor.json.new"
+        draft.write_text(json.dumps(asdict(self), indent=2))
+        draft.replace(home / "supervisor.json")
+
+
+def read_status(home: Path) -> Status | None:
+    """Returns what the last supervisor of this home wrote, or None when there was none.
+
+    Raises:
+        RewindowError: the file is damaged.
+    """
+    path = home / "supervisor.json"
+    if not path.is_file():
+        return None
+    hint = "Delete it once no Airflow of this project runs any more (ps aux | grep airflow)."
+    with reading_json(path, "status file of Airflow", hint):
+        values = json.loads(path.read_text())
+        components = {name: (pid, started) for name, (pid, started) in values.pop("components").items()}
+        return Status(**values, components=components)

@@ -1,0 +1,176 @@
+"""The detached process that keeps Airflow's components alive; `python -m rewindow.embedded` runs it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rewindow.config import Config
+from rewindow.embedded.api import unwell
+from rewindow.embedded.components import COMMANDS, Component, end_orphans
+from rewindow.embedded.environment import address, airflow_home, airflow_version, port_of
+from rewindow.embedded.processes import adopt_orphans, descendants, signal_all, started_at, wait_until
+from rewindow.embedded.readiness import make_ready
+from rewindow.embedded.status import FAILED, READY, STARTING, Status
+
+_LOOK_SECONDS = 0.3
+_STOP_SECONDS = 6.0
+_SETTLE_SECONDS = 4.0
+
+
+class Supervisor:
+    """Starts the components, starts again what dies, ends everything when told to."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.home = airflow_home(config)
+        self.port = port_of(config)
+        self.components = [Component(name, self.home / "logs") for name in COMMANDS]
+        self.stopping = threading.Event()
+        self.state, self.message = STARTING, ""
+        self._telling = threading.Lock()
+        self._cancelled, self._prepared = threading.Event(), threading.Event()
+
+    def run(self) -> int:
+        """Returns the process's exit code, after SIGTERM or SIGINT or a failed start."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.stopping.set())
+        adopt_orphans()
+        (self.home / "logs").mkdir(exist_ok=True)
+        self._tell()
+        if not self._migrate():
+            return 1
+        for component in self.components:
+            component.start()
+        self._tell("components started")
+        self._prepare()
+        while not self.stopping.wait(_LOOK_SECONDS):
+            self._look()
+        self._stop()
+        return 0
+
+    def _migrate(self) -> bool:
+        """Returns whether the database has this Airflow's tables; asks Airflow only after an installation."""
+        marker, wanted = self.home / "migrated", f"{airflow_version()} {sys.prefix}"
+        if marker.is_file() and marker.read_text() == wanted and (self.home / "airflow.db").is_file():
+            return True
+        with open(self.home / "logs" / "migrate.log", "wb") as log:
+            process = subprocess.Popen([sys.executable, "-m", "airflow", "db", "migrate"], stdout=log, stderr=log)
+            while process.poll() is None:
+                if self.stopping.wait(0.1):
+                    process.kill()
+        if process.returncode == 0:
+            marker.write_text(wanted)
+            return True
+        self._tell(f"airflow db migrate failed with exit code {process.returncode}; see {log.name}", FAILED)
+        return False
+
+    def _prepare(self) -> None:
+        """Begins to bring Airflow to the point where it is ready; what was begun before does not count any more."""
+        self._cancelled.set()
+        self._cancelled, self._prepared = threading.Event(), threading.Event()
+        threading.Thread(target=self._make_ready, args=(self._cancelled, self._prepared), daemon=True).start()
+
+    def _make_ready(self, cancelled: threading.Event, prepared: threading.Event) -> None:
+        if make_ready(self.config, address(self.port), self._is_healthy, self._tell, cancelled):
+            prepared.set()
+
+    def _is_healthy(self) -> bool:
+        """Returns whether all components run and have given a sign of life since the youngest of them began."""
+        youngest = max(component.began_at for component in self.components)
+        return all(component.process for component in self.components) and not unwell(address(self.port), youngest)
+
+    def _look(self) -> None:
+        alive = [component for component in self.components if component.process]
+        changes = [line for component in self.components if (line := component.watch())]
+        died = [component for component in alive if not component.process]
+        if died:
+            failed = self.state == FAILED or any(component.restless for component in died)
+            self._tell("; ".join(changes), FAILED if failed else STARTING)
+            self._prepare()
+        elif changes:
+            self._tell("; ".join(changes))
+        elif self.state != READY and self._prepared.is_set():
+            self._tell("ready", READY)
+        dead_sessions = {pid: name for component in self.components for pid, name in component.dead_sessions.items()}
+        if dead_sessions and (ended := end_orphans(dead_sessions)):
+            say(f"ended {len(ended)} processes that a dead component left behind")
+        _reap_adopted({component.process.pid for component in self.components if component.process})
+
+    def _stop(self) -> None:
+        say("stopping")
+        self._cancelled.set()
+        signal_all((c.process.pid for c in self.components if c.process), signal.SIGTERM)
+        if not wait_until(self._all_gone, _STOP_SECONDS):
+            signal_all(descendants(os.getpid()), signal.SIGTERM)
+            if not wait_until(self._all_gone, _SETTLE_SECONDS):
+                signal_all(descendants(os.getpid()), signal.SIGKILL)
+                wait_until(self._all_gone, _SETTLE_SECONDS)
+        (self.home / "supervisor.json").unlink(missing_ok=True)
+        say("stopped")
+
+    def _all_gone(self) -> bool:
+        _reap_adopted(set())
+        return not descendants(os.getpid())
+
+    def _tell(self, message: str = "", state: str = "") -> None:
+        """Says a line, and keeps it and the state where others read them; a failure's line stays until all is well."""
+        identities = {component.name: component.identity for component in self.components}
+        with self._telling:
+            if message and (state or self.state != FAILED):
+                self.message = message
+            self.state = state or self.state
+            status = Status(os.getpid(), started_at(os.getpid()), self.port, self.state, self.message, identities)
+            status.write(self.home)
+        if message:
+            say(message)
+
+
+def say(line: str) -> None:
+    """Writes a line with the time to the supervisor's log (its standard output)."""
+    print(f"{datetime.now(UTC).isoformat(timespec='seconds')} {line}", flush=True)
+
+
+def hold_lock(home: Path) -> bool:
+    """Returns whether this process now holds the home, which it does to its end; another supervisor may have it."""
+    lock = os.open(home / "supervisor.lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return False
+    return True
+
+
+def main() -> int:
+    """Returns the exit code of a supervisor for the settings in force."""
+    os.umask(0o077)
+    config = Config.load()
+    if os.fork():
+        os._exit(0)  # Who called goes on; the supervisor belongs to nobody.
+    if not hold_lock(airflow_home(config)):
+        say("another supervisor runs for this home")
+        return 0
+    return Supervisor(config).run()
+
+
+def _reap_adopted(mine: set[int]) -> None:
+    """Collects ended children that are no component, so that no zombies stay."""
+    for pid in _zombies():
+        if pid not in mine:
+            try:
+                os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                continue
+
+
+def _zombies() -> list[int]:
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
+    pids = [int(pid) for pid in children.read_text().split()] if children.is_file() else []
+    return [pid for pid in pids if started_at(pid) is None]

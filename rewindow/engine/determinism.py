@@ -1,0 +1,100 @@
+"""Windows computed again, held against what is committed: a second version never passes silently (R70, R85, R87)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rewindow.errors import NotDeterministicError
+from rewindow.facts.closeness import are_close, in_one_order, sort_key
+from rewindow.facts.group_facts import Seal, WindowDigest
+from rewindow.spark.digests import BOOKKEEPING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SAMPLE_ROWS = 3
+
+
+@dataclass(frozen=True)
+class Again:
+    """Windows of an output that were committed before, and what they came to now.
+
+    Attributes:
+        rows: returns two frames of the output's rows of some windows: as committed, and as computed now.
+        tolerance: floats are equal when |a - b| <= tolerance * max(1, |a|, |b|), as in a certificate.
+    """
+
+    output: str
+    committed: Mapping[int, Seal]
+    found: Mapping[int, WindowDigest]
+    rows: Callable[[Sequence[int]], tuple[DataFrame, DataFrame]]
+    tolerance: float
+
+
+def check_again(replay_id: str, outputs: Iterable[Again]) -> None:
+    """Compares windows computed again with what is committed.
+
+    Args:
+        replay_id: the replay, for the hint.
+        outputs: in topological order: the first difference is that of the lowest window, there of the first output.
+
+    Raises:
+        NotDeterministicError: names window and output, with both digests and some rows.
+    """
+    known = list(outputs)
+    differing = [(window, place) for place, again in enumerate(known) for window in _differing(again)]
+    if not differing:
+        return
+    window, place = min(differing)
+    again = known[place]
+    there, now = again.committed[window].window, again.found[window]
+    rows = "; ".join(_sample(*again.rows([window])))
+    raise NotDeterministicError(
+        f'output "{again.output}" of window {window} differs when computed again',
+        detail=f"Committed: {there.tuples} tuples, {there.digest}; now {now.tuples}, {now.digest}. {rows}.",
+        hint="Look for wall clock, random numbers or order in its operators, or declare a tolerance "
+        f"of the output if only floats differ; then abandon the replay: rewindow abandon {replay_id}",
+    )
+
+
+def _differing(again: Again) -> list[int]:
+    exact, floats = [], []
+    for window, seal in again.committed.items():
+        there, now = seal.window, again.found[window]
+        if (there.tuples, there.digest) != (now.tuples, now.digest):
+            exact.append(window)
+        elif there.float_digest != now.float_digest:
+            floats.append(window)
+    return exact + (_beyond_tolerance(*again.rows(floats), again.tolerance) if floats else [])
+
+
+def _beyond_tolerance(committed: DataFrame, now: DataFrame, tolerance: float) -> list[int]:
+    """Returns the windows in which rows that are equal but for their floats do not lie close to each other."""
+    left, right = (_by_window(frame) for frame in (committed, now))
+    windows = left.keys() | right.keys()
+    return [window for window in windows if not are_close(left.get(window), right.get(window), tolerance)]
+
+
+def _by_window(frame: DataFrame) -> dict[int, list[Any]]:
+    found: dict[int, list[Any]] = {}
+    for row in frame.toArrow().to_pylist():
+        values = [in_one_order(row[name]) for name in sorted(row) if name not in BOOKKEEPING]
+        found.setdefault(row["window_id"], []).append(values)
+    return {window: sorted(rows, key=sort_key) for window, rows in found.items()}
+
+
+def _sample(committed: DataFrame, now: DataFrame) -> list[str]:
+    """Returns, in words, some rows that only one side has."""
+    there, here = (Counter(_text(row) for row in frame.toArrow().to_pylist()) for frame in (committed, now))
+    found = []
+    for words, mine, others in (("Only committed", there, here), ("Only now", here, there)):
+        rows = sorted((mine - others).elements())[:SAMPLE_ROWS]
+        found += [f"{words}: {', '.join(rows)}"] if rows else []
+    return found
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    return "(" + ", ".join(f"{name}={row[name]}" for name in row if name not in BOOKKEEPING) + ")"

@@ -1,0 +1,1 @@
+"""Facts of windows: seals, counts, losses, and which rows readers see."""

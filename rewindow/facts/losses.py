@@ -1,0 +1,139 @@
+"""What at most once gave up: windows lost to an output, and windows affected since the state lacks others (R14)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from rewindow.recovery import Plan
+from rewindow.recovery.resume import affected_from
+from rewindow.storage import Table, query
+from rewindow.windows import WindowRange, to_ranges
+
+_BEGUN = """
+with groups as (
+    select group_first, group_last, ended_at, max(attempt) as attempt from facts
+    where direction = 'out' group by group_first, group_last, ended_at
+    having not bool_or(lost) and min(attempt) = max(attempt))
+select attempt, min(group_first) as first from groups group by attempt order by attempt
+"""
+"""The first window that each attempt computed. What an attempt settles of the one before, windows lost and windows that
+the other one had committed, lies in one group of facts too; that is not its own work."""
+
+
+_LOST_TO_STATES = """
+with ranked as (
+    select *, row_number() over (partition by direction, port, window_id order by attempt desc) as nth from facts
+    where direction in ('state', 'skipped'))
+select direction, port, window_id, tuples from ranked where nth = 1 order by window_id
+"""
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Losses of one side of a comparison.
+
+    Attributes:
+        lost: per output, its lost windows.
+        affected_first: per output with state upstream, the first window that was computed from a state that lacks
+            windows or was stale; every later one is affected too.
+        lacking: windows that the state never saw, as closed ranges.
+        state_lost: per operator, the windows whose outputs stay and which its state never saw (X2).
+        skipped: per operator, window to tuples that it dropped from its state at a skip (X3).
+    """
+
+    lost: dict[str, set[int]] = field(default_factory=dict)
+    affected_first: dict[str, int] = field(default_factory=dict)
+    lacking: list[WindowRange] = field(default_factory=list)
+    state_lost: dict[str, list[WindowRange]] = field(default_factory=dict)
+    skipped: dict[str, dict[int, int]] = field(default_factory=dict)
+
+    def is_lost(self, output: str, window: int) -> bool:
+        """Returns whether at most once gave a window of an output up."""
+        return window in self.lost.get(output, ())
+
+    def is_affected(self, output: str, window: int) -> bool:
+        """Returns whether a window was computed from a state that lacks lost windows."""
+        first = self.affected_first.get(output)
+        return first is not None and window >= first
+
+
+def losses_of(plan: Plan, facts: Table, checkpoints: Table | None, windows: WindowRange) -> Losses:
+    """Returns the losses of a replay: those of its start state, and in at most once those counted from its tables.
+
+    Once its checkpoints were purged, every window after its first attempt counts as affected.
+    """
+    inherited = [WindowRange(*part) for part in plan.start.lacking]
+    stateful = [output.name for output in plan.staged if output.stateful]
+    if not plan.mode.may_lose:
+        return Losses(
+            affected_first=dict.fromkeys(stateful, plan.first) if plan.start.affects else {}, lacking=inherited
+        )
+    lost = query("select distinct port, window_id from facts where direction in ('out', 'error') and lost", facts=facts)
+    begun = query(_BEGUN, facts=facts)
+    sql = "select distinct mark, attempt from c where mark >= 0"
+    saved = _pairs(query(sql, c=checkpoints), "mark", "attempt") if checkpoints else []
+    first_windows = dict(_pairs(begun, "attempt", "first"))
+    for saved_mark, attempt in saved:
+        if saved_mark == len(plan.range):  # Where nothing was left to compute, the state was saved all the same.
+            first_windows.setdefault(attempt, plan.last + 1)
+    skipped = skipped_marks(sorted(first_windows.items()), saved, plan.first)
+    mark = affected_from(plan.mode, skipped)
+    first = plan.first if plan.start.affects else plan.window_of(mark) if mark is not None else None
+    found: dict[str, set[int]] = {}
+    for port, window in zip(lost["port"].to_pylist(), lost["window_id"].to_pylist(), strict=True):
+        if window in windows:
+            found.setdefault(port, set()).add(window)
+    state_lost, dropped = _lost_to_states(facts)
+    return Losses(
+        lost=found,
+        state_lost=state_lost,
+        skipped=dropped,
+        affected_first={} if first is None else dict.fromkeys(stateful, first),
+        lacking=[
+            *inherited,
+            *(WindowRange(plan.window_of(low), plan.window_of(high)) for low, high in skipped if checkpoints),
+        ],
+    )
+
+
+def _lost_to_states(facts: Table) -> tuple[dict[str, list[WindowRange]], dict[str, dict[int, int]]]:
+    """Returns what skips have cost the states; an attempt that skips the same windows again says the same again."""
+    rows = query(_LOST_TO_STATES, facts=facts).to_pylist()
+    windows: dict[str, list[int]] = {}
+    dropped: dict[str, dict[int, int]] = {}
+    for row in rows:
+        if row["direction"] == "state":
+            windows.setdefault(row["port"], []).append(row["window_id"])
+        else:
+            dropped.setdefault(row["port"], {})[row["window_id"]] = row["tuples"]
+    return {name: to_ranges(found) for name, found in windows.items()}, dropped
+
+
+def skipped_marks(
+    begun: Iterable[tuple[int, int]], saved: Iterable[tuple[int, int]], first: int
+) -> list[tuple[int, int]]:
+    """Returns the marks that the state never saw, one pair (from, to) for each attempt that went on past them.
+
+    Args:
+        begun: attempt and the first window that it computed.
+        saved: mark of a checkpoint and the attempt that made it; an attempt restores the newest one made before it.
+        first: the replay's first window.
+
+    >>> skipped_marks([(1, 100), (2, 108)], [(0, 0), (5, 1)], first=100)
+    [(6, 8)]
+    """
+    saved = list(saved)
+    found = []
+    for attempt, window in begun:
+        restored = max((mark for mark, made_by in saved if made_by < attempt), default=0)
+        done = window - first
+        if done > restored:
+            found.append((restored + 1, done))
+    return found
+
+
+def _pairs(table: pa.Table, one: str, other: str) -> list[tuple[int, int]]:
+    return list(zip(table[one].to_pylist(), table[other].to_pylist(), strict=True))

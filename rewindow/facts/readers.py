@@ -1,0 +1,63 @@
+"""What readers see of a replay's staged tables: of every window the rows of the newest attempt that sealed it (R52).
+
+A window that was computed again has rows of several attempts; the facts say which of them are sealed. The rule is here,
+once, as SQL: everything that reads staged rows or seals builds on `newest_seals`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from rewindow.storage.delta import Table, query
+from rewindow.storage.layout import FACTS, staged_schema
+from rewindow.windows import WindowRange
+
+
+def newest_seals(facts: str = "facts") -> str:
+    """Returns SQL for window_id, port and attempt: whose rows readers take, of each output and error table."""
+    return f"""select window_id, port, max(attempt) as attempt from {facts}
+        where direction in ('out', 'error') and not lost group by window_id, port"""
+
+
+def seen_rows(rows: str, port: str, *, facts: str = "facts", columns: str = "o.*") -> str:
+    """Returns SQL for the rows of a staged table that readers see.
+
+    Args:
+        rows: name of the staged table in the query.
+        port: name of the output or error port.
+        facts: name of the facts table in the query.
+        columns: what to select of `o`, the staged table.
+    """
+    return f"""select {columns} from {rows} o join ({newest_seals(facts)}) s
+        on o.window_id = s.window_id and o.attempt = s.attempt where s.port = '{port}'"""
+
+
+def event_columns(staged: Table) -> pa.Schema:
+    """Returns an output's event columns, as its staged table has them."""
+    own = set(staged_schema(pa.schema([])).names)
+    return pa.schema([column for column in staged.schema if column.name not in own])
+
+
+def staged_seals(facts: Table, port: str, windows: WindowRange) -> pa.Table:
+    """Returns per window of an output what readers see: window_id, attempt, tuples, digest, float_digest, ascending."""
+    sql = f"""select distinct f.window_id, f.attempt, f.tuples, f.digest, f.float_digest
+        from facts f join ({newest_seals()}) s
+        on f.window_id = s.window_id and f.attempt = s.attempt and f.port = s.port
+        where f.direction in ('out', 'error') and not f.lost and f.port = '{port}'
+        and f.window_id between {windows.first} and {windows.last} order by f.window_id"""
+    return query(sql, facts=facts)
+
+
+def sealed_to(facts: Table, before: int) -> int:
+    """Returns the last window that any attempt has sealed, whatever marks a later one has set; `before` without any."""
+    found = query("select max(window_id) as w from f where direction = 'out'", f=facts)["w"][0].as_py()
+    return before if found is None else int(found)
+
+
+def read_output(root: Path, output: str, windows: WindowRange, columns: str = "*") -> pa.Table:
+    """Returns the rows that readers see of a staged output in a range."""
+    sql = f"""select {columns} from ({seen_rows("output", output)})
+        where window_id between {windows.first} and {windows.last}"""
+    return query(sql, output=Table.open(root / output), facts=Table.open(root / FACTS))

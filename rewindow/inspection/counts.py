@@ -1,0 +1,213 @@
+"""Counts what a replay's tables hold: windows and tuples, redone, repeated, lost, affected. No JVM, nothing assumed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rewindow.facts.losses import Losses, losses_of
+from rewindow.inspection.stretches import AFFECTED, COMMITTED, LOST, REPEATED, Counts, Stretch
+from rewindow.recovery import Plan
+from rewindow.storage import Table, query
+from rewindow.storage.layout import CHECKPOINTS, FACTS
+from rewindow.windows import WindowRange
+
+Ints = npt.NDArray[np.int64]
+_LOST, _COMMITTED, _AFFECTED, _REPEATED = 1, 2, 3, 4
+_KINDS = {_LOST: LOST, _COMMITTED: COMMITTED, _AFFECTED: AFFECTED, _REPEATED: REPEATED}
+
+
+@dataclass(frozen=True)
+class OutputCount:
+    """What one output holds, in arrays with a place for each window of the range.
+
+    Attributes:
+        taken: attempt whose rows readers take; 0 where the window is not sealed.
+        taken_rows: rows of that attempt.
+        rows: rows of all attempts.
+        lost: windows listed as given up.
+        wrote: attempt to the windows in which it left rows or a seal.
+    """
+
+    taken: Ints
+    taken_rows: Ints
+    rows: Ints
+    lost: npt.NDArray[np.bool_]
+    wrote: dict[int, npt.NDArray[np.bool_]]
+
+    @property
+    def repeated(self) -> npt.NDArray[np.bool_]:
+        """Sealed windows that hold rows of more than the attempt that readers take."""
+        return (self.taken > 0) & (self.rows > self.taken_rows)
+
+
+@dataclass(frozen=True)
+class ReplayCount:
+    """What a replay's tables hold.
+
+    Attributes:
+        outputs: name to its counts.
+        processed, unprocessed: input tuples that went in, and that at most once gave up.
+        resumed_after: attempt to the last window that it did not compute, where it went on after an earlier attempt.
+        marks: checkpoints as (last window, attempt that made it).
+        groups: commit groups as the facts name them, also those that were given up.
+    """
+
+    plan: Plan
+    outputs: dict[str, OutputCount]
+    processed: int
+    unprocessed: int
+    losses: Losses
+    resumed_after: dict[int, int]
+    marks: tuple[tuple[int, int], ...]
+    groups: tuple[WindowRange, ...] = ()
+
+    def affected(self, output: str) -> npt.NDArray[np.bool_]:
+        """Windows of an output that were computed from a state that lacks others (R14)."""
+        first = self.losses.affected_first.get(output)
+        found = self.outputs[output].taken > 0
+        if first is None:
+            return np.zeros_like(found)
+        return found & (np.arange(len(found)) + self.plan.first >= first)
+
+    @property
+    def redone(self) -> npt.NDArray[np.bool_]:
+        """Windows that an attempt computed although an earlier one had committed something of them."""
+        found = np.zeros(len(self.plan.range), dtype=bool)
+        window = np.arange(len(found)) + self.plan.first
+        for attempt, after in self.resumed_after.items():
+            for count in self.outputs.values():
+                for earlier, wrote in count.wrote.items():
+                    if earlier < attempt:
+                        found |= wrote & (window > after)
+        return found
+
+    def summary(self) -> Counts:
+        """Returns the counts over all outputs."""
+        outputs = list(self.outputs.values())
+
+        def anywhere(masks: list[npt.NDArray[np.bool_]]) -> int:
+            return int(np.logical_or.reduce(masks).sum()) if masks else 0
+
+        return Counts(
+            windows=anywhere([(count.taken > 0) | count.lost for count in outputs]),
+            tuples=sum(int(count.taken_rows.sum()) for count in outputs),
+            tuples_in=self.processed,
+            redone=int(self.redone.sum()),
+            repeated=anywhere([count.repeated for count in outputs]),
+            repeated_tuples=sum(int((count.rows - count.taken_rows)[count.repeated].sum()) for count in outputs),
+            lost=anywhere([count.lost for count in outputs]),
+            lost_tuples=self.unprocessed,
+            affected=anywhere([self.affected(name) for name in self.outputs]),
+        )
+
+    def stretches(self, output: str) -> tuple[Stretch, ...]:
+        """Returns how the windows of an output fared, as stretches of equal fate; windows without any are left out."""
+        count = self.outputs[output]
+        kind = np.where(count.taken > 0, _COMMITTED, 0)
+        kind = np.where(self.affected(output), _AFFECTED, kind)
+        kind = np.where(count.repeated, _REPEATED, kind)
+        kind = np.where(count.lost & (count.taken == 0), _LOST, kind)
+        return _stretches(kind, count.taken, self.plan.first)
+
+
+def count_replay(plan: Plan, root: Path) -> ReplayCount:
+    """Returns what the tables of a replay hold.
+
+    Raises:
+        TableError: one of them is gone, as after a purge.
+    """
+    facts, checkpoints = Table.open(root / FACTS), Table.open(root / CHECKPOINTS)
+    rows = query("select window_id, direction, port, tuples, attempt, lost from facts", facts=facts)
+    marks = query("select distinct window_id, attempt from c where mark >= 0 order by window_id", c=checkpoints)
+    saved = tuple(zip(marks["window_id"].to_pylist(), marks["attempt"].to_pylist(), strict=True))
+    seals = rows.filter(pc.equal(rows["direction"], "out"))
+    outputs = {
+        output.name: _count_output(plan, seals.filter(pc.equal(seals["port"], output.name)), root / output.name)
+        for output in plan.outputs
+    }
+    processed, unprocessed = _count_inputs(facts)
+    resumed = _resumed_after(plan, seals, saved)
+    losses = losses_of(plan, facts, checkpoints, plan.range)
+    return ReplayCount(plan, outputs, processed, unprocessed, losses, resumed, saved, _groups(facts))
+
+
+def _groups(facts: Table) -> tuple[WindowRange, ...]:
+    sql = """select group_last as last, max(group_first) as first from facts where direction not in ('state', 'skipped')
+             group by group_last order by group_last"""
+    return tuple(WindowRange(row["first"], row["last"]) for row in query(sql, facts=facts).to_pylist())
+
+
+def _count_output(plan: Plan, seals: pa.Table, path: Path) -> OutputCount:
+    size = len(plan.range)
+    window, attempt = (seals[name].to_numpy() for name in ("window_id", "attempt"))
+    lost_seal = seals["lost"].to_numpy()
+    sealed = ~lost_seal
+    taken = np.zeros(size, dtype=np.int64)
+    np.maximum.at(taken, window[sealed] - plan.first, attempt[sealed])
+    lost = np.zeros(size, dtype=bool)
+    lost[window[lost_seal] - plan.first] = True
+    wrote: dict[int, npt.NDArray[np.bool_]] = {}
+    _note(wrote, attempt[sealed], window[sealed] - plan.first, size)
+
+    sql = "select window_id, attempt, count(*) as n from t group by window_id, attempt"
+    rows = query(sql, t=Table.open(path))
+    place, writer, number = rows["window_id"].to_numpy() - plan.first, rows["attempt"].to_numpy(), rows["n"].to_numpy()
+    _note(wrote, writer, place, size)
+    total, mine = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    np.add.at(total, place, number)
+    own = taken[place] == writer
+    mine[place[own]] = number[own]
+    return OutputCount(taken, mine, total, lost, wrote)
+
+
+def _note(wrote: dict[int, npt.NDArray[np.bool_]], attempts: Ints, places: Ints, size: int) -> None:
+    for attempt in np.unique(attempts):
+        mask = wrote.setdefault(int(attempt), np.zeros(size, dtype=bool))
+        mask[places[attempts == attempt]] = True
+
+
+def _count_inputs(facts: Table) -> tuple[int, int]:
+    """Returns input tuples processed and given up; of a window that several attempts counted, the newest counts."""
+    sql = """
+    select f.lost, sum(f.tuples) as n from facts f join (
+        select window_id, port, max(attempt) as attempt from facts where direction = 'in' group by window_id, port
+    ) newest on f.window_id = newest.window_id and f.port = newest.port and f.attempt = newest.attempt
+    where f.direction = 'in' group by f.lost"""
+    found = {row["lost"]: int(row["n"]) for row in query(sql, facts=facts).to_pylist()}
+    return found.get(False, 0), found.get(True, 0)
+
+
+def _resumed_after(plan: Plan, seals: pa.Table, saved: tuple[tuple[int, int], ...]) -> dict[int, int]:
+    """Returns, for each attempt but the first, the window after which it went on.
+
+    That is the checkpoint that it restored, the newest of an earlier attempt; at most once goes on after what was
+    begun.
+    """
+    attempts = sorted({int(attempt) for _, attempt in saved if attempt > 0} | set(seals["attempt"].to_pylist()))
+    found = {}
+    for attempt in attempts[1:]:
+        after = max((window for window, maker in saved if maker < attempt), default=plan.first - 1)
+        if plan.mode.may_lose:
+            mine = pc.and_(pc.equal(seals["attempt"], attempt), pc.invert(seals["lost"]))
+            first = pc.min(seals.filter(mine)["window_id"]).as_py()
+            after = max(after, first - 1) if first is not None else after
+        found[attempt] = after
+    return found
+
+
+def _stretches(kind: Ints, attempt: Ints, first: int) -> tuple[Stretch, ...]:
+    if not len(kind):
+        return ()
+    change = np.flatnonzero((np.diff(kind) != 0) | (np.diff(attempt) != 0)) + 1
+    starts, ends = np.concatenate([[0], change]), np.concatenate([change, [len(kind)]])
+    return tuple(
+        Stretch(WindowRange(first + int(a), first + int(b) - 1), _KINDS[int(kind[a])], int(attempt[a]))
+        for a, b in zip(starts, ends, strict=True)
+        if kind[a]
+    )

@@ -1,0 +1,78 @@
+"""Error tuples of a replay, read from its staged tables or, once these are purged, from what was published."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from rewindow.application.error_tuples import error_columns
+from rewindow.config import Config
+from rewindow.errors import TableError
+from rewindow.facts.readers import newest_seals, seen_rows
+from rewindow.recovery import Plan
+from rewindow.storage import Table, query
+from rewindow.storage.layout import FACTS
+from rewindow.storage.names import data_name
+
+
+@dataclass(frozen=True)
+class ErrorTuples:
+    """The tuples of an error port.
+
+    Attributes:
+        count: how many there are.
+        rows: the first of them, by window and then by columns.
+        read_from: "staged", or the published table.
+    """
+
+    port: str
+    count: int
+    rows: pa.Table
+    read_from: str
+
+
+def read_errors(config: Config, plan: Plan, port: str, window: int | None, limit: int) -> ErrorTuples:
+    """Returns the error tuples that readers see, at most `limit` of them.
+
+    Raises:
+        TableError: the staged tables were purged, and what is published now is not of this replay.
+    """
+    root = config.replay_root(plan.replay_id)
+    inside = f"window_id = {window}" if window is not None else f"window_id between {plan.first} and {plan.last}"
+    if Table.exists(root / port) and Table.exists(root / FACTS):
+        tables = {"e": Table.open(root / port), "facts": Table.open(root / FACTS)}
+        seen = seen_rows("e", port)
+        return _read(port, tables, seen, inside, limit, "staged")
+    name = data_name(plan.application, port)
+    path = config.stream_table(name)
+    if Table.exists(path):
+        seen = f"select * from e where _rw_replay = '{plan.replay_id}'"
+        found = _read(port, {"e": Table.open(path)}, seen, inside, limit, f"published in {name}")
+        if found.count:
+            return found
+    counted = _counted(root / FACTS, port, inside)
+    if counted:
+        raise TableError(
+            f'{counted} error tuples of port "{port}" of replay "{plan.replay_id}" are gone',
+            detail="Its staged tables were purged, and what is published now has none of them.",
+            hint="Plan the range again to see them.",
+        )
+    return ErrorTuples(port, 0, error_columns(pa.schema([])).empty_table(), "counted in the facts")
+
+
+def _counted(facts: Path, port: str, inside: str) -> int:
+    """Returns how many error tuples the facts count; they are kept when a replay's other tables are purged."""
+    if not Table.exists(facts):
+        return 0
+    sql = f"""select sum(f.tuples) as n from facts f join ({newest_seals()}) s
+              on f.window_id = s.window_id and f.attempt = s.attempt and f.port = s.port
+              where f.port = '{port}' and f.direction = 'error' and not f.lost and f.{inside}"""
+    return int(query(sql, facts=facts)["n"][0].as_py() or 0)
+
+
+def _read(port: str, tables: dict[str, Table], seen: str, inside: str, limit: int, read_from: str) -> ErrorTuples:
+    count = query(f"select count(*) as n from ({seen}) where {inside}", **tables)["n"][0].as_py()
+    rows = query(f"select * from ({seen}) where {inside} order by window_id, _rw_position limit {limit}", **tables)
+    return ErrorTuples(port, int(count), rows, read_from)

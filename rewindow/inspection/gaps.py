@@ -1,0 +1,269 @@
+"""`gaps`: what is missing from a stream, on the clock of arrivals (G1), without starting a JVM.
+
+Three kinds of rows: windows that are empty (sealed, no tuple), windows that are missing (not sealed, W40), and per key
+the stretches of arrival time without a tuple that are longer than the interval (G12, strictly: a tuple that arrives
+exactly one interval after the last leaves no gap).
+
+Tuples may lie in a missing window, so its time is not called silent: a stretch is open where missing windows begin, and
+another begins behind them. Each must be longer than the interval by itself.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rewindow.config import Config
+from rewindow.errors import InputError, RangeError
+from rewindow.facts.seals import sealed_range
+from rewindow.storage import Table, query, quoted
+from rewindow.storage.streams import stored_grid, stored_settings
+from rewindow.windows import Grid, WindowRange, format_time
+
+EMPTY, MISSING, SILENT = "empty", "missing", "silent"
+OPEN = "open"
+COLUMNS = ("kind", "key", "first", "last", "from", "to", "count", "closed_by")
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A row of the report.
+
+    Attributes:
+        kind: empty, missing or silent.
+        windows: the windows it spans; of a silent stretch, up to the next tuple's.
+        from_us, to_us: the time it spans; of a silent stretch, between arrivals, missing windows and range's end.
+        count: windows, or intervals without a tuple: `ceil(length / interval) - 1`.
+        key: the key's values, of a silent stretch.
+        closed_by: the tuple that ended a silent stretch; "open" where missing windows or the range's end did.
+    """
+
+    kind: str
+    windows: WindowRange
+    from_us: int
+    to_us: int
+    count: int
+    key: Mapping[str, Any] = field(default_factory=dict)
+    closed_by: str = ""
+
+    def row(self) -> dict[str, Any]:
+        """Returns the row as it is written; window ids are decimal text (W14)."""
+        key = ", ".join(f"{name}={value}" for name, value in self.key.items())
+        times = format_time(self.from_us), format_time(self.to_us)
+        values = self.kind, key, str(self.windows.first), str(self.windows.last), *times, self.count, self.closed_by
+        return dict(zip(COLUMNS, values, strict=True))
+
+
+@dataclass(frozen=True)
+class GapReport:
+    """What is missing from a stream in a window range.
+
+    Attributes:
+        windows: the range looked at; None when nothing of the stream is sealed.
+        sealed: sealed windows in it.
+        interval_us: length above which a silence is a gap; None when silences were not looked for.
+        gaps: the rows: empty, missing, then silent by key and time.
+    """
+
+    stream: str
+    windows: WindowRange | None
+    sealed: int
+    interval_us: int | None
+    gaps: Sequence[Gap]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Windows empty, windows missing, and intervals without a tuple, open ones apart."""
+        found = Counter({"windows_empty": 0, "windows_missing": 0, "intervals_missing": 0, "intervals_open": 0})
+        names = {EMPTY: "windows_empty", MISSING: "windows_missing"}
+        for gap in self.gaps:
+            found[names.get(gap.kind, "intervals_open" if gap.closed_by == OPEN else "intervals_missing")] += gap.count
+        return dict(found)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Returns the report as rows, columns as in `COLUMNS`."""
+        return [gap.row() for gap in self.gaps]
+
+    def to_csv(self) -> str:
+        """Returns the report as CSV with a header."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.rows())
+        return text.getvalue()
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Returns column names and rows of text, for a screen."""
+        return list(COLUMNS), [[str(value) for value in row.values()] for row in self.rows()]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the report as plain values."""
+        span = self.windows
+        return {
+            "stream": self.stream,
+            "first": str(span.first) if span else None,
+            "last": str(span.last) if span else None,
+            "sealed": self.sealed,
+            "interval_us": self.interval_us,
+            **self.counts,
+            "gaps": self.rows(),
+        }
+
+    def to_json(self) -> str:
+        """Returns the report as JSON."""
+        return json.dumps(self.to_dict(), indent=2)
+
+
+def gaps(
+    config: Config, stream: str, first: int | None = None, last: int | None = None, *, interval_us: int | None = None
+) -> GapReport:
+    """Returns what is missing from a recorded or published stream in a closed window range.
+
+    Args:
+        config: settings in force; keys and interval are the stream's.
+        stream: its name.
+        first, last: the range; by default all sealed windows.
+        interval_us: another interval than the stream's; without any, silences are not looked for.
+
+    Raises:
+        InputError: the stream was never recorded, or it has no arrival timestamp to look for silences on; the interval
+            is not greater than zero (H20).
+        RangeError: the range has one end, and lies beside all sealed windows.
+    """
+    if not Table.exists(config.windows_table(stream)):
+        config.stream(stream)
+        raise InputError(f'stream "{stream}" is not recorded yet', hint=f"Run: rewindow record {stream}")
+    windows = Table.open(config.windows_table(stream))
+    grid, settings = stored_grid(windows), config.streams.get(stream)
+    if interval_us is None:
+        interval_us = settings.interval if settings else None
+    elif interval_us <= 0:
+        raise InputError(f"interval is {interval_us} us, it must be greater than zero")
+    sealed, tuples = _seals(windows, first, last)
+    if not len(sealed) and (first is None or last is None):
+        _refuse_beside(stream, windows, first, last)
+        return GapReport(stream, None, 0, interval_us, [])
+    span = WindowRange(int(sealed[0]) if first is None else first, int(sealed[-1]) if last is None else last)
+    found = _ranges(EMPTY, sealed[tuples == 0], grid)
+    found += _ranges(MISSING, _missing(sealed, span), grid)
+    if interval_us is not None and len(sealed) and int(sealed[-1]) >= span.first:
+        stored = [key for key in stored_settings(windows).get("keys", "").split(",") if key]
+        seen = WindowRange(span.first, min(span.last, int(sealed[-1])))
+        table, keys = Table.open(config.stream_table(stream)), settings.keys if settings else stored
+        stretches = _stretches(table, keys, seen, grid, interval_us)
+        found += _silences(stretches, keys, seen, grid, interval_us, _holes(windows, stretches, seen, grid))
+    return GapReport(stream, span, len(sealed), interval_us, found)
+
+
+def _refuse_beside(stream: str, windows: Table, first: int | None, last: int | None) -> None:
+    """Refuses a range with one end and no sealed window: the other end would be taken from the sealed windows."""
+    sealed, grid = sealed_range(windows), stored_grid(windows)
+    if sealed is None:
+        return
+    asked, word = (f"from {first} on", "after") if first is not None else (f"up to {last}", "before")
+    raise RangeError(
+        f'window range {asked} of stream "{stream}" is {word} what is sealed, {sealed}',
+        detail=f"Sealed is {format_time(grid.start_us(sealed.first))} to {format_time(grid.end_us(sealed.last))}.",
+        hint="Choose a range that reaches into it, or give both ends: then windows outside are listed as missing.",
+    )
+
+
+def _seals(windows: Table, first: int | None, last: int | None) -> tuple[Any, Any]:
+    """Returns the sealed windows of a range in ascending order, and their numbers of tuples."""
+    limits = [f"window_id >= {first}" if first is not None else "", f"window_id <= {last}" if last is not None else ""]
+    where = " and ".join(["window_id is not null", *(limit for limit in limits if limit)])
+    found = query(f"select window_id, tuples from w where {where}", w=windows)
+    ids, tuples = found["window_id"].to_numpy(), found["tuples"].to_numpy()
+    if len(ids) > 1 and not (ids[1:] > ids[:-1]).all():
+        order = np.argsort(ids, kind="stable")
+        ids, tuples = ids[order], tuples[order]
+    return ids, tuples
+
+
+def _missing(sealed: Any, span: WindowRange) -> Any:
+    """Returns first and last window of each run of a range that is not sealed, as two columns."""
+    framed = np.concatenate(([span.first - 1], sealed, [span.last + 1]))
+    holes = np.flatnonzero(framed[1:] > framed[:-1] + 1)
+    return np.stack([framed[holes] + 1, framed[holes + 1] - 1], axis=1)
+
+
+def _ranges(kind: str, found: Any, grid: Grid) -> list[Gap]:
+    """Returns a row for each run of consecutive windows; `found` are windows, or runs already."""
+    if found.ndim == 1:
+        cuts = np.flatnonzero(np.diff(found) > 1)
+        firsts, lasts = np.concatenate((found[:1], found[cuts + 1])), np.concatenate((found[cuts], found[-1:]))
+        found = np.stack([firsts, lasts], axis=1)
+    return [
+        Gap(kind, WindowRange(first, last), grid.start_us(first), grid.end_us(last), last - first + 1)
+        for first, last in found.tolist()
+    ]
+
+
+def _stretches(
+    stream: Table, keys: Sequence[str], span: WindowRange, grid: Grid, interval_us: int
+) -> list[dict[str, Any]]:
+    """Returns each key's stretches without a tuple, whatever is missing in them, that reach into a range.
+
+    A key is known from its first tuple on, also from one before the range; the last stretch is open at the range's end.
+    """
+    names = stream.schema.names
+    lacking = [name for name in ("arrived_at", *keys) if name not in names]
+    if lacking:
+        raise InputError(f'stream "{stream.path.name}" has no column "{lacking[0]}" to look for silences on')
+    end_us = grid.end_us(span.last)
+    # The stream's columns get names of ours before anything else is named: its own may be any.
+    given = "".join(f"{quoted(name)} as key_{n}, " for n, name in enumerate(keys))
+    columns = "".join(f"key_{n}, " for n in range(len(keys)))
+    ordered = f"over ({'partition by ' + columns.rstrip(', ') if keys else ''} order by arrived, place)"
+    place = "offset" if "offset" in names else "window_id"
+    sql = f"""
+    select {columns} since, coalesce(until, {end_us}) as until, by_window, by_offset
+    from (select {columns} arrived as since, lead(arrived) {ordered} as until,
+                 lead(in_window) {ordered} as by_window, lead(place) {ordered} as by_offset
+          from (select {given} window_id as in_window, "{place}" as place, arrow_cast(arrived_at, 'Int64') as arrived
+                from s where window_id <= {span.last}))
+    where coalesce(until, {end_us}) - since > {interval_us} and coalesce(until, {end_us}) > {grid.start_us(span.first)}
+    order by {columns} since"""
+    rows: list[dict[str, Any]] = query(sql, s=stream).to_pylist()
+    return rows
+
+
+def _holes(windows: Table, stretches: Sequence[Mapping[str, Any]], span: WindowRange, grid: Grid) -> Any:
+    """Returns begin and end of each run of missing windows, from the first stretch's begin on, as two columns."""
+    first = min((grid.window(row["since"]) for row in stretches), default=span.first)
+    sealed, _ = _seals(windows, first, span.last)
+    runs = _missing(sealed, WindowRange(first, span.last))
+    return np.stack([grid.start_us(runs[:, 0]), grid.end_us(runs[:, 1])], axis=1)
+
+
+def _outside(holes: Any, since_us: int, until_us: int) -> list[tuple[int, int]]:
+    """Returns what is left of a stretch of time outside of holes."""
+    first = np.searchsorted(holes[:, 1], since_us, side="right")
+    last = np.searchsorted(holes[:, 0], until_us, side="left")
+    borders = [since_us, *holes[first:last].ravel().tolist(), until_us]
+    return [(begin, end) for begin, end in zip(borders[::2], borders[1::2], strict=True) if begin < end]
+
+
+def _silences(
+    stretches: Sequence[Mapping[str, Any]], keys: Sequence[str], span: WindowRange, grid: Grid, interval_us: int,
+    holes: Any,
+) -> list[Gap]:  # fmt: skip
+    """Returns a row for each part of a stretch outside of holes that is a gap and reaches into a range."""
+    found, start_us = [], grid.start_us(span.first)
+    for row in stretches:
+        key = {name: row[f"key_{n}"] for n, name in enumerate(keys)}
+        for begin, end in _outside(holes, row["since"], row["until"]):
+            if end - begin <= interval_us or end <= start_us:
+                continue
+            closed = row["by_window"] is not None and end == row["until"]
+            windows = WindowRange(grid.window(begin), row["by_window"] if closed else grid.window(end - 1))
+            closed_by = f"tuple {row['by_window']}:{row['by_offset']}" if closed else OPEN
+            found.append(Gap(SILENT, windows, begin, end, -(-(end - begin) // interval_us) - 1, key, closed_by))
+    return found

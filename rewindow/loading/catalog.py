@@ -1,0 +1,181 @@
+"""Applications by name: in the folders of the settings, then those that come with Rewindow."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+
+import pyarrow as pa
+
+from rewindow.application import Application
+from rewindow.config import Config
+from rewindow.errors import CheckpointError, InputError, RewindowError
+from rewindow.loading.code_versions import code_version, configuration_digest
+from rewindow.loading.stream_applications import HEARTBEAT, heartbeat_application
+from rewindow.names import check_name
+from rewindow.recovery import Plan
+from rewindow.storage import Table
+from rewindow.version import PACKAGE
+
+_MODULES = "rewindow_applications."
+_brought_along: set[str] = set()
+"""Names of the modules that applications imported from their folders: the next application must not find them."""
+
+
+@dataclass(frozen=True)
+class LoadedApplication:
+    """An application with the fingerprints that a checkpoint is bound to (W65).
+
+    Attributes:
+        code_version: changes with the source of the application and what it imports from its own folder, with that of
+            its operators' classes and their bases, and with Rewindow's release and library of operators.
+    """
+
+    app: Application
+    code_version: str
+
+    @cached_property
+    def configuration_digest(self) -> str:
+        """What changes with the graph, a property or the grid; it exists where no property is wrong.
+
+        Raises:
+            InputError: a property cannot be written as JSON.
+        """
+        return configuration_digest(self.app)
+
+
+def application_names(config: Config) -> list[str]:
+    """Returns the names of all applications that can be replayed."""
+    found = {path.stem for folder in config.applications for path in folder.glob("*.py") if path.stem[0] != "_"}
+    return sorted(found | {f"{HEARTBEAT}{stream}" for stream, settings in config.streams.items() if settings.interval})
+
+
+def load_application(config: Config, name: str, parameters: Mapping[str, str] | None = None) -> LoadedApplication:
+    """Returns an application; building it runs nothing.
+
+    A module in `config.applications` holds either `app`, or `build(**parameters)` that returns one. While it is loaded
+    it can import from its own folder; modules whose names begin with an underscore are no applications.
+
+    Raises:
+        InputError: there is no such application, or its module cannot be imported or holds none.
+    """
+    check_name("application", name)
+    parameters = dict(parameters or {})
+    paths = [folder / f"{name}.py" for folder in config.applications if name[0] != "_"]
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
+        if not name.startswith(HEARTBEAT) or name.removeprefix(HEARTBEAT) not in config.streams:
+            known = ", ".join(application_names(config)) or "none"
+            raise InputError(f'application "{name}" is unknown', hint=f"Known: {known}.")
+        _refuse_parameters(name, parameters)
+        app, sources = _fill(config, name.removeprefix(HEARTBEAT)), []
+    else:
+        folder = path.parent.resolve()
+        with _importing_from(folder):
+            app = _application_of(_import(name, path), name, parameters)
+        sources = [path, *_modules_of(folder).values()]
+    return LoadedApplication(app, code_version(app, sources))
+
+
+def application_modules() -> list[ModuleType]:
+    """Returns the modules of the applications loaded so far, and those that they imported from their folders."""
+    return [module for name, module in list(sys.modules.items()) if name.startswith(_MODULES) or name in _brought_along]
+
+
+@contextmanager
+def _importing_from(folder: Path) -> Iterator[None]:
+    """Lets an application import modules of its folder: anew each time, and behind all others of the same name."""
+    for name in {*_brought_along, *_modules_of(folder)}:
+        sys.modules.pop(name, None)
+    importlib.invalidate_caches()
+    added = [str(folder)] if str(folder) not in sys.path else []
+    sys.path += added
+    try:
+        yield
+    finally:
+        for entry in added:
+            sys.path.remove(entry)
+        _brought_along.update(_modules_of(folder))
+
+
+def _modules_of(folder: Path) -> dict[str, Path]:
+    """Returns the files of the modules that were imported from a folder, by name."""
+    found, inside = {}, f"{folder}/"
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        if not file.startswith(inside):
+            continue  # As nearly all of thousands.
+        top = f"{inside}{name.partition('.')[0]}"
+        if file.startswith((f"{top}.py", f"{top}/")) and not Path(file).is_relative_to(PACKAGE):
+            found[name] = Path(file)
+    return found
+
+
+def _import(name: str, path: Path) -> ModuleType:
+    qualified = f"{_MODULES}{name}"
+    spec = importlib.util.spec_from_file_location(qualified, path)
+    assert spec is not None and spec.loader is not None, "a Python file has a loader"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[qualified] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(f'application "{name}" cannot be imported: {error}', detail=f"Read from {path}.") from error
+    return module
+
+
+def _application_of(module: ModuleType, name: str, parameters: Mapping[str, str]) -> Application:
+    build = getattr(module, "build", None)
+    if not build:
+        _refuse_parameters(name, parameters)
+    try:
+        app = build(**parameters) if build else getattr(module, "app", None)
+    except RewindowError:
+        raise
+    except Exception as error:
+        given = ", ".join(f"{key}={value}" for key, value in parameters.items()) or "no parameters"
+        raise InputError(f'application "{name}" cannot be built with {given}: {error}') from error
+    if not isinstance(app, Application):
+        raise InputError(f'application "{name}" is not there', hint="Its module must hold `app` or `build()`.")
+    if app.name != name:
+        raise InputError(f'application "{app.name}" must have the name of its file, {name}')
+    return app
+
+
+def _refuse_parameters(name: str, parameters: Mapping[str, str]) -> None:
+    if parameters:
+        raise InputError(f'application "{name}" takes no parameters, got {", ".join(parameters)}')
+
+
+def _fill(config: Config, stream: str) -> Application:
+    settings = config.stream(stream)
+    return heartbeat_application(stream, settings, event_columns(Table.open(config.stream_table(stream))))
+
+
+def check_code(plan: Plan, loaded: LoadedApplication) -> None:
+    """Refuses to go on with another code or configuration than the replay was planned with (W65).
+
+    Raises:
+        CheckpointError: one of the fingerprints differs.
+    """
+    for name, planned, now in (
+        ("code version", plan.code_version, loaded.code_version),
+        ("configuration", plan.configuration_digest, loaded.configuration_digest),
+    ):
+        if planned != now:
+            raise CheckpointError(
+                f'{name} of application "{plan.application}" has changed since replay "{plan.replay_id}" was planned',
+                detail=f"Planned with {planned}, now {now}. Its checkpoints belong to the old one.",
+                hint=f"Abandon it (rewindow abandon {plan.replay_id}) and plan the range again, or put the code back.",
+            )
+
+
+def event_columns(table: Table) -> pa.Schema:
+    """Returns a stream's schema as operators see it: bookkeeping included, since they may use it."""
+    return table.schema

@@ -1,0 +1,278 @@
+"""The clock of the Heartbeat in its set-based form: which tuples move it, which timers each of them brings.
+
+The formulas are those of docs/rules/heartbeat.md section 4.
+
+With keys, each clock is sorted in one partition. One clock for all would make that one partition of the whole stream;
+instead each window is sorted by itself. It begins with a carry row (the largest timestamp and arrival of all windows
+before), and of its clock tuples only the first, the last and those that raise the timer index go on; these few are put
+in one order. The price is a second look at the stream, for the carry rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rewindow.application.error_tuples import DETAIL, POSITION, REASON
+from rewindow.names import quoted_column
+from rewindow.operators.heartbeat.fold import fold_indices
+from rewindow.operators.heartbeat.settings import HeartbeatProperties
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, WindowSpec
+
+WINDOW = "window_id"
+AT, TS = "_arrived_us", "_event_us"
+"""Arrival and timestamp of a tuple: a(j) and t(j) of H48."""
+IS_TUPLE = "_is_tuple"
+"""1 for a tuple, 0 for a row that carries what came before; a carry row precedes all tuples of its partition."""
+FIRST = -(1 << 63)
+"""Bound of a Spark window that begins with the first row of its partition."""
+END, IS_LAST = "_end_us", "_is_last"
+NEXT, PREV_AT, PREV_TS = "_next_us", "_prev_arrived_us", "_prev_event_us"
+"""Arrival of the next clock tuple; arrival and timestamp of the one before."""
+SEEN, CROSSED, LAST, BASE = "_seen_index", "_crossed_index", "_last_index", "_silence_index"
+"""Timer index before a clock tuple, m(j); of its timestamp, c(j); after its silence, m(j+1); as its silence began."""
+SLACK = "_slack_us"
+"""Slack of the silence after a clock tuple."""
+STATE = {
+    "clock_arrived_us": AT,
+    "clock_event_us": TS,
+    "timer_index": SEEN,
+    "silence_index": BASE,
+    "silence_slack_us": SLACK,
+}
+"""Columns of the carried state beside the key columns (H55), and what they are called here."""
+
+
+def clock_tuples(
+    rows: DataFrame, settings: HeartbeatProperties, state: DataFrame | None, last_us: int | None
+) -> DataFrame:
+    """Returns the clock tuples that can bring timers, with their indices, and the carried row of each clock.
+
+    Args:
+        rows: the tuples as from `to_clock_rows`.
+        settings: the Heartbeat's settings.
+        state: the carried state, None at the start.
+        last_us: the last instant at which a timer may be emitted, None for the last arrival.
+    """
+    from pyspark.sql import functions as F
+
+    end = F.lit(last_us)
+    carried = None if state is None else _state_rows(state, settings)
+    if settings.key_by or not blocks(rows) or settings.slack_varies:
+        clock = _select_clock(_append(rows, carried), settings, ordered(rows, settings), last_us)
+    else:
+        whole = _add_carry(rows, settings, carried)
+        clock = _select_clock(whole, settings, ordered(rows, settings, WINDOW), last_us).where(F.col(IS_TUPLE) == 1)
+        clock = _append(_thin(clock, settings), carried)
+    if last_us is None:
+        clock, end = clock.crossJoin(F.broadcast(rows.agg(F.max(AT).alias(END)))), F.col(END)
+    return _index(clock, settings, end)
+
+
+def to_clock_rows(frame: DataFrame, settings: HeartbeatProperties) -> DataFrame:
+    """Returns the columns that the clock needs: keys, order, arrival and timestamp."""
+    from pyspark.sql import functions as F
+
+    columns = dict.fromkeys([*settings.key_by, *blocks(frame), *settings.order_by])
+    return frame.select(*columns, *times(frame, settings), F.lit(1).alias(IS_TUPLE))
+
+
+def times(frame: DataFrame, settings: HeartbeatProperties) -> list[Column]:
+    """Returns arrival and timestamp of the tuples, as the clock takes them."""
+    from pyspark.sql import functions as F
+
+    at_us = to_us(frame, settings.arrived_at)
+    if settings.arrival_regression == "clamp":
+        at_us = F.max(at_us).over(ordered(frame, settings).rowsBetween(FIRST, 0))
+    return [at_us.alias(AT), to_us(frame, settings.event_at).alias(TS)]
+
+
+def clamped_tuples(frame: DataFrame, settings: HeartbeatProperties) -> DataFrame:
+    """Returns the tuples whose arrival `clamp` moved up to the latest one before them, as error tuples (H45)."""
+    from pyspark.sql import functions as F
+
+    at_us = to_us(frame, settings.arrived_at)
+    highest = F.max(at_us).over(ordered(frame, settings).rowsBetween(FIRST, 0))
+    clamped = frame.withColumn("_rw_highest", highest).where(at_us < F.col("_rw_highest"))
+    detail = F.format_string(
+        "arrived %d us before a tuple that came earlier; it passes as if at the same time",
+        (F.col("_rw_highest") - at_us),
+    )
+    return as_errors(clamped, settings, "clock_back", detail).drop("_rw_highest")
+
+
+def as_errors(frame: DataFrame, settings: HeartbeatProperties, reason: str, detail: Column) -> DataFrame:
+    """Adds what is known of error tuples: position (the columns of `order_by`), reason, and detail (X14)."""
+    from pyspark.sql import functions as F
+
+    order = [F.col(quoted_column(name)) for name in settings.order_by]
+    position = order[0].cast("string") if len(order) == 1 else F.to_json(F.struct(*order))
+    return frame.withColumns({POSITION: position, REASON: F.lit(reason), DETAIL: detail})
+
+
+def to_us(frame: DataFrame, name: str) -> Column:
+    """Returns a TIMESTAMP column in microseconds since the epoch; a BIGINT is taken as microseconds."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import IntegralType
+
+    column = F.col(quoted_column(name))
+    is_count = isinstance(frame.schema[name].dataType, IntegralType)
+    return column.cast("bigint") if is_count else F.unix_micros(column.cast("timestamp"))
+
+
+def blocks(frame: DataFrame) -> list[str]:
+    """Returns the column of the windows, none where the frame has no windows."""
+    return [WINDOW] if WINDOW in frame.columns else []
+
+
+def ordered(frame: DataFrame, settings: HeartbeatProperties, *apart: str) -> WindowSpec:
+    """Returns the recording order of each clock (H53), or within each value of the columns `apart`.
+
+    Tuples of one place come by arrival, then by timestamp: else their order could be another one in each run.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    order = [name for name in order_columns(frame, settings) if name in frame.columns and name not in apart]
+    return Window.partitionBy(*settings.key_by, *apart).orderBy(
+        *(F.asc_nulls_first(quoted_column(name)) for name in order)
+    )
+
+
+def order_columns(frame: DataFrame, settings: HeartbeatProperties) -> list[str]:
+    """Returns the columns that order the tuples of a clock."""
+    times = [settings.arrived_at, settings.event_at] if settings.arrived_at in frame.columns else []
+    return list(dict.fromkeys([*blocks(frame), IS_TUPLE, *settings.order_by, AT, TS, *times]))
+
+
+def floor_div(value: Column, divisor: int) -> Column:
+    """Returns the floor of a BIGINT division, also below zero (H54)."""
+    from pyspark.sql import functions as F
+
+    return F.call_function("div", value - F.pmod(value, F.lit(divisor)), F.lit(divisor))
+
+
+def _append(rows: DataFrame, more: DataFrame | None) -> DataFrame:
+    return rows if more is None else rows.unionByName(more, allowMissingColumns=True)
+
+
+def _state_rows(state: DataFrame, settings: HeartbeatProperties) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    named = [F.col(name).alias(inner) for name, inner in STATE.items()]
+    return state.select(*settings.key_by, *named, F.lit(0).alias(IS_TUPLE))
+
+
+def _add_carry(rows: DataFrame, settings: HeartbeatProperties, carried: DataFrame | None) -> DataFrame:
+    """Adds to each window a first row with the largest arrival and timestamp of all before it."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    totals = rows.groupBy(WINDOW).agg(F.max(AT).alias(AT), F.max(TS).alias(TS))
+    totals = _append(totals, None if carried is None else carried.select(AT, TS))
+    before = Window.orderBy(F.asc_nulls_first(WINDOW)).rowsBetween(FIRST, -1)
+    highest = [F.max(name).over(before).alias(name) for name in (AT, TS)]
+    carry = totals.select(WINDOW, *highest, F.lit(0).alias(IS_TUPLE)).where(F.col(WINDOW).isNotNull())
+    return rows.unionByName(carry, allowMissingColumns=True)
+
+
+def _select_clock(rows: DataFrame, settings: HeartbeatProperties, order: WindowSpec, last_us: int | None) -> DataFrame:
+    """Returns the tuples that move the clock (H3, H47), and carry rows.
+
+    It fails, naming the tuple, where the machine clock steps back (H45) or runs past the end (H13).
+    """
+    from pyspark.sql import functions as F
+
+    before = order.rowsBetween(FIRST, -1)
+    place = F.to_json(F.struct(*dict.fromkeys([*settings.key_by, *blocks(rows), *settings.order_by])))
+    past = F.lit(False) if last_us is None else F.col(AT) > last_us
+    wrong = (
+        F.when(F.col(AT).isNull(), F.lit("is null"))
+        .when(F.col(AT) < F.col(PREV_AT), F.format_string("%d us goes back from %d us", AT, PREV_AT))
+        .when(past, F.format_string(f"%d us is after the end, {last_us} us", AT))
+    )
+    failed = F.raise_error(F.concat(F.lit("heartbeat: arrival of tuple "), place, F.lit(" "), wrong)).cast("bigint")
+    is_carried = F.col(IS_TUPLE) == 0
+    is_wrong = ~is_carried & (F.col(AT).isNull() | past | F.coalesce(F.col(AT) < F.col(PREV_AT), F.lit(False)))
+    moves = F.col(TS) >= F.coalesce(F.col(PREV_TS), F.col(TS))
+    rows = rows.select("*", F.max(TS).over(before).alias(PREV_TS), F.max(AT).over(before).alias(PREV_AT))
+    rows = rows.where(is_carried | moves | is_wrong)
+    return rows.withColumn(AT, F.when(is_wrong, failed).otherwise(F.col(AT))).drop(PREV_AT)
+
+
+def _thin(clock: DataFrame, settings: HeartbeatProperties) -> DataFrame:
+    """Returns the clock tuples of each window that can bring a timer, with their neighbours within the window.
+
+    A tuple between the first and the last of its window brings one only if it raises the index above that of the
+    tuples before it.
+    """
+    from pyspark.sql import functions as F
+
+    order = ordered(clock, settings, WINDOW)
+    clock = clock.select("*", F.lead(AT).over(order).alias(NEXT), F.lag(AT).over(order).alias(PREV_AT))
+    clock = clock.withColumn(LAST, F.greatest(_own_index(settings), _reached(settings, _bound(F.col(NEXT), settings))))
+    clock = clock.withColumn(SEEN, F.max(LAST).over(order.rowsBetween(FIRST, -1)))
+    at_border = F.col(PREV_AT).isNull() | F.col(NEXT).isNull()
+    return clock.where(at_border | (F.col(LAST) > F.col(SEEN))).drop(LAST, SEEN)
+
+
+def _index(clock: DataFrame, settings: HeartbeatProperties, end: Column) -> DataFrame:
+    """Adds the indices of H48 in the order of each clock; m is a running maximum where the slack does not vary."""
+    from pyspark.sql import functions as F
+
+    known = {name: F.col(name) for name in clock.columns}
+    unknown = F.lit(None).cast("bigint")
+    order = ordered(clock, settings)
+    after, carried = F.lead(AT).over(order), F.col(IS_TUPLE) == 0
+    own = _own_index(settings)
+    columns = {
+        NEXT: F.coalesce(_bound(F.coalesce(known.get(NEXT, unknown), after), settings), end),
+        IS_LAST: after.isNull(),
+        CROSSED: F.when(carried, known.get(SEEN, unknown)).otherwise(own),
+        "_first_index": own if settings.first_on_multiple == "none" else floor_div(F.col(TS) - 1, settings.interval_us),
+        SEEN: known.get(SEEN, unknown),
+        BASE: known.get(BASE, unknown),
+        SLACK: F.lit(settings.slack_us).cast("bigint") if not settings.slack_varies else known.get(SLACK, unknown),
+    }
+    if settings.early_crossing == "data_first" or settings.slack_varies:
+        columns[PREV_AT] = F.coalesce(known.get(PREV_AT, unknown), F.lag(AT).over(order))
+    clock = clock.withColumns(columns)
+    if settings.slack_varies:
+        return fold_indices(clock, settings, [*blocks(clock), IS_TUPLE, *settings.order_by, AT, TS])
+    clock = clock.withColumn(LAST, F.greatest(F.col(CROSSED), _reached(settings, F.col(NEXT))))
+    before = F.max(LAST).over(order.rowsBetween(FIRST, -1))
+    seen = F.when(F.col(PREV_TS).isNull(), F.greatest(before, "_first_index")).otherwise(before)
+    clock = clock.withColumn(SEEN, F.when(carried, F.col(SEEN)).otherwise(seen))
+    base = F.when(carried, F.col(BASE)).otherwise(F.greatest(SEEN, CROSSED))
+    return clock.withColumns({BASE: base, LAST: F.greatest(SEEN, LAST)})
+
+
+def _own_index(settings: HeartbeatProperties) -> Column:
+    """Returns c(j) of H48: the last multiple at or below a tuple's timestamp."""
+    from pyspark.sql import functions as F
+
+    return floor_div(F.col(TS), settings.interval_us)
+
+
+def _bound(arrival: Column, settings: HeartbeatProperties) -> Column:
+    """Returns the last instant at which a timer goes before a tuple of this arrival (H11, H38)."""
+    return arrival if settings.tie == "timer_first" else arrival - 1
+
+
+def _reached(settings: HeartbeatProperties, bound: Column) -> Column:
+    """Returns q(j) of H48: the last timer that the silence from a tuple up to `bound` brings (H51)."""
+    from pyspark.sql import functions as F
+
+    speed, per = settings.speed_ratio
+    elapsed = (F.col(TS) - settings.slack_us) * per + (bound - F.col(AT)) * speed
+    return floor_div(elapsed, settings.interval_us * per)
+
+
+def emitted_us(settings: HeartbeatProperties, index: Column) -> Column:
+    """Returns when a timeout timer is emitted (H50); where the speed leaves a fraction, the microsecond after."""
+    from pyspark.sql import functions as F
+
+    speed, per = settings.speed_ratio
+    wait = (index * settings.interval_us - F.col(TS) + F.col(SLACK)) * per
+    return F.col(AT) + wait if speed == 1 else F.col(AT) - floor_div(-wait, speed)

@@ -1,0 +1,85 @@
+"""Timer indices where the slack depends on what came before: tuple after tuple, in one row for each clock.
+
+With the default readings the slack is the same everywhere and the timer index is a running maximum. With
+`slack_restart="arrival"` (H31) or `slack_after_timeout="not"` (H37) the slack of a silence depends
+on the timers before it, and these on earlier slacks. Then the clock tuples of a commit group are gathered by clock and
+folded in order; only those that bring timers are kept. Use keys, and groups whose clock tuples fit in memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rewindow.operators.heartbeat.settings import HeartbeatProperties
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def fold_indices(clock: DataFrame, settings: HeartbeatProperties, order: list[str]) -> DataFrame:
+    """Returns the clock tuples that bring timers, and the last of each clock, with timer indices and slack.
+
+    Args:
+        clock: clock tuples and carried rows, with `_crossed_index`, `_first_index`, `_next_us`, `_prev_arrived_us`,
+            `_prev_event_us` and `_is_last`.
+        settings: the Heartbeat's settings.
+        order: columns that order each clock.
+    """
+    from pyspark.sql import functions as F
+
+    rest = [name for name in clock.columns if name not in {*order, *settings.key_by}]
+    tuples = F.sort_array(F.collect_list(F.struct(*order, *rest))).alias("_tuples")
+    folded = clock.groupBy(*settings.key_by).agg(tuples)
+    return folded.select(*settings.key_by, F.inline(_fold(settings)))
+
+
+def _fold(settings: HeartbeatProperties) -> Column:
+    from pyspark.sql import functions as F
+
+    unknown = F.lit(None).cast("bigint")
+    none_yet = F.filter(
+        F.transform("_tuples", lambda one: _indexed(one, unknown, unknown, unknown, unknown)), lambda _: F.lit(False)
+    )
+    start = F.struct(unknown.alias("last"), unknown.alias("base"), none_yet.alias("rows"))
+
+    def take(so_far: Column, one: Column) -> Column:
+        seen, base, slack, last = _step(so_far, one, settings)
+        row = _indexed(one, seen, base, slack, last)
+        keep = F.coalesce(last > seen, F.lit(False)) | one["_is_last"]
+        rows = F.when(keep, F.array_append(so_far["rows"], row)).otherwise(so_far["rows"])
+        return F.struct(last.alias("last"), base.alias("base"), rows.alias("rows"))
+
+    return F.aggregate("_tuples", start, take, lambda end: end["rows"])
+
+
+def _step(so_far: Column, one: Column, settings: HeartbeatProperties) -> tuple[Column, Column, Column, Column]:
+    """Returns timer index before a tuple, as its silence begins, the silence's slack, and the index after it."""
+    from pyspark.sql import functions as F
+
+    interval_us, (speed, per) = settings.interval_us, settings.speed_ratio
+    carried, own = one["_is_tuple"] == 0, one["_crossed_index"]
+    is_first = one["_prev_event_us"].isNull()
+    seen = (
+        F.when(carried, own).when(is_first, F.greatest(so_far["last"], one["_first_index"])).otherwise(so_far["last"])
+    )
+    base = F.when(carried, one["_silence_index"]).otherwise(F.greatest(seen, own))
+    slack = F.lit(settings.slack_us).cast("bigint")
+    if settings.slack_restart == "arrival":
+        due_us = (seen + 1) * interval_us
+        is_running = (due_us - one["_prev_event_us"]) * per <= (one["_arrived_us"] - one["_prev_arrived_us"]) * speed
+        left = F.greatest(F.lit(0), settings.slack_us - (due_us - one["_event_us"]))
+        slack = F.when(is_running & (own <= seen), left).otherwise(slack)
+    if settings.slack_after_timeout == "not":
+        slack = F.when(so_far["last"] > so_far["base"], F.lit(0).cast("bigint")).otherwise(slack)
+    slack = F.when(carried, one["_slack_us"]).otherwise(slack)
+    elapsed = (one["_event_us"] - slack) * per + (one["_next_us"] - one["_arrived_us"]) * speed
+    reached = F.call_function("div", elapsed - F.pmod(elapsed, F.lit(interval_us * per)), F.lit(interval_us * per))
+    return seen, base, slack, F.greatest(seen, own, reached)
+
+
+def _indexed(one: Column, seen: Column, base: Column, slack: Column, last: Column) -> Column:
+    """Returns a tuple with its indices."""
+    indices = {"_seen_index": seen, "_silence_index": base, "_slack_us": slack, "_last_index": last}
+    for name, value in indices.items():
+        one = one.withField(name, value)
+    return one

@@ -1,0 +1,261 @@
+"""Heartbeat: adds tuples with nothing but a timestamp where a stream is silent (docs/rules/heartbeat.md part 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rewindow.errors import InputError
+from rewindow.operators.heartbeat import clock as clock
+from rewindow.operators.heartbeat.clock import AT, BASE, CROSSED, LAST, PREV_AT, PREV_TS, SEEN, TS, WINDOW
+from rewindow.operators.heartbeat.jumps import split_jumps
+from rewindow.operators.heartbeat.settings import HeartbeatProperties, HeartbeatSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from rewindow.windows import Grid
+
+__all__ = [
+    "ADDED",
+    "CAUSE",
+    "EMISSION",
+    "IS_TIMER",
+    "STATE_FIELDS",
+    "TIMER_COUNT",
+    "HeartbeatResult",
+    "HeartbeatSettings",
+    "heartbeat",
+    "without_clock",
+]
+
+IS_TIMER, CAUSE, TIMER_COUNT, EMISSION = ADDED = ("_rw_is_timer", "_rw_cause", "_rw_timer_count", "_rw_emission")
+"""Columns that a heartbeat adds to those of its stream (H19, X22)."""
+STATE_FIELDS = [(name, pa.int64()) for name in clock.STATE]
+"""Fields of the carried state beside the key columns, for an operator's state schema (H55)."""
+_LAST_TIMER = "timer_index"
+
+
+@dataclass(frozen=True)
+class HeartbeatResult:
+    """What a Heartbeat makes of a frame.
+
+    Attributes:
+        tuples: the frame's columns, then `_rw_is_timer BOOLEAN`, `_rw_cause STRING` (crossing or timeout, null for
+            data), `_rw_timer_count BIGINT` (timers that the row stands for: 1, the number left out by H62, null where
+            all further ones of a silence are; null for data) and `_rw_emission STRUCT`, which sorts tuples as they are
+            emitted (H52). A timer's arrival is the instant of its emission, its window the one that holds this instant
+            (H56).
+        errors: the frame's columns, `_rw_position`, `_rw_reason` and `_rw_detail` of tuples that were quarantined
+            because of `max_jump` (reason `jump`, H61) or whose arrival was clamped (`clock_back`, H45; these pass too).
+        state: key columns and `STATE_FIELDS` (H55): arrival and timestamp of the last clock tuple, index of the last
+            timer, index as the silence began (for H62) and the slack of the silence.
+    """
+
+    tuples: DataFrame
+    errors: DataFrame
+    state: DataFrame
+
+
+def heartbeat(
+    frame: DataFrame,
+    settings: HeartbeatProperties,
+    *,
+    state: DataFrame | None = None,
+    end_us: int | None = None,
+    end_included: bool = True,
+    grid: Grid | None = None,
+) -> HeartbeatResult:
+    """Returns a stream with its timer tuples, which say that time has passed where the data are silent (H1 to H14).
+
+    Nothing runs here; a machine clock that steps back (H45), an end before the last arrival (H13) and too many timers
+    (H62) stop the query that reads the result. With a column `window_id` its windows are sorted side by side; without
+    it, each clock is sorted in one partition.
+
+    Args:
+        frame: the tuples; `settings` names their columns.
+        settings: interval, slack, columns and readings.
+        state: `state` of the result before, where the stream is taken in pieces (H57).
+        end_us: timers due later are not emitted; by default the last arrival (H13, H44).
+        end_included: whether a timer due exactly at the end is emitted; not at a window's border (H56, X23).
+        grid: the windows' grid; needed where the frame has a `window_id`.
+
+    Raises:
+        InputError: a column is missing or the grid is, or a column has the name of one that is added.
+    """
+    _check(frame, settings, grid)
+    accepted, errors = split_jumps(frame, settings, state)
+    last_us = end_us if end_us is None or end_included else end_us - 1
+    rows = clock.to_clock_rows(accepted, settings)
+    indexed = clock.clock_tuples(rows, settings, state, last_us)
+    timers = _timers(accepted, _expand(indexed, settings), settings, grid)
+    if settings.arrival_regression == "clamp":
+        errors = errors.unionByName(clock.clamped_tuples(accepted, settings))
+    return HeartbeatResult(_data(accepted, settings).unionByName(timers), errors, _state(indexed, settings))
+
+
+def without_clock(
+    state: DataFrame, settings: HeartbeatProperties | None = None, emitted: DataFrame | None = None
+) -> DataFrame:
+    """Returns a state after skipped windows: the clock starts anew, and no timer comes twice (H58, H10).
+
+    Args:
+        state: the state before the skip; may have further columns unless `emitted` is given.
+        settings: what `emitted` was made with.
+        emitted: tuples that were emitted since that state, with `_rw_is_timer`.
+    """
+    from pyspark.sql import functions as F
+
+    gone = [name for name, inner in clock.STATE.items() if inner != SEEN]
+    bare = state.withColumns({name: F.lit(None).cast("bigint") for name in gone})
+    if settings is None or emitted is None:
+        return bare
+    ts_us = clock.to_us(emitted, settings.event_at)
+    is_answer = (ts_us % settings.interval_us == 0) & F.lit(settings.answered_crossing == "drop")
+    index = clock.floor_div(ts_us, settings.interval_us).alias(_LAST_TIMER)
+    timers = emitted.where(F.col(IS_TIMER) | is_answer).select(*settings.key_by, index)
+    clocks = bare.unionByName(timers, allowMissingColumns=True).groupBy(*settings.key_by)
+    return clocks.agg(*(F.max(name).alias(name) for name in clock.STATE)).where(F.col(_LAST_TIMER).isNotNull())
+
+
+def _check(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -> None:
+    named = [settings.event_at, settings.arrived_at, *settings.order_by, *settings.key_by]
+    absent = [name for name in named if name not in frame.columns]
+    if absent:
+        raise InputError(f"frame has no column {', '.join(absent)}", hint=f"It has {', '.join(frame.columns)}.")
+    taken = [name for name in frame.columns if name.lower() in ADDED]
+    if taken:
+        raise InputError(f"frame has the column {', '.join(taken)}, which a heartbeat adds", hint="Rename it.")
+    if WINDOW in frame.columns and grid is None:
+        raise InputError("frame has windows, but no grid is given", hint="Pass grid=Grid(width_ms, origin_ms).")
+
+
+def _expand(indexed: DataFrame, settings: HeartbeatProperties) -> DataFrame:
+    """Returns a row per timer: `_index`, `_is_crossing`, `_count`, `_emitted_us`, `_is_early`; its tuple's columns."""
+    from pyspark.sql import functions as F
+
+    start, stop, count = _timer_range(settings)
+    timers = indexed.filter(F.col(LAST) > F.col(SEEN)).withColumns({"_start": start, "_stop": stop})
+    if settings.on_too_many == "summary":
+        timers = timers.filter(F.col("_start") <= F.col("_stop"))
+    timers = timers.withColumn("_index", F.explode(F.sequence("_start", "_stop")))
+    is_crossing = F.col("_index") <= F.col(CROSSED)
+    if settings.answered_crossing == "drop":
+        is_answered = is_crossing & (F.col("_index") * settings.interval_us == F.col(TS)) & count.eqNullSafe(F.lit(1))
+        timers = timers.where(~F.coalesce(is_answered, F.lit(False)))
+    return timers.withColumns(
+        {
+            "_is_crossing": is_crossing,
+            "_count": count,
+            "_emitted_us": F.when(is_crossing, F.col(AT)).otherwise(clock.emitted_us(settings, F.col("_index"))),
+            "_is_early": is_crossing & _is_early(settings),
+        }
+    )
+
+
+def _is_early(settings: HeartbeatProperties) -> Column:
+    """Returns whether a crossing timer's tuple arrives before its scheduled time and may go first (H30)."""
+    from pyspark.sql import functions as F
+
+    if settings.early_crossing == "timer_first":
+        return F.lit(False)
+    speed, per = settings.speed_ratio
+    wait = (F.col("_index") * settings.interval_us - F.col(PREV_TS)) * per
+    return F.coalesce((F.col(AT) - F.col(PREV_AT)) * speed < wait, F.lit(False))
+
+
+def _timer_range(settings: HeartbeatProperties) -> tuple[Column, Column, Column]:
+    """Returns the first and last index that a clock tuple brings (H49, H50), and how many timers each row stands for.
+
+    Both are one range: crossing timers up to the tuple's own index, timeout timers after it. Beyond `max_timers` (H62)
+    a crossing becomes its last timer alone, and a silence ends with the first timer beyond.
+    """
+    from pyspark.sql import functions as F
+
+    seen, crossed, last, base, most = F.col(SEEN), F.col(CROSSED), F.col(LAST), F.col(BASE), settings.max_timers
+    beyond_crossing = (crossed - seen > most) if settings.crossing == "all" else F.lit(False)
+    beyond_silence = last - base > most
+    only_last = crossed if settings.crossing == "last" else F.when(beyond_crossing, crossed).otherwise(seen + 1)
+    start = F.when(crossed > seen, only_last).otherwise(seen + 1)
+    if settings.on_too_many == "summary":
+        stop = F.when(beyond_silence, F.least(last, base + most + 1)).otherwise(last)
+        count = (
+            F.when((F.col("_index") == crossed) & beyond_crossing, crossed - seen)
+            .when(F.col("_index") == base + most + 1, F.lit(None))
+            .otherwise(1)
+        )
+        return start, stop, count.cast("bigint")
+    found = F.greatest(crossed - seen if settings.crossing == "all" else F.lit(0), last - base)
+    message = F.format_string(
+        f"heartbeat: interval of {settings.interval_us} us brings %d timers from %d us to %d us, allowed are {most}",
+        found, (seen + 1) * settings.interval_us, last * settings.interval_us,
+    )  # fmt: skip
+    too_many = F.coalesce(beyond_crossing | beyond_silence, F.lit(False))
+    stop = F.when(too_many, F.raise_error(message).cast("bigint")).otherwise(last)
+    return start, stop, F.lit(1).cast("bigint")
+
+
+def _timers(frame: DataFrame, timers: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -> DataFrame:
+    """Returns timers with the frame's columns: null but for timestamp, keys, and what tells when and where (H2)."""
+    from pyspark.sql import functions as F
+
+    emitted, stamp = F.col("_emitted_us"), F.col("_index") * settings.interval_us
+    made = {settings.arrived_at: emitted, settings.event_at: stamp}
+    made |= {name: F.col(name) for name in settings.key_by}
+    if grid is not None and WINDOW in frame.columns:
+        made[WINDOW] = clock.floor_div(emitted - grid.origin_us, grid.width_us)
+    columns = []
+    for field in frame.schema:
+        value = made.get(field.name, F.lit(None))
+        is_time = field.name in (settings.arrived_at, settings.event_at) and field.dataType.typeName() != "long"
+        columns.append((F.timestamp_micros(value) if is_time else value).cast(field.dataType).alias(field.name))
+    cause = F.when(F.col("_is_crossing"), "crossing").otherwise("timeout")
+    phase = F.when(F.col("_is_crossing"), 1).otherwise(0 if settings.tie == "timer_first" else 2)
+    rank = F.when(F.col("_is_early"), 2).otherwise(0)
+    order = [F.when(F.col("_is_crossing") | F.lit(name in settings.key_by), F.col(name)) for name in settings.order_by]
+    emission = _emission(settings, emitted, phase, order, rank, F.col("_index"))
+    return timers.select(
+        *columns, F.lit(True).alias(IS_TIMER), cause.alias(CAUSE), F.col("_count").alias(TIMER_COUNT), emission
+    )
+
+
+def _data(frame: DataFrame, settings: HeartbeatProperties) -> DataFrame:
+    """Returns the tuples unchanged (H1), marked as data."""
+    from pyspark.sql import functions as F
+
+    at = clock.to_us(frame, settings.arrived_at)
+    if settings.arrival_regression == "clamp":
+        at = F.max(at).over(clock.ordered(frame, settings).rowsBetween(clock.FIRST, 0))
+    order = [F.col(name) for name in settings.order_by]
+    return frame.select(
+        "*",
+        F.lit(False).alias(IS_TIMER),
+        F.lit(None).cast("string").alias(CAUSE),
+        F.lit(None).cast("bigint").alias(TIMER_COUNT),
+        _emission(settings, at, F.lit(1), order, F.lit(1), F.lit(0)),
+    )
+
+
+def _emission(
+    settings: HeartbeatProperties, at: Column, phase: Column, order: list[Column], rank: Column, index: Column
+) -> Column:
+    """Returns the struct that sorts tuples as they are emitted (H52).
+
+    Timeout timers, then data in recording order, each with the crossing timers that it brings before it.
+    """
+    from pyspark.sql import functions as F
+
+    named = [value.alias(f"order_{place}") for place, value in enumerate(order)]
+    numbers = {"phase": phase, "rank": rank, "index": index}
+    phase, rank, index = (value.cast("bigint").alias(name) for name, value in numbers.items())
+    return F.struct(at.alias("at_us"), phase, *named, rank, index).alias(EMISSION)
+
+
+def _state(indexed: DataFrame, settings: HeartbeatProperties) -> DataFrame:
+    """Returns the state after the end, a row per clock (H55)."""
+    from pyspark.sql import functions as F
+
+    named = [F.col(LAST if inner == SEEN else inner).alias(name) for name, inner in clock.STATE.items()]
+    return indexed.filter(clock.IS_LAST).select(*settings.key_by, *named)

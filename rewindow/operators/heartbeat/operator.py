@@ -1,0 +1,129 @@
+"""The Heartbeat as an operator: the function `heartbeat` between an input port, an output port and a carried state."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+from pydantic import field_serializer, model_validator
+
+from rewindow.application import FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.names import quoted_column
+from rewindow.operators.heartbeat.function import (
+    ADDED,
+    EMISSION,
+    STATE_FIELDS,
+    HeartbeatResult,
+    heartbeat,
+    without_clock,
+)
+from rewindow.operators.heartbeat.settings import HeartbeatProperties
+from rewindow.windows import WindowRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+BOOKKEEPING = ("window_id", "offset")
+"""Columns of a stream that say where a tuple lies; they do not pass."""
+TAKEN = {*BOOKKEEPING, "attempt"}
+"""Names that an event column cannot have, in capital letters either, in the tables of a replay."""
+PROVENANCE = list(zip(ADDED, (pa.bool_(), pa.string(), pa.int64(), pa.int64()), strict=True))
+"""What tells timers from data (H19); `_rw_emission` is the place within the window, from 0, in emission order (H52)."""
+RENAME = "rename it upstream, or by keep and select in the settings of the stream"
+
+
+class Heartbeat(HeartbeatProperties, FrameOperator):
+    """Passes a stream on with timer tuples where it is silent (docs/rules/heartbeat.md part 1).
+
+    `columns` are the stream's; they pass unchanged, with `PROVENANCE` behind them. In a timer they are null but for the
+    event timestamp, the keys, and the arrival, which is the instant of emission. Quarantined tuples (`max_jump`) leave
+    by the port `errors`, where clamped ones (`arrival_regression`) are reported too.
+
+    Example:
+        beat = app.add("beat", Heartbeat(interval=60, slack=10, event_at="at", columns=schema), stream=clicks)
+    """
+
+    columns: pa.Schema
+
+    @field_serializer("columns")
+    def _columns_as_text(self, columns: pa.Schema) -> dict[str, str]:
+        return {field.name: str(field.type) for field in columns}
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> Self:
+        wrong = list(self._wrong_columns())
+        if wrong:
+            raise ValueError("; ".join(wrong))
+        return self
+
+    def _wrong_columns(self) -> Iterator[str]:
+        """Yields what the clock lacks (H53), what it cannot count in (H40), and what would be there twice (H19)."""
+        names = self.columns.names
+        absent = [name for name in self._clock_columns() if name not in names]
+        if absent:
+            yield f"column {', '.join(absent)} is not in the stream's columns: {', '.join(names)}"
+        for field in self.columns:
+            is_time = pa.types.is_timestamp(field.type) or pa.types.is_int64(field.type)
+            if field.name in (self.event_at, self.arrived_at) and not is_time:
+                yield f"column {field.name} is {field.type}, it must be a timestamp, or int64 as microseconds"
+            if field.name.lower() in ADDED:
+                yield f"column {field.name} is one that the Heartbeat adds: {RENAME}"
+            if field.name.lower() in TAKEN and field.name not in BOOKKEEPING:
+                yield f"column {field.name} has a name that tables of a replay need for themselves: {RENAME}"
+        lower = Counter(name.lower() for name in names)
+        twice = [name for name in names if lower[name.lower()] > 1]
+        if twice:
+            yield f"columns {' and '.join(twice)} are one to a table, which reads no capital letters: {RENAME}"
+
+    def input_ports(self) -> Mapping[str, InputPort]:
+        """Returns one port, `stream`, with the columns that the clock needs and those that pass (H16)."""
+        return {"stream": InputPort(pa.schema(self._needed()))}
+
+    def output_ports(self) -> Mapping[str, OutputPort]:
+        """Returns the port `out`, and behind it `errors` (H16)."""
+        payload = self._payload()
+        out, errors = pa.schema([*payload, *PROVENANCE]), pa.schema(payload)
+        return {"out": OutputPort(out), "errors": OutputPort(errors, error=True)}
+
+    def state_columns(self) -> pa.Schema:
+        """Returns key columns and clock, a row per clock (H55)."""
+        keys = [field for field in self.columns if field.name in self.key_by]
+        return pa.schema([*keys, *STATE_FIELDS])
+
+    def transform(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows
+    ) -> Mapping[str, DataFrame]:
+        """Returns data and timers, and what is quarantined."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        made = self._beat(inputs, state, windows)
+        place = F.row_number().over(Window.partitionBy("window_id").orderBy(EMISSION, *self.key_by)) - 1
+        return {"out": made.tuples.withColumn(EMISSION, place.cast("bigint")), "errors": made.errors}
+
+    def next_state(
+        self, inputs: Mapping[str, DataFrame], outputs: Mapping[str, DataFrame], state: DataFrame, windows: GroupWindows
+    ) -> DataFrame:
+        """Returns the clocks after the group; what they depend on is recorded, so it is the same in every run."""
+        return self._beat(inputs, state, windows).state
+
+    def skipped(self, state: DataFrame, skipped: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
+        """Returns the state with empty clocks and the index of the last timer that was emitted for each (H58, H10)."""
+        return without_clock(state, self, outputs.get("out"))
+
+    def _beat(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> HeartbeatResult:
+        names = dict.fromkeys(["window_id", *(field.name for field in self._needed())])
+        frame = inputs["stream"].select(*map(quoted_column, names))
+        return heartbeat(frame, self, state=state, end_us=windows.end_us, end_included=False, grid=windows.grid)
+
+    def _clock_columns(self) -> list[str]:
+        return list(dict.fromkeys([self.event_at, self.arrived_at, *self.order_by, *self.key_by]))
+
+    def _needed(self) -> list[Any]:
+        needed = {*self._clock_columns(), *(field.name for field in self._payload())}
+        return [field for field in self.columns if field.name in needed]
+
+    def _payload(self) -> list[Any]:
+        return [field for field in self.columns if field.name not in BOOKKEEPING]

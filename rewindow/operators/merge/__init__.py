@@ -1,0 +1,1 @@
+"""Merge: streams of the same columns joined into one, in the order of event time (rules/heartbeat.md H59)."""

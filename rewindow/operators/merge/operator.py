@@ -1,0 +1,100 @@
+"""The Merge as an operator: the function `merge` between its input ports, an output port and a carried state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+from pydantic import field_serializer, model_validator
+
+from rewindow.application import FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.names import quoted_column
+from rewindow.operators.heartbeat.clock import WINDOW
+from rewindow.operators.merge.function import (
+    EMISSION,
+    RELEASED_AT,
+    SOURCE,
+    MergeResult,
+    count_waiting,
+    find_fault,
+    merge,
+    without_waiting,
+)
+from rewindow.windows import WindowRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Merge(FrameOperator):
+    """Joins streams of the same columns into one, in the order of event time (H59); `merge` says how.
+
+    `columns` are the inputs'; they pass unchanged, but for `offset`, with `_rw_source`, `_rw_released_at` and
+    `_rw_emission` behind them. To what comes after the Merge `_rw_released_at` is the arrival, and `_rw_emission` the
+    order in a window. An input that falls silent needs a Heartbeat before it, else everything waits for it, in the
+    state.
+
+    Example:
+        columns = Heartbeat(...).output_ports()["out"].schema
+        app.add("both", Merge(columns=columns, event_at="at", order_by=("_rw_emission",)), left=beat_a, right=beat_b)
+    """
+
+    columns: pa.Schema
+    ports: tuple[str, ...] = ("left", "right")
+    event_at: str
+    arrived_at: str = "arrived_at"
+    order_by: tuple[str, ...] = ("offset",)
+
+    @field_serializer("columns")
+    def _columns_as_text(self, columns: pa.Schema) -> dict[str, str]:
+        return {field.name: str(field.type) for field in columns}
+
+    @model_validator(mode="after")
+    def _check_properties(self) -> Self:
+        if wrong := find_fault(self.ports, self._names(), self.event_at, self.arrived_at, self.order_by):
+            raise ValueError(wrong)
+        return self
+
+    def input_ports(self) -> Mapping[str, InputPort]:
+        """Returns a port for each of `ports`."""
+        return {port: InputPort(pa.schema(self._carried())) for port in self.ports}
+
+    def output_ports(self) -> Mapping[str, OutputPort]:
+        """Returns the port `out`: the inputs' columns and the Merge's own."""
+        kept = [field for field in self._carried() if field.name not in ("offset", RELEASED_AT, EMISSION)]
+        released_at = (RELEASED_AT, self.columns.field(self.arrived_at).type)
+        return {"out": OutputPort(pa.schema([*kept, (SOURCE, pa.string()), released_at, (EMISSION, pa.int64())]))}
+
+    def state_columns(self) -> pa.Schema:
+        """Returns `window_id`, `_rw_source` and the inputs' columns, a row per port and per tuple that waits."""
+        return pa.schema([(WINDOW, pa.int64()), (SOURCE, pa.string()), *self._carried()])
+
+    def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
+        """Returns the tuples that are released in the group's windows."""
+        return self._merge(inputs, state).tuples
+
+    def next_state(
+        self, inputs: Mapping[str, DataFrame], outputs: Mapping[str, DataFrame], state: DataFrame, windows: GroupWindows
+    ) -> DataFrame:
+        """Returns what each port has shown and what still waits; the inputs tell it, so it is the same in every run."""
+        return self._merge(inputs, state).state
+
+    def skipped(self, state: DataFrame, skipped: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
+        """Returns the state without the tuples that waited."""
+        return without_waiting(state)
+
+    def dropped_by_skip(self, state: DataFrame, skipped: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
+        """Returns the tuples that waited and that no skipped window passed on, by the window of their arrival."""
+        return count_waiting(state, outputs.get("out"))
+
+    def _merge(self, inputs: Mapping[str, DataFrame], state: DataFrame | None) -> MergeResult:
+        frames = {port: inputs[port].select(WINDOW, *map(quoted_column, self._names())) for port in self.ports}
+        return merge(frames, event_at=self.event_at, arrived_at=self.arrived_at, order_by=self.order_by, state=state)
+
+    def _names(self) -> list[str]:
+        return [field.name for field in self._carried()]
+
+    def _carried(self) -> list[Any]:
+        dropped = {WINDOW, "attempt"} | {"offset"} - {*self.order_by}
+        return [field for field in self.columns if field.name not in dropped]

@@ -1,0 +1,113 @@
+"""A certificate as one page: self-contained, readable offline, light and dark."""
+
+from __future__ import annotations
+
+import os
+from importlib import resources
+from typing import Any
+
+from rewindow.certificate.certificate import CONTENTS, Certificate, OutputCertificate
+from rewindow.config import Config
+from rewindow.windows import Grid, WindowRange, format_time
+
+STRIP_WIDTH = 1000
+_RECTANGLES_MAX = 2_000
+_MEANING = {
+    "equal": "the same rows, in any order",
+    "lost": "b lacks rows that a has",
+    "repeated": "b has rows of a again",
+    "changed": "other rows",
+    "affected": "computed from a state that lacks lost windows",
+}
+
+
+def certificate_page(certificate: Certificate, contents: str) -> str:
+    """Returns the page of a certificate as HTML; `contents` says what was done about the contents of files."""
+    import jinja2
+
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["number"] = _number
+    template = (resources.files("rewindow.pages.templates") / "certificate.html").read_text()
+    grid = Grid(certificate.width_ms, certificate.origin_ms)
+    return environment.from_string(template).render(
+        c=certificate,
+        meaning=_MEANING,
+        contents=contents,
+        starts=lambda window: format_time(grid.start_us(window)),
+        ends=format_time(grid.end_us(certificate.last)),
+        strips={output.name: _strip(certificate, output) for output in certificate.outputs},
+        strip_width=STRIP_WIDTH,
+        compared=[row for row in _sides(certificate) if row[1] != "" or row[2] != ""],
+    )
+
+
+def _strip(certificate: Certificate, output: OutputCertificate) -> list[dict[str, Any]]:
+    """Returns the rectangles of an output's strip: one for each stretch of windows of a class."""
+    windows = WindowRange(certificate.first, certificate.last)
+    scale = STRIP_WIDTH / len(windows)
+    found = [
+        {"x": round((first - windows.first) * scale, 2), "width": round(max((last - first + 1) * scale, 1.0), 2),
+         "kind": kind, "label": f"{kind}: windows {first} to {last}"}
+        for kind, ranges in output.ranges.items()
+        for first, last in ranges
+    ]  # fmt: skip
+    return found[:_RECTANGLES_MAX]
+
+
+def _sides(certificate: Certificate) -> list[tuple[str, str, str]]:
+    rows = [("windows", f"{side['first']} to {side['last']}") for side in (certificate.a, certificate.b)]
+    compared = [("windows", rows[0][1], rows[1][1])]
+    for name, label in (
+        ("mode", "recovery mode"),
+        ("code_version", "code version"),
+        ("attempts", "attempts"),
+        ("windows_sealed_again", "windows sealed again"),
+        ("inputs", "inputs (stream: table and windows version, table id)"),
+        ("inputs_compared", "input files compared by"),
+        ("start_state", "start state"),
+        ("table_versions", "table versions"),
+    ):
+        compared.append((label, _text(certificate.a.get(name)), _text(certificate.b.get(name))))
+    return compared
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {_text(part)}" for name, part in value.items() if part not in (None, ""))
+    return " / ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _number(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def write_certificate(config: Config, certificate: Certificate) -> Certificate:
+    """Leaves a certificate as JSON and as a page in the folder of results, and returns it with their paths.
+
+    The same comparison writes the same files.
+
+    A state folder that cannot be written to gets none, and the certificate has no path.
+    """
+    folder = config.results / "certificates"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return certificate
+    if not os.access(folder, os.W_OK):
+        return certificate
+    name = f"{certificate.a['name']}--{certificate.b['name']}-{certificate.digest[:8]}"
+    path, page = folder / f"{name}.json", folder / f"{name}.html"
+    for target, text in (
+        (path, certificate.to_json()),
+        (page, certificate_page(certificate, CONTENTS[certificate.contents])),
+    ):
+        draft = target.with_name(target.name + ".draft")
+        draft.write_text(text)
+        draft.replace(target)
+    return certificate.model_copy(update={"path": str(path), "page": str(page)})

@@ -1,0 +1,15 @@
+"""The pages of a gate run: one for each output, and the page over time."""
+
+from __future__ import annotations
+
+from rewindow.config import Config
+from rewindow.pages.expectation_index import write_index
+from rewindow.pages.output_page import output_page
+from rewindow.quality.outcome import GateResult
+
+
+def write_gate_pages(config: Config, result: GateResult) -> None:
+    """Draws what the gate found, where the result says that its pages are."""
+    for verdict in result.outputs:
+        verdict.docs.write_text(output_page(result.plan, verdict, result.checked_at))
+    write_index(config)

@@ -1,0 +1,114 @@
+"""Reads the layers of the calendar: a value per window and quantity, from streams and a replay's output. No JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rewindow.config import Config
+from rewindow.facts.readers import seen_rows
+from rewindow.pages.story import Layer
+from rewindow.quality.window_table import TIMER_COLUMNS
+from rewindow.recovery import InputPlan, OutputPlan, Plan
+from rewindow.storage import Table, query, quoted
+from rewindow.storage.layout import FACTS
+from rewindow.windows import WindowRange
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A quantity of an output that the page's owner wants to see.
+
+    Attributes:
+        sql: an aggregate over the output's columns, per window.
+        total: whether windows that share a cell are added up; else averaged.
+    """
+
+    name: str
+    label: str
+    unit: str
+    output: str
+    sql: str
+    total: bool = False
+    hue: str = "amber"
+    note: str = ""
+
+
+def read_layers(config: Config, plan: Plan, measures: Iterable[Measure] = ()) -> tuple[Layer, ...]:
+    """Returns tuples in, the given measures, gaps of every input, and heartbeats where an output tells timers."""
+    root = config.replay_root(plan.replay_id)
+    layers = [_tuples(config, plan)]
+    layers += [_measure(plan, root, measure) for measure in measures]
+    layers += [_gaps(config, plan, entry) for entry in plan.inputs]
+    beats = [_heartbeats(plan, root, output) for output in plan.outputs]
+    return (*layers, *(layer for layer in beats if layer is not None))
+
+
+def _tuples(config: Config, plan: Plan) -> Layer:
+    values = np.zeros(len(plan.range))
+    for entry in plan.inputs:
+        rows = query(f"select window_id, tuples as v from w where {_inside(plan.range)}", w=_seals(config, entry))
+        values += np.nan_to_num(_spread(plan.range, rows))
+    note = " and ".join(entry.stream for entry in plan.inputs)
+    return Layer("tuples", "Tuples", "tuples", _values(values), hue="blue", note=f"recorded in {note}")
+
+
+def _measure(plan: Plan, root: Path, measure: Measure) -> Layer:
+    sql = f"select window_id, {measure.sql} as v from ({seen_rows('rows', measure.output)}) group by window_id"
+    rows = query(sql, rows=Table.open(root / measure.output), facts=Table.open(root / FACTS))
+    values = _values(_spread(plan.range, rows))
+    return Layer(measure.name, measure.label, measure.unit, values, measure.total, measure.hue, measure.note)
+
+
+def _gaps(config: Config, plan: Plan, entry: InputPlan) -> Layer:
+    """Returns how many keys of a stream were silent in each window; of a stream without keys, whether it was empty."""
+    settings = config.streams.get(entry.stream)
+    keys = ", ".join(map(quoted, settings.keys)) if settings else ""
+    name, label = f"gaps_{entry.stream}", f"Gaps in {entry.stream}"
+    if settings is None or not keys:
+        rows = query(f"select window_id, tuples as v from w where {_inside(plan.range)}", w=_seals(config, entry))
+        empty = _spread(plan.range, rows) == 0
+        return Layer(name, label, "empty", _values(empty.astype(float)), hue="plum", note="windows without a tuple")
+    table = Table.open(entry.table(config.state), entry.version)
+    known = query(f"select count(*) as n from (select distinct {keys} from t)", t=table)["n"][0].as_py()
+    sql = f"""select window_id, count(*) as v from (
+              select distinct window_id, {keys} from t where {_inside(plan.range)}) group by window_id"""
+    silent = known - np.nan_to_num(_spread(plan.range, query(sql, t=table)))
+    note = f"of {known} keys ({', '.join(settings.keys)}), those without a tuple in the window"
+    return Layer(name, label, "silent", _values(silent), hue="plum", note=note)
+
+
+def _heartbeats(plan: Plan, root: Path, output: OutputPlan) -> Layer | None:
+    timer = next((name for name, _ in output.columns if name in TIMER_COLUMNS), None)
+    if timer is None:
+        return None
+    measure = Measure(
+        f"heartbeats_{output.name}", "Heartbeats", "timers", output.name, f"count(*) filter (where {quoted(timer)})",
+        total=True, hue="green", note=f"rows of {output.name} made by a timer because the source was silent",
+    )  # fmt: skip
+    return _measure(plan, root, measure)
+
+
+def _seals(config: Config, entry: InputPlan) -> Table:
+    return Table.open(entry.windows_table(config.state), entry.windows_version)
+
+
+def _inside(windows: WindowRange) -> str:
+    return f"window_id between {windows.first} and {windows.last}"
+
+
+def _spread(windows: WindowRange, rows: pa.Table) -> npt.NDArray[np.float64]:
+    """Returns a value for each window of the range, not a number where there is no row."""
+    values = np.full(len(windows), np.nan)
+    found = rows["v"].cast(pa.float64()).to_numpy(zero_copy_only=False)
+    values[rows["window_id"].to_numpy() - windows.first] = found
+    return values
+
+
+def _values(values: npt.NDArray[np.float64]) -> tuple[float | None, ...]:
+    return tuple(None if value != value else value for value in values.tolist())

@@ -1,0 +1,118 @@
+"""Draws a page from values: one HTML file that needs no other file, no host and no script to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from importlib import resources
+from typing import Any
+
+from rewindow.pages.calendar import describe_range, draw_calendar
+from rewindow.pages.story import Act, Page, Story
+from rewindow.pages.timeline import clock_seconds, draw_strips, draw_timeline, phases
+
+STATUS_WORDS = {
+    "passed": "passed", "warning": "warns", "failed": "failed", "not_run": "not run",
+    "nothing_to_check": "nothing to check",
+}  # fmt: skip
+CLASSES = ("equal", "changed", "affected", "repeated", "lost")
+FIGURES = (
+    ("windows", "windows", "accounted for: sealed, or listed as lost"),
+    ("tuples", "tuples out", "rows that readers see, all outputs"),
+    ("redone", "redone", "windows computed again although partly committed"),
+    ("lost", "lost", "windows given up in an output"),
+    ("lost_tuples", "tuples lost", "input tuples that were not processed"),
+    ("repeated", "repeated", "windows staged by two attempts"),
+    ("repeated_tuples", "tuples repeated", "staged rows that readers never see"),
+    ("affected", "affected", "windows computed from a state that lacks others"),
+)
+
+
+def render_page(page: Page) -> str:
+    """Returns the page as HTML."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_template), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )  # fmt: skip
+    environment.filters |= {"number": _number, "clock": _clock, "seconds": _seconds, "ranges": _ranges}
+    shown_seconds = clock_seconds(page.stories)
+    return environment.get_template("page.html").render(
+        page=page,
+        range_words=describe_range(page.grid, page.windows),
+        calendar=draw_calendar(page.grid, page.windows, page.layers) if page.layers else None,
+        recoveries=[(story, draw_timeline(story, shown_seconds), draw_strips(story)) for story in page.stories],
+        phases=[(story, phases(story)) for story in page.stories],
+        phase_seconds=shown_seconds,
+        chapter_seconds=sum(chapter.seconds for chapter in page.chapters) or 1.0,
+        figures=FIGURES,
+        checks=_checks(page.stories),
+        status_words=STATUS_WORDS,
+        classes=CLASSES,
+        acts=_acts(page.acts),
+        style=_read("page.css"),
+        script=_read("page.js"),
+    )
+
+
+def _checks(stories: Iterable[Story]) -> list[dict[str, Any]]:
+    """Returns each output's checks, a row for each with what it came to in each replay; `quiet` ones passed in all."""
+    judged = list(stories)
+    groups: dict[str, dict[str, Any]] = {name: {} for story in judged for name in story.outputs}
+    for index, story in enumerate(judged):
+        for finding in story.gate.findings if story.gate else ():
+            empty = {"description": finding.description, "cells": [None] * len(judged), "quiet": True}
+            row = groups.setdefault(finding.output, {}).setdefault(finding.check, empty)
+            row["cells"][index] = finding
+            row["quiet"] = row["quiet"] and finding.status in ("passed", "nothing_to_check")
+    return [
+        {"output": name, "rows": list(rows.values()), "quiet": sum(row["quiet"] for row in rows.values())}
+        for name, rows in groups.items()
+        if rows
+    ]
+
+
+def _acts(acts: Iterable[Act]) -> list[dict[str, Any]]:
+    """Returns publications with what became of them: taken back by an undo, or covered by a later one."""
+    listed = list(acts)
+    undos = [act for act in listed if act.kind == "undo"]
+    undone = {
+        act.number
+        for act in listed
+        if any(undo.replay_id == act.replay_id and (undo.undoes or 0) >= act.number for undo in undos)
+    }
+    found: list[dict[str, Any]] = []
+    for place, act in enumerate(listed):
+        later = [one for one in listed[place + 1 :] if one.kind == "publish" and one.number not in undone]
+        covered = any(one.windows.overlap(act.windows) == act.windows for one in later)
+        standing = act.kind == "publish" and act.number not in undone
+        state = "undone" if act.number in undone else "" if not standing else "replaced" if covered else "stands"
+        found.append({"act": act, "state": state})
+    return found
+
+
+def _template(name: str) -> str:
+    return _read(name)
+
+
+def _read(name: str) -> str:
+    return (resources.files("rewindow.pages.templates") / name).read_text()
+
+
+def _number(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _clock(moment: datetime | None) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%SZ") if moment else ""
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.1f} s" if value < 100 else f"{int(value) // 60} min {int(value) % 60:02d} s"
+
+
+def _ranges(ranges: Iterable[object]) -> str:
+    return ", ".join(str(part) for part in ranges)

@@ -1,0 +1,121 @@
+"""The page of any replay: what it did, window by window; drawn as HTML, or written to `config.results/pages`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rewindow.config import Config
+from rewindow.errors import TableError
+from rewindow.ledger import Ledger
+from rewindow.pages.calendar import describe_range
+from rewindow.pages.layers import Measure, read_layers
+from rewindow.pages.page import render_page
+from rewindow.pages.reading import pages_folder, read_acts, read_story
+from rewindow.pages.story import Page, Story
+from rewindow.storage import Table
+from rewindow.storage.layout import CHECKPOINTS, FACTS
+
+
+def build_replay_page(config: Config, replay_id: str, measures: Sequence[Measure] = ()) -> Path:
+    """Writes the page of a replay and returns where it lies. Starts no JVM.
+
+    After a purge there is nothing to draw from: the page that was drawn before is then left as it is.
+
+    Args:
+        measures: quantities of its outputs to show on the calendar beside those that every replay has.
+
+    Raises:
+        InputError: no replay has this id.
+        TableError: its staged tables are gone, as after a purge, and no page was drawn before.
+    """
+    purged = purged_tables(config, replay_id)
+    if purged:
+        return _drawn_before(config, replay_id, purged)
+    return write_page(config, page_name(replay_id), _page(config, replay_id, measures))
+
+
+def draw_replay_page(config: Config, replay_id: str) -> str:
+    """Returns the page of a replay as it stands now, as HTML; reads ledger and facts, writes nothing.
+
+    Raises: see `build_replay_page`, whose page of before is returned after a purge.
+    """
+    Ledger.open(config.ledger_url, make=False).close()
+    purged = purged_tables(config, replay_id)
+    if purged:
+        return _drawn_before(config, replay_id, purged).read_text(encoding="utf-8")
+    return render_page(_page(config, replay_id))
+
+
+def page_name(replay_id: str) -> str:
+    """Returns the name of the file of a replay's page."""
+    return f"{replay_id}.html"
+
+
+def _page(config: Config, replay_id: str, measures: Sequence[Measure] = ()) -> Page:
+    story = read_story(config, replay_id)
+    plan = Ledger.open(config.ledger_url).replays.get(replay_id).read_plan()
+    return Page(
+        title=f"{story.application}, {story.title}",
+        lead=f"Replay {replay_id}: {describe_range(story.grid, story.windows)}."
+        + (f" {story.reason}." if story.reason else ""),
+        grid=story.grid,
+        windows=story.windows,
+        stories=(story,),
+        layers=read_layers(config, plan, measures),
+        made_at=datetime.now(UTC),
+        facts=replay_facts(story),
+        acts=read_acts(config, story.application, story.windows),
+        next_steps=((f"rewindow status {replay_id}", "where it stands, and the next command"),),
+    )
+
+
+def purged_tables(config: Config, replay_id: str) -> list[str]:
+    """Returns the names of a replay's staged tables that are gone.
+
+    Raises:
+        InputError: no replay has this id.
+    """
+    plan = Ledger.open(config.ledger_url).replays.get(replay_id).read_plan()
+    root = config.replay_root(replay_id)
+    names = (FACTS, CHECKPOINTS, *(output.name for output in plan.outputs))
+    return sorted(name for name in names if not Table.exists(root / name))
+
+
+def _drawn_before(config: Config, replay_id: str, purged: Sequence[str]) -> Path:
+    path = pages_folder(config) / page_name(replay_id)
+    if not path.is_file():
+        row = Ledger.open(config.ledger_url).replays.get(replay_id)
+        raise TableError(
+            f'page of replay "{replay_id}" cannot be drawn: its staged tables are gone',
+            detail=f"Purged: {', '.join(purged)}. No page was drawn before.",
+            hint=f"What the ledger kept: rewindow status {replay_id}; or compute it again: "
+            f"rewindow replay {row.application} --first {row.first} --last {row.last}",
+        )
+    return path
+
+
+def write_page(config: Config, name: str, page: Page) -> Path:
+    """Writes a page and returns its path; an older one of the name is replaced in one step."""
+    folder = pages_folder(config)
+    folder.mkdir(parents=True, exist_ok=True)
+    path, draft = folder / name, folder / f"{name}.{uuid.uuid4().hex}.draft"
+    draft.write_text(render_page(page), encoding="utf-8")
+    draft.replace(path)
+    return path
+
+
+def replay_facts(story: Story) -> tuple[tuple[str, str], ...]:
+    """Returns the big numbers of a replay's page."""
+    counts = story.counts
+    gate = story.gate.verdict if story.gate else "not run"
+    return (
+        (f"{counts.windows:,} of {len(story.windows):,}", "windows accounted for"),
+        (f"{counts.tuples_in:,}", "tuples in"),
+        (f"{counts.tuples:,}", "tuples out"),
+        (f"{len(story.attempts)}", "attempts"),
+        (gate, "gate"),
+        (story.state, "state"),
+    )

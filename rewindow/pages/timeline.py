@@ -1,0 +1,223 @@
+"""Draws a replay: its attempts on a clock, and its windows as strips. Pure: values in, shapes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from rewindow.inspection.stretches import Stretch
+from rewindow.pages.story import Attempt, Group, Kill, Story
+
+WIDTH = 1000
+LANE = 34
+BAR = 20
+_STRIP = 16
+_KIND_WORDS = {
+    "committed": "committed", "repeated": "there twice; readers take one attempt",
+    "lost": "given up", "affected": "computed from a state that lacks windows",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A rectangle with a class, a tooltip and perhaps a text in it."""
+
+    x: float
+    width: float
+    kind: str
+    title: str
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One attempt on the clock."""
+
+    y: int
+    label: str
+    shapes: tuple[Shape, ...]
+    checkpoints: tuple[float, ...]
+    kill: tuple[float, str] | None
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A replay's attempts on a clock.
+
+    Attributes:
+        recovery: begin, end and label of the way back to the next commit; None when nothing was killed.
+        ticks: positions and labels of the clock.
+    """
+
+    height: int
+    lanes: tuple[Lane, ...]
+    recovery: tuple[float, float, str] | None
+    ticks: tuple[tuple[float, str], ...]
+
+
+@dataclass(frozen=True)
+class Strips:
+    """Windows of each output from left to right, and where checkpoints lie."""
+
+    height: int
+    rows: tuple[tuple[int, str, tuple[Shape, ...]], ...]
+    marks: tuple[tuple[float, str], ...]
+    ends: tuple[str, str]
+
+
+def clock_seconds(stories: Sequence[Story]) -> float:
+    """Returns how long the longest of several replays took, for one clock under all of them."""
+    return max((_length(story) for story in stories), default=1.0) or 1.0
+
+
+def draw_timeline(story: Story, seconds_max: float) -> Timeline:
+    """Returns a replay's attempts on a clock that ends at `seconds_max`."""
+    clock = _Clock(story, seconds_max)
+    lanes = tuple(clock.lane(index, attempt) for index, attempt in enumerate(story.attempts))
+    recovery = None
+    if story.kills and story.recovery_seconds is not None:
+        begin = clock.x(story.kills[0].at)
+        length = story.recovery_seconds * WIDTH / seconds_max
+        recovery = (begin, begin + length, f"{story.recovery_seconds:.1f} s from the kill to the next commit")
+    height = LANE * max(len(lanes), 1) + (22 if recovery else 2) + 18
+    return Timeline(height, lanes, recovery, tuple(_ticks(seconds_max)))
+
+
+def draw_strips(story: Story) -> Strips:
+    """Returns how the windows of each output fared."""
+    scale = WIDTH / len(story.windows)
+    rows = tuple(
+        (index * (_STRIP + 4), name, tuple(_stretch(story, part, scale) for part in parts))
+        for index, (name, parts) in enumerate(story.outputs.items())
+    )
+    marks = tuple(
+        ((window - story.windows.first + 1) * scale, f"checkpoint after window {window}") for window in story.marks
+    )
+    times = (story.grid.start_us(story.windows.first), story.grid.end_us(story.windows.last))
+    return Strips(len(rows) * (_STRIP + 4) + 8, rows, marks, (_day(times[0]), _day(times[1])))
+
+
+def phases(story: Story) -> list[tuple[str, str, float]]:
+    """Returns where a replay's time went: class, words, seconds."""
+    found = {"start": 0.0, "compute": 0.0, "commit": 0.0, "killed": 0.0, "wait": 0.0}
+    for attempt, following in zip(story.attempts, [*story.attempts[1:], None], strict=False):
+        kill = _kill_of(story, attempt)
+        first = attempt.groups[0] if attempt.groups else None
+        if first is not None:
+            found["start"] += _seconds(attempt.began_at, first.ended_at) - first.seconds
+        found["compute"] += sum(group.compute_seconds for group in attempt.groups)
+        found["commit"] += sum(group.commit_seconds for group in attempt.groups)
+        if kill is not None:
+            found["killed"] += _seconds(attempt.groups[-1].ended_at if attempt.groups else attempt.began_at, kill.at)
+            if following is not None:
+                found["wait"] += _seconds(kill.at, following.began_at)
+    words = {
+        "start": "start of Spark and of the attempt", "compute": "computing and writing files", "commit": "commits",
+        "killed": "work that the kill took", "wait": "until the next attempt began",
+    }  # fmt: skip
+    found["rest"] = max(0.0, _length(story) - sum(found.values()))
+    words["rest"] = "the rest"
+    return [(kind, words[kind], round(seconds, 1)) for kind, seconds in found.items() if seconds >= 0.05]
+
+
+class _Clock:
+    """Places times of one replay on a line."""
+
+    def __init__(self, story: Story, seconds_max: float) -> None:
+        self._story, self._scale = story, WIDTH / seconds_max
+        self._zero = story.attempts[0].began_at if story.attempts else None
+
+    def x(self, moment: datetime) -> float:
+        assert self._zero is not None, "only attempts are drawn"
+        return round(_seconds(self._zero, moment) * self._scale, 1)
+
+    def lane(self, index: int, attempt: Attempt) -> Lane:
+        kill = _kill_of(self._story, attempt)
+        end = kill.at if kill else attempt.ended_at or self._last(attempt)
+        shapes = [
+            self._shape(attempt.began_at, end, "track", f"attempt {attempt.epoch}: {attempt.outcome or 'running'}")
+        ]
+        if attempt.groups:
+            begin = self.x(attempt.groups[0].ended_at) - attempt.groups[0].seconds * self._scale
+            start = begin - self.x(attempt.began_at)
+            words = f"start of Spark and of the attempt: {start / self._scale:.1f} s"
+            shapes.append(Shape(self.x(attempt.began_at), round(max(start, 0), 1), "start", words))
+        for group in attempt.groups:
+            shapes += self._group(group)
+        if kill is not None:
+            shapes.append(
+                self._shape(self._working_since(attempt), kill.at, "killed", "in progress when it was killed")
+            )
+        checkpoints = tuple(self.x(group.ended_at) for group in attempt.groups if group.checkpoint)
+        marker = (self.x(kill.at), _kill_words(kill)) if kill else None
+        return Lane(index * LANE, f"attempt {attempt.epoch}", tuple(shapes), checkpoints, marker)
+
+    def _working_since(self, attempt: Attempt) -> datetime:
+        return attempt.groups[-1].ended_at if attempt.groups else attempt.began_at
+
+    def _group(self, group: Group) -> Iterator[Shape]:
+        end = self.x(group.ended_at)
+        compute, commit = group.compute_seconds * self._scale, group.commit_seconds * self._scale
+        title = (
+            f"group {group.number}: windows {group.windows.first} to {group.windows.last}, "
+            f"{group.compute_seconds:.1f} s computing, {group.commit_seconds:.1f} s commits"
+            + (", checkpoint" if group.checkpoint else "")
+        )
+        yield Shape(
+            round(end - compute - commit, 1), round(max(compute, 1), 1), "compute", title, str(group.number or "")
+        )
+        yield Shape(round(end - commit, 1), round(max(commit, 1), 1), "commit", title)
+
+    def _shape(self, begin: datetime, end: datetime, kind: str, title: str) -> Shape:
+        return Shape(self.x(begin), round(max(self.x(end) - self.x(begin), 0), 1), kind, title)
+
+    def _last(self, attempt: Attempt) -> datetime:
+        return self._working_since(attempt)
+
+
+def _kill_words(kill: Kill) -> str:
+    return f"SIGKILL at {kill.step}, group {kill.group}" if kill.step else "killed"
+
+
+def _stretch(story: Story, part: Stretch, scale: float) -> Shape:
+    words = _KIND_WORDS[part.kind]
+    by = f" by attempt {part.attempt}" if part.attempt else ""
+    title = f"{len(part.windows):,} windows {part.windows.first} to {part.windows.last}: {words}{by}"
+    kind = f"{part.kind} a{part.attempt % 2}"
+    return Shape(
+        round((part.windows.first - story.windows.first) * scale, 2), round(len(part.windows) * scale, 2), kind, title
+    )
+
+
+def _length(story: Story) -> float:
+    if not story.attempts:
+        return 0.0
+    ends = [attempt.ended_at for attempt in story.attempts if attempt.ended_at]
+    ends += [group.ended_at for attempt in story.attempts for group in attempt.groups]
+    return max((_seconds(story.attempts[0].began_at, end) for end in ends), default=0.0)
+
+
+def _kill_of(story: Story, attempt: Attempt) -> Kill | None:
+    return next((kill for kill in story.kills if kill.epoch == attempt.epoch), None)
+
+
+def _ticks(seconds_max: float) -> Iterator[tuple[float, str]]:
+    step = next(
+        (step for step in (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600) if seconds_max / step <= 8), 7200
+    )
+    second = 0
+    while second <= seconds_max:
+        words = f"{second} s" if step < 60 else f"{second // 60} min"
+        yield round(second * WIDTH / seconds_max, 1), words
+        second += step
+
+
+def _seconds(begin: datetime, end: datetime) -> float:
+    return (end - begin).total_seconds()
+
+
+def _day(t_us: int) -> str:
+    from rewindow.windows import to_datetime
+
+    return to_datetime(t_us).strftime("%Y-%m-%d %H:%MZ")

@@ -1,0 +1,6 @@
+"""From a wish to a plan: request, inputs, start state, forecast, staged tables. Starts no JVM."""
+
+from rewindow.planning.planner import create_replay, draft_plan
+from rewindow.planning.request import Draft, ReplayRequest
+
+__all__ = ["Draft", "ReplayRequest", "create_replay", "draft_plan"]

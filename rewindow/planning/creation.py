@@ -1,0 +1,95 @@
+"""The tables of a planned replay: all of them come into being in one step, with the plan in them.
+
+They are made beside the replays and moved into place whole. A planner that dies before it has entered them into the
+ledger leaves tables with a plan: whoever plans the same id again goes on with those, so that tables and ledger never
+hold two plans.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from rewindow.application import Application
+from rewindow.config import Config
+from rewindow.errors import TableError
+from rewindow.recovery import Plan
+from rewindow.spark.settings import make_scratch, scratch_folder
+from rewindow.state import checkpoints as stored
+from rewindow.storage import Table, create_table
+from rewindow.storage.formats import TableKind, format_property
+from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, staged_schema
+from rewindow.storage.staged_marks import staged_positions
+
+
+def create_tables(config: Config, plan: Plan, app: Application) -> Plan:
+    """Creates the tables of a replay, and returns the plan that they hold: another one if they were there already.
+
+    Raises:
+        TableError: what is there was written by attempts that the ledger does not know, or is no replay.
+    """
+    root = config.replay_root(plan.replay_id)
+    if not root.exists():
+        make_scratch(config)
+        draft = scratch_folder(config) / f"plan-{uuid.uuid4().hex[:8]}"
+        _fill(config, draft, plan, app)
+        root.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            draft.rename(root)
+        except OSError:
+            if not root.exists():
+                raise
+            shutil.rmtree(draft)  # Somebody else was faster.
+    return _plan_of(root, plan.replay_id)
+
+
+def _fill(config: Config, root: Path, plan: Plan, app: Application) -> None:
+    schemas = {name: app.columns(output) for name, output in app.staged().items()}
+    create_staging(root, schemas, plan.model_dump_json())
+    if plan.start.source != "warm_up":
+        checkpoints = Table.open(root / CHECKPOINTS)
+        checkpoints.commit_arrow(_start_rows(config, plan, app), app_id=app_id(plan.replay_id, CHECKPOINTS), version=0)
+
+
+def _plan_of(root: Path, replay_id: str) -> Plan:
+    """Returns the plan in tables that no attempt has written to."""
+    unknown = f'folder of replay "{replay_id}" is there, and the ledger does not know that replay'
+    hint = "Rebuild the ledger from the tables (rewindow ledger rebuild), or give the new replay another id."
+    try:
+        plan = Plan.model_validate_json(Table.open(root / CHECKPOINTS).properties["rewindow.plan"])
+    except (TableError, KeyError, ValidationError) as error:
+        raise TableError(unknown, detail=f"{root} holds no plan that can be read.", hint=hint) from error
+    newest = max(place.epoch for place in staged_positions(root, plan).values())
+    if newest or plan.replay_id != replay_id:
+        raise TableError(
+            unknown, detail=f"Its tables hold the work of attempt {newest}; nothing was changed.", hint=hint
+        )
+    return plan
+
+
+def _start_rows(config: Config, plan: Plan, app: Application) -> pa.Table:
+    """Returns the start state as checkpoint 0 of the replay (R9, R25, W63, X4)."""
+    stateful = {node.name: node.operator for node in app.nodes.values() if node.operator.is_stateful}
+    if plan.start.taken_from:
+        table = Table.open(plan.start.table(config.state), plan.start.version)
+        found = stored.rows_at(table, plan.first - 1).to_pylist()
+        states = {row["operator"]: stored.decode(row) for row in found if row["operator"]}
+    else:
+        states = {name: operator.initial_state() for name, operator in stateful.items()}
+    versions = {name: operator.state_version for name, operator in stateful.items()}
+    made = stored.Provenance.of(plan, 0)
+    return stored.encode(plan.first - 1, 0, states, versions, made)
+
+
+def create_staging(root: Path, outputs: Mapping[str, pa.Schema], plan_json: str) -> None:
+    """Creates every table of a replay; those that are there already stay as they are."""
+    properties = {"rewindow.plan": plan_json, **format_property(TableKind.CHECKPOINTS)}
+    for name, schema in outputs.items():
+        create_table(root / name, staged_schema(schema), format_property(TableKind.OUTPUT))
+    create_table(root / FACTS, FACTS_SCHEMA, format_property(TableKind.FACTS))
+    create_table(root / CHECKPOINTS, stored.SCHEMA, properties)

@@ -1,0 +1,137 @@
+"""What to expect: how long a replay takes, what is in its way, and how its next attempt goes on. Starts no JVM."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+from rewindow.application import Mode
+from rewindow.config import Config
+from rewindow.facts.readers import sealed_to
+from rewindow.ledger import Ledger
+from rewindow.recovery import Plan, resume
+from rewindow.state import checkpoints as stored
+from rewindow.storage import Table, position
+from rewindow.storage.layout import CHECKPOINTS, FACTS, STARTED, app_id
+from rewindow.windows import WindowRange
+
+START_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """How the next attempt of a replay goes on (R8).
+
+    Attributes:
+        restored: window after which the state is restored.
+        first: first window to compute; one past the end when nothing is left.
+        again: windows computed again that some output holds already, None when there are none.
+        lost: per output, the windows that at most once gives up.
+        lacking: windows that the state will never have seen, None when there are none.
+        seconds: expected time to the end, None without a basis.
+    """
+
+    mode: Mode
+    restored: int
+    first: int
+    again: WindowRange | None
+    lost: dict[str, WindowRange]
+    lacking: WindowRange | None
+    seconds: float | None
+
+    def __str__(self) -> str:
+        parts = [f"restores the state after window {self.restored} and goes on with window {self.first}"]
+        if self.again:
+            what = "written only where they are lacking" if self.mode.writes_only_missing else "then there twice"
+            parts.append(f"{len(self.again):,} windows up to {self.again.last} are computed again, {what}")
+        parts += [f"{name} loses {len(lost):,} windows {lost}" for name, lost in self.lost.items()]
+        if self.lacking:
+            parts.append(f"the state lacks windows {self.lacking}")
+        if self.seconds is not None:
+            parts.append(f"about {self.seconds:.0f} s to the end")
+        return "expected: " + "; ".join(parts)
+
+
+def expect_recovery(config: Config, plan: Plan) -> Recovery:
+    """Returns how the next attempt will go on, from the tables as they are now.
+
+    The attempt decides anew, by the same arithmetic, once it has fenced the tables: only then can nobody else commit.
+
+    Raises:
+        CheckpointError: no checkpoint can be restored.
+        TableError: a table of the replay is gone.
+    """
+    root, ledger = config.replay_root(plan.replay_id), Ledger.open(config.ledger_url)
+    names = [*(output.name for output in plan.staged), FACTS]
+    done = {name: position(Table.open(root / name), app_id(plan.replay_id, name)).mark for name in names}
+    checkpoints = Table.open(root / CHECKPOINTS)
+    started = position(checkpoints, app_id(plan.replay_id, STARTED)).mark
+    saved = stored.marks(checkpoints) or ([0] if plan.start.source == "warm_up" else [])
+    found = resume(plan.mode, saved, done, started)
+    furthest = max(done.values())
+    if plan.mode.may_repeat:
+        furthest = max(furthest, plan.mark_of(sealed_to(Table.open(root / FACTS), plan.first - 1)))
+    return Recovery(
+        mode=plan.mode,
+        restored=plan.window_of(found.restore),
+        first=plan.window_of(found.first),
+        again=_windows(plan, found.first, furthest),
+        lost={name: plan_range for name, marks in found.lost.items() if name != FACTS
+              and (plan_range := _windows(plan, *marks))},
+        lacking=_windows(plan, *found.skipped) if found.skipped else None,
+        seconds=_seconds(ledger, plan, len(plan.range) - found.first + 1),
+    )  # fmt: skip
+
+
+def estimate(config: Config, plan: Plan) -> tuple[float | None, str]:
+    """Returns the expected time of a whole replay and what that rests on (R47, L30)."""
+    windows = len(plan.range)
+    if plan.start.source == "warm_up" and plan.start.warm_up_first is not None:
+        windows += plan.first - plan.start.warm_up_first
+    ledger = Ledger.open(config.ledger_url)
+    per_window = _seconds_per_window(ledger, plan.application)
+    if per_window is None:
+        return None, "no earlier replay of this application to go by"
+    return per_window * windows + START_SECONDS, (
+        f"{per_window * 1000:.1f} ms a window in its last replay, and {START_SECONDS} s to start"
+    )
+
+
+def in_the_way(config: Config, plan: Plan) -> list[str]:
+    """Returns what would stop a replay from being run and published now, in words."""
+    ledger = Ledger.open(config.ledger_url)
+    tables = [f"{plan.application}.{output.name}" for output in plan.outputs]
+    found = [
+        f'replay "{lease.replay_id}" holds {lease.table_name} [{lease.first}, {lease.last}]'
+        for lease in ledger.leases.held()
+        if lease.table_name in tables and WindowRange(lease.first, lease.last).overlap(plan.range)
+    ]
+    found += [
+        f"{row.table_name} [{row.first}, {row.last}] is stale: replay it after this one"
+        for row in ledger.stale.ranges(plan.application)
+        if row.first > plan.last
+    ]
+    found += [
+        f"{entry.stream}: {len(entry.missing)} stretches of missing windows" for entry in plan.inputs if entry.missing
+    ]
+    return found
+
+
+def _windows(plan: Plan, first: int, last: int) -> WindowRange | None:
+    return WindowRange(plan.window_of(first), plan.window_of(last)) if first <= last else None
+
+
+def _seconds(ledger: Ledger, plan: Plan, windows: int) -> float | None:
+    per_window = _seconds_per_window(ledger, plan.application)
+    return None if per_window is None else per_window * max(windows, 0) + START_SECONDS
+
+
+def _seconds_per_window(ledger: Ledger, application: str) -> float | None:
+    """Returns the mean time of a window in the newest replay of an application that committed groups."""
+    for row in ledger.replays.newest(application, limit=5):
+        groups = sorted(ledger.attempts.timings(row.replay_id), key=lambda group: (group.epoch, group.mark))
+        pairs = [pair for pair in itertools.pairwise(groups) if pair[0].epoch == pair[1].epoch]
+        if pairs:
+            seconds = sum(sum(after.timings.values()) for _, after in pairs)
+            return seconds / sum(after.mark - before.mark for before, after in pairs)
+    return None

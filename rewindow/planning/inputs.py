@@ -1,0 +1,181 @@
+"""The inputs of a replay: recorded streams, held against the application's grid, and pinned with what they lack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rewindow.application import Application
+from rewindow.config import Config
+from rewindow.errors import InputError, RangeError
+from rewindow.facts.seals import read_seals, sealed_range, stream_end
+from rewindow.recovery import InputPlan, StartState, path_in
+from rewindow.retention.horizon import kept_days
+from rewindow.storage import Table
+from rewindow.storage.formats import TableKind, check_format
+from rewindow.storage.inputs import InputFiles
+from rewindow.storage.streams import check_reaches, holes, sealed_streams, stored_grid, stored_settings
+from rewindow.windows import WindowRange, format_time
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A recorded stream as it is now.
+
+    Attributes:
+        table, seals: its tuples and its seals.
+        sealed: the range from the first seal to the last one.
+        end: the last window of a stream that has ended (X21): every later one is sealed and empty.
+    """
+
+    table: Table
+    seals: Table
+    sealed: WindowRange
+    end: int | None = None
+
+
+def open_stream(config: Config, name: str) -> Recorded:
+    """Returns a recorded stream.
+
+    Raises:
+        InputError: it is not recorded.
+        RangeError: it has no sealed window.
+        TableError: its tables have the format of another version; one is missing, or lacks its last commits.
+    """
+    path = config.stream_table(name)
+    if not Table.exists(path):
+        known = sealed_streams(path.parent)
+        raise InputError(
+            f'stream "{name}" is not recorded',
+            detail=f"Recorded are: {', '.join(known) or 'none'}.",
+            hint=f"Record it first: rewindow record {name}",
+        )
+    table = check_format(Table.open(path), TableKind.STREAM)
+    seals = check_format(Table.open(config.windows_table(name)), TableKind.SEALS)
+    sealed = sealed_range(seals)
+    if sealed is None:
+        raise RangeError(f'stream "{name}" has no sealed window', hint=f"Record it: rewindow record {name}")
+    check_reaches(name, table, seals)
+    return Recorded(table, seals, sealed, stream_end(seals))
+
+
+def check_grids(app: Application, recorded: Mapping[str, Recorded]) -> None:
+    """Refuses streams whose windows are not the application's (W15)."""
+    for name, stream in recorded.items():
+        grid = stored_grid(stream.seals)
+        have = (grid.width_ms, grid.origin_ms)
+        want = (app.grid.width_ms, app.grid.origin_ms)
+        if have != want:
+            raise InputError(
+                f'stream "{name}" has windows of {have[0]} ms from {have[1]} ms, application "{app.name}" {want[0]} ms '
+                f"from {want[1]} ms",
+                hint="Ids of different grids cannot be compared; record the stream with the application's width.",
+            )
+
+
+def common_range(recorded: Mapping[str, Recorded]) -> WindowRange:
+    """Returns the range from the first window that all inputs have sealed to the last one (W39).
+
+    A stream that has ended does not limit it (W36, X21); when all have, it goes to the end of the last one.
+    """
+    first = max(stream.sealed.first for stream in recorded.values())
+    open_ones = [stream.sealed.last for stream in recorded.values() if stream.end is None]
+    last = min(open_ones) if open_ones else max(stream.end or 0 for stream in recorded.values())
+    if first > last:
+        raise RangeError("the inputs have no sealed window in common")
+    return WindowRange(first, last)
+
+
+def pin(config: Config, name: str, stream: Recorded, windows: WindowRange, allow_missing: bool) -> InputPlan:
+    """Returns an input at its present version, with its missing windows where these are allowed (W40).
+
+    Raises:
+        RangeError: windows are missing, and that is not allowed.
+        TableError: a seal is damaged; a data file is missing or has another size than was recorded.
+    """
+    rows, missing = _sealed_in(stream, windows)
+    if missing and not allow_missing:
+        raise _missing_error(name, stream, windows, missing)
+    files = InputFiles(name, stream.table, checksums=False)
+    files.compare(windows)
+    return InputPlan(
+        stream=name,
+        path=path_in(config.state, stream.table.path),
+        version=stream.table.version,
+        windows_version=stream.seals.version,
+        table_id=stream.table.id,
+        tuples=pc.sum(rows["tuples"]).as_py() or 0,
+        bytes=sum(file.size for file in stream.table.files(windows.first, windows.last)),
+        missing=[(part.first, part.last) for part in missing],
+        foreign_files=len(files.foreign),
+    )
+
+
+def foreign_files(inputs: list[InputPlan]) -> list[str]:
+    """Returns a warning for each input with files that another program has written, which have no checksums."""
+    return [
+        f'{entry.foreign_files:,} files of stream "{entry.stream}" were written by another program, so their bytes are '
+        f"not compared with what was recorded; rewindow streams upgrade {entry.stream} compares all windows once"
+        for entry in inputs
+        if entry.foreign_files
+    ]
+
+
+def expiry_warnings(recorded: Mapping[str, Recorded]) -> list[str]:
+    """Returns until when a plan can be run, for each input that is a published stream.
+
+    Publications rewrite such a table, so that it drops the pinned version once its retention is over; a recorded
+    stream only grows.
+    """
+    found = []
+    for name, stream in recorded.items():
+        if "application" in stored_settings(stream.seals):
+            committed_ms = stream.table.delta.history(1)[0]["timestamp"]
+            until_us = int(committed_ms * 1000 + kept_days(stream.table) * 86_400_000_000)
+            found.append(
+                f'input "{name}" is a published stream: this plan can be run until {format_time(until_us)}, for so '
+                f"long its table is sure to keep version {stream.table.version}"
+            )
+    return found
+
+
+def check_warm_up(
+    recorded: Mapping[str, Recorded], start: StartState, windows: WindowRange, allow_missing: bool
+) -> list[str]:
+    """Returns a warning for each input that lacks windows which a warm-up would take for empty (W40).
+
+    Raises:
+        RangeError: windows are missing, and that is not allowed.
+    """
+    if start.warm_up_first is None:
+        return []
+    before, found = WindowRange(start.warm_up_first, windows.first - 1), []
+    for name, stream in recorded.items():
+        _, missing = _sealed_in(stream, before)
+        if missing and not allow_missing:
+            raise _missing_error(name, stream, before, missing, "of the warm-up ")
+        if missing:
+            number = sum(map(len, missing))
+            found.append(f'the warm-up goes over {number} missing windows of stream "{name}", first {missing[0]}')
+    return found
+
+
+def _sealed_in(stream: Recorded, windows: WindowRange) -> tuple[pa.Table, list[WindowRange]]:
+    """Returns the seals of a range, and its stretches without any."""
+    rows = read_seals(stream.seals, windows, table_id=stream.table.id)
+    last = windows.last if stream.end is None else min(windows.last, stream.end)
+    return rows, holes(rows["window_id"], WindowRange(windows.first, last)) if last >= windows.first else []
+
+
+def _missing_error(
+    name: str, stream: Recorded, windows: WindowRange, missing: list[WindowRange], where: str = ""
+) -> RangeError:
+    listed = ", ".join(str(part) for part in missing[:5]) + (" ..." if len(missing) > 5 else "")
+    return RangeError(
+        f'stream "{name}" has {sum(map(len, missing))} missing windows {where}in {windows}: {listed}',
+        detail=f"Missing means not sealed, never empty. Sealed are {stream.sealed}.",
+        hint=f"Record more (rewindow record {name}), shorten the range, or pass --allow-missing, which is kept.",
+    )

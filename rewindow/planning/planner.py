@@ -1,0 +1,283 @@
+"""Planning a replay: range, pinned inputs, start state, promises; and what is in its way. Starts no JVM."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from rewindow.application import Application, Mode, Output, validate
+from rewindow.config import Config
+from rewindow.errors import InputError, RangeError
+from rewindow.ledger import Ledger
+from rewindow.loading.catalog import LoadedApplication, load_application
+from rewindow.names import check_replay_id
+from rewindow.operators.heartbeat.operator import Heartbeat
+from rewindow.planning.creation import create_tables
+from rewindow.planning.forecast import estimate, in_the_way
+from rewindow.planning.inputs import (
+    Recorded,
+    check_grids,
+    check_warm_up,
+    common_range,
+    expiry_warnings,
+    foreign_files,
+    open_stream,
+    pin,
+)
+from rewindow.planning.request import Draft, ReplayRequest
+from rewindow.planning.start_flaws import AFFECTED, refusal
+from rewindow.planning.start_state import find_start_state
+from rewindow.recovery import InputPlan, OutputPlan, Plan, StartState, guarantee
+from rewindow.windows import WindowRange, parse_time
+
+MARKS_MANY = 100
+OTHER_CODE = "a start state made by other code was allowed"
+
+
+def create_replay(config: Config, request: ReplayRequest) -> Plan:
+    """Plans a replay, creates its tables and its row in the ledger, and returns the plan.
+
+    The same request under the same id gives the same replay, so that a task that is run again goes on with it.
+
+    Raises:
+        InputError: something that was named does not exist, or cannot be replayed.
+        RangeError: the range is empty, reversed, unaligned, or has missing windows.
+        ValidationFailed: the application breaks rules.
+        CheckpointError: the start state lacks windows or is stale, and that is not allowed.
+        TableError: tables of this id are there, and the ledger does not know who wrote them.
+    """
+    _check_ids(request)
+    ledger = Ledger.open(config.ledger_url)
+    known = ledger.replays.find(request.replay_id) if request.replay_id else None
+    if known is not None:
+        return _same(known.read_plan(), request)
+    draft = draft_plan(config, request)
+    draft.check()
+    plan = create_tables(config, draft.plan, draft.loaded.app)
+    if plan != draft.plan:
+        _check_left_behind(config, plan, draft.plan, request)
+    ledger.replays.create(
+        plan.replay_id, plan.application, plan.first, plan.last, plan.mode.name,
+        plan.model_dump(mode="json"), plan.code_version,
+    )  # fmt: skip
+    return plan
+
+
+def draft_plan(config: Config, request: ReplayRequest) -> Draft:
+    """Returns what a replay would do; creates nothing."""
+    _check_ids(request)
+    mode = Mode.parse(request.mode)
+    loaded = load_application(config, request.application, request.parameters)
+    recorded = {name: open_stream(config, name) for name in loaded.app.streams}
+    validate(loaded.app, mode, {name: stream.table.schema for name, stream in recorded.items()})
+    check_grids(loaded.app, recorded)
+    windows = _range(loaded.app, recorded, request)
+    inputs = [pin(config, name, stream, windows, request.allow_missing) for name, stream in recorded.items()]
+    common = common_range(recorded)
+    ids = {name: stream.table.id for name, stream in recorded.items()}
+    start = find_start_state(config, loaded, windows, common.first, request, ids)
+    holes = check_warm_up(recorded, start, windows, request.allow_missing) + expiry_warnings(recorded)
+    plan = _plan(config, request, loaded, mode, windows, inputs, start, holes)
+    seconds, basis = estimate(config, plan)
+    refused = None if _is_allowed(config, request) else refusal(plan.application, mode, start)
+    return Draft(plan, loaded, in_the_way(config, plan), seconds, basis, refused)
+
+
+def _is_allowed(config: Config, request: ReplayRequest) -> bool:
+    """Returns whether a start state that lacks windows or is stale was asked for."""
+    return request.allow_affected or config.replay.allow_affected
+
+
+def _plan(
+    config: Config,
+    request: ReplayRequest,
+    loaded: LoadedApplication,
+    mode: Mode,
+    windows: WindowRange,
+    inputs: list[InputPlan],
+    start: StartState,
+    warnings: list[str],
+) -> Plan:
+    app = loaded.app
+    distance = app.checkpoint_windows if request.checkpoint_windows is None else request.checkpoint_windows
+    if distance < 1:
+        raise InputError(f"checkpoint distance of {distance} windows is out of range, at least 1 is needed")
+    if request.group_windows is not None and request.group_windows < 1:
+        raise InputError(f"group size of {request.group_windows} windows is out of range, at least 1 is needed")
+    bound = config.replay.loss_windows_max if mode.may_lose else None
+    if bound and (request.group_windows or 0) > bound:
+        raise InputError(
+            f"group size of {request.group_windows} windows is out of range, at most {bound} are allowed in "
+            f"{mode.words} (setting replay.loss_windows_max)",
+            hint="A crash may cost a whole group: take a smaller one, or another mode.",
+        )
+    plan = Plan(
+        replay_id=request.replay_id or f"{app.name}-{windows.first}-{windows.last}-{uuid.uuid4().hex[:6]}",
+        application=app.name,
+        code_version=loaded.code_version,
+        configuration_digest=loaded.configuration_digest,
+        first=windows.first,
+        last=windows.last,
+        width_ms=app.grid.width_ms,
+        origin_ms=app.grid.origin_ms,
+        mode=mode,
+        checkpoint_windows=distance,
+        checkpoint_multiple=math.lcm(*(node.checkpoint_windows for node in app.nodes.values())),
+        group_windows=request.group_windows or config.replay.group_windows,
+        group_windows_max=bound,
+        group_seconds=config.replay.group_seconds,
+        attempts=config.replay.attempts,
+        errors_max=config.replay.errors_max,
+        inputs=inputs,
+        outputs=[],
+        start=start,
+        reason=request.reason,
+        dag=request.dag,
+        parameters=request.parameters,
+        verify_inputs=config.replay.verify_inputs if request.verify_inputs is None else request.verify_inputs,
+        warnings=[
+            *foreign_files(inputs),
+            *app.warnings(),
+            *warnings,
+            *([OTHER_CODE] if request.allow_other_code else []),
+            *([AFFECTED] if start.affects else []),
+            *_forgotten_timers(app, mode),
+            *_idle_distances(app, mode, request),
+            *_many_marks(mode, windows, distance),
+        ],
+    )
+    outputs = [_output(app, app.outputs[name], plan) for name in _topological(app)]
+    errors = [_output(app, output, plan) for output in app.errors().values()]
+    return plan.model_copy(update={"outputs": outputs, "errors": errors})
+
+
+def _forgotten_timers(app: Application, mode: Mode) -> list[str]:
+    """Returns a warning for each Heartbeat that cannot look up in an output which timers it had emitted (H58, X30)."""
+    if not mode.may_lose:
+        return []
+    outputs = {output.source for output in app.outputs.values()}
+    beats = [node for node in app.nodes.values() if isinstance(node.operator, Heartbeat)]
+    return [
+        f"{node.name}: its tuples are no output, so after a loss some timers may come twice"
+        for node in beats
+        if node["out"] not in outputs
+    ]
+
+
+def _idle_distances(app: Application, mode: Mode, request: ReplayRequest) -> list[str]:
+    """Returns a warning where checkpoint windows are set that a mode which saves every group ignores (W51)."""
+    waiting = [node.name for node in app.nodes.values() if node.checkpoint_windows > 1]
+    if not mode.saves_every_group or not (waiting or request.checkpoint_windows):
+        return []
+    whose = f"of {', '.join(waiting)}" if waiting else "of this replay"
+    return [f"checkpoint windows {whose} have no effect: {mode.words} makes a checkpoint after every group"]
+
+
+def _many_marks(mode: Mode, windows: WindowRange, distance: int) -> list[str]:
+    """Returns a warning if marks cut the range into so many commit groups (W42, W55) that these take the time."""
+    groups = len(windows) // distance
+    if mode.saves_every_group or groups <= MARKS_MANY:
+        return []
+    return [
+        f"a checkpoint mark every {distance} windows makes {groups:,} commit groups of about a second each; a larger "
+        "--checkpoint-windows is faster, and a crash then touches more windows"
+    ]
+
+
+def _topological(app: Application) -> list[str]:
+    """Returns the outputs in the order of the operators that they come from (O140)."""
+    order = [node.name for node in app.order()]
+    return sorted(app.outputs, key=lambda name: order.index(str(app.outputs[name].source.operator)))
+
+
+def _output(app: Application, output: Output, plan: Plan) -> OutputPlan:
+    operator = str(output.source.operator)
+    upstream = app.upstream(operator)
+    stateful = any(app.nodes[node].operator.is_stateful for node in upstream)
+    return OutputPlan(
+        name=output.name,
+        operator=operator,
+        port=output.source.port,
+        key=list(output.key),
+        suite=output.suite,
+        columns=[(column.name, str(column.type)) for column in app.columns(output)],
+        stateful=stateful,
+        guarantee=guarantee(plan.mode, stateful=stateful, lost=plan.loss_windows_max, unseen=plan.unseen_windows_max),
+        tolerance=output.tolerance,
+        errors=app.nodes[operator].operator.output_ports()[output.source.port].error,
+        upstream=sorted(upstream),
+    )
+
+
+def _range(app: Application, recorded: Mapping[str, Recorded], request: ReplayRequest) -> WindowRange:
+    common = common_range(recorded)
+    by_time, by_window = (request.from_time, request.to_time), (request.first, request.last)
+    if any(end is not None for end in by_time) and any(end is not None for end in by_window):
+        raise RangeError("a range is given as times or as windows, not as both")
+    if any(end is not None for end in by_time):
+        from_us = parse_time(request.from_time) if request.from_time else app.grid.start_us(common.first)
+        to_us = parse_time(request.to_time) if request.to_time else app.grid.end_us(common.last)
+        windows = app.grid.aligned_range(from_us, to_us)
+    else:
+        windows = WindowRange(
+            common.first if request.first is None else request.first,
+            common.last if request.last is None else request.last,
+        )
+    windows.checked("the replay")
+    if windows.overlap(common) is None:
+        word = "in the future: it begins after" if windows.first > common.last else "before"
+        raise RangeError(f"window range {windows} is {word} what is sealed, {common}")
+    return windows
+
+
+def _check_ids(request: ReplayRequest) -> None:
+    for replay_id in (request.replay_id, request.state_from):
+        if replay_id is not None:
+            check_replay_id(replay_id)
+
+
+def _same(plan: Plan, request: ReplayRequest) -> Plan:
+    """Returns the plan of a replay that is there already, if the request is for the same."""
+    wishes: dict[str, Any] = {
+        "application": request.application,
+        "mode": Mode.parse(request.mode),
+        "first": request.first,
+        "last": request.last,
+        "parameters": request.parameters or None,
+        "group_windows": request.group_windows,
+        "checkpoint_windows": request.checkpoint_windows,
+    }
+    if request.from_time:
+        wishes["first"] = plan.grid.window(parse_time(request.from_time))
+    if request.to_time:
+        wishes["last"] = plan.grid.window(parse_time(request.to_time)) - 1
+    if request.initial_state and plan.start.source not in ("initial", "none"):
+        raise _another(plan, f"start state from {plan.start.source}", "the initial state")
+    source = PurePath(plan.start.taken_from).parent.name
+    if request.state_from and plan.start.source != "none" and source != request.state_from:
+        raise _another(plan, f"start state from {plan.start.source}", f"that of {request.state_from}")
+    for name, wish in wishes.items():
+        if wish is not None and getattr(plan, name) != wish:
+            raise _another(plan, f"{name} {getattr(plan, name)}", str(wish))
+    return plan
+
+
+def _check_left_behind(config: Config, plan: Plan, asked: Plan, request: ReplayRequest) -> None:
+    """Refuses tables that a planner left before it entered them into the ledger, if they are for something else."""
+    _same(plan, request)
+    if (plan.code_version, plan.configuration_digest) != (asked.code_version, asked.configuration_digest):
+        raise InputError(
+            f'tables of replay "{plan.replay_id}" were created for other code ({plan.code_version}), and never used',
+            detail=f"They are in {config.replay_root(plan.replay_id)} and hold nothing but that plan.",
+            hint="Give the new replay another id, or delete that folder.",
+        )
+
+
+def _another(plan: Plan, have: str, wish: str) -> InputError:
+    return InputError(
+        f'replay "{plan.replay_id}" is there already with {have}, asked for was {wish}',
+        hint="Give the new replay another id.",
+    )

@@ -1,0 +1,73 @@
+"""What somebody wants replayed, and the plan that it comes to before anything is created."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, field
+
+from rewindow.application import Mode
+from rewindow.errors import RewindowError
+from rewindow.loading.catalog import LoadedApplication
+from rewindow.recovery import Plan
+
+
+@dataclass(frozen=True)
+class ReplayRequest:
+    """What somebody wants replayed. Without a range it is every window that all inputs have sealed.
+
+    Attributes:
+        first, last: window ids, closed.
+        from_time, to_time: times in ISO 8601, half-open.
+        state_from: a replay whose last checkpoint is the start state.
+        initial_state: start from the initial state although the range begins later.
+        dag: id of the Airflow DAG that asks; empty for the command line.
+        allow_affected: start from a state that lacks lost windows or is stale.
+        verify_inputs: compare the bytes of input files with their checksums; as the settings say unless given.
+    """
+
+    application: str
+    _: KW_ONLY
+    first: int | None = None
+    last: int | None = None
+    from_time: str | None = None
+    to_time: str | None = None
+    mode: str = Mode.EXACTLY_ONCE.name
+    replay_id: str | None = None
+    parameters: dict[str, str] = field(default_factory=dict)
+    group_windows: int | None = None
+    checkpoint_windows: int | None = None
+    allow_missing: bool = False
+    state_from: str | None = None
+    initial_state: bool = False
+    allow_other_code: bool = False
+    allow_affected: bool = False
+    reason: str = ""
+    dag: str = ""
+    verify_inputs: bool | None = None
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A plan that nothing has been created for yet.
+
+    Attributes:
+        in_the_way: what would stop it from being run now, in words.
+        seconds: estimated time, None without a basis.
+        basis: what the estimate rests on.
+        refusal: why it must not be created unless that is asked for, None when nothing speaks against it.
+    """
+
+    plan: Plan
+    loaded: LoadedApplication
+    in_the_way: list[str]
+    seconds: float | None
+    basis: str
+    refusal: RewindowError | None = None
+
+    def check(self) -> None:
+        """Refuses what the plan shows and nobody has allowed.
+
+        Raises:
+            CheckpointError: the start state lacks windows or is stale; names what to replay first.
+        """
+        if self.refusal is not None:
+            raise self.refusal

@@ -1,0 +1,155 @@
+"""Where the state before a replay's range comes from (design, state at the borders of a replay)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+
+from rewindow.application import Application
+from rewindow.config import Config
+from rewindow.errors import CheckpointError, InputError
+from rewindow.ledger import Ledger
+from rewindow.loading.catalog import LoadedApplication
+from rewindow.planning.request import ReplayRequest
+from rewindow.planning.start_flaws import with_flaws
+from rewindow.recovery import StartState, path_in
+from rewindow.state import checkpoints as stored
+from rewindow.storage import Table, query
+from rewindow.storage.delta import plain_schema
+from rewindow.storage.formats import TableKind, check_format
+from rewindow.storage.layout import CHECKPOINTS, check_replay_format
+from rewindow.windows import WindowRange
+
+
+def find_start_state(
+    config: Config,
+    loaded: LoadedApplication,
+    windows: WindowRange,
+    first_sealed: int,
+    request: ReplayRequest,
+    tables: Mapping[str, str],
+) -> StartState:
+    """Returns the start state of a range, in this order of preference.
+
+    None for an application without state; what --state-from or --initial-state says; the initial state at the first
+    window that all inputs have sealed; the checkpoint that a publication left at the window before; a warm-up from the
+    newest earlier one, or from the very first window.
+
+    Args:
+        first_sealed: first window that all inputs have sealed.
+        tables: input stream to the Delta id of its table.
+
+    Raises:
+        CheckpointError: --state-from names a replay without a checkpoint at the window before the range, or one of
+            other code; the state was computed from another table of an input.
+    """
+    before = windows.first - 1
+    if not any(node.operator.is_stateful for node in loaded.app.nodes.values()):
+        return StartState(source="none", window=before)
+    if request.state_from and request.initial_state:
+        raise InputError("--state-from and --initial-state exclude each other")
+    if request.state_from:
+        return _of_replay(config, loaded, request.state_from, before, request.allow_other_code, tables)
+    if request.initial_state or windows.first <= first_sealed:
+        return StartState(source="initial", window=before)
+    published = config.checkpoints_table(loaded.app.name)
+    taken_from = path_in(config.state, published)
+    earlier = _newest_published(published, loaded, before)
+    if earlier == before:
+        table = Table.open(published)
+        rows = stored.rows_at(table, before)
+        stored.check_inputs(rows, tables, f"the published state at window {before}")
+        digest = stored.state_digest(rows)
+        start = StartState(
+            source="published",
+            window=before,
+            taken_from=taken_from,
+            version=table.version,
+            digest=digest,
+        )
+        return with_flaws(config, loaded.app.name, start)
+    if earlier is not None and earlier >= first_sealed:
+        table = Table.open(published)
+        rows = stored.rows_at(table, earlier)
+        stored.check_inputs(rows, tables, f"the published state at window {earlier}")
+        start = StartState(
+            source="warm_up",
+            window=earlier,
+            taken_from=taken_from,
+            version=table.version,
+            warm_up_first=earlier + 1,
+        )
+        return with_flaws(config, loaded.app.name, start)
+    return StartState(source="warm_up", window=first_sealed - 1, warm_up_first=first_sealed)
+
+
+def _newest_published(path: object, loaded: LoadedApplication, before: int) -> int | None:
+    """Returns the newest window not after `before` at which this very code has published its state."""
+    if not Table.exists(str(path)):
+        return None
+    table = check_format(Table.open(str(path)), TableKind.STATES)
+    sql = f"""select max(window_id) as w from c where window_id <= {before}
+              and code_version = '{loaded.code_version}' and configuration_digest = '{loaded.configuration_digest}'"""
+    found = query(sql, c=table)["w"].to_pylist()[0]
+    return None if found is None else int(found)
+
+
+def _of_replay(
+    config: Config,
+    loaded: LoadedApplication,
+    replay_id: str,
+    before: int,
+    allow_other_code: bool,
+    tables: Mapping[str, str],
+) -> StartState:
+    Ledger.open(config.ledger_url).replays.get(replay_id)
+    check_replay_format(config.replay_root(replay_id))
+    table = Table.open(config.replay_root(replay_id) / CHECKPOINTS)
+    rows = stored.rows_at(table, before)
+    if not rows.num_rows:
+        raise CheckpointError(
+            f'replay "{replay_id}" has no checkpoint at window {before}',
+            hint="A range starts from the state at the window before it; choose the range or the replay accordingly.",
+        )
+    made = (rows["code_version"].to_pylist()[0], rows["configuration_digest"].to_pylist()[0])
+    now = (loaded.code_version, loaded.configuration_digest)
+    if made != now and not allow_other_code:
+        raise CheckpointError(
+            f'checkpoint of replay "{replay_id}" at window {before} was made by code {made[0]} with configuration '
+            f"{made[1]}, now they are {now[0]} and {now[1]}",
+            hint="Pass --allow-other-code if the state means the same; it is kept with the replay.",
+        )
+    _check_fits(rows, loaded.app, f'checkpoint of replay "{replay_id}" at window {before}')
+    stored.check_inputs(rows, tables, f'the state of replay "{replay_id}" at window {before}')
+    digest = stored.state_digest(rows)
+    taken_from = path_in(config.state, table.path)
+    start = StartState(source="replay", window=before, taken_from=taken_from, version=table.version, digest=digest)
+    return with_flaws(config, loaded.app.name, start, replay_id)
+
+
+def _check_fits(rows: pa.Table, app: Application, what: str) -> None:
+    """Refuses states that an application's operators cannot go on from, whatever code is allowed (W65)."""
+    found = {row["operator"]: row for row in rows.to_pylist() if row["operator"]}
+    wanted = {node.name: node.operator for node in app.nodes.values() if node.operator.is_stateful}
+    if found.keys() != wanted.keys():
+        raise CheckpointError(
+            f"{what} has the states of {_listed(found)}, the application needs {_listed(wanted)}",
+            hint="Start the range from the initial state or a warm-up, or put the operators' names back.",
+        )
+    for name, operator in wanted.items():
+        have, needed = stored.decode(found[name]).schema, operator.state_columns()
+        version = found[name]["schema_version"]
+        if version != operator.state_version or not plain_schema(have).equals(plain_schema(needed)):
+            raise CheckpointError(
+                f'{what}: state of operator "{name}" is of version {version} with {_columns(have)}, '
+                f"needed is version {operator.state_version} with {_columns(needed)}"
+            )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "no operator"
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)

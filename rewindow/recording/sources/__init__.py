@@ -1,0 +1,1 @@
+"""Sources: what a stream is recorded from, a module each."""

@@ -1,0 +1,180 @@
+"""A Delta table as source: what it has gained since a version, read from its log.
+
+Only commits that changed data count, so OPTIMIZE brings nothing new. A commit that took rows away or wrote them again
+(DELETE, UPDATE, MERGE, overwrite) is refused by name: a recorded stream only grows, and its files do not tell which of
+their rows are new. With `changed_rows = "skip"` such commits are passed over and reported.
+
+When files that are still needed were compacted and vacuumed, the whole table is read and held against what is recorded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from rewindow.errors import InputError, TableError
+from rewindow.recording.sources.files import Part
+from rewindow.recording.sources.readers import spark_type
+from rewindow.storage import Table
+
+
+@dataclass(frozen=True)
+class SourcePosition:
+    """How far a Delta source has been recorded; kept with the stream.
+
+    Attributes:
+        version: the source's version that was read, -1 before the first run.
+        sealed_last: last window sealed when it was read; what lies behind it in files read then is done.
+        waiting: files read then that hold tuples beyond it, with their partition values.
+    """
+
+    version: int = -1
+    sealed_last: int | None = None
+    waiting: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+
+    def to_text(self) -> str:
+        """Returns it as JSON."""
+        return json.dumps({"version": self.version, "sealed_last": self.sealed_last, "waiting": dict(self.waiting)})
+
+    @classmethod
+    def from_text(cls, text: str | None) -> SourcePosition:
+        """Returns what `to_text` wrote; without text, the position before the first run."""
+        if not text:
+            return cls()
+        values = json.loads(text)
+        return cls(values["version"], values["sealed_last"], values["waiting"])
+
+
+@dataclass(frozen=True)
+class DeltaSource:
+    """What is to be read from a Delta table now.
+
+    Attributes:
+        version: the table's version that is read.
+        schema: its columns.
+        parts: its files: those that waited, then those added, in the order of the log.
+        warnings: what is not taken, or was read otherwise than usual.
+        whole: whether these are all rows of the table.
+    """
+
+    version: int
+    schema: pa.Schema
+    parts: list[Part] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    whole: bool = False
+
+
+def find_delta_parts(name: str, path: Path, position: SourcePosition, *, skip_changes: bool = False) -> DeltaSource:
+    """Returns the files of a Delta table that were added after a position, and those that still wait.
+
+    Args:
+        name: the stream.
+        path: the table's folder.
+        position: how far it has been recorded.
+        skip_changes: pass over commits that changed rows instead of refusing them.
+
+    Raises:
+        InputError: the table is not there, has a feature that its files alone do not show, changed rows, or its log no
+            longer reaches back to the position.
+    """
+    try:
+        table = Table.open(path)
+    except TableError as error:
+        raise InputError(f'source "{path}" of stream "{name}" is not a Delta table', detail=str(error)) from error
+    _check_plain(name, table)
+    schema = pa.schema([entry.with_type(spark_type(entry.type)) for entry in table.schema])
+    if position.version < 0:
+        return DeltaSource(table.version, schema, [_part(path, add) for add in _active(table)], [], True)
+    adds, changes = _since(name, table, position.version)
+    if changes and not skip_changes:
+        raise _changed(name, changes)
+    warnings = [f"{change} of its Delta source was passed over, with all that it added" for change in changes]
+    waiting = [{"path": file, "partitionValues": values} for file, values in position.waiting.items()]
+    gone = [add["path"] for add in [*waiting, *adds] if not (path / add["path"]).is_file()]
+    if gone:
+        lost = f"{len(gone)} files of its Delta source were compacted and vacuumed before they were recorded"
+        warnings.append(f"{lost}; the whole table was read and compared with what is recorded")
+        return DeltaSource(table.version, schema, [_part(path, add) for add in _active(table)], warnings, True)
+    parts = [*(_part(path, add, seen=True) for add in waiting), *(_part(path, add) for add in adds)]
+    return DeltaSource(table.version, schema, parts, warnings)
+
+
+def _changed(name: str, changes: list[str]) -> InputError:
+    return InputError(
+        f'{changes[0]} of the Delta source of stream "{name}" changed rows that were there',
+        detail="A recorded stream only grows, and the rewritten files do not tell which of their rows are new."
+        + (f" {len(changes) - 1} later commits changed rows too." if len(changes) > 1 else ""),
+        hint=f"Record the table as it is now under another stream name, or pass such commits over, with all that they "
+        f'added: changed_rows = "skip" of stream "{name}".',
+    )
+
+
+def _check_plain(name: str, table: Table) -> None:
+    features = set(table.delta.protocol().reader_features or [])
+    hidden = features & {"deletionVectors", "columnMapping", "variantType", "typeWidening"}
+    if hidden or table.delta.protocol().min_reader_version == 2:
+        raise InputError(
+            f'Delta source of stream "{name}" uses {sorted(hidden or {"columnMapping"})[0]}',
+            detail="Its files alone do not say what its rows are.",
+            hint="Copy it into a table without this feature, or export it to Parquet.",
+        )
+
+
+def _active(table: Table) -> list[dict[str, Any]]:
+    actions = pa.table(table.delta.get_add_actions(flatten=False)).to_pylist()
+    found = [
+        (action["modification_time"], unquote(action["path"]), _texts(action.get("partition") or {}))
+        for action in actions
+    ]
+    return [{"path": path, "partitionValues": values} for _, path, values in sorted(found, key=lambda add: add[:2])]
+
+
+def _texts(values: dict[str, Any]) -> dict[str, str | None]:
+    return {key: None if value is None else str(value) for key, value in values.items()}
+
+
+def _since(name: str, table: Table, version: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """Returns the files that commits after a version appended, and the names of commits that changed rows."""
+    adds: list[dict[str, Any]] = []
+    changes: list[str] = []
+    for number in range(version + 1, table.version + 1):
+        actions = list(_commit(name, table.path, number))
+        if any("remove" in action and action["remove"].get("dataChange", True) for action in actions):
+            done = next((action["commitInfo"].get("operation") for action in actions if "commitInfo" in action), None)
+            changes.append(f"version {number} ({done or 'unknown operation'})")
+            continue
+        for action in actions:
+            if "add" in action and action["add"].get("dataChange", True):
+                adds.append({**action["add"], "path": unquote(action["add"]["path"])})
+    return adds, changes
+
+
+def _commit(name: str, path: Path, version: int) -> Iterator[dict[str, Any]]:
+    file = path / "_delta_log" / f"{version:020}.json"
+    try:
+        lines: Sequence[str] = file.read_text().splitlines()
+    except FileNotFoundError as error:
+        raise InputError(
+            f'version {version} of the Delta source of stream "{name}" is no longer in its log',
+            detail="What was added since the last run cannot be told any more.",
+            hint="Record it as a new stream, or keep its log longer than the time between two runs.",
+        ) from error
+    yield from (json.loads(line) for line in lines if line.strip())
+
+
+def _part(root: Path, add: dict[str, Any], *, seen: bool = False) -> Part:
+    path = root / add["path"]
+    if not path.is_file():
+        raise InputError(
+            f'file "{add["path"]}" of Delta source "{root.name}" is gone',
+            detail="It was compacted and vacuumed before it was recorded.",
+            hint="Record it as a new stream, or vacuum with a longer retention.",
+        )
+    size = path.stat().st_size
+    return Part(add["path"], path, lambda: path.open("rb"), size, add.get("partitionValues") or {}, seen)

@@ -1,0 +1,311 @@
+"""Rows of a part, batch by batch, with their numbers; what cannot even be read as a row comes along as text.
+
+Nothing is typed here: CSV's columns are text, JSON's rows are lines, Parquet's columns have their own types.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Collection, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import islice
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from rewindow.config import StreamConfig
+from rewindow.errors import InputError
+from rewindow.recording.sources.files import Part
+from rewindow.storage.delta import plain_schema
+
+FILE, ROW, BAD, RAW = "__file", "__row", "__bad", "__raw"
+"""Columns of a scratch file beside the source's own: part, row number, why a row is unreadable, its text."""
+
+_BLOCK_BYTES = 8 << 20
+_LINES = 50_000
+_ROWS = 100_000
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+_NO_TEXT = pa.string()
+_MARKS = 0x10FF00
+_DAMAGED = re.compile("[\U0010ff00-\U0010ffff]")
+_DAMAGED_RE2 = r"[\x{10FF00}-\x{10FFFF}]"
+
+
+def csv_columns(part: Part, delimiter: str, names: Sequence[str] | None = None, encoding: str = "utf-8") -> list[str]:
+    """Returns the names of a CSV part's columns: those of its first row, or, of a part without header, those given.
+
+    Raises:
+        InputError: the part is empty, its first row is not in the encoding, names a column twice, or has not as many
+            columns as names.
+    """
+    with part.open() as stream:
+        text = io.TextIOWrapper(io.BufferedReader(_Decoded(stream, encoding)), "utf-8-sig", newline="")
+        found = next(csv.reader(text, delimiter=delimiter), [])
+    if not found:
+        raise InputError(f'source file "{part.name}" is empty', hint="The first row must name the columns.")
+    if any(map(_DAMAGED.search, found)):
+        raise InputError(
+            f'first row of source file "{part.name}" is not {encoding.upper()}',
+            hint='Set the stream\'s encoding, such as encoding = "latin-1".',
+        )
+    if names is not None and len(names) != len(found):
+        raise InputError(
+            f'source file "{part.name}" has {len(found)} columns, {len(names)} are named',
+            hint="A source without header needs all its columns in the stream's columns, in order.",
+        )
+    names = found if names is None else list(names)
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise InputError(f'source file "{part.name}" names column "{sorted(twice)[0]}" twice')
+    return names
+
+
+def csv_rows(part: Part, columns: Sequence[str], stream: StreamConfig, optional: Collection[str]) -> Iterator[pa.Table]:
+    """Yields a CSV part's rows as text; rows that cannot be read come as text in `__raw`. A header is row 1.
+
+    Args:
+        part: what to read.
+        columns: columns to read.
+        stream: settings: delimiter, header, encoding, and which unquoted texts are null.
+        optional: columns that are null in a part that lacks them.
+
+    Raises:
+        InputError: the part lacks a column, or is not CSV.
+    """
+    known = csv_columns(part, stream.delimiter, None if stream.header else columns, stream.encoding)
+    _check_there(part, [name for name in columns if name not in optional], known)
+    inside = [name for name in columns if name in known]
+    bad: list[pacsv.InvalidRow] = []
+    with part.open() as opened:
+        decoded = _Decoded(opened, stream.encoding)
+        try:
+            reader = pacsv.open_csv(
+                io.BufferedReader(decoded),
+                pacsv.ReadOptions(
+                    use_threads=False, block_size=_BLOCK_BYTES, column_names=None if stream.header else list(columns)
+                ),
+                pacsv.ParseOptions(
+                    delimiter=stream.delimiter, newlines_in_values=True,
+                    invalid_row_handler=lambda row: _skip(bad, row),
+                ),
+                pacsv.ConvertOptions(
+                    column_types=dict.fromkeys(known, pa.string()), include_columns=inside, check_utf8=False,
+                    null_values=list(stream.null_values), strings_can_be_null=True, quoted_strings_can_be_null=False,
+                ),
+            )  # fmt: skip
+            number = 2 if stream.header else 1
+            for batch in reader:
+                numbers, number = _numbers(number, batch.num_rows, bad)
+                rows = _widened(pa.Table.from_batches([batch]), columns)
+                yield from _split(rows, numbers, stream) if decoded.damaged else [_batch(rows, numbers)]
+                done, bad[:] = [row for row in bad if row.number < number], [r for r in bad if r.number >= number]
+                yield from _bad_rows(done, columns)
+        except pa.ArrowInvalid as error:
+            raise InputError(f'source file "{part.name}" cannot be read as CSV: {error}') from error
+        yield from _bad_rows(bad, columns)
+
+
+def _widened(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Returns rows with all columns; those that the part lacks are null."""
+    nulls = pa.nulls(rows.num_rows, pa.string())
+    return pa.table({name: rows[name] if name in rows.column_names else nulls for name in columns})
+
+
+def _split(rows: pa.Table, numbers: pa.Array, stream: StreamConfig) -> Iterator[pa.Table]:
+    """Yields the rows that are in the encoding, then the others as text in `__raw`."""
+    damaged = np.zeros(rows.num_rows, dtype=bool)
+    for column in rows.itercolumns():
+        damaged |= np.asarray(pc.fill_null(pc.match_substring_regex(column, _DAMAGED_RE2), False))
+    good, bad = pa.array(~damaged), pa.array(damaged)
+    yield _batch(rows.filter(good), numbers.filter(good))
+    raw = [stream.delimiter.join(value or "" for value in row.values()) for row in rows.filter(bad).to_pylist()]
+    reasons = [_not_in(stream.encoding, "row")] * len(raw)
+    yield _unreadable(numbers.filter(bad), reasons, raw, rows.column_names)
+
+
+def json_rows(part: Part, encoding: str = "utf-8") -> Iterator[pa.Table]:
+    """Yields a part's lines as they are, in `__raw`; a line not in the encoding is marked. Empty lines are left out."""
+    with part.open() as stream:
+        decoded = _Decoded(stream, encoding)
+        numbered = enumerate(io.BufferedReader(decoded), start=1)
+        while lines := list(islice(numbered, _LINES)):
+            kept = [(number, line.rstrip(b"\r\n").decode()) for number, line in lines if line.strip()]
+            bad = [_not_in(encoding, "line") if decoded.damaged and _DAMAGED.search(line) else None for _, line in kept]
+            numbers = pa.array([number for number, _ in kept], pa.int64())
+            raw = pa.array([_as_written(line) if wrong else line for (_, line), wrong in zip(kept, bad, strict=True)])
+            yield pa.table({ROW: numbers, BAD: pa.array(bad, pa.string()), RAW: raw.cast(pa.string())})
+
+
+def parquet_schema(part: Part) -> pa.Schema:
+    """Returns a Parquet part's schema as Spark can read it: microseconds, plain types, no pandas index.
+
+    Raises:
+        InputError: the file is not Parquet.
+    """
+    with _parquet(part) as file:
+        fields = [field for field in plain_schema(file.schema_arrow) if not _PANDAS_INDEX.fullmatch(field.name)]
+    return pa.schema([field.with_type(spark_type(field.type)) for field in fields])
+
+
+def parquet_rows(part: Part, schema: pa.Schema, optional: Collection[str]) -> Iterator[pa.Table]:
+    """Yields a Parquet part's rows in a schema; rows count from 1. An optional column that the part lacks is null.
+
+    Raises:
+        InputError: a column is not in the file, or has another type than in the source's first file.
+    """
+    with _parquet(part) as file:
+        there = file.schema_arrow.names
+        _check_there(part, [name for name in schema.names if name not in {*part.constants, *optional}], there)
+        inside = [name for name in schema.names if name in there and name not in part.constants]
+        number = 1
+        for batch in file.iter_batches(batch_size=_ROWS, columns=inside):
+            columns = []
+            for field in schema:
+                if field.name in inside:
+                    columns.append(_cast(part, batch[field.name], field))
+                else:
+                    value = _constant(part, part.constants.get(field.name), field)
+                    columns.append(pa.repeat(value, batch.num_rows))
+            numbers = pa.array(np.arange(number, number + batch.num_rows), pa.int64())
+            number += batch.num_rows
+            yield _batch(pa.table(columns, schema=schema), numbers)
+
+
+def _constant(part: Part, text: str | None, field: pa.Field) -> pa.Scalar:
+    """Returns the value of a table partition, which a Delta log holds as text: empty is null, times are in UTC."""
+    if not text:
+        return pa.scalar(None, field.type)
+    try:
+        if pa.types.is_timestamp(field.type):
+            moment = datetime.fromisoformat(text)
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            return pa.scalar(moment.astimezone(UTC).replace(tzinfo=None), pa.timestamp("us")).cast(
+                pa.timestamp("us", "UTC") if field.type.tz else field.type
+            )
+        return pa.scalar(text, pa.string()).cast(field.type)
+    except (pa.ArrowInvalid, ValueError) as error:
+        raise InputError(
+            f'partition value "{text}" of column "{field.name}" of source file "{part.name}" is not {field.type}'
+        ) from error
+
+
+def _check_there(part: Part, wanted: Sequence[str], known: Sequence[str]) -> None:
+    missing = [name for name in wanted if name not in known]
+    if missing:
+        raise InputError(
+            f'column "{missing[0]}" is not in source file "{part.name}"', hint=f"It has: {', '.join(known)}."
+        )
+
+
+def _skip(bad: list[pacsv.InvalidRow], row: pacsv.InvalidRow) -> str:
+    bad.append(row)
+    return "skip"
+
+
+def _numbers(first: int, count: int, bad: Sequence[pacsv.InvalidRow]) -> tuple[pa.Array, int]:
+    """Returns the numbers of the next rows that could be read, and the number after the last of them."""
+    skipped = np.array([row.number for row in bad], dtype=np.int64)
+    candidates = np.arange(first, first + count + len(skipped), dtype=np.int64)
+    numbers = candidates[~np.isin(candidates, skipped)][:count]
+    return pa.array(numbers), int(numbers[-1]) + 1 if count else first
+
+
+def _bad_rows(bad: Sequence[pacsv.InvalidRow], columns: Sequence[str]) -> Iterator[pa.Table]:
+    if bad:
+        reasons = [f"row has {row.actual_columns} columns, {row.expected_columns} expected" for row in bad]
+        yield _unreadable(
+            pa.array([row.number for row in bad], pa.int64()), reasons, [row.text for row in bad], columns
+        )
+
+
+def _unreadable(numbers: pa.Array, reasons: list[str], raw: list[str], columns: Sequence[str]) -> pa.Table:
+    texts = {name: pa.nulls(len(raw), pa.string()) for name in columns}
+    why = {BAD: pa.array(reasons, pa.string()), RAW: pa.array([_as_written(text) for text in raw], pa.string())}
+    return pa.table({**texts, ROW: numbers, **why})
+
+
+def _batch(rows: pa.Table, numbers: pa.Array) -> pa.Table:
+    nothing = pa.nulls(rows.num_rows, _NO_TEXT)
+    return rows.append_column(ROW, numbers).append_column(BAD, nothing).append_column(RAW, nothing)
+
+
+def _not_in(encoding: str, what: str) -> str:
+    return f"{what} is not {encoding.upper()}"
+
+
+def _mark(error: UnicodeError) -> tuple[str, int]:
+    """Returns a character for each byte that cannot be decoded: the last 256 of Unicode, which no text has."""
+    assert isinstance(error, UnicodeDecodeError), "only decoding asks for marks"
+    return "".join(chr(_MARKS + byte) for byte in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error("rewindow_mark", _mark)
+
+
+def _as_written(text: str) -> str:
+    """Returns a text with its undecodable bytes as hexadecimal."""
+    return _DAMAGED.sub(lambda found: f"\\x{ord(found[0]) - _MARKS:02x}", text)
+
+
+class _Decoded(io.RawIOBase):
+    """A stream in some encoding, as UTF-8; bytes that are not in the encoding are marked.
+
+    So neither they nor the row that holds them can stop a reader, and the row is known afterwards.
+    """
+
+    def __init__(self, stream: IO[bytes], encoding: str) -> None:
+        super().__init__()
+        self.damaged = False
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder(encoding)("rewindow_mark")
+        self._rest = memoryview(b"")
+        self._ended = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest and not self._ended:
+            chunk = self._stream.read(_BLOCK_BYTES)
+            self._ended = not chunk
+            text = self._decoder.decode(chunk, final=self._ended)
+            self.damaged = self.damaged or not (text.isascii() or _DAMAGED.search(text) is None)
+            self._rest = memoryview(text.encode())
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+
+def _parquet(part: Part) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(str(part.path))
+    except (pa.ArrowInvalid, FileNotFoundError) as error:
+        raise InputError(f'source file "{part.name}" cannot be read as Parquet: {error}') from error
+
+
+def spark_type(kind: pa.DataType) -> pa.DataType:
+    """Returns the type under which Spark reads a column; nanoseconds become microseconds."""
+    if pa.types.is_dictionary(kind):
+        return spark_type(kind.value_type)
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_date64(kind):
+        return pa.date32()
+    return pa.int64() if kind in (pa.uint32(), pa.uint64()) else kind
+
+
+def _cast(part: Part, column: pa.Array, field: pa.Field) -> pa.Array:
+    try:
+        return column.cast(field.type, safe=not pa.types.is_timestamp(field.type))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InputError(
+            f'column "{field.name}" of source file "{part.name}" has type {column.type}, expected {field.type}'
+        ) from error

@@ -1,0 +1,128 @@
+"""Delta's jars: fetched once by the Ivy resolver that Spark ships, checked, and then used offline.
+
+`jars.sha256` names the jars and what they must be. A jar comes into its folder only by a rename after its check, so a
+download that broke off is never taken for done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from importlib import resources
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from rewindow.errors import ResourceError
+from rewindow.spark.java import JAVA_OPTIONS, find_java
+
+_GROUPS = {"delta": "io.delta", "unitycatalog": "io.unitycatalog"}
+_JAR = re.compile(r"(?P<module>.+)-(?P<revision>\d[\w.]*)\.jar")
+
+
+def expected_jars() -> dict[str, str]:
+    """Returns the SHA-256 of each jar by its file name."""
+    lines = resources.files("rewindow").joinpath("jars.sha256").read_text().splitlines()
+    return {name: digest for digest, name in (line.split() for line in lines if line.strip())}
+
+
+def missing_jars(folder: Path) -> list[str]:
+    """Returns the names of jars that are not in the folder; looks at names only, so that it can run at every start."""
+    return [name for name in expected_jars() if not (folder / name).is_file()]
+
+
+def wrong_jars(folder: Path) -> list[str]:
+    """Returns the names of jars that are missing or are not what `jars.sha256` says."""
+    expected = expected_jars()
+    return [name for name in expected if _sha256(folder / name) != expected[name]]
+
+
+def fetch_jars(folder: Path) -> list[str]:
+    """Puts every missing or damaged jar into the folder and returns their names.
+
+    Raises:
+        ResourceError: the resolver could not fetch a jar; the folder is as it was.
+        ResourceError: a fetched jar is not the expected one; it was thrown away.
+    """
+    wanted = wrong_jars(folder)
+    if not wanted:
+        return []
+    folder.mkdir(parents=True, exist_ok=True)
+    expected = expected_jars()
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as work:
+        _resolve(Path(work), wanted)
+        for name in wanted:
+            fetched = Path(work) / "jars" / name
+            if _sha256(fetched) != expected[name]:
+                raise ResourceError(
+                    f'jar "{name}" is not the expected one',
+                    detail=f"Its SHA-256 is {_sha256(fetched)}, expected {expected[name]}.",
+                    hint="Look at the mirror that Ivy is set to; nothing was kept.",
+                )
+            os.replace(fetched, folder / name)
+    return wanted
+
+
+def _resolve(work: Path, names: list[str]) -> None:
+    """Runs Ivy on a file that names the jars one by one, without what they depend on: Spark has that already."""
+    found = [(name, _JAR.fullmatch(name)) for name in names]
+    lines = [
+        f'<dependency org="{_GROUPS[match["module"].split("-")[0]]}" name={quoteattr(match["module"])}'
+        f' rev={quoteattr(match["revision"])} transitive="false" conf="default->master"/>'
+        for _, match in found
+        if match
+    ]
+    head = '<ivy-module version="2.0"><info organisation="rewindow" module="jars"/>'
+    (work / "ivy.xml").write_text(f"{head}<dependencies>{''.join(lines)}</dependencies></ivy-module>")
+    # Ivy's own folder is below user.home: inside the work folder, nothing is left in the user's.
+    command = [
+        *(str(find_java() / "bin" / "java"), f"-Duser.home={work}", "-jar", str(_ivy_jar())),
+        *("-m2compatible", "-warn", "-cache", str(work / "cache"), "-ivy", str(work / "ivy.xml"), "-types", "jar"),
+        *("-retrieve", str(work / "jars" / "[artifact]-[revision].[ext]")),
+        *(("-settings", settings) if (settings := os.environ.get("REWINDOW_IVY_SETTINGS")) else ()),
+    ]
+    plain = {name: value for name, value in os.environ.items() if name not in JAVA_OPTIONS}
+    # The shell's Java options may hold the way through a proxy, or what no Java starts with: with them, then without.
+    for environment in (dict(os.environ), plain):
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+        )
+        if all((work / "jars" / name).is_file() for name in names):
+            return
+    raise ResourceError(
+        f"{len(names)} of Delta's jars could not be fetched: {', '.join(names)}",
+        detail=" ".join((done.stdout + done.stderr).split())[-600:],
+        hint="Look at the connection to Maven Central, or name a mirror's Ivy settings file by REWINDOW_IVY_SETTINGS.",
+    )
+
+
+def _ivy_jar() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    folders = [Path(place) / "jars" for place in (spec.submodule_search_locations if spec else None) or []]
+    for folder in folders:
+        for jar in sorted(folder.glob("ivy-*.jar")):
+            return jar
+    raise ResourceError(
+        "pyspark is not installed with its jars", hint="Install pyspark; pyspark-client, which has none, must go."
+    )
+
+
+def _sha256(path: Path) -> str | None:
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m rewindow.spark.jars FOLDER")
+    try:
+        fetched = fetch_jars(Path(sys.argv[1]))
+    except ResourceError as error:
+        sys.exit(str(error))
+    print(f"{len(fetched)} jars fetched, {len(expected_jars())} in place")

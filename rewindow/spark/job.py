@@ -1,0 +1,105 @@
+"""What every submitted job does around its work: outcome file, exit code, dying with its parent."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rewindow.errors import Interrupted, RewindowError
+from rewindow.job_lines import machine_line
+from rewindow.parent_death import end_group_with_parent
+from rewindow.spark.passing import describe, is_passing
+
+OUTCOME_VARIABLE = "REWINDOW_OUTCOME"
+RETRY_CODE = 75
+
+
+def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
+    """Runs a job's work and returns its exit code; the outcome file says what happened, in JSON.
+
+    Exit codes: 0 done, 2 bad input, 65 failed and not retryable, 75 failed and retryable, 130 interrupted. An error
+    that is not ours is worth a retry when it is the machine's or Spark's, not when it is a bug of an operator.
+    """
+    end_group_with_parent()
+    try:
+        outcome = {"exit_code": 0, "message": "done", **(work() or {})}
+    except RewindowError as error:
+        outcome = {
+            "exit_code": error.exit_code, "message": str(error), "retryable": error.retryable,
+            "kind": type(error).__name__, "error": error.parts,
+        }  # fmt: skip
+    except KeyboardInterrupt:
+        stopped = Interrupted(
+            "stopped by the user", detail="What was committed is kept.", hint="Run it again to go on."
+        )
+        outcome = {
+            "exit_code": stopped.exit_code, "message": str(stopped), "retryable": False, "kind": "Interrupted",
+            "error": stopped.parts,
+        }  # fmt: skip
+    except Exception as error:  # noqa: BLE001  (whatever it is, the outcome file must say so)
+        traceback.print_tb(error.__traceback__)
+        retryable = is_passing(error)
+        outcome = {
+            "exit_code": RETRY_CODE if retryable else RewindowError.exit_code,
+            "message": describe(error), "retryable": retryable, "kind": type(error).__name__,
+        }  # fmt: skip
+    told = _write(outcome)
+    if outcome["exit_code"] and not told:
+        print(outcome["message"], file=sys.stderr, flush=True)
+    return int(outcome["exit_code"])
+
+
+def tell(kind: str, /, **facts: Any) -> None:
+    """Prints a line for whoever launched the job."""
+    say(machine_line(kind, **facts))
+
+
+def say(line: str) -> None:
+    """Prints a line for people."""
+    print(line, flush=True)
+
+
+def leave(code: int) -> None:
+    """Ends the process at once with a code; Spark's own shutdown has nothing left to save."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+class StopRequest:
+    """Whether the user has asked to stop: SIGINT sets it, the loop looks at a group's end."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def listen(self) -> None:
+        """Takes over SIGINT and SIGTERM; a second one ends the process at once."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._ask)
+
+    def _ask(self, number: int, frame: object) -> None:
+        if self.asked:
+            os._exit(130)
+        self.asked = True
+        say("stopping at the end of this commit group; once more to stop at once")
+
+    def __call__(self) -> bool:
+        return self.asked
+
+
+def _write(outcome: dict[str, Any]) -> bool:
+    """Writes the outcome file and returns whether somebody waits for one; whoever does says what is in it."""
+    path = os.environ.get(OUTCOME_VARIABLE)
+    if not path:
+        return False
+    draft = Path(f"{path}.draft")
+    draft.parent.mkdir(parents=True, exist_ok=True)
+    draft.write_text(json.dumps(outcome))
+    draft.replace(path)
+    return True

@@ -1,0 +1,92 @@
+"""Which errors are worth another attempt: the machine's and Spark's, never what the same work would meet again.
+
+In at most once every attempt that dies costs windows, so an error that each attempt meets again must end the replay.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rewindow.errors import RewindowError
+from rewindow.storage.failures import LASTING, error_number, plain_text
+
+_LASTING_CLASSES = frozenset({"0A", "21", "22", "23", "38", "39", "42", "46", "P0", "XX"})
+"""Classes of SQLSTATE: unsupported, wrong cardinality, data (overflow, cast, division), constraints, functions of a
+user, names and types, settings, what an operator raised on purpose, bugs of Spark."""
+_READ_FAILED = "KD"
+_STATE = re.compile(r"SQLSTATE: ([0-9A-Z]{5})")
+_CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]+\][^\n]*")
+_IN_PYTHON = ("org.apache.spark.api.python.PythonException", "pyspark.errors.exceptions.base.PySpark")
+_MACHINE = re.compile(
+    r"input/output error|too many open files|no space left|disk quota|read-only file system|stale file handle|"
+    r"cannot allocate memory|connection (reset|refused|timed out)|resource temporarily unavailable",
+    re.IGNORECASE,
+)
+
+
+def is_passing(error: BaseException) -> bool:
+    """Returns whether an error may be gone at the next attempt.
+
+    Of Spark's own errors the SQLSTATE decides. A file that cannot be read is damaged or gone, unless the operating
+    system says that it is in trouble. What has no SQLSTATE, such as a lost worker or JVM, passes.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException, PythonException
+    from pyspark.errors.exceptions.captured import CapturedException
+
+    if isinstance(error, RewindowError):
+        return error.retryable
+    if isinstance(error, PythonException) or (
+        isinstance(error, PySparkException) and not isinstance(error, CapturedException)
+    ):
+        return False  # Python code in a worker, or a call of pyspark that cannot be.
+    if isinstance(error, Py4JError | PySparkException):
+        return _passes_in_spark(spark_text(error))
+    if isinstance(error, OSError):
+        return _passes_in_system(error)
+    return isinstance(error, MemoryError)
+
+
+def spark_text(error: BaseException) -> str:
+    """Returns all that the JVM says of an error, causes included; what Python knows of it where the JVM is gone."""
+    try:
+        text = str(error)
+        trace = error.getStackTrace() if hasattr(error, "getStackTrace") else ""
+    except Exception:  # noqa: BLE001  (py4j asks the JVM for the text, which may be gone)
+        return str(getattr(error, "errmsg", "")) or type(error).__name__
+    return f"{text}\n{trace}"
+
+
+def describe(error: BaseException) -> str:
+    """Returns an error that is not ours in a line or two for people: Spark's condition instead of the JVM's frames."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException, PythonException
+
+    if isinstance(error, Py4JError | PySparkException) and not isinstance(error, PythonException):
+        found = _CONDITION.search(spark_text(error))
+        return f"Spark failed: {found[0] if found else _root_cause(spark_text(error))}"
+    if isinstance(error, OSError):
+        return f"{type(error).__name__}: {plain_text(error)}"
+    return f"{type(error).__name__}: {error}"
+
+
+def _passes_in_spark(text: str) -> bool:
+    classes = {state[:2] for state in _STATE.findall(text)}
+    if classes & _LASTING_CLASSES or any(name in text for name in _IN_PYTHON):
+        return False
+    return _READ_FAILED not in classes or bool(_MACHINE.search(text))
+
+
+def _passes_in_system(error: OSError) -> bool:
+    """Returns whether the machine is in trouble, rather than a file damaged, which pyarrow raises without a number."""
+    number = error_number(error)
+    if number is not None:
+        return number not in LASTING
+    return isinstance(error, ConnectionError | TimeoutError | InterruptedError | BlockingIOError)
+
+
+def _root_cause(text: str) -> str:
+    """Returns the innermost cause that a Java stack trace names."""
+    causes = [line.strip() for line in text.splitlines() if line.strip().startswith("Caused by: ")]
+    plain = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
+    return causes[-1].removeprefix("Caused by: ") if causes else next(iter(plain), "without a message")

@@ -1,0 +1,108 @@
+"""The Spark session of this process: the one place where one is made."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Iterable, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from rewindow.config import Config
+from rewindow.errors import InputError
+from rewindow.spark.java import check_limits
+from rewindow.spark.settings import (
+    make_scratch,
+    properties_arguments,
+    spark_environment,
+    spark_settings,
+    write_properties,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def spark_session(
+    config: Config,
+    name: str,
+    *,
+    quick: bool = False,
+    extra_conf: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Returns the session of this process, started when there is none.
+
+    Under spark-submit the JVM is there already, with its own settings; only the session's part of them is laid over.
+
+    Args:
+        config: settings in force.
+        name: what the application is called in Spark.
+        quick: for a job of seconds (see `spark_settings`).
+        extra_conf: settings laid over all others.
+
+    Raises:
+        ResourceError: no Java 17, or Delta's jars are not in their folder.
+        InputError: the file of the cluster's secret cannot be read.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    settings = spark_settings(config, quick=quick) | _secret(config) | dict(extra_conf or {})
+    make_scratch(config)
+    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        check_limits(config.spark.driver_memory)
+        _prepare_environment()
+        _start_jvm(config, settings)
+    session = SparkSession.builder.appName(name).config(map=dict(settings)).getOrCreate()
+    import delta.exceptions  # noqa: F401  (registers Delta's errors; without it conflicts arrive as bare Java errors)
+
+    return session
+
+
+def _secret(config: Config) -> dict[str, str]:
+    """Returns the settings by which the driver and a cluster know each other; none without a secret."""
+    if config.spark.secret_file is None:
+        return {}
+    path = config.root / config.spark.secret_file
+    try:
+        secret = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f'file "{path}" of setting "spark.secret_file" cannot be read: {error}') from error
+    if not secret:
+        raise InputError(f'file "{path}" of setting "spark.secret_file" is empty')
+    return {
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": secret,
+        "spark.network.crypto.enabled": "true",
+    }
+
+
+def send_modules(modules: Iterable[ModuleType]) -> None:
+    """Makes Spark send what modules define, such as Python UDFs, since its workers cannot import applications."""
+    from pyspark import cloudpickle
+
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+
+
+def _start_jvm(config: Config, settings: Mapping[str, str]) -> None:
+    """Starts the JVM with its settings in a file: pyspark would write all of them on its command line."""
+    from pyspark import SparkContext
+
+    properties = write_properties(config, settings)
+    os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*properties_arguments(properties), "pyspark-shell"])
+    try:
+        SparkContext._ensure_initialized()
+    finally:
+        del os.environ["PYSPARK_SUBMIT_ARGS"]
+        properties.unlink()
+
+
+def _prepare_environment() -> None:
+    """Makes this process's environment fit for the JVM that it is about to start."""
+    wanted = spark_environment()
+    for name in set(os.environ) - set(wanted):
+        del os.environ[name]
+    os.environ.update(wanted)
+    time.tzset()

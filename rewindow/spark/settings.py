@@ -1,0 +1,225 @@
+"""Spark's settings as plain text, for a session in this process and for spark-submit alike. Starts no JVM.
+
+What is fixed here is what correctness or every start depends on; the rest is `[spark.conf]` of rewindow.toml, which is
+laid over it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import sys
+import uuid
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+
+import psutil
+
+from rewindow.config import Config
+from rewindow.errors import InputError, ResourceError
+from rewindow.spark.jars import expected_jars, missing_jars
+from rewindow.spark.java import JAVA_OPTIONS, find_java
+
+DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+_LOCAL = re.compile(r"local(\[(?P<threads>\d+|\*)(, *(?P<failures>\d+))?\])?")
+_STRAY = (
+    *("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "PYTHONSTARTUP"),
+    *("SPARK_HOME", "SPARK_LOCAL_DIRS", "SPARK_DIST_CLASSPATH", "SPARK_MASTER", "SPARK_REMOTE"),
+    *("SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE", "PYSPARK_SUBMIT_ARGS", "CLASSPATH"),
+    *JAVA_OPTIONS,
+)
+"""What a shell may have set for another Spark. HADOOP_CONF_DIR, YARN_CONF_DIR and SPARK_CONF_DIR stay: a cluster is
+found by them, and ours is laid over what they say."""
+
+
+def spark_settings(
+    config: Config, *, needed: Mapping[str, str] = {}, quick: bool = False, archive: bool = True
+) -> dict[str, str]:
+    """Returns the settings that every Spark of this project starts with.
+
+    Args:
+        config: where the jars, the state and the master are.
+        needed: what the recovery mode needs (`Mode.spark_settings`); another value in rewindow.toml is refused.
+        quick: compile with the JVM's first compiler only: a short job starts sooner, a long one loses its peak.
+        archive: start from the class archive where there is one (rewindow/spark/archive.py).
+
+    Raises:
+        ResourceError: Delta's jars are not in their folder.
+        InputError: a setting in rewindow.toml takes away what a recovery mode depends on.
+    """
+    settings = _base(config) | _delta(config)
+    if threads := local_threads(config.spark.master):
+        settings |= _loopback(config, threads)
+    given = dict(config.spark.conf)
+    options = f"{_driver_options(config, quick, archive)} {given.pop(DRIVER_OPTIONS, '')}"
+    settings |= given | {DRIVER_OPTIONS: options.strip()}
+    _refuse_contradiction(given, needed)
+    _refuse_retries(config.spark.master, needed)
+    return {**settings, **needed}
+
+
+def spark_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Returns the environment for a process that runs Spark: ours, without what a shell may have put in Spark's way.
+
+    Raises:
+        ResourceError: there is no Java 17.
+    """
+    source = os.environ if environment is None else environment
+    kept = {name: value for name, value in source.items() if name not in _STRAY}
+    java = find_java()
+    bins = (Path(sys.executable).parent, java / "bin")
+    return kept | {
+        "JAVA_HOME": str(java),
+        "PATH": os.pathsep.join([*map(str, bins), kept.get("PATH", os.defpath)]),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONUNBUFFERED": "1",
+        "TZ": "UTC",
+    }
+
+
+def spark_submit() -> Path:
+    """Returns the spark-submit of this very environment, never another one of PATH."""
+    return Path(sys.executable).with_name("spark-submit")
+
+
+def local_threads(master: str) -> int:
+    """Returns how many threads a local master computes with; 0 for a cluster.
+
+    >>> local_threads("local[4]"), local_threads("local"), local_threads("spark://host:7077")
+    (4, 1, 0)
+    """
+    found = _LOCAL.fullmatch(master)
+    if not found:
+        return 0
+    threads = found["threads"] or "1"
+    return (os.cpu_count() or 1) if threads == "*" else int(threads)
+
+
+def scratch_folder(config: Config) -> Path:
+    """Returns the folder of Spark's own temporary files, of this process and of the jobs that it submits."""
+    return config.state / "tmp" / f"{socket.gethostname()}-{os.getpid()}"
+
+
+def make_scratch(config: Config) -> None:
+    """Makes this process's scratch folder, and deletes those of processes that have ended on this host."""
+    scratch_folder(config).mkdir(parents=True, exist_ok=True)
+    for folder in (config.state / "tmp").glob(f"{socket.gethostname()}-*"):
+        pid = folder.name.rpartition("-")[2]
+        if pid.isdecimal() and not psutil.pid_exists(int(pid)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_properties(config: Config, settings: Mapping[str, str]) -> Path:
+    """Writes settings into a file that spark-submit reads, for this user alone: on a command line all can see them."""
+    path = scratch_folder(config) / f"spark-{uuid.uuid4().hex[:8]}.properties"
+    lines = [f"{_escaped(key, ' :=#!')}={_escaped(value, '')}\n" for key, value in sorted(settings.items())]
+    with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.writelines(lines)
+    return path
+
+
+def properties_arguments(properties: Path) -> list[str]:
+    """Returns the arguments by which spark-submit reads a file of settings, laid over those of a cluster."""
+    return ["--load-spark-defaults", "--properties-file", str(properties)]
+
+
+def _escaped(text: str, special: str) -> str:
+    """Returns a text as Java reads it back from a file of properties."""
+    plain = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    for character in special:
+        plain = plain.replace(character, f"\\{character}")
+    return f"\\{plain}" if plain.startswith(" ") else plain
+
+
+def class_archive(config: Config) -> Path:
+    """Returns where Spark's class archive lies, beside the jars that it was made from."""
+    return config.jars.parent / "spark.jsa"
+
+
+def usable_archive(config: Config) -> Path | None:
+    """Returns the class archive when it is whole: a JVM dies of one that was cut short."""
+    path = class_archive(config)
+    try:
+        return path if path.stat().st_size == int(path.with_suffix(".bytes").read_text()) else None
+    except (OSError, ValueError):
+        return None
+
+
+def _base(config: Config) -> dict[str, str]:
+    return {
+        "spark.master": config.spark.master,
+        "spark.driver.memory": config.spark.driver_memory,
+        # State folders are on file systems: where Hadoop's settings name another one, a plain path still means a file.
+        "spark.hadoop.fs.defaultFS": "file:///",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.ansi.enabled": "true",
+        # Timestamps as delta-rs and pyarrow read them, not as INT96.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": str(scratch_folder(config) / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.python.authenticate.socketTimeout": "60s",
+        "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
+    }
+
+
+def _delta(config: Config) -> dict[str, str]:
+    missing = missing_jars(config.jars)
+    if missing:
+        raise ResourceError(
+            f'folder of jars "{config.jars}" lacks {", ".join(missing)}',
+            hint="Run rewindow jars (in a checkout: make setup).",
+        )
+    return {
+        "spark.jars": ",".join(str(config.jars / name) for name in expected_jars()),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # By default reading a log takes 50 tasks, however small the log.
+        "spark.databricks.delta.snapshotPartitions": "1",
+    }
+
+
+def _loopback(config: Config, threads: int) -> dict[str, str]:
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(scratch_folder(config)),
+        "spark.sql.shuffle.partitions": str(2 * threads),
+    }
+
+
+def _driver_options(config: Config, quick: bool, archive: bool) -> str:
+    logging = resources.files("rewindow") / "log4j2.properties"
+    options = ["-Duser.timezone=UTC", f"-Dlog4j2.configurationFile=file:{logging}"]
+    options += [f"-Djava.io.tmpdir={scratch_folder(config)}"]
+    if quick:
+        options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    if archive and (found := usable_archive(config)):
+        # Where it does not fit the JVM goes without it, and need not say so.
+        options += [f"-XX:SharedArchiveFile={found}", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    return " ".join(f'"{option}"' if " " in option else option for option in options)
+
+
+def _refuse_retries(master: str, needed: Mapping[str, str]) -> None:
+    """Refuses a local master that lets a task fail otherwise than is needed: it goes before spark.task.maxFailures."""
+    found, failures = _LOCAL.fullmatch(master), needed.get("spark.task.maxFailures")
+    if failures and found and found["failures"] and found["failures"] != failures:
+        raise InputError(
+            f'setting "spark.master" is {master}, which lets a task fail {int(found["failures"]) - 1} times, and the '
+            f"recovery mode needs spark.task.maxFailures = {failures}",
+            hint=f"Write local[{found['threads']}].",
+        )
+
+
+def _refuse_contradiction(given: Mapping[str, str], needed: Mapping[str, str]) -> None:
+    for name, value in needed.items():
+        if given.get(name, value) != value:
+            raise InputError(
+                f'setting "spark.conf.{name}" is {given[name]}, and the recovery mode needs {value}',
+                hint="Take it out of rewindow.toml.",
+            )

@@ -1,0 +1,1 @@
+"""Where operator state lives between commit groups."""

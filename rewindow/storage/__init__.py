@@ -1,0 +1,18 @@
+"""Where things lie: names, folders and columns of every table, and Delta tables without Spark, with the fence."""
+
+from rewindow.storage.delta import DataFile, Table, create_table, data_files, query, quoted
+from rewindow.storage.fence import FencedTable, Log, Position, fence, position
+
+__all__ = [
+    "DataFile",
+    "FencedTable",
+    "Log",
+    "Position",
+    "Table",
+    "create_table",
+    "data_files",
+    "fence",
+    "position",
+    "query",
+    "quoted",
+]

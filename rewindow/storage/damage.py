@@ -1,0 +1,167 @@
+"""Damaged files of published tables: found before anything is begun, named, and left out on request. No JVM.
+
+A file that a publication or an undo must read is read here first, as a whole, since Spark tells of a damaged one late,
+after retries, and by stack traces of Java. To leave files out is to take them out of the table, with all rows and seals
+of the windows that they hold: these are then missing, and can be replayed. The files themselves are kept, in a folder
+of the table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties
+
+from rewindow.config import Config
+from rewindow.errors import TableError
+from rewindow.names import stream_of, windows_name
+from rewindow.storage import Table
+from rewindow.storage.delta import DataFile
+from rewindow.storage.names import open_published
+from rewindow.storage.parts import Kind, kind_of
+from rewindow.windows import WindowRange
+
+KEPT_IN = "_damaged"
+LEFT_OUT = "left out"
+_BATCH_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class DamagedFile:
+    """A file that cannot be read.
+
+    Attributes:
+        table: name of its table.
+        file: path.
+        windows: those that it holds, None when the table's log does not say.
+        why: what was wrong, in a line.
+    """
+
+    table: str
+    file: Path
+    windows: WindowRange | None
+    why: str
+
+
+def find_damage(table: Table, name: str, windows: WindowRange) -> list[DamagedFile]:
+    """Returns the files of a table's snapshot that hold windows of a range and cannot be read."""
+    found = []
+    for file in table.files(windows.first, windows.last):
+        why = _damage(file)
+        if why:
+            bounds = None if file.first is None or file.last is None else WindowRange(file.first, file.last)
+            found.append(DamagedFile(name, Path(file.path), bounds, why))
+    return found
+
+
+def damaged_now(config: Config, names: Iterable[str], windows: WindowRange) -> list[DamagedFile]:
+    """Returns the damaged files of published tables in a range, as they are now; a table that is not there has none."""
+    there = [name for name in names if Table.exists(config.stream_table(name))]
+    return [entry for name in there for entry in find_damage(open_published(config, name), name, windows)]
+
+
+def damaged_error(damage: Sequence[DamagedFile], command: str) -> TableError:
+    """Returns the error that names table, file and windows.
+
+    Args:
+        command: what to repeat in order to leave the files out; empty when that is no way.
+    """
+    first = damage[0]
+    held = f"windows {first.windows.first} to {first.windows.last}" if first.windows else "windows that are not known"
+    more = f" So are {len(damage) - 1} other files: {_listed(damage[1:])}." if len(damage) > 1 else ""
+    hint = f"To go on with all other windows: {command} --leave-out-damaged. These are then missing; replay them."
+    return TableError(
+        f'file "{first.file.name}" of table "{first.table}" is damaged: {held} cannot be read',
+        detail=f"{first.why}.{more} Nothing was changed now.",
+        hint=hint if command else "Put the file back from a copy, or plan the range again.",
+    )
+
+
+def settle_damage(
+    config: Config, damage: Sequence[DamagedFile], leave_out_damaged: bool, command: str, say: Callable[[str], None]
+) -> None:
+    """Refuses to go on over damaged files, or takes them out when that was asked for.
+
+    Raises:
+        TableError: names the files; or they cannot be left out.
+    """
+    if not damage:
+        return
+    if not leave_out_damaged:
+        raise damaged_error(damage, command)
+    leave_out(config, damage)
+    for entry in damage:
+        say(f'{entry.table}: windows {entry.windows} of damaged file "{entry.file.name}" are left out')
+
+
+def leave_out(config: Config, damage: Sequence[DamagedFile]) -> None:
+    """Takes damaged files out of the newest version of their tables, with the rows and seals of their windows.
+
+    Raises:
+        TableError: nobody knows which windows a file holds; other files of a table are missing too.
+    """
+    for entry in damage:
+        if entry.windows is None:
+            raise TableError(
+                f'file "{entry.file.name}" of table "{entry.table}" cannot be left out: its windows are not known',
+                hint="Put the file back from a copy.",
+            )
+    for name in sorted({entry.table for entry in damage}):
+        _take_out(config, name, [entry for entry in damage if entry.table == name])
+    for entry in damage:
+        if kind_of(entry.table) is not Kind.CHECKPOINTS and entry.windows is not None:
+            _delete_windows(config, stream_of(entry.table), entry.windows)
+
+
+def _damage(file: DataFile) -> str:
+    path = Path(file.path)
+    try:
+        size = path.stat().st_size
+        if size != file.size:
+            return f"It has {size} bytes, written were {file.size}"
+        with pq.ParquetFile(path) as parquet:
+            for _ in parquet.iter_batches(_BATCH_ROWS):
+                pass
+        return ""
+    except FileNotFoundError:
+        return "It is not there"
+    except (OSError, pa.ArrowException) as error:
+        return " ".join(str(error).split()).rstrip(".")[:200]
+
+
+def _take_out(config: Config, name: str, damage: Sequence[DamagedFile]) -> None:
+    """Moves files aside and removes them from the log, in one commit; may be repeated after a crash."""
+    table = open_published(config, name)
+    mine = {entry.file.relative_to(table.path).as_posix() for entry in damage}
+    missing = set(table.delta.repair(dry_run=True)["files_removed"]) - mine
+    if missing:
+        raise TableError(
+            f'table "{name}" lacks files of other windows too, such as "{min(missing)}"',
+            hint="Put them back from a copy first. Nothing was changed now.",
+        )
+    for entry in damage:
+        if entry.file.exists():
+            target = table.path / KEPT_IN / entry.file.relative_to(table.path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            entry.file.rename(target)
+    left_out = [[entry.windows.first, entry.windows.last] for entry in damage if entry.windows]
+    told = {"userMetadata": json.dumps({"rewindow": LEFT_OUT, "windows": left_out})}
+    table.delta.repair(dry_run=False, commit_properties=CommitProperties(custom_metadata=told))
+
+
+def _delete_windows(config: Config, output: str, windows: WindowRange) -> None:
+    """Deletes what is left of windows in other files, and their seals."""
+    told = {"userMetadata": json.dumps({"rewindow": LEFT_OUT, "windows": [[windows.first, windows.last]]})}
+    predicate = f"window_id >= {windows.first} and window_id <= {windows.last}"
+    for name in (windows_name(output), output):
+        open_published(config, name).delta.delete(predicate, commit_properties=CommitProperties(custom_metadata=told))
+
+
+def _listed(damage: Sequence[DamagedFile], shown: int = 3) -> str:
+    named = [f'"{entry.file.name}" ({entry.table}, windows {entry.windows or "unknown"})' for entry in damage[:shown]]
+    return ", ".join(named) + (" ..." if len(damage) > shown else "")

@@ -1,0 +1,343 @@
+"""One Delta table as Rewindow sees it: its log, its transaction ids, its files, and commits to it.
+
+Spark writes Parquet files into a new folder of the table, `commit_files` makes them part of it; small frames are
+committed as Arrow. Both go through delta-rs, whose commit is atomic on a local file system (it links), and both carry
+a transaction id, so that two commits which compared the same id conflict.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
+
+from rewindow.errors import FencedError, TableError
+from rewindow.storage.failures import error_number, is_about_files, plain_text, table_failure
+from rewindow.storage.log_gaps import check_log
+from rewindow.windows import WindowRange
+
+WRITER_FEATURES_ALLOWED = {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "deletionVectors"}
+WRITER_FEATURES_ALLOWED |= {"columnMapping", "generatedColumns", "timestampNtz", "v2Checkpoint", "variantType"}
+"""Table features beside which a commit of ours is known to work (delta-rs refuses row tracking and others)."""
+
+_FORGETS = "delta.setTransactionRetentionDuration"
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A Parquet file of a table.
+
+    Attributes:
+        path: absolute path.
+        rows: number of rows.
+        first, last: bounds of `window_id` in it; None when the log has no statistics.
+        size: bytes.
+        changed_ms: when the file was last changed, as the table's log has it; 0 when that is not known.
+    """
+
+    path: str
+    rows: int
+    first: int | None
+    last: int | None
+    size: int
+    changed_ms: int = 0
+
+
+class Table:
+    """An open Delta table, pinned to the snapshot that it last looked at.
+
+    A commit does not move the snapshot by itself in delta-rs; every commit here looks again afterwards.
+
+    Attributes:
+        hidden: windows whose rows belong to nobody: those of a stream that were never sealed.
+    """
+
+    hidden: tuple[WindowRange, ...] = ()
+
+    def __init__(self, path: Path, delta: DeltaTable) -> None:
+        self.path = path
+        self._delta = delta
+
+    @classmethod
+    def open(cls, path: Path | str, version: int | None = None) -> Table:
+        """Returns the table in a folder, at its newest or at a given version.
+
+        Raises:
+            TableError: the folder holds no Delta table, or not this version; its log is damaged.
+        """
+        path = Path(path)
+        try:
+            return cls(path, DeltaTable(str(path), version=version))
+        except TableNotFoundError as error:
+            raise TableError(f'table "{path.name}" is not there', detail=f"Looked in {path}.") from error
+        except (DeltaError, OSError) as error:
+            check_log(path)
+            wanted = "" if version is None else f" at version {version}"
+            raise table_failure(f'table "{path.name}" cannot be read{wanted}', error) from error
+
+    @staticmethod
+    def exists(path: Path | str) -> bool:
+        """Returns whether a folder holds a Delta table."""
+        return (Path(path) / "_delta_log").is_dir() and DeltaTable.is_deltatable(str(path))
+
+    def refresh(self) -> Table:
+        """Looks at the newest snapshot; returns the table itself."""
+        self._delta.update_incremental()
+        return self
+
+    @property
+    def delta(self) -> DeltaTable:
+        """The delta-rs handle, for queries."""
+        return self._delta
+
+    @property
+    def version(self) -> int:
+        """Version of the snapshot."""
+        return self._delta.version()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema in pyarrow's types, without views."""
+        return plain_schema(pa.schema(self._delta.schema().to_arrow()))
+
+    @property
+    def id(self) -> str:
+        """Delta's own id of the table; a table that is deleted and made anew has another one."""
+        return str(self._delta.metadata().id)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Table properties."""
+        return dict(self._delta.metadata().configuration)
+
+    def txn(self, app_id: str) -> int:
+        """Returns the last transaction version of an id on this snapshot, -1 if there is none."""
+        found = self._delta.transaction_version(app_id)
+        return -1 if found is None else found
+
+    def files(self, first: int | None = None, last: int | None = None) -> list[DataFile]:
+        """Returns the snapshot's files that may hold windows of a closed range."""
+        actions = pa.table(self._delta.get_add_actions(flatten=True))
+        empty = [None] * actions.num_rows
+        column = {name: actions[name].to_pylist() for name in actions.column_names}
+        low, high = column.get("min.window_id", empty), column.get("max.window_id", empty)
+        rows = column.get("num_records", empty)
+        changed = actions["modification_time"].cast(pa.timestamp("ms")).cast(pa.int64()).to_pylist()
+        found = [
+            DataFile(str(self.path / path), count or 0, lowest, highest, size, changed_ms)
+            for path, count, lowest, highest, size, changed_ms in zip(
+                column["path"], rows, low, high, column["size_bytes"], changed, strict=True
+            )
+        ]
+        return [file for file in found if _may_hold(file, first, last)]
+
+    def read(self, file: DataFile, columns: list[str]) -> pa.Table:
+        """Returns columns of one of its files; those that it does not have are left out."""
+        with pq.ParquetFile(file.path) as parquet:
+            return parquet.read(columns=columns)
+
+    def is_plain(self) -> bool:
+        """Returns whether its Parquet files can be read as they are (no deletion vectors, no column mapping)."""
+        protocol = self._delta.protocol()
+        return protocol.min_reader_version < 2 or not (protocol.reader_features or protocol.min_reader_version == 2)
+
+    def check_committable(self) -> None:
+        """Refuses a table with a feature or a property beside which a commit of ours is not known to be safe.
+
+        Raises:
+            TableError: names it.
+        """
+        if _FORGETS in self.properties:
+            raise TableError(
+                f'table "{self.path.name}" forgets transactions after {self.properties[_FORGETS]}',
+                detail=f"Its property {_FORGETS} is set. Without its last transaction nobody knows what was committed.",
+                hint=f"Unset it: ALTER TABLE ... UNSET TBLPROPERTIES ('{_FORGETS}')",
+            )
+        extra = set(self._delta.protocol().writer_features or []) - WRITER_FEATURES_ALLOWED
+        if extra:
+            raise TableError(f'table "{self.path.name}" has a feature that cannot be committed to: {sorted(extra)[0]}')
+
+    def sync(self) -> None:
+        """Makes the newest commit outlive a power cut: delta-rs leaves that to the operating system."""
+        log = self.path / "_delta_log"
+        for path in (log / f"{self.version:020}.json", log):
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    def commit_files(
+        self, files: Sequence[DataFile], *, app_id: str, version: int, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        """Makes Parquet files that lie in the table's folder part of it; no files is an empty transaction.
+
+        Raises:
+            FencedError: another commit with the same transaction id came between.
+        """
+        actions = [_add_action(self.path, file) for file in files]
+        self._guarded(
+            lambda: self._delta.create_write_transaction(
+                actions, "append", self._delta.schema(), commit_properties=_properties(app_id, version, metadata)
+            )
+        )
+
+    def commit_arrow(
+        self, frame: pa.Table, *, app_id: str, version: int, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        """Appends a small frame. The handle is passed on, never the path: a path would commit on the newest snapshot.
+
+        Raises:
+            FencedError: another commit with the same transaction id came between.
+        """
+        properties = _properties(app_id, version, metadata)
+        self._guarded(lambda: write_deltalake(self._delta, frame, mode="append", commit_properties=properties))
+
+    def append(self, frame: pa.Table) -> None:
+        """Appends a small frame that needs no fence: rows that may come twice, whoever else commits meanwhile."""
+        write_deltalake(self._delta, frame, mode="append")
+        self.refresh()
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Sets table properties."""
+        self._delta.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
+        self.refresh()
+
+    def replace(self, rows: pa.RecordBatchReader, predicate: str, *, app_id: str, version: int) -> None:
+        """Replaces the rows of which a predicate holds by others of which it holds, in one commit.
+
+        Raises:
+            FencedError: another commit with the same transaction id came between.
+        """
+        properties = _properties(app_id, version, None)
+        self._guarded(
+            lambda: write_deltalake(
+                self._delta, rows, mode="overwrite", predicate=predicate, commit_properties=properties
+            )
+        )
+
+    def _guarded(self, commit: Any) -> None:
+        try:
+            commit()
+        except (DeltaError, OSError) as error:
+            if isinstance(error, CommitFailedError) and error_number(error) is None:
+                met = f'commit to table "{self.path.name}" met another one'
+                raise FencedError(met, detail=plain_text(error)) from error
+            raise table_failure(f'table "{self.path.name}" cannot be written', error) from error
+        self.refresh()
+
+
+def create_table(path: Path, schema: pa.Schema, properties: Mapping[str, str] | None = None) -> Table:
+    """Creates an empty table; a table that is there already is opened and left as it is."""
+    if not Table.exists(path):
+        path.mkdir(parents=True, exist_ok=True)
+        DeltaTable.create(
+            str(path),
+            schema,
+            mode="ignore",
+            configuration=dict(properties or {}),
+            raise_if_key_not_exists=False,
+        )
+    return Table.open(path)
+
+
+def data_files(folder: Path) -> list[DataFile]:
+    """Returns the Parquet files that a job wrote into a folder, with row count and window bounds from their footers.
+
+    Files without rows are left out.
+    """
+    found = []
+    for path in sorted(folder.glob("*.parquet")):
+        footer = pq.read_metadata(path)
+        if footer.num_rows:
+            first, last = _window_bounds(footer)
+            found.append(DataFile(str(path), footer.num_rows, first, last, path.stat().st_size))
+    return found
+
+
+def query(sql: str, **tables: Table | Path) -> pa.Table:
+    """Returns the result of an SQL query (DataFusion) over tables given by name; no JVM.
+
+    Raises:
+        TableError: a file of a table is gone or damaged.
+        ResourceError: the machine cannot read it now.
+    """
+    builder = QueryBuilder()
+    opened = {name: table if isinstance(table, Table) else Table.open(table) for name, table in tables.items()}
+    for name, table in opened.items():
+        builder.register(name, table.delta)
+    try:
+        result = pa.table(builder.execute(sql))
+    except (DeltaError, pa.ArrowException, OSError) as error:
+        if not is_about_files(error):
+            raise  # The query is wrong.
+        names = " or ".join(f'"{table.path.name}"' for table in opened.values())
+        raise table_failure(f"a file of table {names} cannot be read", error) from error
+    return result.cast(plain_schema(result.schema))
+
+
+def quoted(name: str) -> str:
+    """Returns a column's name as `query` takes it, whatever characters it has."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Returns a schema with string and binary views replaced by plain types."""
+    return pa.schema([field.with_type(_plain(field.type)) for field in schema])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind) or pa.types.is_large_binary(kind):
+        return pa.binary()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_plain(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_plain(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
+    return kind
+
+
+def _may_hold(file: DataFile, first: int | None, last: int | None) -> bool:
+    below = first is not None and file.last is not None and file.last < first
+    above = last is not None and file.first is not None and file.first > last
+    return not (below or above)
+
+
+def _window_bounds(footer: pq.FileMetaData) -> tuple[int | None, int | None]:
+    names: Iterable[str] = footer.schema.names
+    index = list(names).index("window_id")
+    groups = [footer.row_group(number).column(index).statistics for number in range(footer.num_row_groups)]
+    known = [group for group in groups if group is not None and group.has_min_max]
+    if len(known) != len(groups):
+        return None, None
+    return min(group.min for group in known), max(group.max for group in known)
+
+
+def _add_action(root: Path, file: DataFile) -> AddAction:
+    stats: dict[str, Any] = {"numRecords": file.rows}
+    if file.first is not None:
+        stats |= {
+            "minValues": {"window_id": file.first},
+            "maxValues": {"window_id": file.last},
+            "nullCount": {"window_id": 0},
+        }
+    relative = os.path.relpath(file.path, root)
+    changed_ms = int(os.stat(file.path).st_mtime * 1000)
+    return AddAction(relative, file.size, {}, changed_ms, True, json.dumps(stats))
+
+
+def _properties(app_id: str, version: int, metadata: Mapping[str, Any] | None) -> CommitProperties:
+    custom = {"userMetadata": json.dumps(metadata)} if metadata else None
+    return CommitProperties(custom_metadata=custom, app_transactions=[Transaction(app_id, version)])

@@ -1,0 +1,92 @@
+"""The data files of a stream: a row for each in the table `.files`, with its size and the checksum of its bytes.
+
+Whoever makes files part of a stream's table (recording, publication) notes them by `note_files` after the commit and
+before the windows are sealed, so that every file of a sealed window has its row. Rows are keyed by file: a name is
+never used for other bytes, a file that is noted twice has two equal rows, and rows of files that the table no longer
+has stay, as older versions may still need them. A file without a row was written by another program, such as one that
+compacted the table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pyarrow as pa
+
+from rewindow.errors import TableError
+from rewindow.names import files_name
+from rewindow.storage.delta import DataFile, Table, query
+from rewindow.storage.formats import TableKind, check_format
+
+FILES_SCHEMA = pa.schema(
+    [
+        ("file", pa.string()),
+        ("bytes", pa.int64()),
+        ("checksum", pa.string()),
+        ("data_version", pa.int64()),
+    ]
+)
+"""A data file: its path in the table's folder, its size, the SHA-256 of its bytes, and the version of the
+table at which it was noted."""
+_CHUNK_BYTES = 1 << 20
+
+
+def files_path(data: Path) -> Path:
+    """Returns the folder of the table of a stream's data files; it lies beside the tuples."""
+    return data.with_name(files_name(data.name))
+
+
+def open_files(data: Path) -> Table:
+    """Returns the table of a stream's data files.
+
+    Args:
+        data: folder of the stream's tuples.
+
+    Raises:
+        TableError: it is not there, or has another format.
+    """
+    path = files_path(data)
+    if not Table.exists(path):
+        raise TableError(
+            f'table "{path.name}" is not there, which has the sizes and checksums of the files of stream "{data.name}"',
+            detail="Nothing was changed.",
+            hint=f"Take them anew, with every window held against its seal: rewindow streams upgrade {data.name}",
+        )
+    return check_format(Table.open(path), TableKind.FILES)
+
+
+def note_files(data: Table, files: Table) -> int:
+    """Adds a row for every file of the table's snapshot that has none yet, and returns how many; may be repeated."""
+    known = set(query("select distinct file from f", f=files.refresh())["file"].to_pylist())
+    new = [file for file in data.files() if name_in(data, file) not in known]
+    if new:
+        rows = {
+            "file": [name_in(data, file) for file in new],
+            "bytes": [file.size for file in new],
+            "checksum": [file_checksum(Path(file.path)) for file in new],
+            "data_version": [data.version] * len(new),
+        }
+        files.append(pa.table(rows, schema=FILES_SCHEMA))
+    return len(new)
+
+
+def noted_files(files: Table) -> dict[str, tuple[int, str]]:
+    """Returns file to its size and checksum, for all files that were ever noted."""
+    rows = query("select file, bytes, checksum from f", f=files)
+    pairs = zip(rows["bytes"].to_pylist(), rows["checksum"].to_pylist(), strict=True)
+    return dict(zip(rows["file"].to_pylist(), pairs, strict=True))
+
+
+def name_in(data: Table, file: DataFile) -> str:
+    """Returns a file's path within its table's folder, the key of its row."""
+    return str(Path(file.path).relative_to(data.path))
+
+
+def file_checksum(path: Path) -> str:
+    """Returns the checksum of a file's bytes: SHA-256, as `sha256sum` prints it."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()

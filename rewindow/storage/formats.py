@@ -1,0 +1,95 @@
+"""Formats of our tables: each carries its number as a table property, and is refused by name when it is another one.
+
+The first release wrote no number: a table without one has format 1. Whoever changes a kind's columns, or what a column
+means, raises its number here and teaches `rewindow streams upgrade` to lift the older one. Reading a table as Delta is
+never refused; what is refused is a command that would take old values for new ones.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from rewindow.errors import TableError
+from rewindow.names import stream_of
+from rewindow.storage.delta import Table
+
+PROPERTY = "rewindow.format"
+FIRST = 1
+
+
+class TableKind(StrEnum):
+    """What a table of ours holds."""
+
+    STREAM = "stream"
+    SEALS = "seals"
+    FILES = "files"
+    QUARANTINE = "quarantine"
+    STATES = "published checkpoints"
+    OUTPUT = "staged output"
+    FACTS = "facts"
+    CHECKPOINTS = "checkpoints of a replay"
+
+
+CURRENT = {
+    TableKind.STREAM: 2,
+    TableKind.SEALS: 2,
+    TableKind.FILES: 2,
+    TableKind.QUARANTINE: 2,
+    TableKind.STATES: 2,
+    TableKind.OUTPUT: 2,
+    TableKind.FACTS: 2,
+    TableKind.CHECKPOINTS: 2,
+}
+"""Kind to the format that this version reads and writes. 2: float digests bind floats to their row, seals have a
+checksum, a generation, their columns and the table's id, checkpoints name the tables that they were computed from."""
+
+_STAGED = frozenset({TableKind.OUTPUT, TableKind.FACTS, TableKind.CHECKPOINTS})
+
+
+def format_property(kind: TableKind) -> dict[str, str]:
+    """Returns the table property with which a new table of a kind is created."""
+    return {PROPERTY: str(CURRENT[kind])}
+
+
+def format_of(table: Table) -> int:
+    """Returns a table's format.
+
+    Raises:
+        TableError: the property is no number.
+    """
+    text = table.properties.get(PROPERTY, str(FIRST))
+    try:
+        return int(text)
+    except ValueError as error:
+        raise TableError(f'table "{table.path.name}" has the format "{text}", which is no number') from error
+
+
+def check_format(table: Table, kind: TableKind) -> Table:
+    """Returns the table if it has the format that this version reads and writes.
+
+    Raises:
+        TableError: it has an older format, or a newer one; names both and what to do.
+    """
+    number, wanted = format_of(table), CURRENT[kind]
+    if number == wanted:
+        return table
+    name, older = table.path.name, number < wanted
+    subject = f'replay "{table.path.parent.name}"' if kind in _STAGED else f'table "{name}"'
+    raise TableError(
+        f"{subject} has format {number}, this version of Rewindow works with format {wanted}",
+        detail=f"It was written by an {'older' if older else 'unknown, newer'} version. Nothing was changed; every "
+        "program that reads Delta can still read it.",
+        hint=_way_out(table, kind) if older else "Use the version of Rewindow that wrote it, or a newer one.",
+    )
+
+
+def _way_out(table: Table, kind: TableKind) -> str:
+    name = table.path.name
+    if kind in _STAGED:
+        replay = table.path.parent.name
+        return f"Abandon the replay and plan its range again: rewindow abandon {replay}"
+    if kind is TableKind.STATES:
+        return f"Lift what its application has published: rewindow streams upgrade {name.removesuffix('.checkpoints')}"
+    if kind is TableKind.QUARANTINE:
+        return "Lift it: rewindow streams upgrade"
+    return f"Lift the stream to this format: rewindow streams upgrade {stream_of(name)}"

@@ -1,0 +1,61 @@
+"""The tables that a publication writes, in the order in which it commits them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rewindow.errors import InputError
+from rewindow.names import windows_name
+from rewindow.recovery import OutputPlan, Plan
+from rewindow.storage.names import checkpoints_name, data_name
+
+
+class Kind(StrEnum):
+    """What a published table holds."""
+
+    DATA = "data"
+    WINDOWS = "windows"
+    CHECKPOINTS = "checkpoints"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A table of a publication.
+
+    Attributes:
+        output: the output that it belongs to, None for the checkpoints.
+    """
+
+    name: str
+    kind: Kind
+    output: OutputPlan | None
+
+
+def parts_of(plan: Plan) -> list[Part]:
+    """Returns the tables of a publication: for each output and error port tuples, then seals; the checkpoints last.
+
+    Raises:
+        InputError: an output's table would be taken for another one.
+    """
+    parts = []
+    for output in plan.staged:
+        if output.name in (Kind.WINDOWS, Kind.CHECKPOINTS, "files"):
+            raise InputError(
+                f'output "{output.name}" of application "{plan.application}" cannot be published under this name',
+                detail="It names tables beside every published stream.",
+                hint="Give the output another name.",
+            )
+        name = data_name(plan.application, output.name)
+        parts += [Part(name, Kind.DATA, output), Part(windows_name(name), Kind.WINDOWS, output)]
+    return [*parts, Part(checkpoints_name(plan.application), Kind.CHECKPOINTS, None)]
+
+
+def kind_of(name: str) -> Kind:
+    """Returns what a published table holds, by its name.
+
+    >>> kind_of("flight_delays.ranks"), kind_of("flight_delays.ranks.windows")
+    (<Kind.DATA: 'data'>, <Kind.WINDOWS: 'windows'>)
+    """
+    last = name.rsplit(".", 1)[-1]
+    return Kind(last) if last in (Kind.WINDOWS, Kind.CHECKPOINTS) else Kind.DATA

@@ -1,0 +1,28 @@
+"""Where results lie: outside the repository, one folder a replay, written anew by each check of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rewindow.config import Config
+from rewindow.names import check_replay_id
+
+
+def quality_folder(config: Config) -> Path:
+    """Returns the folder of everything that the gate leaves behind."""
+    return config.results / "quality"
+
+
+def replay_folder(config: Config, replay_id: str) -> Path:
+    """Returns the folder of a replay's pages and results."""
+    return quality_folder(config) / "replays" / check_replay_id(replay_id)
+
+
+def findings_table(config: Config) -> Path:
+    """Returns the Delta table that keeps every check of every run."""
+    return quality_folder(config) / "findings"
+
+
+def index_page(config: Config) -> Path:
+    """Returns the page over time."""
+    return quality_folder(config) / "index.html"

@@ -1,0 +1,109 @@
+"""How far each table of a replay says that it came: what has lost commits, and what another ledger wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from rewindow.errors import TableError
+from rewindow.recovery import Plan
+from rewindow.storage.delta import Table, query
+from rewindow.storage.fence import Position, position
+from rewindow.storage.layout import CHECKPOINTS, FACTS, app_id
+from rewindow.storage.log_gaps import check_log
+from rewindow.windows import WindowRange
+
+
+def staged_positions(root: Path, plan: Plan) -> dict[str, Position]:
+    """Returns the position of every table of a replay that is there; none when it was purged.
+
+    Raises:
+        TableError: the log of a table has a gap.
+    """
+    names = [*(output.name for output in plan.staged), FACTS, CHECKPOINTS]
+    for name in names:
+        check_log(root / name, _plan_again(plan))
+    return {
+        name: position(Table.open(root / name), app_id(plan.replay_id, name))
+        for name in names
+        if Table.exists(root / name)
+    }
+
+
+def lost_commits(plan: Plan, positions: dict[str, Position]) -> str:
+    """Returns, in words, which tables of a replay that has ended are behind its last window; empty when none is.
+
+    Where the mode may lose, the outputs do not tell (`check_sealed_rows`): one may lack the last windows as lost.
+    """
+    windows = len(plan.range)
+    told = [FACTS, CHECKPOINTS] if plan.mode.may_lose else positions
+    behind = {name: positions[name].mark for name in told if name in positions and positions[name].mark < windows}
+    return ", ".join(f'table "{name}" holds {mark} of {windows} windows' for name, mark in behind.items())
+
+
+def check_sealed_rows(root: Path, plan: Plan, positions: dict[str, Position]) -> None:
+    """Refuses a replay in at most once whose facts seal windows that an output's table no longer holds.
+
+    That is no loss that the mode allows and lists: a seal is committed after the rows that it seals. The other modes
+    compute such windows again; at most once computes none twice.
+
+    Raises:
+        TableError: names the table and the windows.
+    """
+    if not plan.mode.may_lose or FACTS not in positions:
+        return
+    sql = "select port, max(window_id) as last from f where direction in ('out', 'error') and not lost group by port"
+    for seal in query(sql, f=Table.open(root / FACTS)).to_pylist():
+        place = positions.get(seal["port"])
+        if place is not None and place.mark < plan.mark_of(seal["last"]):
+            windows = WindowRange(plan.window_of(place.mark + 1), seal["last"])
+            raise TableError(
+                f'table "{seal["port"]}" of replay "{plan.replay_id}" has lost its newest commits: windows {windows} '
+                "are sealed, and their rows are gone",
+                detail="At most once computes no window twice, so they cannot be computed again. Nothing was changed.",
+                hint=f"Put the newest files of {root / seal['port'] / '_delta_log'} back from a copy. Without one: "
+                f"{_plan_again(plan)}",
+            )
+
+
+def check_ledger(root: Path, plan: Plan, positions: dict[str, Position], epoch: int) -> None:
+    """Refuses a ledger that is not the one of a replay's tables: an older copy, or another one.
+
+    Args:
+        root: folder of the replay's tables.
+        plan: the plan in the ledger.
+        epoch: the newest one that the ledger has given out, read after the positions.
+
+    Raises:
+        TableError: a table has seen a later attempt, or the tables hold another plan.
+    """
+    hint = (
+        "Put the newest ledger back; or move this one away and make it again from the tables: rewindow ledger rebuild"
+    )
+    if CHECKPOINTS in positions and _plan_in(root) != plan:
+        raise TableError(
+            f'tables of replay "{plan.replay_id}" hold another plan than the ledger',
+            detail="The ledger is another one, or an older copy. Nothing was started or changed.",
+            hint=hint,
+        )
+    newest = max((place.epoch for place in positions.values()), default=0)
+    if newest > epoch:
+        raise TableError(
+            f'ledger is older than the tables of replay "{plan.replay_id}": it knows of attempts up to {epoch}, '
+            f"the tables hold attempt {newest}",
+            detail="It is an older copy, or another ledger. Nothing was started or changed.",
+            hint=hint,
+        )
+
+
+def _plan_again(plan: Plan) -> str:
+    return f"abandon the replay (rewindow abandon {plan.replay_id}) and plan its range again."
+
+
+def _plan_in(root: Path) -> Plan | None:
+    """Returns the plan that a replay's tables carry, None when it cannot be read."""
+    try:
+        return Plan.model_validate_json(Table.open(root / CHECKPOINTS).properties["rewindow.plan"])
+    except (KeyError, ValidationError):
+        return None

@@ -1,0 +1,367 @@
+"""Certificates: by digests without reading data, then row by row, against a naive formulation."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rewindow.application import Mode
+from rewindow.certificate.certificate import (
+    CONTENTS,
+    DIFFERENT,
+    EQUAL,
+    EQUAL_WITHIN_TOLERANCE,
+    Certificate,
+    certify,
+    is_intact,
+)
+from rewindow.config import Config
+from rewindow.errors import InputError, RangeError
+from rewindow.facts.losses import skipped_marks
+from rewindow.pages.certificate_page import certificate_page, write_certificate
+from rewindow.windows import WindowRange
+from tests.publication import staging
+from tests.publication.staging import Row, StagedReplay, rows_of, simple, state_of
+
+
+def output(certificate: Certificate, name: str) -> object:
+    """Returns what a certificate says of one output."""
+    return next(found for found in certificate.outputs if found.name == name)
+
+
+def test_equal_replays_are_certified_without_reading_their_data(config: Config) -> None:
+    """Equal digests decide (O137): the data files may even be gone."""
+    simple(config, "a", 100, 119)
+    simple(config, "b", 100, 119)
+    for name in ("delays", "ranks"):
+        for file in (config.replay_root("b") / name).glob("**/*.parquet"):
+            file.unlink()
+    certificate = certify(config, "a", "b")
+    assert (certificate.verdict, certificate.data_read) == (EQUAL, False)
+    assert certificate.a["table_versions"] == certificate.b["table_versions"]
+    assert output(certificate, "ranks").classes["equal"] == 20
+
+
+def test_a_certificate_is_kept_as_json_and_as_a_page_that_needs_no_network(config: Config) -> None:
+    """JSON and page are written; the same comparison gives the same digest; a changed file is found out."""
+    simple(config, "a", 100, 119)
+    simple(config, "b", 100, 119, plus=3)
+    first, again = (write_certificate(config, certify(config, "a", "b")) for _ in range(2))
+    assert first.digest == again.digest and first.path == again.path
+    page = Path(first.page).read_text()
+    assert not re.search(r'(src|href)="?http', page) and "prefers-color-scheme: dark" in page
+    assert "first difference" in page.lower() and "minutes" in page
+    assert is_intact(Path(first.path))
+    content = json.loads(Path(first.path).read_text())
+    content["verdict"] = EQUAL
+    Path(first.path).write_text(json.dumps(content))
+    assert not is_intact(Path(first.path))
+
+
+def test_changes_are_summed_up_per_column_over_rows_matched_by_key(config: Config) -> None:
+    """A bug fix is seen as: so many rows of this column, by so much."""
+    simple(config, "a", 100, 119)
+    fixed = rows_of(range(100, 120))
+    fixed["ranks"][105][0]["minutes"] += 7
+    fixed["ranks"][110][1]["minutes"] -= 2
+    fixed["ranks"][111].pop()
+    fixed["ranks"][112].append({"carrier": "ZZ", "minutes": 1, "share": 0.5})
+    StagedReplay(config, "b", 100, 119).group(100, 119, fixed, state=state_of(0)).end(ledger=False)
+    certificate = certify(config, "a", "b")
+    ranks = output(certificate, "ranks")
+    assert ranks.changes == {"minutes": {"rows": 2, "smallest": -2.0, "largest": 7.0, "total": 5.0}}
+    assert (ranks.rows_changed, ranks.rows_added, ranks.rows_removed) == (2, 1, 1)
+    assert ranks.ranges == {"lost": [(111, 111)], "changed": [(105, 105), (110, 110), (112, 112)]}
+    assert output(certificate, "delays").classes["equal"] == 20
+    assert certificate.verdict == DIFFERENT
+
+
+def test_the_report_begins_with_the_first_window_then_the_first_output_of_the_plan(config: Config) -> None:
+    """O140: window first, then output, with rows of each side."""
+    simple(config, "a", 100, 119)
+    rows = rows_of(range(100, 120))
+    rows["ranks"][103][0]["minutes"] = -1
+    rows["delays"][103][0]["flights"] = -1
+    rows["ranks"][109][0]["minutes"] = -1
+    StagedReplay(config, "b", 100, 119).group(100, 119, rows, state=state_of(0)).end(ledger=False)
+    first = certify(config, "a", "b").first_difference
+    assert first is not None
+    assert (first["window"], first["output"]) == (103, "delays")
+    assert [row["flights"] for row in first["rows_a"]] == [103] and [row["flights"] for row in first["rows_b"]] == [-1]
+
+
+def test_windows_that_one_side_alone_has_are_differences(config: Config) -> None:
+    """O139: shorter ranges do not pass as equal, on whichever side; a chosen part may be compared alone."""
+    simple(config, "a", 100, 119)
+    simple(config, "b", 100, 115)
+    assert output(certify(config, "a", "b"), "ranks").only_in == {"a": [(116, 119)]}
+    assert output(certify(config, "a", "b"), "ranks").classes["lost"] == 4
+    assert output(certify(config, "b", "a"), "ranks").only_in == {"b": [(116, 119)]}
+    assert certify(config, "b", "a").verdict == DIFFERENT
+    assert certify(config, "a", "b", windows=WindowRange(100, 115)).verdict == EQUAL
+
+
+def half_run(config: Config, replay_id: str, last: int) -> None:
+    """Stages a replay of windows 100 to 119 that has stopped after a window."""
+    replay = StagedReplay(config, replay_id, 100, 119)
+    replay.group(100, last, rows_of(range(100, last + 1)), state=state_of(0))
+    replay.last = last
+    replay.end(ledger=False)
+
+
+def test_windows_that_no_side_has_are_differences(config: Config) -> None:
+    """Two replays that stopped at the same window are equal up to there and say of the rest that it is lost."""
+    half_run(config, "a", 109)
+    half_run(config, "b", 109)
+    certificate = certify(config, "a", "b")
+    ranks = output(certificate, "ranks")
+    assert (certificate.verdict, ranks.windows, ranks.classes["equal"]) == (DIFFERENT, 20, 10)
+    assert (ranks.ranges, ranks.only_in, ranks.lost_tuples) == ({"lost": [(110, 119)]}, {}, 0)
+    assert certificate.first_difference is not None and certificate.first_difference["window"] == 110
+    assert 'No side has the windows [110, 119] of output "ranks".' in certificate.notes
+    assert "No side has the windows [110, 119]" in certificate_page(certificate, CONTENTS[certificate.contents])
+    assert certify(config, "a", "b", raw=True).verdict == DIFFERENT
+    assert certify(config, "a", "b", windows=WindowRange(100, 109)).verdict == EQUAL
+    simple(config, "longer", 100, 124)
+    ranks = output(certify(config, "a", "longer"), "ranks")
+    assert (ranks.ranges, ranks.windows) == ({"changed": [(110, 124)]}, 25)
+
+
+def test_windows_lost_on_both_sides_are_differences(config: Config) -> None:
+    """At most once gave up the same windows twice: that is no proof that they are equal, also where rows are there."""
+    at_most_once(config, wrong=0)
+    for raw in (False, True):
+        certificate = certify(config, "once", "once", raw=raw)
+        assert certificate.verdict == DIFFERENT
+        assert output(certificate, "ranks").ranges == {"lost": [(110, 114)]}
+        assert output(certificate, "delays").classes["equal"] == 20
+
+
+def test_a_range_of_which_neither_side_has_a_window_is_refused(config: Config) -> None:
+    """Replays that have not run, and a part that neither has reached: nothing was compared, so nothing is equal."""
+    for name in ("planned", "too"):
+        StagedReplay(config, name, 100, 119)
+    with pytest.raises(InputError, match=r"neither side has a sealed window in \[100, 119\]") as caught:
+        certify(config, "planned", "too")
+    assert 'Replay "planned" has not run.' in caught.value.detail and "rewindow status" in caught.value.hint
+    half_run(config, "a", 109)
+    half_run(config, "b", 109)
+    with pytest.raises(InputError, match="neither side has a sealed window") as caught:
+        certify(config, "a", "b", windows=WindowRange(110, 119))
+    assert 'Replay "a" has committed its first 10 windows.' in caught.value.detail
+    assert certify(config, "a", "planned").verdict == DIFFERENT
+
+
+def test_a_purged_replay_is_still_certified_by_its_digests(config: Config) -> None:
+    """Facts stay: equal is equal, a difference is known by window but no longer by row."""
+    simple(config, "a", 100, 119)
+    simple(config, "b", 100, 119)
+    simple(config, "c", 100, 119, plus=1)
+    for name in ("delays", "ranks", "checkpoints"):
+        shutil.rmtree(config.replay_root("b") / name)
+        shutil.rmtree(config.replay_root("c") / name)
+    assert certify(config, "a", "b").verdict == EQUAL
+    certificate = certify(config, "a", "c")
+    assert output(certificate, "ranks").classes["changed"] == 20 and not certificate.data_read
+    assert any("were purged" in note for note in certificate.notes)
+
+
+def test_an_empty_window_and_a_missing_one_differ(config: Config) -> None:
+    """Window 104 of delays is empty: sealed with no tuple in a, not sealed in b."""
+    simple(config, "a", 100, 107)
+    b = StagedReplay(config, "b", 100, 107)
+    rows = rows_of(range(100, 108))
+    b.group(100, 107, {"ranks": rows["ranks"]}, state=state_of(0))
+    b.write("delays", 100, 107, rows["delays"], 1)
+    b.seal("delays", {w: rows["delays"][w] for w in range(100, 108) if w != 104}, 1)
+    b.end(ledger=False)
+    delays = output(certify(config, "a", "b"), "delays")
+    assert delays.ranges == {"lost": [(104, 104)]} and delays.lost_tuples == 0
+
+
+def test_floats_are_compared_within_the_tolerance_only(config: Config) -> None:
+    """Sums of doubles may differ in the last bits; exact columns may not."""
+    simple(config, "a", 100, 119)
+    rows = rows_of(range(100, 120))
+    for window in rows["ranks"].values():
+        window[0]["share"] *= 1 + 1e-12
+    StagedReplay(config, "b", 100, 119).group(100, 119, rows, state=state_of(0)).end(ledger=False)
+    certificate = certify(config, "a", "b")
+    assert certificate.verdict == EQUAL_WITHIN_TOLERANCE and certificate.equal and certificate.data_read
+    assert output(certificate, "ranks").equal_within_tolerance == 20
+    assert certify(config, "a", "b", tolerance=0.0).verdict == DIFFERENT
+
+
+@pytest.mark.parametrize("factor", [1 + 1e-12, 1.1])
+def test_floats_in_arrays_are_compared_within_the_tolerance_too(
+    factor: float, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a recovery compares them; rows that differ in their floats alone are paired by what is exact."""
+    schema = staging.OUTPUTS["ranks"].append(pa.field("shares", pa.list_(pa.float64())))
+    monkeypatch.setitem(staging.OUTPUTS, "ranks", schema)
+    for name, times in (("a", 1.0), ("b", factor)):
+        rows = rows_of(range(100, 104))
+        for window in rows["ranks"].values():
+            window[:] = [
+                {**row, "share": row["share"] * times, "shares": [place * times, 1.0]}
+                for place, row in enumerate((window * 2)[:2])
+            ]
+        StagedReplay(config, name, 100, 103).group(100, 103, rows, state=state_of(0)).end(ledger=False)
+    found = output(certify(config, "a", "b"), "ranks")
+    if factor < 1.1:
+        assert found.equal_within_tolerance == 4 and not found.ranges
+    else:
+        assert found.ranges == {"changed": [(100, 103)]}
+
+
+def test_what_is_no_number_is_not_close_to_one(config: Config) -> None:
+    """Whichever side has it; it is equal to itself alone."""
+    simple(config, "a", 100, 107)
+    rows = rows_of(range(100, 108))
+    for window, value in ((102, math.nan), (104, math.inf), (106, -math.inf)):
+        rows["ranks"][window][0]["share"] = value
+    for name in ("b", "c"):
+        StagedReplay(config, name, 100, 107).group(100, 107, rows, state=state_of(0)).end(ledger=False)
+    for tolerance in (None, 0.0, 1.0):
+        for sides in (("a", "b"), ("b", "a")):
+            found = output(certify(config, *sides, tolerance=tolerance), "ranks")
+            assert found.ranges == {"changed": [(102, 102), (104, 104), (106, 106)]}
+        assert certify(config, "b", "c", tolerance=tolerance).verdict == EQUAL
+
+
+def test_the_reference_says_how_close_floats_must_lie(config: Config) -> None:
+    """A candidate that declares more is not let pass for that (R85)."""
+    rows = rows_of(range(100, 104))
+    rows["ranks"][102][0]["share"] *= 1.001
+    StagedReplay(config, "a", 100, 103, tolerance=1e-9).group(
+        100, 103, rows_of(range(100, 104)), state=state_of(0)
+    ).end()
+    StagedReplay(config, "b", 100, 103, tolerance=0.1).group(100, 103, rows, state=state_of(0)).end()
+    assert certify(config, "a", "b").verdict == DIFFERENT
+    assert certify(config, "b", "a").verdict == EQUAL_WITHIN_TOLERANCE
+
+
+def test_a_table_altered_after_its_windows_were_sealed_does_not_pass(config: Config) -> None:
+    """Digests that differ over rows that are equal are a difference, never equal."""
+    simple(config, "a", 100, 103)
+    b = StagedReplay(config, "b", 100, 103, digests=lambda output, schema, rows: ("another", None))
+    b.group(100, 103, rows_of(range(100, 104)), state=state_of(0)).end(ledger=False)
+    assert output(certify(config, "a", "b"), "delays").classes["changed"] == 4
+
+
+def at_least_once(config: Config) -> None:
+    """Attempt 1 reaches window 114 with its last checkpoint at 109, attempt 2 computes 110 to 119 again."""
+    replay = StagedReplay(config, "twice", 100, 119, mode=Mode.AT_LEAST_ONCE)
+    replay.group(100, 109, rows_of(range(100, 110)), 1, state=state_of(1))
+    replay.group(110, 114, rows_of(range(110, 115)), 1)
+    replay.write("ranks", 115, 116, rows_of(range(115, 117))["ranks"], 1)
+    replay.group(110, 119, rows_of(range(110, 120)), 2, state=state_of(2))
+    replay.end(epoch=2, ledger=False)
+
+
+def test_repeats_of_at_least_once_show_in_raw_and_only_after_its_checkpoint(config: Config) -> None:
+    """Readers see every window once; raw shows the repeated ones, also what an unsealed group had committed (R51)."""
+    simple(config, "a", 100, 119)
+    at_least_once(config)
+    assert certify(config, "a", "twice").verdict == EQUAL
+    raw = certify(config, "a", "twice", raw=True)
+    assert output(raw, "ranks").ranges == {"repeated": [(110, 116)]}
+    assert output(raw, "ranks").repeated_tuples == 14
+    assert output(raw, "delays").ranges == {"repeated": [(110, 111), (113, 114)]}, (
+        "window 112 is empty: nothing repeats"
+    )
+    assert raw.b["windows_sealed_again"] == 5
+
+
+def at_most_once(config: Config, wrong: int) -> None:
+    """Checkpoint at 104, attempt 1 begins 110..114 and dies with delays committed up to 114, ranks up to 109."""
+    replay = StagedReplay(config, "once", 100, 119, mode=Mode.AT_MOST_ONCE)
+    replay.group(100, 104, rows_of(range(100, 105)), 1, state=state_of(1))
+    replay.group(105, 109, rows_of(range(105, 110)), 1)
+    replay.group(110, 114, {"delays": rows_of(range(110, 115))["delays"]}, 1)
+    replay.lose(110, 114, ["ranks"], 2)
+    after = rows_of(range(115, 120), plus=wrong)
+    after["delays"] = rows_of(range(115, 120))["delays"]
+    replay.group(115, 119, after, 2, state=state_of(2))
+    replay.end(epoch=2, ledger=False)
+
+
+def test_losses_of_at_most_once_are_lost_and_later_windows_of_stateful_outputs_affected(config: Config) -> None:
+    """Lost per output; affected only where state is carried, from the first window after the skip (R14)."""
+    simple(config, "a", 100, 119)
+    at_most_once(config, wrong=-5)
+    certificate = certify(config, "a", "once")
+    ranks = output(certificate, "ranks")
+    assert ranks.ranges == {"lost": [(110, 114)], "affected": [(115, 119)]}
+    assert (ranks.lost_tuples, ranks.affected_from) == (10, 115)
+    assert output(certificate, "delays").classes["equal"] == 20 and output(certificate, "delays").affected_from is None
+    assert any("never saw the windows [105, 114]" in note for note in certificate.notes)
+
+
+def test_the_state_lacks_what_lies_between_the_restored_checkpoint_and_the_next_attempt() -> None:
+    """A second crash before anything new was committed lengthens the gap; a checkpoint in time leaves none."""
+    assert skipped_marks([(1, 100), (3, 116)], [(0, 0), (5, 1)], 100) == [(6, 16)]
+    assert skipped_marks([(1, 100), (2, 110)], [(0, 0), (5, 1), (10, 1)], 100) == []
+    assert skipped_marks([(1, 100)], [(0, 1)], 100) == []
+
+
+ROW = st.tuples(st.sampled_from(["AA", "BB", None]), st.integers(0, 2), st.sampled_from([0.0, 0.5, None]))
+WINDOW = st.lists(ROW, max_size=4)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.tuples(WINDOW, WINDOW), min_size=4, max_size=4))
+def test_classes_agree_with_counting_rows_by_hand(pairs: list[tuple[list[tuple], list[tuple]]]) -> None:
+    """Multisets with nulls and duplicates: equal, lost, repeated or changed, just as counters say."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = Config(state=Path(folder) / "state")
+        for number, name in enumerate("ab"):
+            windows = {100 + w: [as_row(row) for row in pair[number]] for w, pair in enumerate(pairs)}
+            replay = StagedReplay(config, name, 100, 103).group(100, 103, {"ranks": windows, "delays": {}})
+            replay.end(ledger=False)
+        found = output(certify(config, "a", "b", tolerance=0.0), "ranks")
+    wanted = Counter(naive_class(Counter(a), Counter(b)) for a, b in pairs)
+    assert {kind: count for kind, count in found.classes.items() if count} == dict(wanted)
+
+
+def as_row(row: tuple) -> Row:
+    """Returns a row of `ranks`."""
+    return dict(zip(("carrier", "minutes", "share"), row, strict=True))
+
+
+def naive_class(a: Counter, b: Counter) -> str:
+    """Returns the class of a window, counted by hand."""
+    missing, surplus = a - b, b - a
+    if not missing and not surplus:
+        return "equal"
+    if not surplus:
+        return "lost"
+    return "repeated" if not missing and all(row in a for row in surplus) else "changed"
+
+
+def test_wrong_names_and_ranges_are_refused(config: Config) -> None:
+    """Unknown replays, nothing published, a range that a replay does not have, two applications."""
+    simple(config, "a", 100, 119)
+    simple(config, "other", 100, 119, application="other_app")
+    with pytest.raises(InputError, match='"nobody" has no staged tables'):
+        certify(config, "a", "nobody")
+    with pytest.raises(InputError, match="is not published"):
+        certify(config, "a", "published")
+    with pytest.raises(InputError, match="with itself"):
+        certify(config, "published", "published")
+    with pytest.raises(RangeError, match="are not in replay"):
+        certify(config, "a", "a", windows=WindowRange(1, 2))
+    with pytest.raises(InputError, match="different applications"):
+        certify(config, "a", "other")
+    with pytest.raises(InputError, match="out of range"):
+        certify(config, "a", "a", tolerance=-1.0)

@@ -1,0 +1,199 @@
+"""Whether published tables hold what their seals say: foreign commits, altered files, and certificates on them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties
+
+from rewindow.certificate.certificate import DIFFERENT, EQUAL, Certificate, certify
+from rewindow.certificate.integrity import doubts_of
+from rewindow.certificate.snapshots import both_sides
+from rewindow.config import Config
+from rewindow.errors import TableError
+from rewindow.facts.readers import event_columns, staged_seals
+from rewindow.facts.seals import columns_text
+from rewindow.ledger import publish_app_id
+from rewindow.publication.contents import published_seals
+from rewindow.publication.prepare import prepare_tables
+from rewindow.publication.publish import publish
+from rewindow.storage import Table, create_table, query
+from rewindow.storage.files import note_files, open_files
+from rewindow.storage.names import open_published
+from rewindow.windows import WindowRange
+from tests.publication.kills import settings
+from tests.publication.staging import simple
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+APP = "publish/t"
+RANGE = WindowRange(100, 119)
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """A table of two commits of ours, windows 100 to 109 and 110 to 119."""
+    schema = pa.schema([("window_id", pa.int64()), ("x", pa.string())])
+    table = create_table(tmp_path / "t", schema)
+    for number, first in enumerate((100, 110), start=1):
+        rows = [{"window_id": window, "x": "some text"} for window in range(first, first + 10)]
+        table.commit_arrow(pa.Table.from_pylist(rows, schema=schema), app_id=APP, version=number)
+    return table
+
+
+def doubts(table: Table, since: int = 0, windows: WindowRange = RANGE, **written: str) -> list[tuple[object, str]]:
+    """Returns what speaks against the seals now."""
+    return [(doubt.windows, doubt.why) for doubt in doubts_of(table.refresh(), APP, since, windows, written)]
+
+
+def checksums(table: Table) -> dict[str, str]:
+    """Returns what would have been noted of the files when they were written."""
+    return {
+        Path(file.path).name: hashlib.sha256(Path(file.path).read_bytes()).hexdigest()
+        for file in table.refresh().files()
+    }
+
+
+def later(file: Path) -> None:
+    """Gives a file another time."""
+    os.utime(file, (file.stat().st_atime + 100, file.stat().st_mtime + 100))
+
+
+def file_of(table: Table, window: int) -> Path:
+    """Returns the file that holds a window."""
+    return Path(table.refresh().files(window, window)[0].path)
+
+
+def test_own_commits_raise_no_doubt(table: Table) -> None:
+    """Neither do commits that change no data, such as a compaction, nor leaving damaged files out."""
+    assert doubts(table) == []
+    table.delta.optimize.compact()
+    told = CommitProperties(
+        custom_metadata={"userMetadata": json.dumps({"rewindow": "left out", "windows": [[100, 100]]})}
+    )
+    table.refresh().delta.delete("window_id = 100", commit_properties=told)
+    assert table.refresh().version == 4 and doubts(table) == []
+
+
+def test_a_foreign_commit_that_changes_data_raises_doubt_about_its_windows(table: Table) -> None:
+    """A deletion that drops a whole file, one that rewrites it, and an append; where the seals are older than it."""
+    table.delta.delete("window_id = 105")
+    ((windows, why),) = doubts(table)
+    assert windows == WindowRange(100, 109) and 'Version 3 of table "t" (DELETE) was not made by Rewindow.' in why
+    assert doubts(table, windows=WindowRange(112, 113)) == [] and doubts(table, since=3) == []
+    table.refresh().delta.delete("window_id >= 110")
+    assert [found for found, _ in doubts(table, since=3)] == [WindowRange(110, 119)]
+    frame = pa.table({"window_id": pa.array([104], pa.int64()), "x": ["foreign"]})
+    table.refresh().commit_arrow(frame, app_id="somebody", version=1)
+    assert [found for found, _ in doubts(table, since=4)] == [WindowRange(104, 104)]
+
+
+def test_a_version_whose_log_is_gone_raises_doubt_about_everything(table: Table) -> None:
+    """Whatever it changed."""
+    table.delta.create_checkpoint()
+    (table.path / "_delta_log" / f"{2:020}.json").unlink()
+    assert [found for found, _ in doubts(table)] == [None]
+
+
+def test_a_file_changed_in_place_raises_doubt(table: Table) -> None:
+    """By another size, by another checksum, or gone; a changed time alone does not."""
+    written, file = checksums(table), file_of(table, 105)
+    later(file)
+    assert doubts(table, **written) == []
+    content = bytearray(file.read_bytes())
+    content[20] ^= 1
+    file.write_bytes(content)
+    later(file)
+    ((windows, why),) = doubts(table, **written)
+    assert windows == WindowRange(100, 109) and f'File "{file.name}" of table "t" was changed in place.' in why
+    file.write_bytes(bytes(content) + b"x")
+    assert "has another size than when it was written" in doubts(table)[0][1]
+    file.unlink()
+    assert "is not there" in doubts(table)[0][1]
+
+
+def test_a_file_whose_time_changed_and_that_nobody_noted_raises_doubt(table: Table) -> None:
+    """Nothing speaks for it."""
+    later(file_of(table, 115))
+    assert [found for found, _ in doubts(table)] == [WindowRange(110, 119)]
+
+
+def published_by_hand(config: Config) -> Path:
+    """Stages a replay and publishes it as a publication would leave it; returns its one file of tuples."""
+    replay = simple(config, "r", 100, 107, outputs=("ranks",))
+    plan, name = replay.plan, "app.ranks"
+    prepare_tables(config, plan)
+    table = open_published(config, name)
+    rows = query("select * from t", t=Table.open(replay.root / "ranks")).drop_columns(["attempt"])
+    added = {"offset": 0, "arrived_at": AT}
+    for column in added:
+        rows = rows.append_column(column, pa.array([added[column]] * rows.num_rows, table.schema.field(column).type))
+    table.commit_arrow(rows.select(table.schema.names).cast(table.schema), app_id=publish_app_id(name), version=1)
+    note_files(table, open_files(table.path))
+    staged = staged_seals(Table.open(replay.root / "facts"), "ranks", plan.range)
+    columns = columns_text(event_columns(Table.open(config.replay_root(plan.replay_id) / plan.outputs[0].name)))
+    seals = published_seals(config, name, staged, columns, AT, table.version)
+    open_published(config, f"{name}.windows").commit_arrow(seals, app_id=publish_app_id(f"{name}.windows"), version=1)
+    return Path(table.files()[0].path)
+
+
+def test_a_changed_time_is_settled_by_the_checksum(config: Config) -> None:
+    """Files of a published stream are noted as they are written; other bytes raise doubt without reading the rest."""
+    file = published_by_hand(config)
+    later(file)
+    certificate = certify(config, "r", "published")
+    assert (certificate.verdict, certificate.contents, certificate.notes) == (EQUAL, "not read", [])
+    content = bytearray(file.read_bytes())
+    content[30] ^= 1
+    file.write_bytes(content)
+    later(file)
+    ((doubt,),) = both_sides(config, "r", "published", None)[1].doubts.values()
+    assert doubt.windows == WindowRange(100, 107) and f'"{file.name}" of table "app.ranks" was changed' in doubt.why
+
+
+def test_a_certificate_sees_what_others_changed_in_a_published_table(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows deleted, a file damaged in place, and with --full also what left no trace; else contents are not read."""
+    config = settings(tmp_path)
+    simple(config, "r", 100, 107, spark=spark, outputs=("ranks",))
+    publish(spark, config, "r")
+    path = config.stream_table("app.ranks")
+    plain = certify(config, "r", "published")
+    assert (plain.verdict, plain.contents, plain.data_read, plain.notes) == (EQUAL, "not read", False, [])
+    whole = certify(config, "r", "published", full=True)
+    assert (whole.verdict, whole.contents, whole.data_read, whole.notes) == (EQUAL, "read", True, [])
+    file = Path(Table.open(path).files()[0].path)
+    alter_silently(file)
+    assert certify(config, "r", "published").contents == "not read"
+    assert changed_by(certify(config, "r", "published", full=True)) == 8
+    Table.open(path).delta.delete("window_id = 103 and carrier = 'AA'")
+    found = certify(config, "r", "published")
+    assert (changed_by(found), found.contents) == (8, "read where in doubt")
+    assert any("(DELETE) was not made by Rewindow. Windows [100, 107] of ranks were read" in n for n in found.notes)
+    file = Path(Table.open(path).files()[0].path)
+    file.write_bytes(file.read_bytes()[:-20])
+    with pytest.raises(TableError, match=f'file "{file.name}" of table "ranks" is damaged'):
+        certify(config, "r", "published")
+
+
+def alter_silently(file: Path) -> None:
+    """Makes another carrier of UA, and leaves size, time and no checksum beside the file."""
+    before = file.stat()
+    file.write_bytes(file.read_bytes().replace(b"UA", b"UB", 1))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+
+
+def changed_by(certificate: Certificate) -> int:
+    """Returns how many windows a certificate calls different."""
+    assert certificate.verdict == DIFFERENT
+    (output,) = certificate.outputs
+    return output.windows - output.classes["equal"]

@@ -1,0 +1,94 @@
+"""Seals and data files: every change of a seal is seen, an end is no window, files are noted once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from rewindow.errors import TableError
+from rewindow.facts.seals import check_seals, columns_text, end_row, read_seals, seal_rows, sealed_range, stream_end
+from rewindow.storage import Table
+from rewindow.storage.files import file_checksum, note_files, noted_files, open_files
+from rewindow.storage.streams import WINDOWS_SCHEMA, create_stream
+from rewindow.windows import WindowRange
+
+TUPLES = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("key", pa.string())])
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Table:
+    """A stream with three sealed windows, the second one empty."""
+    path = tmp_path / "s"
+    create_stream(path, TUPLES, {"width_ms": 1000, "origin_ms": 0})
+    table = Table.open(path)
+    table.commit_arrow(pa.table([[7, 7, 9], [0, 1, 0], ["a", "b", "c"]], schema=TUPLES), app_id="r", version=1)
+    found = {"window_id": [7, 8, 9], "tuples": [2, 0, 1], "digest": ["x", "y", "z"], "float_digest": [None, "", "f"]}
+    rows = seal_rows(pa.table(found), table, columns_text(TUPLES))
+    Table.open(path.with_name("s.windows")).commit_arrow(rows, app_id="r", version=1)
+    return table
+
+
+@pytest.fixture
+def windows(data: Table) -> Table:
+    """Its seals."""
+    return Table.open(data.path.with_name("s.windows"))
+
+
+@pytest.mark.parametrize("name", [name for name in WINDOWS_SCHEMA.names if name != "window_id"])
+def test_a_change_of_any_column_of_a_seal_is_seen(windows: Table, data: Table, name: str) -> None:
+    """The checksum covers every column, also one that is null, and null differs from nothing."""
+    rows = read_seals(windows, table_id=data.id)
+    column = rows[name]
+    if pa.types.is_string(column.type):
+        other = pc.if_else(
+            pc.equal(pc.fill_null(column, "?"), ""), pa.scalar(None, pa.string()), pa.scalar("", pa.string())
+        )
+    elif pa.types.is_timestamp(column.type):
+        other = pa.array([1, 2, 3], column.type)
+    else:
+        other = pc.add(pc.fill_null(column, 0), 1)
+    changed = rows.set_column(rows.column_names.index(name), WINDOWS_SCHEMA.field(name), other)
+    for row in range(rows.num_rows):
+        with pytest.raises(TableError, match="is damaged"):
+            check_seals(changed.slice(row, 1), windows)
+
+
+def test_seals_whose_values_are_exchanged_are_damaged(windows: Table) -> None:
+    """A digest that slipped into the float digest's place is no seal."""
+    rows = read_seals(windows)
+    names = {"digest": "float_digest", "float_digest": "digest"}
+    swapped = rows.rename_columns([names.get(name, name) for name in rows.column_names]).select(rows.column_names)
+    with pytest.raises(TableError, match="3 of 3|is damaged"):
+        check_seals(swapped, windows)
+
+
+def test_an_end_row_is_no_window(windows: Table, data: Table) -> None:
+    """X21: the end is read by its own function; seals and sealed range stay as they were."""
+    assert stream_end(windows) is None
+    before = read_seals(windows)
+    windows.commit_arrow(end_row(data, 9), app_id="r", version=2)
+    assert stream_end(windows) == 9
+    assert sealed_range(windows) == WindowRange(7, 9)
+    assert read_seals(windows).equals(before)
+
+
+def test_seals_are_read_of_a_range_and_of_the_right_table(windows: Table, data: Table) -> None:
+    """Seals say of which table they speak; another id is another table."""
+    assert read_seals(windows, WindowRange(8, 20), table_id=data.id)["tuples"].to_pylist() == [0, 1]
+    with pytest.raises(TableError, match="speak of another table"):
+        read_seals(windows, table_id="another")
+
+
+def test_files_are_noted_once_with_size_and_checksum(data: Table) -> None:
+    """A second call adds nothing; a file that came since is added."""
+    files = open_files(data.path)
+    assert (note_files(data, files), note_files(data, files)) == (1, 0)
+    data.commit_arrow(pa.table([[9], [1], ["d"]], schema=TUPLES), app_id="r", version=2)
+    assert note_files(data, files) == 1
+    assert noted_files(files) == {
+        str(Path(file.path).relative_to(data.path)): (file.size, file_checksum(Path(file.path)))
+        for file in data.files()
+    }

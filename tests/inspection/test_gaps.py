@@ -1,0 +1,221 @@
+"""Gaps: empty and missing windows, silent stretches; from tables that are written here without Spark."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rewindow.config import Config, StreamConfig
+from rewindow.errors import InputError, RangeError
+from rewindow.inspection.gaps import _missing, _outside, _ranges, gaps
+from rewindow.storage import create_table
+from rewindow.storage.streams import WINDOWS_SCHEMA, stream_properties
+from rewindow.windows import Grid, WindowRange, to_ranges
+
+SECOND = 1_000_000
+TIME = pa.timestamp("us", "UTC")
+
+
+def recorded(
+    root: Path,
+    sealed: dict[int, int],
+    tuples: list[tuple[str, float]] | None = None,
+    interval: str | None = None,
+    key: str = "k",
+) -> Config:
+    """Returns settings for a stream "s" with windows of ten seconds and one key; `tuples` are its value and second."""
+    config = Config(
+        state=root,
+        streams={"s": StreamConfig(source="s.csv", arrived_at="at", keys=[key], interval=interval, width="10 s")},
+    )
+    windows = create_table(
+        config.windows_table("s"), WINDOWS_SCHEMA, stream_properties({"width_ms": 10_000, "origin_ms": 0, "keys": key})
+    )
+    ids = pa.array(sealed, pa.int64())
+    rows = {name: pa.nulls(len(ids), WINDOWS_SCHEMA.field(name).type) for name in WINDOWS_SCHEMA.names}
+    rows |= {"window_id": ids, "tuples": pa.array(sealed.values(), pa.int64())}
+    if sealed:
+        windows.commit_arrow(pa.table(rows, schema=WINDOWS_SCHEMA), app_id="test", version=1)
+    schema = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", TIME), (key, pa.string())])
+    stream = create_table(config.stream_table("s"), schema)
+    found = [(int(second // 10), n, int(second * SECOND), value) for n, (value, second) in enumerate(tuples or [])]
+    if found:
+        pairs = zip(zip(*found, strict=True), schema, strict=True)
+        columns = [pa.array(column).cast(field.type) for column, field in pairs]
+        write_deltalake(stream.delta, pa.table(columns, schema=schema), mode="append")
+    return config
+
+
+def test_empty_and_missing_windows_are_ranges(tmp_path: Path) -> None:
+    """Sealed windows without a tuple are empty, windows without a row are missing; neighbours make one row."""
+    report = gaps(recorded(tmp_path, {3: 1, 4: 0, 5: 0, 8: 2, 9: 0}), "s")
+    assert [(gap.kind, str(gap.windows), gap.count) for gap in report.gaps] == [
+        ("empty", "[4, 5]", 2), ("empty", "[9, 9]", 1), ("missing", "[6, 7]", 2),
+    ]  # fmt: skip
+    assert report.sealed == 5
+
+
+def test_a_range_beyond_the_sealed_windows_is_missing(tmp_path: Path) -> None:
+    """What is asked for and not sealed is missing, before, behind and between."""
+    report = gaps(recorded(tmp_path, {3: 1, 5: 1}), "s", 1, 8)
+    assert [str(gap.windows) for gap in report.gaps] == ["[1, 2]", "[4, 4]", "[6, 8]"]
+    assert report.counts["windows_missing"] == 6
+    outside = gaps(recorded(tmp_path, {3: 1, 5: 1}, interval="1 s"), "s", 100, 101)
+    assert [(gap.kind, str(gap.windows)) for gap in outside.gaps] == [("missing", "[100, 101]")]
+
+
+def test_a_silence_of_exactly_the_interval_is_no_gap(tmp_path: Path) -> None:
+    """The comparison is strict, on arrival, for each key alone."""
+    tuples = [("a", 0.0), ("a", 10.0), ("a", 20.000001), ("b", 5.0), ("b", 19.0), ("b", 19.999999)]
+    report = gaps(recorded(tmp_path, {0: 3, 1: 2, 2: 1}, tuples, "10 s"), "s")
+    silent = [(dict(gap.key), gap.from_us, gap.to_us, gap.count, gap.closed_by) for gap in report.gaps]
+    assert silent == [
+        ({"k": "a"}, 10 * SECOND, 20_000_001, 1, "tuple 2:2"),
+        ({"k": "b"}, 5 * SECOND, 19 * SECOND, 1, "tuple 1:4"),
+        ({"k": "b"}, 19_999_999, 30 * SECOND, 1, "open"),
+    ]
+
+
+def test_the_count_is_of_intervals_without_a_tuple(tmp_path: Path) -> None:
+    """Reports at 0 and 40 s lack three at an interval of ten; the open end counts up to the last sealed window."""
+    report = gaps(recorded(tmp_path, dict.fromkeys(range(8), 0), [("a", 0.0), ("a", 40.0)], "10 s"), "s")
+    found = [(gap.count, gap.closed_by) for gap in report.gaps if gap.kind == "silent"]
+    assert found == [(3, "tuple 4:1"), (3, "open")]
+    assert (report.counts["intervals_missing"], report.counts["intervals_open"]) == (3, 3)
+
+
+def silences(config: Config, first: int | None = None, last: int | None = None) -> list[tuple[object, ...]]:
+    """Returns the silent stretches that are reported: windows, begin and end in seconds, count, and what ended them."""
+    found = [gap for gap in gaps(config, "s", first, last).gaps if gap.kind == "silent"]
+    return [(str(g.windows), g.from_us / SECOND, g.to_us / SECOND, g.count, g.closed_by) for g in found]
+
+
+def test_missing_windows_are_no_silence(tmp_path: Path) -> None:
+    """Tuples may lie in windows that are not sealed: what is sealed before and behind them is silent for 5 s each."""
+    config = recorded(tmp_path, {0: 0, 1: 0, 2: 1, 5: 1}, [("a", 25.0), ("a", 55.0)], "10 s")
+    report = gaps(config, "s")
+    assert [(gap.kind, str(gap.windows)) for gap in report.gaps] == [("empty", "[0, 1]"), ("missing", "[3, 4]")]
+    assert (report.counts["windows_missing"], report.counts["intervals_missing"]) == (2, 0)
+
+
+def test_a_silence_ends_open_where_windows_are_missing_and_begins_anew_behind_them(tmp_path: Path) -> None:
+    """No stretch holds a missing window; each counts its own intervals, one of exactly the interval is no gap."""
+    sealed = dict.fromkeys([0, 1, 2, 5, 6, 8, 9, 11, 13], 1)
+    config = recorded(tmp_path, sealed, [("a", 5.0), ("a", 131.0)], "10 s")
+    assert silences(config) == [
+        ("[0, 2]", 5.0, 30.0, 2, "open"), ("[5, 6]", 50.0, 70.0, 1, "open"), ("[8, 9]", 80.0, 100.0, 1, "open"),
+    ]  # fmt: skip
+    config = recorded(tmp_path / "closed", {0: 1, 3: 0, 4: 1}, [("a", 5.0), ("a", 45.0)], "10 s")
+    assert silences(config) == [("[3, 4]", 30.0, 45.0, 1, "tuple 4:1")]
+
+
+def test_windows_missing_before_a_range_are_no_silence_either(tmp_path: Path) -> None:
+    """A silence that reaches into a range begins behind the windows missing before it; what ends there is left out."""
+    config = recorded(tmp_path, dict.fromkeys([0, 1, 2, 4, 5, 6, 7], 0), [("a", 5.0)], "10 s")
+    assert silences(config, 6, 7) == [("[4, 7]", 40.0, 80.0, 3, "open")]
+
+
+@given(st.sets(st.integers(0, 30)), st.integers(0, 30), st.integers(1, 30))
+def test_what_is_outside_of_holes_is_what_counting_one_by_one_gives(holes: set[int], since: int, length: int) -> None:
+    """What is left of a stretch are the maximal runs of its microseconds that are in no hole."""
+    inside = [(span.first, span.last + 1) for span in to_ranges(holes)]
+    found = _outside(np.array(inside, dtype=np.int64).reshape(-1, 2), since, since + length)
+    left = to_ranges(set(range(since, since + length)) - holes)
+    assert found == [(span.first, span.last + 1) for span in left]
+
+
+def test_an_interval_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    """H20: zero is not taken for none."""
+    with pytest.raises(InputError, match="interval is 0 us"):
+        gaps(recorded(tmp_path, {0: 1}, [("a", 5.0)], "10 s"), "s", interval_us=0)
+
+
+NAMES = ["place", "since", "until", "arrived", "by_window", "by_offset", "key_0", "Place", "a.b", 'a"b', "a'b", "order"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_key_may_have_any_name_that_a_column_may_have(tmp_path: Path, name: str) -> None:
+    """A key's name is neither confused with ours nor read as SQL: capitals, dots and quotes are kept."""
+    report = gaps(recorded(tmp_path, {0: 1, 1: 0, 2: 2}, [("a", 0.0), ("b", 25.0), ("a", 29.0)], "10 s", name), "s")
+    silent = [(gap.key, gap.to_us, gap.closed_by) for gap in report.gaps if gap.kind == "silent"]
+    assert silent == [({name: "a"}, 29 * SECOND, "tuple 2:2")]
+
+
+def test_a_range_shows_the_silences_that_reach_into_it(tmp_path: Path) -> None:
+    """A silence that began before the range is shown with its true beginning; one that is over before it is not."""
+    config = recorded(tmp_path, dict.fromkeys(range(10), 1), [("a", 0.0), ("a", 25.0), ("a", 70.0)], "10 s")
+    report = gaps(config, "s", 4, 5)
+    assert [(gap.from_us, gap.to_us, gap.closed_by) for gap in report.gaps] == [(25 * SECOND, 60 * SECOND, "open")]
+
+
+def test_reports_are_written_as_csv_and_json(tmp_path: Path) -> None:
+    """Window ids are text in JSON (W14); both forms hold the same rows."""
+    report = gaps(recorded(tmp_path, {3: 1, 4: 0, 7: 1}, [("a", 31.0), ("a", 71.0)], "10 s"), "s")
+    rows = list(csv.DictReader(io.StringIO(report.to_csv())))
+    found = json.loads(report.to_json())
+    assert [row["kind"] for row in rows] == [row["kind"] for row in found["gaps"]] == ["empty", "missing", "silent"]
+    assert (found["first"], found["gaps"][1]["first"], found["windows_missing"]) == ("3", "5", 2)
+    assert rows[2]["key"] == "k=a"
+    assert rows[0]["from"] == "1970-01-01T00:00:40Z"
+
+
+def test_a_stream_that_was_never_recorded_is_an_error_and_an_empty_one_is_not(tmp_path: Path) -> None:
+    """An unknown stream and one without a recording are told apart; a recording without a window has no gaps."""
+    config = recorded(tmp_path, {})
+    assert gaps(config, "s").gaps == []
+    with pytest.raises(InputError, match='stream "t" is unknown'):
+        gaps(config, "t")
+    other = Config(state=tmp_path / "elsewhere", streams=config.streams)
+    with pytest.raises(InputError, match="not recorded yet"):
+        gaps(other, "s")
+
+
+@given(st.sets(st.integers(0, 40), min_size=1), st.integers(0, 10), st.integers(30, 50))
+@settings(max_examples=200, deadline=None)
+def test_ranges_are_what_counting_one_by_one_gives(sealed: set[int], first: int, last: int) -> None:
+    """Runs of missing windows are the maximal runs of the range's windows that are not sealed."""
+    inside = np.array(sorted(window for window in sealed if first <= window <= last), dtype=np.int64)
+    found = _ranges("missing", _missing(inside, WindowRange(first, last)), Grid(1000))
+    assert [gap.windows for gap in found] == to_ranges(set(range(first, last + 1)) - sealed)
+    runs = _ranges("empty", inside, Grid(1000))
+    assert [gap.windows for gap in runs] == to_ranges(inside.tolist())
+
+
+def test_a_million_windows_are_looked_at_without_a_scan(tmp_path: Path) -> None:
+    """Empty and missing windows of a year of half-minute windows come from the seals alone."""
+    config = recorded(tmp_path, {window: int(window % 1000 > 0) for window in range(1_000_000) if window % 5000 != 9})
+    report = gaps(config, "s")
+    assert report.windows == WindowRange(0, 999_999)
+    assert (report.counts["windows_empty"], report.counts["windows_missing"]) == (1000, 200)
+
+
+def test_gaps_start_no_jvm() -> None:
+    """The module does not even import Spark."""
+    code = "import sys, rewindow.inspection.gaps; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("first", "last", "word"), [(9, None, "after"), (None, 2, "before")])
+def test_an_open_range_beside_the_sealed_windows_is_refused(
+    tmp_path: Path, first: int | None, last: int | None, word: str
+) -> None:
+    """A range without a begin or an end takes it from the sealed windows; outside of them there is none to take."""
+    config = recorded(tmp_path, {3: 1, 5: 0, 8: 1})
+    with pytest.raises(RangeError, match=rf"is {word} what is sealed, \[3, 8\]"):
+        gaps(config, "s", first, last)
+
+
+def test_an_open_range_of_a_stream_without_a_seal_has_no_gaps(tmp_path: Path) -> None:
+    """Nothing is sealed that a range could lie beside."""
+    assert gaps(recorded(tmp_path, {}), "s", 9).windows is None

@@ -1,0 +1,189 @@
+"""Applications by name: what they may import, and the fingerprints that checkpoints are bound to."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rewindow.application import validate
+from rewindow.config import Config
+from rewindow.errors import InputError, ValidationFailed
+from rewindow.loading import code_versions as code
+from rewindow.loading.catalog import LoadedApplication, application_names, load_application
+
+ROOT = Path(__file__).parents[2]
+APPLICATION = """
+import pyarrow as pa
+from rewindow.application import Application, FrameOperator, InputPort, OutputPort
+{imports}
+X = pa.schema([("x", pa.int64())])
+
+class Pass({bases}):
+    inputs = {{"a": InputPort(X)}}
+    outputs = {{"out": OutputPort(X)}}
+    {property}
+
+app = Application("{name}", window="1 hour")
+app.output("out", app.add("pass", Pass(), a=app.input("s")), key=["x"])
+"""
+BASE = "from rewindow.application import FrameOperator\n\nclass Base(FrameOperator):\n    limit: int = {limit}\n"
+
+
+def write(
+    folder: Path, name: str = "one", *, imports: str = "", bases: str = "FrameOperator", property: str = ""
+) -> None:
+    """Writes an application of one operator."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.py").write_text(APPLICATION.format(name=name, imports=imports, bases=bases, property=property))
+
+
+def load(folder: Path, name: str = "one") -> LoadedApplication:
+    return load_application(Config(applications=[folder]), name)
+
+
+def fingerprints(folder: Path, hash_seed: int) -> str:
+    """Returns both fingerprints as another process has them."""
+    code = (
+        "import sys; from pathlib import Path; from rewindow.config import Config;"
+        "from rewindow.loading.catalog import load_application;"
+        "one = load_application(Config(applications=[Path(sys.argv[1])]), 'one');"
+        "print(one.code_version, one.configuration_digest)"
+    )
+    environment = os.environ | {"PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code, str(folder)]
+    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+
+
+def test_fingerprints_do_not_depend_on_the_order_of_sets(tmp_path: Path) -> None:
+    """W65, R83: a set of properties, in a list too, and files of one name are the same in every process."""
+    names = ("_a", "_b", "_c", "_d", "_e")
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "clean.py").write_text(f"NAME = '{name}'\n")
+    words = "frozenset({'one', 'two', 'three', 'four', 'five'})"
+    imports = "\n".join(f"import {name}.clean" for name in names)
+    write(tmp_path, imports=imports, property=f"words: list[frozenset[str] | set[int]] = [{words}, {{1, 2}}]")
+    assert len({fingerprints(tmp_path, seed) for seed in range(3)}) == 1
+
+
+def test_a_change_of_a_base_class_is_a_change_of_code(tmp_path: Path) -> None:
+    """W65: wherever the base class is defined, and read anew at each load."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "operators_of_others.py").write_text(BASE.format(limit=1))
+    imports = f"import sys\nsys.path.insert(0, '{tmp_path}/lib')\nfrom operators_of_others import Base"
+    write(tmp_path / "applications", imports=imports, bases="Base")
+    before = fingerprints(tmp_path / "applications", 0)
+    (tmp_path / "lib" / "operators_of_others.py").write_text(BASE.format(limit=1) + "# changed\n")
+    after = fingerprints(tmp_path / "applications", 0)
+    assert [part == other for part, other in zip(before.split(), after.split(), strict=True)] == [False, True]
+
+
+def test_a_helper_module_can_be_imported_and_is_part_of_the_code(tmp_path: Path) -> None:
+    """W65: also in a process that has loaded it before; others of the folder do not matter."""
+    (tmp_path / "_measures.py").write_text("LIMIT = 1\n")
+    (tmp_path / "_unused.py").write_text("")
+    write(tmp_path, imports="from _measures import LIMIT", property="limit: int = LIMIT")
+    path = [*sys.path]
+    first = load(tmp_path)
+    assert application_names(Config(applications=[tmp_path])) == ["one"] and sys.path == path
+    (tmp_path / "_unused.py").write_text("# changed\n")
+    assert load(tmp_path).code_version == first.code_version
+    (tmp_path / "_measures.py").write_text("LIMIT = 1 + 1\n")
+    second = load(tmp_path)
+    assert second.app.nodes["pass"].operator.limit == 2  # type: ignore[attr-defined]
+    assert second.code_version != first.code_version
+
+
+def test_a_package_of_helpers_is_part_of_the_code(tmp_path: Path) -> None:
+    """W65: at any depth below the application's folder, as far as it is imported."""
+    deep = tmp_path / "operators" / "clean"
+    deep.mkdir(parents=True)
+    (deep / "limits.py").write_text("LIMIT = 1\n")
+    (deep / "unused.py").write_text("")
+    write(tmp_path, imports="from operators.clean.limits import LIMIT", property="limit: int = LIMIT")
+    first = load(tmp_path)
+    (deep / "unused.py").write_text("# changed\n")
+    assert load(tmp_path).code_version == first.code_version
+    (deep / "limits.py").write_text("LIMIT = 1 + 1\n")
+    assert load(tmp_path).code_version != first.code_version
+
+
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A library of operators, in the place of the one that comes with Rewindow."""
+    folder = tmp_path / "rewindow" / "operators"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(code, "LIBRARY", folder)
+    (folder / "beat.py").write_text("import math\n\nfrom rewindow.windows import Grid, X\n\nBEAT = 1\n")
+    (folder / "fingerprints.py").write_text("LOADS = 1\n")
+    return folder
+
+
+def test_an_operator_of_the_library_counts_by_its_content_at_any_depth(tmp_path: Path, library: Path) -> None:
+    """W65: moved into a package of its own, with imports from moved rooms, it is the same; changed there it is not."""
+    write(tmp_path)
+    first = load(tmp_path).code_version
+    (library / "beat.py").unlink()
+    (library / "beats").mkdir()
+    (library / "beats" / "__init__.py").write_text('"""Beats."""\n')
+    moved = "import math\n\nfrom rewindow.ground.windows import (\n    X,\n)\nfrom rewindow.grids import Grid\n\n"
+    (library / "beats" / "operator.py").write_text(f"{moved}BEAT = 1\n")
+    assert load(tmp_path).code_version == first
+    (library / "beats" / "operator.py").write_text(f"{moved}BEAT = 2\n")
+    assert load(tmp_path).code_version != first
+
+
+def test_what_is_imported_from_rewindow_counts_and_not_from_where(tmp_path: Path) -> None:
+    """W65: an application follows a room of ours that was renamed without losing its open replays."""
+    write(tmp_path, imports="from rewindow.application import Mode")
+    first = load(tmp_path).code_version
+    write(tmp_path, imports="from rewindow.application.modes import Mode")
+    assert load(tmp_path).code_version == first
+    write(tmp_path, imports="from rewindow.application import Node as Mode")
+    assert load(tmp_path).code_version != first
+
+
+def test_an_edited_loader_refuses_no_open_replay(tmp_path: Path, library: Path) -> None:
+    """W65: what loads an application is not what it computes."""
+    write(tmp_path)
+    first = load(tmp_path).code_version
+    (library / "fingerprints.py").write_text("LOADS = 2\n")
+    assert load(tmp_path).code_version == first and first.startswith(f"{code.FORMAT}-")
+
+
+def test_helper_modules_of_one_name_stay_apart(tmp_path: Path) -> None:
+    """Each application gets the one of its own folder, whatever was loaded before."""
+    for limit, name in enumerate(("one", "two")):
+        write(tmp_path / name, name, imports="from _measures import LIMIT", property="limit: int = LIMIT")
+        (tmp_path / name / "_measures.py").write_text(f"LIMIT = {limit}\n")
+    alone = load(tmp_path / "one").code_version
+    assert load(tmp_path / "two", "two").app.nodes["pass"].operator.limit == 1  # type: ignore[attr-defined]
+    assert load(tmp_path / "one").code_version == alone
+
+
+def test_an_application_named_like_a_module_hides_none(tmp_path: Path) -> None:
+    """The folder is searched last."""
+    write(tmp_path, "colorsys")
+    write(tmp_path, imports="import colorsys\ncolorsys.rgb_to_hsv(0, 0, 0)")
+    sys.modules.pop("colorsys", None)
+    assert load(tmp_path).app.name == "one"
+
+
+def test_a_property_that_cannot_be_written_is_named_with_its_operator(tmp_path: Path) -> None:
+    """A checkpoint is bound to the properties, so they must have a text that means the same tomorrow."""
+    write(tmp_path, property="schema_: pa.Schema = X")
+    with pytest.raises(InputError, match='operator "pass" has a property that cannot be written as JSON'):
+        _ = load(tmp_path).configuration_digest
+
+
+def test_a_wrong_property_does_not_keep_an_application_from_being_loaded(tmp_path: Path) -> None:
+    """O60: it is reported at launch, with all others."""
+    write(tmp_path, "beat", imports="from rewindow.operators.heartbeat.operator import Heartbeat", bases="Heartbeat")
+    source = (tmp_path / "beat.py").read_text()
+    (tmp_path / "beat.py").write_text(source.replace("Pass()", "Pass(interval=60, event_at='at', columns='abc')"))
+    with pytest.raises(ValidationFailed, match="columns = 'abc'"):
+        validate(load(tmp_path, "beat").app)

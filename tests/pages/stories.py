@@ -1,0 +1,83 @@
+"""Values for pages, made by hand."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rewindow.pages import story
+from rewindow.windows import Grid, WindowRange
+
+BEGAN = datetime(2026, 1, 1, 12, tzinfo=UTC)
+WINDOWS = WindowRange(376_954, 385_709)
+GRID = Grid(3_600_000)
+SIZE = 1_495
+
+
+def at(seconds: float) -> datetime:
+    """Returns a moment after the replay's begin."""
+    return BEGAN + timedelta(seconds=seconds)
+
+
+def group(number: int, ended: float) -> story.Group:
+    """Returns a group of six seconds with a checkpoint."""
+    first = WINDOWS.first + (number - 1) * SIZE
+    windows = WindowRange(first, min(first + SIZE - 1, WINDOWS.last))
+    return story.Group(number, windows, at(ended), 5.4, 0.6, True)
+
+
+def killed(mode: str = "exactly_once", **changes: Any) -> story.Story:
+    """Returns a replay killed in its third group, which went on after 14 seconds and redid it."""
+    attempts = (
+        story.Attempt(1, at(0), at(37), "lost", "", (group(1, 18), group(2, 24))),
+        story.Attempt(2, at(37), at(75), "done", "", tuple(group(n, 49 + 6 * (n - 3)) for n in (3, 4, 5, 6))),
+    )
+    third = group(3, 0).windows
+    kinds = {"exactly_once": "committed", "at_least_once": "repeated", "at_most_once": "lost"}
+    parts = (
+        story.Stretch(WindowRange(WINDOWS.first, third.first - 1), "committed", 1),
+        story.Stretch(third, kinds[mode], 0 if mode == "at_most_once" else 2),
+        story.Stretch(
+            WindowRange(third.last + 1, WINDOWS.last), "affected" if mode == "at_most_once" else "committed", 2
+        ),
+    )
+    findings = (
+        story.Finding("delays", "three-airports", "Each window has a row for each airport.", "passed", 0),
+        story.Finding("ranks", "no-loss", "No window was given up.", "warning", SIZE, (third,)),
+    )
+    values: dict[str, Any] = {
+        "replay_id": f"made-{mode}", "title": mode.replace("_", " ").capitalize(), "application": "flight_delays",
+        "mode": mode, "state": "checked", "grid": GRID, "windows": WINDOWS, "reason": "to see the page",
+        "guarantees": {"delays": "a promise", "ranks": "a promise"}, "attempts": attempts,
+        "outputs": {"delays": parts, "ranks": parts}, "marks": tuple(group(n, 0).windows.last for n in range(1, 7)),
+        "counts": story.Counts(8_756, 191_855, 362_879, redone=SIZE),
+        "kills": (story.Kill(1, at(35), "after_outputs", 3),),
+        "gate": story.Gate("passed", at(80), findings),
+        "comparison": story.Comparison(
+            "calm", f"made-{mode}", "equal", "0123456789abcdef",
+            (story.ComparedOutput("delays", {"equal": 8_756}, {}),), False, 0.12,
+        ),
+    }  # fmt: skip
+    return story.Story(**{**values, **changes})
+
+
+def page(*stories: story.Story, **changes: Any) -> story.Page:
+    """Returns a page over a year, with four layers."""
+    hours = [(window - WINDOWS.first) % 24 for window in WINDOWS]
+    layers = (
+        story.Layer("tuples", "Tuples", "tuples", tuple(float(hour * 3) for hour in hours)),
+        story.Layer("delay", "Delay", "minutes", tuple(None if h < 5 else h * 2.5 - 20 for h in hours), False, "amber"),
+        story.Layer("gaps", "Gaps", "silent", tuple(float(hour == 3) for hour in hours), hue="plum"),
+        story.Layer("heartbeats", "Heartbeats", "timers", tuple(float(hour == 7) for hour in hours), hue="green"),
+    )
+    values: dict[str, Any] = {
+        "title": "A page", "lead": "What it is about.", "grid": GRID, "windows": WINDOWS, "stories": stories,
+        "layers": layers, "made_at": at(100), "facts": (("8,756", "windows"),),
+        "acts": (
+            story.Act(1, "publish", "made", WINDOWS, ("flight_delays.delays",), None, at(90), at(92)),
+            story.Act(2, "undo", "made", WINDOWS, ("flight_delays.delays",), 1, at(93), at(95)),
+            story.Act(3, "publish", "made", WINDOWS, ("flight_delays.delays",), None, at(96), at(98)),
+        ),
+        "chapters": (story.Chapter("record", 31.0), story.Chapter("replay", 75.0)),
+    }  # fmt: skip
+    return story.Page(**{**values, **changes})

@@ -1,0 +1,223 @@
+"""What people read: pages without a network, an index over time, results outside the repository, old ones deleted."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import subprocess
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from rewindow.config import Config
+from rewindow.pages.expectation_index import write_index
+from rewindow.pages.gate_pages import write_gate_pages
+from rewindow.pages.output_page import output_page
+from rewindow.quality import judge, runs
+from rewindow.quality.window_table import Sources, build_report
+from rewindow.recovery import Plan
+from rewindow.retention import prune_results
+from rewindow.storage import query
+from rewindow.storage.results import findings_table, replay_folder
+from rewindow.windows import WindowRange
+from tests.quality.staging import StagedReplay, expectation
+
+
+class Links(HTMLParser):
+    """Collects what a page refers to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sources: list[str] = []
+        self.links: list[str] = []
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            if name == "src" or (tag == "link" and name == "href"):
+                self.sources.append(value or "")
+            elif name == "href":
+                self.links.append(value or "")
+
+
+def faulty(folder: Path, replay_id: str = "faulty") -> StagedReplay:
+    """Returns a replay in which two checks fail and one warns."""
+    staged = StagedReplay(folder, replay_id=replay_id, mode="at_least_once")
+    staged.rows[7]["origin"] = None
+    staged.rows += [{**row, "attempt": 0} for row in staged.rows if row["window_id"] in (110, 111)]
+    return staged.write()
+
+
+def drawn(config: Config, plan: Plan) -> Path:
+    """Returns the page of a replay's only output, judged and drawn."""
+    result = judge(config, plan)
+    write_gate_pages(config, result)
+    return result.outputs[0].docs
+
+
+def test_page_needs_no_network(tmp_path: Path) -> None:
+    """No style, script, font or image from anywhere; nothing that would run."""
+    staged = faulty(tmp_path)
+    html = drawn(staged.config, staged.plan).read_text()
+    found = Links()
+    found.feed(html)
+    assert found.sources == []
+    assert not found.tags & {"script", "link", "img", "iframe"}
+    assert not re.search(r"@import|url\(", html)
+    assert "https://" not in html
+
+
+def test_page_names_what_failed_and_where(tmp_path: Path) -> None:
+    """A reader sees the sentence, the windows, the severity, and the library's own table."""
+    staged = faulty(tmp_path)
+    html = drawn(staged.config, staged.plan).read_text()
+    assert "No row lacks a part of its key." in html
+    assert "1 window (102)" in html
+    assert "2 windows (110–111)" in html
+    assert "Data Docs" in html
+    assert 'class="ge-section' in html
+
+
+def test_page_links_to_files_that_are_there(tmp_path: Path) -> None:
+    """The report as CSV and the index."""
+    staged = faulty(tmp_path)
+    page = drawn(staged.config, staged.plan)
+    write_index(staged.config)
+    found = Links()
+    found.feed(page.read_text())
+    local = [link for link in found.links if not link.startswith("#")]
+    assert len(local) == 2
+    assert all((page.parent / link).resolve().is_file() for link in local)
+
+
+def test_page_escapes_what_users_write(staged: StagedReplay) -> None:
+    """The name of an application is text, not HTML."""
+    plan = staged.write().plan
+    verdict = judge(staged.config, plan).outputs[0]
+    named = plan.model_copy(update={"application": "<b>bold</b>"})
+    page = output_page(named, verdict, datetime.now(UTC))
+    assert "<b>bold</b>" not in page and "&lt;b&gt;bold&lt;/b&gt;" in page
+
+
+def test_page_of_a_million_windows_stays_small(staged: StagedReplay) -> None:
+    """Strip and tables are bounded; the rest is in the CSV."""
+    plan = staged.write().plan
+    result = judge(staged.config, plan)
+    wide = plan.model_copy(update={"last": plan.first + 999_999})
+    sources = Sources.open(staged.config.replay_root(plan.replay_id), "made", staged.config.quarantine_table)
+    report = build_report(wide, plan.outputs[0], sources, ())
+    assert report.num_rows == 1_000_000
+    verdict = dataclasses.replace(result.outputs[0], windows=1_000_000, table=report, sections=())
+    assert len(output_page(wide, verdict, datetime.now(UTC))) < 200_000
+
+
+def test_index_shows_each_run_and_links_only_to_pages_that_are_there(tmp_path: Path) -> None:
+    """Verdicts over time; a page deleted by age leaves its row."""
+    bad, good = faulty(tmp_path), StagedReplay(tmp_path, replay_id="good").write()
+    drawn(bad.config, bad.plan)
+    drawn(good.config, good.plan)
+    html = write_index(good.config).read_text()
+    assert html.index("<code>good</code>") < html.index("<code>faulty</code>")
+    assert "no-null-keys" in html
+    found = Links()
+    found.feed(html)
+    assert set(found.links) == {"replays/faulty/made.html", "replays/good/made.html"}
+
+    old = (datetime.now(UTC) - timedelta(days=91)).timestamp()
+    folder = replay_folder(bad.config, "faulty")
+    for path in (*folder.iterdir(), folder):
+        os.utime(path, (old, old))
+    assert prune_results(bad.config, keep_days=90) == ["faulty"]
+    html = write_index(good.config).read_text()
+    assert "faulty" in html
+    assert "replays/faulty" not in html
+
+
+def test_results_of_a_replay_that_was_checked_again_are_kept(tmp_path: Path) -> None:
+    """Files that are written anew leave their folder as old as it was."""
+    staged = faulty(tmp_path)
+    judge(staged.config, staged.plan)
+    old = (datetime.now(UTC) - timedelta(days=91)).timestamp()
+    os.utime(replay_folder(staged.config, "faulty"), (old, old))
+    assert prune_results(staged.config, keep_days=90) == []
+
+
+def test_text_of_a_stream_cannot_run_in_a_page(tmp_path: Path) -> None:
+    """Values, descriptions and measures are text, whatever they hold; Data Docs alone would not escape them."""
+    evil = "<img src=x onerror=alert(1)><script>alert(2)</script><a href='javascript:alert(3)' onclick=alert(4)>x</a>"
+    staged = StagedReplay(tmp_path)
+    staged.add_suite(
+        "mine",
+        {**expectation("text", "expect_column_values_to_be_in_set", column="o", value_set=[evil]), "description": evil},
+        measures={"o": "min(origin)"},
+    )
+    for row in staged.rows:
+        row["origin"] = evil + row["origin"]
+    html = drawn(staged.config, staged.write().plan).read_text()
+    found = Tags()
+    found.feed(html)
+    assert not found.names & {"script", "img"}
+    assert not [pair for pair in found.attributes if pair[0].startswith("on") or "javascript:" in (pair[1] or "")]
+    assert "alert(1)" in html, "the text itself is shown"
+
+
+class Tags(HTMLParser):
+    """Collects the tags and attributes of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.attributes: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        self.attributes += attrs
+
+
+def test_index_before_the_first_check_says_so(staged: StagedReplay) -> None:
+    """No findings, no error."""
+    assert "Nothing has been checked yet." in write_index(staged.config).read_text()
+
+
+def test_runs_are_newest_first_with_their_failing_windows(tmp_path: Path) -> None:
+    """A run's failing windows are those of the checks that blocked."""
+    staged = faulty(tmp_path)
+    judge(staged.config, staged.plan)
+    judge(staged.config, staged.plan)
+    found = runs(staged.config)
+    assert len(found) == 2
+    assert found[0].checked_at > found[1].checked_at
+    assert (found[0].verdict, found[0].failed, found[0].warned) == ("failed", ("no-null-keys",), ("no-repeats",))
+    assert found[0].failing == (WindowRange(102, 102),)
+
+
+def test_findings_keep_every_check_of_every_run(tmp_path: Path) -> None:
+    """Also those that passed: the record over time."""
+    staged = faulty(tmp_path)
+    checks = len(judge(staged.config, staged.plan).outputs[0].checks)
+    judge(staged.config, staged.plan)
+    rows = query(
+        "select count(*) as n, count(distinct run_id) as runs from f", f=findings_table(staged.config)
+    ).to_pylist()
+    assert rows == [{"n": 2 * checks, "runs": 2}]
+
+
+@pytest.mark.timeout(120)
+def test_check_leaves_the_expectations_folder_as_it_was(staged: StagedReplay) -> None:
+    """Results lie elsewhere, so git has nothing to say after a run."""
+    git = ["git", "-C", str(staged.expectations)]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "add", "-A"], check=True)
+    judge(staged.config, staged.write().plan)
+    changed = subprocess.run([*git, "status", "--porcelain"], check=True, capture_output=True, text=True).stdout
+    assert [line for line in changed.splitlines() if not line.startswith("A ")] == []
+
+
+def test_dark_and_light_come_from_the_system(staged: StagedReplay) -> None:
+    """One page for both."""
+    html = drawn(staged.config, staged.write().plan).read_text()
+    assert "prefers-color-scheme:dark" in html

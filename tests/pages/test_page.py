@@ -1,0 +1,137 @@
+"""Pages: self-contained, whole, and honest about what is not known."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from rewindow.pages.page import render_page
+from rewindow.pages.story import Kill
+from rewindow.pages.timeline import WIDTH, clock_seconds, draw_strips, draw_timeline, phases
+from tests.pages.stories import SIZE, at, killed, page
+
+VOID = {"meta", "input", "br", "link", "img", "path", "rect"}
+PAGE_BYTES_MAX = 2_000_000
+
+
+class Balance(HTMLParser):
+    """Notes which elements are closed in another order than they were opened in, and every address."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.wrong: list[str] = []
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "data", "action", "srcset")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href")]
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in VOID:
+            return
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+
+def read(html: str) -> Balance:
+    found = Balance()
+    found.feed(html)
+    return found
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    """The page of three recoveries."""
+    return render_page(page(killed("exactly_once"), killed("at_least_once"), killed("at_most_once")))
+
+
+def test_page_needs_no_other_file(html: str) -> None:
+    """Nothing is loaded: no address but those of links, no import, no font, no picture."""
+    assert not read(html).addresses
+    assert not re.search(r"@import|url\(|<link|<img|<iframe|https?://", html)
+
+
+def test_page_is_whole(html: str) -> None:
+    """Elements are closed in order, and the page ends."""
+    found = read(html)
+    assert not found.wrong and not found.open
+    assert html.rstrip().endswith("</html>")
+
+
+def test_page_of_a_year_is_small(html: str) -> None:
+    """Four layers of 8,756 windows and three replays stay below two megabytes."""
+    assert len(html.encode()) < PAGE_BYTES_MAX
+
+
+def test_page_shows_what_it_was_given(html: str) -> None:
+    """Kill, recovery, verdicts, layers and publications are on the page."""
+    for words in (
+        "SIGKILL at after_outputs, group 3",
+        "14.0 s from the kill to the next commit",
+        "191,855",
+        "Heartbeats",
+    ):
+        assert words in html
+    assert html.count(">undone<") == 1 and html.count(">stands<") == 1
+    assert f"{SIZE:,} <small>windows</small>" in html
+
+
+def test_page_escapes_what_users_write() -> None:
+    """A reason or a message cannot become markup."""
+    story = killed(replay_id="<script>alert(1)</script>", title="<b>bold</b>")
+    html = render_page(page(story, lead="<i>lead</i>"))
+    assert "<script>alert" not in html and "<b>bold" not in html and "<i>lead" not in html
+
+
+def test_page_of_a_replay_that_nothing_is_known_of() -> None:
+    """A replay without attempts, gate, certificate or layers still has a page, and nothing reads None."""
+    bare = killed(attempts=(), kills=(), gate=None, comparison=None, outputs={"delays": ()}, marks=())
+    html = render_page(page(bare, layers=(), acts=(), chapters=(), facts=()))
+    assert not read(html).wrong
+    assert "None" not in html and "not judged" in html
+
+
+def test_lanes_stay_on_the_clock() -> None:
+    """Every shape lies between the begin and the end of the clock, the kill where work ended."""
+    story = killed()
+    drawn = draw_timeline(story, clock_seconds([story]))
+    for lane in drawn.lanes:
+        for shape in lane.shapes:
+            assert shape.x >= 0 and shape.x + shape.width <= WIDTH + 0.2
+    assert drawn.lanes[0].kill is not None and drawn.lanes[1].kill is None
+    assert drawn.recovery is not None and drawn.recovery[0] == drawn.lanes[0].kill[0]
+
+
+def test_strips_fill_their_width() -> None:
+    """Stretches of an output lie side by side from the first window to the last."""
+    for _, _, shapes in draw_strips(killed("at_most_once")).rows:
+        assert shapes[0].x == 0
+        assert sum(shape.width for shape in shapes) == pytest.approx(WIDTH, abs=0.1)
+
+
+def test_phases_add_up_to_the_replay() -> None:
+    """Start, computing, commits, lost work, waiting and the rest are all of the time."""
+    story = killed()
+    parts = phases(story)
+    assert sum(seconds for _, _, seconds in parts) == pytest.approx(75, abs=0.5)
+    assert {kind: seconds for kind, _, seconds in parts}["wait"] == 2.0
+
+
+def test_kill_of_an_unknown_step_is_only_called_a_kill() -> None:
+    """What the launcher noticed has a time and no step."""
+    story = killed(kills=(Kill(1, at(36), "", 0),))
+    lane = draw_timeline(story, clock_seconds([story])).lanes[0]
+    assert lane.kill is not None and lane.kill[1] == "killed"
+
+
+def test_recovery_is_counted_to_the_next_whole_group() -> None:
+    """Recovery ends with the first group that a later attempt commits; without a watched kill it is not known."""
+    assert killed().recovery_seconds == 14.0
+    assert killed(kills=()).recovery_seconds is None

@@ -1,0 +1,43 @@
+"""The page of a replay, read from tables and ledger."""
+
+from __future__ import annotations
+
+import pytest
+
+from rewindow.certificate.certificate import certify
+from rewindow.config import Config
+from rewindow.errors import InputError
+from rewindow.pages import replay_page
+from rewindow.pages.certificate_page import write_certificate
+from rewindow.pages.reading import read_acts, read_story
+from rewindow.recovery import Plan
+from rewindow.windows import WindowRange
+from tests.pages import replays
+
+
+def test_replay_page_is_written_with_its_certificate(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page of a replay names its losses and shows the certificate that compares it."""
+    monkeypatch.setattr(replay_page, "read_layers", lambda config, plan, measures: ())
+    replays.undisturbed(config)
+    replays.killed_at_most_once(config)
+    write_certificate(config, certify(config, "calm", "never_twice"))
+    path = replay_page.build_replay_page(config, "never_twice")
+    html = path.read_text()
+    assert path.parent == config.results / "pages"
+    assert "lost: [105, 109]" in html and ">different<" in html
+    assert 'href="../certificates/calm--never_twice' in html
+
+
+def test_unknown_replay_has_no_page(config: Config) -> None:
+    """A replay that is not in the ledger is refused by name."""
+    with pytest.raises(InputError, match='replay "nobody" is unknown'):
+        replay_page.build_replay_page(config, "nobody")
+
+
+def test_story_carries_guarantees_marks_and_state(config: Config) -> None:
+    """What the plan promised, the checkpoints and the state are read as they are."""
+    replay = replays.killed_exactly_once(config)
+    story = read_story(config, "once")
+    assert story.marks == (104, 109, 114, 119) and story.state == "checked"
+    assert set(story.guarantees) == {"delays", "ranks"} and Plan.model_validate(replay.plan).range == story.windows
+    assert read_acts(config, "app", WindowRange(100, 119)) == ()

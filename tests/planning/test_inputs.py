@@ -1,0 +1,161 @@
+"""The inputs of a plan: formats, seals, table ids and data files that are not what was recorded are named."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from deltalake import write_deltalake
+
+from rewindow.config import Config
+from rewindow.errors import CheckpointError, TableError
+from rewindow.facts.seals import end_row, read_seals
+from rewindow.launcher import begin_attempt
+from rewindow.planning import create_replay, draft_plan
+from rewindow.state import checkpoints as stored
+from rewindow.storage import Table, create_table, query
+from rewindow.storage.formats import PROPERTY, TableKind, format_property
+from rewindow.storage.layout import CHECKPOINTS
+from tests.planning.wishes import request
+from tests.recovery.project import FIRST, WINDOWS, Project, make_stream
+
+LAST = FIRST + WINDOWS - 1
+
+
+@pytest.mark.parametrize("name", ["stream_table", "windows_table"])
+@pytest.mark.parametrize(("number", "words"), [("1", "streams upgrade events"), ("99", "newer one")])
+def test_a_stream_of_another_format_is_refused_by_name(project: Project, name: str, number: str, words: str) -> None:
+    """A plan takes no values of an older or a newer format for its own, and says what to do."""
+    table = Table.open(getattr(project.config, name)("events"))
+    table.set_properties({PROPERTY: number})
+    with pytest.raises(TableError, match=f'table "{table.path.name}" has format {number}') as raised:
+        draft_plan(project.config, request())
+    assert words in raised.value.hint
+
+
+def test_a_replay_of_another_format_is_refused_by_name(project: Project) -> None:
+    """An open replay that an older version has planned is not gone on with; the message says to abandon it."""
+    create_replay(project.config, request(replay_id="old"))
+    Table.open(project.config.replay_root("old") / CHECKPOINTS).set_properties({PROPERTY: "1"})
+    with pytest.raises(TableError, match='replay "old" has format 1') as raised:
+        begin_attempt(project.config, "old")
+    assert "rewindow abandon old" in raised.value.hint
+
+
+def test_a_damaged_seal_is_named_before_anything_is_planned(project: Project) -> None:
+    """A count that was changed without its checksum is not believed."""
+    table = Table.open(project.config.windows_table("events"))
+    rows = read_seals(table)
+    place = rows.column_names.index("tuples")
+    flipped = rows.set_column(place, "tuples", pc.add(rows["tuples"], 1))
+    write_deltalake(table.delta, flipped, mode="overwrite")
+    with pytest.raises(TableError, match=f"seal of window {FIRST} of stream .events. is damaged"):
+        draft_plan(project.config, request())
+
+
+def test_seals_of_another_table_are_refused(project: Project) -> None:
+    """Tuples that were deleted by hand and made anew are another table, whatever its seals say."""
+    path = project.config.stream_table("events")
+    schema = Table.open(path).schema
+    shutil.rmtree(path)
+    create_table(path, schema, format_property(TableKind.STREAM))
+    with pytest.raises(TableError, match="speak of another table"):
+        draft_plan(project.config, request())
+
+
+def test_windows_after_the_end_of_a_stream_are_sealed_and_empty(project: Project) -> None:
+    """W36, X21: once a stream has ended, no later window is missing; the plan's own range ends with the stream."""
+    config = project.config
+    data, windows = Table.open(config.stream_table("events")), Table.open(config.windows_table("events"))
+    windows.commit_arrow(end_row(data, LAST), app_id="record", version=2)
+    assert draft_plan(config, request()).plan.last == LAST
+    plan = draft_plan(config, request(last=LAST + 40)).plan
+    assert (plan.last, plan.inputs[0].missing, plan.inputs[0].tuples) == (LAST + 40, [], project_tuples(config))
+
+
+def project_tuples(config: Config) -> int:
+    """Returns how many tuples the stream holds."""
+    return sum(file.rows for file in Table.open(config.stream_table("events")).files())
+
+
+def test_a_plan_pins_the_table_of_each_input_and_an_attempt_refuses_another(project: Project) -> None:
+    """A stream that is deleted and recorded again under the plan is not read in its place."""
+    path = project.config.stream_table("events")
+    plan = create_replay(project.config, request(replay_id="one"))
+    assert plan.inputs[0].table_id == Table.open(path).id
+    _record_again(project.config, "events")
+    with pytest.raises(TableError, match='stream "events" is another table than the one that the replay was planned'):
+        begin_attempt(project.config, "one")
+
+
+@pytest.mark.parametrize(
+    ("state_from", "words"), [(None, "the published state at window"), ("one", "the state of replay .one.")]
+)
+def test_a_start_state_of_another_table_is_refused(project: Project, state_from: str | None, words: str) -> None:
+    """A state that was computed from a stream which was deleted since is not gone on from; the message names both."""
+    config = project.config
+    plan = create_replay(config, request(replay_id="one"))
+    made = stored.Provenance.of(plan, 1)
+    before = LAST - 3
+    totals = pa.schema([("key", pa.string()), ("total", pa.int64())]).empty_table()
+    states = stored.encode(before, WINDOWS - 3, {"totals": totals}, {"totals": 1}, made)
+    create_table(config.checkpoints_table("totals"), stored.SCHEMA, format_property(TableKind.STATES)).append(states)
+    Table.open(config.replay_root("one") / CHECKPOINTS).append(states)
+    wishes = request(first=before + 1, state_from=state_from)
+    assert draft_plan(config, wishes).plan.start.window == before
+    _record_again(config, "events")
+    with pytest.raises(
+        CheckpointError, match=f'{words}.* was computed from another table of stream "events"'
+    ) as raised:
+        draft_plan(config, wishes)
+    assert plan.inputs[0].table_id in raised.value.detail
+
+
+def _record_again(config: Config, name: str) -> None:
+    """Deletes a stream's tables by hand and makes them anew, with the same tuples."""
+    rows = query("select * from t", t=Table.open(config.stream_table(name)))
+    sealed = read_seals(Table.open(config.windows_table(name)))
+    for path in (config.stream_table(name), config.windows_table(name), config.files_table(name)):
+        shutil.rmtree(path)
+    counts = dict(zip(sealed["window_id"].to_pylist(), sealed["tuples"].to_pylist(), strict=True))
+    make_stream(config, name, rows, counts, width_ms=3_600_000)
+
+
+def test_an_input_file_of_another_size_is_named_by_the_plan(project: Project) -> None:
+    """Names and sizes of data files are compared with what was noted when they were written, without reading them."""
+    (file,) = Table.open(project.config.stream_table("events")).files()
+    with Path(file.path).open("ab") as stream:
+        stream.write(b"!")
+    with pytest.raises(
+        TableError, match=rf'of stream "events" has {file.size + 1:,} bytes, recorded were {file.size:,}'
+    ):
+        draft_plan(project.config, request())
+    Path(file.path).unlink()
+    with pytest.raises(TableError, match='of stream "events" cannot be read: No such file'):
+        draft_plan(project.config, request())
+
+
+@pytest.mark.parametrize(
+    ("wish", "setting", "verified"), [(None, True, True), (None, False, False), (True, False, True)]
+)
+def test_whether_checksums_are_compared_is_asked_or_set(
+    project: Project, wish: bool | None, setting: bool, verified: bool
+) -> None:
+    """The plan carries it, so that every attempt does the same and the certificate can say so."""
+    config = project.config
+    config.__dict__["replay"] = config.replay.model_copy(update={"verify_inputs": setting})
+    assert draft_plan(config, request(verify_inputs=wish)).plan.verify_inputs is verified
+
+
+def test_files_of_another_program_are_a_warning(project: Project) -> None:
+    """A compacted stream can be replayed; the plan says that its bytes are not compared, and how they can be."""
+    data = Table.open(project.config.stream_table("events"))
+    rows = query("select * from t", t=data)
+    data.delta.delete()
+    data.refresh().append(rows)
+    plan = draft_plan(project.config, request()).plan
+    assert plan.inputs[0].foreign_files == 1
+    assert any("rewindow streams upgrade events" in warning for warning in plan.warnings)

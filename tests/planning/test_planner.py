@@ -1,0 +1,355 @@
+"""Planning: what is pinned, and what is refused before anything runs. No JVM."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from rewindow.application import MODES, Mode
+from rewindow.errors import CheckpointError, InputError, RangeError, TableError, ValidationFailed
+from rewindow.planning import create_replay, draft_plan, planner
+from rewindow.storage import Table, create_table
+from rewindow.storage.formats import TableKind, format_property
+from rewindow.storage.layout import CHECKPOINTS, FACTS
+from rewindow.windows import WindowRange
+from tests.planning.wishes import request
+from tests.recovery.project import FIRST, ROOT, WINDOWS, Project, seals_of
+
+LAST = FIRST + WINDOWS - 1
+FORMAT = format_property(TableKind.SEALS)
+
+
+def test_a_plan_pins_inputs_and_names_promises_and_start_state(project: Project) -> None:
+    """Without a range it is all that is sealed; the first window starts from the initial state."""
+    plan = draft_plan(project.config, request()).plan
+    assert (plan.first, plan.last, plan.start.source) == (FIRST, LAST, "initial")
+    assert [(entry.stream, entry.version) for entry in plan.inputs] == [("events", 1)]
+    assert [output.stateful for output in plan.outputs] == [False, True]
+    assert all(output.guarantee.startswith("exactly once") for output in plan.outputs)
+
+
+@pytest.mark.parametrize("mode", ["at_least_once", "at_most_once"])
+def test_marks_that_cut_a_range_into_many_groups_are_said(
+    project: Project, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """Not when they are few."""
+    assert not draft_plan(project.config, request(mode=mode, checkpoint_windows=1)).plan.warnings
+    monkeypatch.setattr(planner, "MARKS_MANY", WINDOWS - 1)
+    warnings = draft_plan(project.config, request(mode=mode, checkpoint_windows=1)).plan.warnings
+    assert [f"makes {WINDOWS} commit groups" in warning for warning in warnings] == [True]
+    assert not draft_plan(project.config, request(mode=mode, checkpoint_windows=2)).plan.warnings
+
+
+def test_checkpoint_windows_that_exactly_once_ignores_are_said(project: Project, tmp_path: Path) -> None:
+    """Those of the replay and those of an operator; the plan keeps it (W51, O61, X5)."""
+    assert not draft_plan(project.config, request()).plan.warnings
+    (warning,) = draft_plan(project.config, request(checkpoint_windows=1)).plan.warnings
+    assert "of this replay have no effect" in warning and "exactly once makes a checkpoint after every group" in warning
+    source = (project.config.applications[0] / "totals.py").read_text()
+    (tmp_path / "own").mkdir()
+    own = source.replace("RunningTotal(), sums", "RunningTotal(), checkpoint_windows=7, sums")
+    (tmp_path / "own" / "totals.py").write_text(own)
+    config = project.config.model_copy(update={"applications": [tmp_path / "own"]})
+    (warning,) = draft_plan(config, request()).plan.warnings
+    assert "checkpoint windows of totals have no effect" in warning
+    assert not draft_plan(config, request(mode="at_least_once")).plan.warnings
+
+
+def test_another_mode_is_planned_by_its_name(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mode is an entry of `MODES`: the planner asks it how often it saves and what it promises."""
+    mode = Mode("saved_at_marks", "every window once, saved at marks")
+    monkeypatch.setitem(MODES, mode.name, mode)
+    plan = draft_plan(project.config, request(mode="saved at marks", checkpoint_windows=2)).plan
+    assert plan.mode is mode and {output.guarantee for output in plan.outputs} == {mode.promise}
+    assert plan.loss_windows_max == 0 and not [text for text in plan.warnings if "have no effect" in text]
+
+
+def test_planning_creates_nothing(project: Project) -> None:
+    """A draft leaves no folder behind."""
+    draft_plan(project.config, request())
+    assert not (project.config.state / "replays").exists()
+
+
+def test_planning_starts_no_jvm(project: Project) -> None:
+    """In a process of its own, for other tests' sessions live in this one: py4j has no gateway afterwards."""
+    code = (
+        "import sys, pyspark; from rewindow.config import Config; from rewindow.planning import *;"
+        "from pathlib import Path;"
+        "draft_plan(Config.load(Path(sys.argv[1])), ReplayRequest('totals'));"
+        "sys.exit(pyspark.SparkContext._gateway is not None)"
+    )
+    settings = project.config.root / "rewindow.toml"
+    assert subprocess.run([sys.executable, "-c", code, str(settings)], check=False, cwd=ROOT).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("wishes", "error", "words"),
+    [
+        ({"application": "nosuch"}, InputError, 'application "nosuch" is unknown'),
+        ({"mode": "twice"}, InputError, 'recovery mode "twice" is unknown'),
+        ({"first": LAST, "last": FIRST}, RangeError, "window range is empty"),
+        ({"first": LAST + 10, "last": LAST + 12}, RangeError, "in the future"),
+        ({"first": 1, "last": 2}, RangeError, "before what is sealed"),
+        ({"first": LAST - 1, "last": LAST + 2}, RangeError, "2 missing windows"),
+        ({"last": 10**12}, RangeError, "windows, allowed are 20,000,000"),
+        ({"last": 10**30, "allow_missing": True}, RangeError, "windows, allowed are 20,000,000"),
+        ({"first": -(10**30)}, RangeError, "windows, allowed are 20,000,000"),
+        ({"to_time": "2100-01-01"}, RangeError, "missing windows"),
+        ({"from_time": "1970-02-11T16:30Z"}, RangeError, "not on a window border"),
+        ({"from_time": "1970-02-12", "to_time": "1970-02-12"}, RangeError, "time range is empty"),
+        ({"from_time": "noon"}, InputError, 'time "noon" cannot be read'),
+        ({"from_time": "1970-02-12", "first": FIRST}, RangeError, "not as both"),
+        ({"group_windows": 0}, InputError, "at least 1 is needed"),
+        ({"checkpoint_windows": 0}, InputError, "checkpoint distance of 0 windows is out of range"),
+        ({"first": FIRST + 1, "state_from": "nosuch"}, InputError, "nosuch"),
+        ({"first": FIRST + 1, "state_from": "x", "initial_state": True}, InputError, "exclude each other"),
+        ({"parameters": {"a": "b"}}, InputError, "takes no parameters"),
+    ],
+)
+def test_what_cannot_be_replayed_is_refused(project: Project, wishes: dict, error: type, words: str) -> None:
+    """Each bad wish gives its own error in words, and creates nothing."""
+    with pytest.raises(error, match=words):
+        create_replay(project.config, request(**wishes))
+    assert not (project.config.state / "replays").exists()
+
+
+def test_missing_windows_are_replayed_only_when_allowed_and_then_recorded(project: Project) -> None:
+    """--allow-missing keeps the missing windows in the plan."""
+    plan = draft_plan(project.config, request(last=LAST + 2, allow_missing=True)).plan
+    assert plan.inputs[0].missing == [(LAST + 1, LAST + 2)]
+
+
+def test_missing_windows_are_found_by_arithmetic(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A range of millions of windows costs what its seals cost: nobody walks through it."""
+
+    def refuse(windows: WindowRange) -> None:
+        raise AssertionError(f"{windows} is walked through")
+
+    monkeypatch.setattr(WindowRange, "__iter__", refuse)
+    plan = draft_plan(project.config, request(first=5, last=FIRST + 19_000_000, allow_missing=True)).plan
+    assert plan.inputs[0].missing == [(5, FIRST - 1), (LAST + 1, FIRST + 19_000_000)]
+
+
+def test_missing_windows_of_a_warm_up_are_not_taken_for_empty(project: Project) -> None:
+    """A hole before the range makes the start state wrong, as one in the range would (W40)."""
+    seals = Table.open(project.config.windows_table("events"))
+    late = dict.fromkeys(range(LAST + 4, LAST + 9), 0)
+    seals.commit_arrow(seals_of(project.config, "events", late), app_id="record", version=2)
+    wishes = {"first": LAST + 4, "last": LAST + 8}
+    with pytest.raises(RangeError, match=f"3 missing windows of the warm-up in .*{LAST + 1}"):
+        draft_plan(project.config, request(**wishes))
+    plan = draft_plan(project.config, request(**wishes, allow_missing=True)).plan
+    assert plan.start.source == "warm_up" and not plan.inputs[0].missing
+    assert any("the warm-up goes over 3 missing windows" in warning for warning in plan.warnings)
+    assert not draft_plan(project.config, request(**wishes, initial_state=True)).plan.warnings
+
+
+def test_a_later_range_warms_up_from_the_first_window(project: Project) -> None:
+    """Without a published checkpoint the state is computed from the beginning, and the plan says so."""
+    start = draft_plan(project.config, request(first=FIRST + 6)).plan.start
+    assert (start.source, start.warm_up_first, start.window) == ("warm_up", FIRST, FIRST - 1)
+
+
+def test_the_same_request_under_the_same_id_is_the_same_replay(project: Project) -> None:
+    """A task that is run again finds its plan; another wish under the same id is refused."""
+    first = create_replay(project.config, request(replay_id="one"))
+    assert create_replay(project.config, request(replay_id="one")) == first
+    with pytest.raises(InputError, match="there already with mode"):
+        create_replay(project.config, request(replay_id="one", mode="at_most_once"))
+    begin, end = (datetime.fromtimestamp(window * 3600, UTC).isoformat() for window in (FIRST, LAST + 1))
+    assert create_replay(project.config, request(replay_id="one", from_time=begin, to_time=end)) == first
+    create_replay(project.config, request(replay_id="later", first=FIRST + 6))
+    with pytest.raises(InputError, match="already with start state from warm_up, asked for was the initial state"):
+        create_replay(project.config, request(replay_id="later", initial_state=True))
+    with pytest.raises(InputError, match="already with start state from warm_up, asked for was that of one"):
+        create_replay(project.config, request(replay_id="later", state_from="one"))
+    for wish in ({"from_time": end}, {"group_windows": 5}, {"checkpoint_windows": 7}):
+        with pytest.raises(InputError, match="is there already with"):
+            create_replay(project.config, request(replay_id="one", **wish))
+
+
+def test_a_start_state_for_an_application_without_state_asks_for_nothing(project: Project) -> None:
+    """The same request is the same replay also where --state-from was ignored."""
+    create_replay(project.config, request(replay_id="one"))
+    wish = request(application="rejects", replay_id="two", state_from="one")
+    assert create_replay(project.config, wish) == create_replay(project.config, wish)
+
+
+BEATS = """
+import pyarrow as pa
+from rewindow.application import Application
+from rewindow.operators.heartbeat.operator import Heartbeat
+from rewindow.operators.merge.operator import Merge
+
+COLUMNS = pa.schema([
+    ("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", pa.timestamp("us", tz="UTC")),
+    ("key", pa.string()), ("x", pa.int64()),
+])
+
+
+def build(shown="no"):
+    app = Application("beats", window="1 hour")
+    beat = Heartbeat(interval=600, event_at="arrived_at", key_by=("key",), columns=COLUMNS)
+    node = app.add("beat", beat, stream=app.input("events"))
+    both = Merge(columns=beat.output_ports()["out"].schema, event_at="arrived_at", order_by=("_rw_emission",))
+    app.output("both", app.add("both", both, left=node, right=node), key=["_rw_emission"])
+    if shown == "yes":
+        app.output("beat", node, key=["_rw_emission"])
+    return app
+"""
+
+
+def test_a_heartbeat_that_could_not_tell_its_timers_after_a_loss_is_said(project: Project) -> None:
+    """Only at most once loses windows, and only an output remembers what was emitted in them (H58, X30)."""
+    folder = project.config.root / "applications"
+    folder.mkdir()
+    (folder / "beats.py").write_text(BEATS)
+    config = project.config.model_copy(update={"applications": [folder]})
+
+    def warnings(mode: str, shown: str) -> list[str]:
+        return draft_plan(config, request(application="beats", mode=mode, parameters={"shown": shown})).plan.warnings
+
+    assert [text for text in warnings("at_most_once", "no") if "beat: its tuples are no output" in text]
+    assert not [text for text in warnings("at_most_once", "yes") if "come twice" in text]
+    assert not [text for text in warnings("exactly_once", "no") if "come twice" in text]
+
+
+@pytest.mark.parametrize("replay_id", ["published", "..", "a/b", "", "a b", "-x"])
+def test_an_id_that_means_something_else_is_refused(project: Project, replay_id: str) -> None:
+    """It becomes a folder's name, and certify takes "published" for what is published."""
+    with pytest.raises(InputError, match="cannot be used"):
+        create_replay(project.config, request(replay_id=replay_id))
+
+
+def test_an_application_that_cannot_be_built_is_an_error(project: Project) -> None:
+    """Its own exception is told, with what it was given."""
+    folder = project.config.root / "applications"
+    folder.mkdir()
+    (folder / "fussy.py").write_text("def build(x):\n    raise ValueError(f'x is {x}')\n")
+    config = project.config.model_copy(update={"applications": [folder]})
+    with pytest.raises(InputError, match="cannot be built with x=1: x is 1"):
+        draft_plan(config, request(application="fussy", parameters={"x": "1"}))
+    with pytest.raises(InputError, match="cannot be built with y=1"):
+        draft_plan(config, request(application="fussy", parameters={"y": "1"}))
+
+
+def test_every_table_is_there_before_the_first_attempt(project: Project) -> None:
+    """Empty staged tables, facts, and checkpoint 0 with the start state (R9, X4); the plan is a table property."""
+    plan = create_replay(project.config, request(replay_id="one"))
+    root = project.config.replay_root("one")
+    assert all(Table.exists(root / name) for name in ("sums", "totals", FACTS, CHECKPOINTS))
+    assert Table.open(root / CHECKPOINTS).properties["rewindow.plan"] == plan.model_dump_json()
+
+
+def test_a_stream_of_another_grid_is_refused(project: Project) -> None:
+    """W15: ids of different grids are never compared."""
+    _reseal(project, {**FORMAT, "rewindow.width_ms": "60000", "rewindow.origin_ms": "0"})
+    with pytest.raises(InputError, match="has windows of 60000 ms"):
+        draft_plan(project.config, request())
+
+
+def test_a_stream_that_is_not_ours_is_refused(project: Project) -> None:
+    """A table without a stored grid is named."""
+    _reseal(project, FORMAT)
+    with pytest.raises(TableError, match="is not ours"):
+        draft_plan(project.config, request())
+
+
+def test_a_stream_of_the_wrong_types_is_refused(project: Project) -> None:
+    """O13 against the recording: column, both types."""
+    path = project.config.stream_table("events")
+    shutil.rmtree(path)
+    schema = pa.schema([("window_id", pa.int64()), ("key", pa.int64()), ("x", pa.int64())])
+    create_table(path, schema, format_property(TableKind.STREAM))
+    with pytest.raises(ValidationFailed, match="key int64 cannot feed it"):
+        draft_plan(project.config, request())
+
+
+def test_a_start_state_of_other_code_is_refused_unless_allowed(project: Project) -> None:
+    """W65: --state-from a replay planned with other code needs --allow-other-code."""
+    create_replay(project.config, request(replay_id="one"))
+    source = project.config.applications[0] / "totals.py"
+    folder = project.config.root / "changed"
+    folder.mkdir()
+    (folder / "totals.py").write_text(source.read_text() + "\n# changed\n")
+    changed = project.config.model_copy(update={"applications": [folder]})
+    changed._root, changed._file = project.config.root, project.config.file
+    with pytest.raises(CheckpointError, match="was made by code .* now they are"):
+        draft_plan(changed, request(state_from="one"))
+    allowed = draft_plan(changed, request(state_from="one", allow_other_code=True)).plan
+    assert allowed.start.source == "replay"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('app.add("totals"', 'app.add("renamed"', "has the states of totals, the application needs renamed"),
+        ("state_schema: ClassVar = TOTALS", "state_schema: ClassVar = EVENTS", "key string, x int64"),
+        (
+            "state_schema: ClassVar = TOTALS",
+            "state_schema: ClassVar = TOTALS; state_version = 2",
+            "needed is version 2",
+        ),
+    ],
+)
+def test_a_start_state_that_does_not_fit_is_refused_whatever_is_allowed(
+    project: Project, old: str, new: str, words: str
+) -> None:
+    """Operators, columns and version of a state are those that the application goes on from (W65)."""
+    create_replay(project.config, request(replay_id="one"))
+    source = (project.config.applications[0] / "totals.py").read_text()
+    folder = project.config.root / "changed"
+    folder.mkdir()
+    (folder / "totals.py").write_text(source.replace(old, new))
+    changed = project.config.model_copy(update={"applications": [folder]})
+    with pytest.raises(CheckpointError, match=words):
+        draft_plan(changed, request(state_from="one", allow_other_code=True))
+
+
+def _reseal(project: Project, properties: dict[str, str]) -> None:
+    path = project.config.windows_table("events")
+    schema, rows = Table.open(path).schema, Table.open(path)
+    import pyarrow.parquet as pq
+
+    kept = pa.concat_tables([pq.read_table(file.path, partitioning=None) for file in rows.files()]).cast(schema)
+    shutil.rmtree(path)
+    create_table(path, schema, properties).commit_arrow(kept, app_id="record", version=1)
+
+
+def test_a_plan_names_the_worst_loss_of_a_crash_in_windows_and_a_setting_bounds_it(project: Project) -> None:
+    """At most once may lose a commit group (X1): the plan says how long one can be, and no request makes it longer."""
+    config = project.config
+    wish = {"mode": "at_most_once", "checkpoint_windows": 6}
+    assert draft_plan(config, request(**wish)).plan.loss_windows_max == 6
+    assert draft_plan(config, request(**wish, group_windows=2)).plan.loss_windows_max == 2
+    assert draft_plan(config, request()).plan.loss_windows_max == 0
+    bounded = config.model_copy(update={"replay": config.replay.model_copy(update={"loss_windows_max": 4})})
+    plan = draft_plan(bounded, request(**wish)).plan
+    assert (plan.loss_windows_max, plan.unseen_windows_max) == (4, 6)
+    assert {output.name: output.guarantee for output in plan.outputs}["totals"] == (
+        "at most once: nothing repeated; an attempt that dies loses at most 4 windows of an output, listed; "
+        "its state then lacks at most 6 windows, and later windows are affected"
+    )
+    with pytest.raises(InputError, match="at most 4 are allowed in at most once"):
+        draft_plan(bounded, request(**wish, group_windows=5))
+
+
+def test_plan_over_a_published_stream_says_until_when_it_can_be_run(project: Project) -> None:
+    """From the commit of the pinned version on, for as long as its table keeps versions; a recorded one has none."""
+    assert not draft_plan(project.config, request()).plan.warnings
+    seals = Table.open(project.config.windows_table("events"))
+    _reseal(project, {**seals.properties, "rewindow.application": "clicks"})
+    path = project.config.stream_table("events")
+    DeltaTable(str(path)).alter.set_table_properties({"delta.logRetentionDuration": "interval 5 days"})
+    table = Table.open(path)
+    committed = datetime.fromtimestamp(table.delta.history(1)[0]["timestamp"] / 1000, UTC)
+    (warning,) = draft_plan(project.config, request()).plan.warnings
+    assert f"until {(committed + timedelta(days=5)).isoformat().removesuffix('+00:00')}Z" in warning
+    assert f"keep version {table.version}" in warning

@@ -1,0 +1,136 @@
+"""A start state that lacks windows or is stale: shown, refused, and allowed on request. No JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from typer.testing import CliRunner
+
+from rewindow.config import Config
+from rewindow.errors import CheckpointError
+from rewindow.facts.losses import losses_of
+from rewindow.ledger import Ledger
+from rewindow.loading.catalog import load_application
+from rewindow.planning import create_replay, draft_plan
+from rewindow.state import checkpoints as stored
+from rewindow.storage import Table, create_table
+from rewindow.storage.formats import TableKind, format_property
+from rewindow.storage.layout import FACTS
+from tests.ledger.life import run_to_end
+from tests.planning.wishes import request
+from tests.recovery.project import FIRST, WINDOWS, Project
+
+BASE = FIRST + 9
+"""Window of the published checkpoint; the ranges planned here begin behind it."""
+
+
+@pytest.fixture
+def config(project: Project) -> Config:
+    """Settings of a project in which a replay of the first ten windows is published, its checkpoint with it."""
+    config = project.config
+    loaded = load_application(config, "totals", {})
+    states = {"totals": loaded.app.nodes["totals"].operator.initial_state()}
+    made = stored.Provenance(loaded.code_version, loaded.configuration_digest, 1)
+    table = create_table(config.checkpoints_table("totals"), stored.SCHEMA, format_property(TableKind.STATES))
+    table.commit_arrow(stored.encode(BASE, 10, states, {"totals": 1}, made), app_id="publication", version=1)
+    return config
+
+
+def published(config: Config, lacks: list[list[int]]) -> Ledger:
+    """Enters the publication of that replay, whose state lacks windows."""
+    ledger = Ledger.open(config.ledger_url)
+    plan = create_replay(config, request(replay_id="first", last=BASE, mode="at_most_once"))
+    run_to_end(ledger, plan.replay_id)
+    versions = {"totals.totals": 1, "totals.totals.windows": 1, "totals.checkpoints": 1}
+    publication = ledger.publications.open("first", versions, plan.first, plan.last, {"state_lacks": lacks})
+    for name in versions:
+        ledger.publications.mark_done(publication.number, name, 2)
+    ledger.publications.close(publication.number)
+    return ledger
+
+
+def lacking(config: Config) -> None:
+    """Windows 1004 and 1005 never reached the published state; what it lacked later than the checkpoint counts not."""
+    published(config, [[FIRST + 4, FIRST + 5], [BASE + 3, BASE + 4]])
+
+
+def stale(config: Config) -> None:
+    """The windows of the published state have changed since."""
+    published(config, []).stale.mark("totals", "totals.totals", FIRST + 2, BASE, 1)
+
+
+@pytest.mark.parametrize(
+    ("flaw", "field", "windows", "words"),
+    [
+        (lacking, "lacking", (FIRST + 4, FIRST + 5), "never saw windows"),
+        (stale, "stale", (FIRST + 2, BASE), "which are stale"),
+    ],
+)
+@pytest.mark.parametrize("later", [0, 3], ids=["from the checkpoint", "after a warm-up from it"])
+def test_flawed_start_state_is_refused_and_names_what_to_replay_first(
+    config: Config, flaw: Callable[[Config], None], field: str, windows: tuple[int, int], words: str, later: int
+) -> None:
+    """The plan holds the windows; nothing is created, and the hint is the range whose replay mends the state."""
+    flaw(config)
+    wish = request(first=BASE + 1 + later, replay_id="next")
+    draft = draft_plan(config, wish)
+    assert draft.plan.start.window == BASE
+    assert getattr(draft.plan.start, field) == [windows]
+    with pytest.raises(CheckpointError, match=words) as caught:
+        create_replay(config, wish)
+    assert f"rewindow replay totals --first {windows[0]} --last {BASE}" in caught.value.hint
+    assert not config.replay_root("next").exists()
+
+
+@pytest.mark.parametrize("by", ["flag", "setting"])
+def test_allowed_flaw_is_kept_and_every_later_window_is_affected(config: Config, by: str) -> None:
+    """The plan warns; whatever has state upstream is affected from the first window on, and lacks what it lacked."""
+    lacking(config)
+    if by == "setting":
+        allowed = config.replay.model_copy(update={"allow_affected": True})
+        config = config.model_copy(update={"replay": allowed})
+    plan = create_replay(config, request(first=BASE + 1, replay_id="next", allow_affected=by == "flag"))
+    assert any("every window with state upstream is affected" in warning for warning in plan.warnings)
+    losses = losses_of(plan, Table.open(config.replay_root("next") / FACTS), None, plan.range)
+    assert losses.affected_first == {"totals": BASE + 1}
+    assert [(part.first, part.last) for part in losses.lacking] == [(FIRST + 4, FIRST + 5)]
+
+
+def test_at_most_once_goes_on_from_a_loss_and_not_from_a_stale_state(config: Config) -> None:
+    """It allows losses, so that a nightly replay is not held up by one; what has changed since is for no mode."""
+    lacking(config)
+    draft = draft_plan(config, request(first=BASE + 1, mode="at_most_once"))
+    assert draft.refusal is None
+    assert draft.plan.start.lacking
+    Ledger.open(config.ledger_url).stale.mark("totals", "totals.totals", FIRST, BASE, 2)
+    assert draft_plan(config, request(first=BASE + 1, mode="at_most_once")).refusal is not None
+
+
+def test_whole_start_states_are_not_refused(config: Config) -> None:
+    """Nothing was lost and nothing is stale before the range; what is stale behind it is none of its matter."""
+    published(config, []).stale.mark("totals", "totals.totals", BASE + 1, FIRST + WINDOWS - 1, 1)
+    draft = draft_plan(config, request(first=BASE + 1))
+    assert (draft.refusal, draft.plan.start.affects, draft.plan.warnings) == (None, False, [])
+
+
+def test_state_of_another_replay_brings_its_losses(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--state-from hands down what the named replay's own start state lacked."""
+    lacking(config)
+    create_replay(config, request(first=BASE + 1, replay_id="next", allow_affected=True))
+    draft = draft_plan(config, request(first=BASE + 1, state_from="next"))
+    assert draft.plan.start.lacking == [(FIRST + 4, FIRST + 5)]
+    assert draft.refusal is not None
+
+
+def test_plan_shows_the_flaw_before_it_refuses(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command prints the whole plan, warns, and ends with an error."""
+    from rewindow.cli import app
+
+    lacking(config)
+    monkeypatch.setenv("REWINDOW_CONFIG", str(config.root / "rewindow.toml"))
+    shown = CliRunner().invoke(app, ["plan", "totals", "--first", str(BASE + 1)])
+    assert "every window with state upstream is affected" in shown.output.replace("\n", " ")
+    assert isinstance(shown.exception, CheckpointError)
+    allowed = CliRunner().invoke(app, ["plan", "totals", "--first", str(BASE + 1), "--allow-affected"])
+    assert allowed.exit_code == 0

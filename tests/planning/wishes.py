@@ -1,0 +1,10 @@
+"""What the tests of the launcher ask for."""
+
+from __future__ import annotations
+
+from rewindow.planning import ReplayRequest
+
+
+def request(**wishes: object) -> ReplayRequest:
+    """Returns a request for a replay of the totals."""
+    return ReplayRequest(**{"application": "totals", **wishes})  # type: ignore[arg-type]

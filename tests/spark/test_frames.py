@@ -1,0 +1,86 @@
+"""What is read and counted of a stream: sealed windows, and what deletion vectors and column mapping leave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from rewindow.facts.seals import columns_text, seal_rows
+from rewindow.planning import draft_plan
+from rewindow.spark.frames import count_windows, open_inputs, read_windows
+from rewindow.storage import Table, query
+from rewindow.storage.streams import holes
+from rewindow.windows import WindowRange
+from tests.planning.wishes import request
+from tests.recovery.project import FIRST, WINDOWS, make_project
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LAST = FIRST + WINDOWS - 1
+
+
+def tear(path: Path) -> None:
+    """Commits tuples of two windows behind the last sealed one, as a recording that died before their seals."""
+    stream = Table.open(path)
+    rows = query(f"select * from s where window_id = {LAST}", s=stream)
+    for window in (LAST + 1, LAST + 2):
+        ids = pa.array([window] * rows.num_rows, pa.int64())
+        torn = rows.set_column(rows.column_names.index("window_id"), "window_id", ids)
+        stream.commit_arrow(torn, app_id="record", version=window)
+
+
+@pytest.mark.parametrize("warm_up", [False, True])
+def test_rows_of_unsealed_windows_are_neither_read_nor_counted(
+    tmp_path: Path, spark: SparkSession, warm_up: bool
+) -> None:
+    """--allow-missing over a torn recording: its rows are not the stream's, in the range and in a warm-up before it."""
+    config = make_project(tmp_path).config
+    tear(config.stream_table("events"))
+    if warm_up:
+        seals = Table.open(config.windows_table("events"))
+        data = Table.open(config.stream_table("events"), 1)
+        later = pa.table(
+            {"window_id": [LAST + 3], "tuples": [0], "digest": [""], "float_digest": pa.nulls(1, pa.string())}
+        )
+        rows = seal_rows(later, data, columns_text(data.schema))
+        seals.commit_arrow(rows, app_id="record", version=2)
+    first = LAST + 3 if warm_up else LAST
+    plan = draft_plan(config, request(first=first, last=LAST + 3, allow_missing=True)).plan
+    table = open_inputs(plan, config.state)["events"]
+    windows = WindowRange(LAST, LAST + 3)
+    wanted = {row["window_id"] for row in query(f"select window_id from w where window_id = {LAST}",
+                                                w=Table.open(config.windows_table("events"))).to_pylist()}  # fmt: skip
+    assert set(count_windows(table, windows)) == wanted
+    assert {row.window_id for row in read_windows(spark, table, windows).collect()} == wanted
+
+
+@pytest.mark.parametrize(
+    ("feature", "change", "tuples"),
+    [
+        ("delta.enableDeletionVectors' = 'true", "delete from delta.`{0}` where x % 7 = 0", {2: 8, 3: 9}),
+        ("delta.columnMapping.mode' = 'name", "alter table delta.`{0}` rename column x to y", {2: 10, 3: 10}),
+    ],
+)
+def test_tuples_are_counted_as_a_reader_sees_them(
+    tmp_path: Path, spark: SparkSession, feature: str, change: str, tuples: dict[int, int]
+) -> None:
+    """A deleted row is none, and a column has the name that the table gives it, not that of the file."""
+    path = str(tmp_path / "s")
+    spark.sql(f"create table delta.`{path}` (window_id bigint, x bigint) using delta tblproperties ('{feature}')")
+    rows = spark.range(100).selectExpr("id div 10 as window_id", "id as x").repartition(1)
+    rows.write.format("delta").mode("append").save(path)
+    spark.sql(change.format(path))
+    assert DeltaTable(path).version() == 2
+    assert count_windows(Table.open(path), WindowRange(2, 3)) == tuples
+
+
+def test_holes_are_the_stretches_between_seals() -> None:
+    """In any order, with repeats, and at both ends."""
+    sealed = pa.chunked_array([[7, 5, 5], [6, 10]])
+    assert [(hole.first, hole.last) for hole in holes(sealed, WindowRange(3, 12))] == [(3, 4), (8, 9), (11, 12)]
+    assert holes(pa.chunked_array([[]], pa.int64()), WindowRange(1, 2)) == [WindowRange(1, 2)]

@@ -1,0 +1,226 @@
+"""Spark's settings, Java, jars: how every Spark of this project starts."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rewindow.application import Mode
+from rewindow.config import Config, SparkConfig
+from rewindow.errors import InputError, ResourceError
+from rewindow.launcher.attempts import submit_command
+from rewindow.spark import jars, java
+from rewindow.spark.settings import (
+    DRIVER_OPTIONS,
+    class_archive,
+    make_scratch,
+    scratch_folder,
+    spark_environment,
+    spark_settings,
+    usable_archive,
+)
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    """Settings with a folder of jars that are there by name only."""
+    folder = tmp_path / "jars"
+    folder.mkdir()
+    for name in jars.expected_jars():
+        (folder / name).write_bytes(b"")
+    return Config(state=tmp_path / "state", spark=SparkConfig(jars=str(folder)))
+
+
+def with_spark(config: Config, **changes: object) -> Config:
+    """Returns the settings with another section [spark]."""
+    return config.model_copy(update={"spark": config.spark.model_copy(update=changes)})
+
+
+def test_settings_are_offline_utc_and_loopback_on_a_local_master(config: Config) -> None:
+    """A local Spark takes its jars from the folder, reckons in UTC and listens on loopback only."""
+    settings = spark_settings(config)
+    assert settings["spark.hadoop.fs.defaultFS"] == "file:///"
+    assert settings["spark.jars"].count(str(config.jars)) == len(jars.expected_jars())
+    assert "spark.jars.packages" not in settings
+    assert settings["spark.sql.session.timeZone"] == "UTC"
+    assert settings["spark.driver.bindAddress"] == "127.0.0.1"
+    assert settings["spark.local.dir"].startswith(str(config.state))
+
+
+def test_settings_leave_the_driver_reachable_on_a_cluster(config: Config) -> None:
+    """On a cluster the executors must reach the driver, so no loopback address is set."""
+    settings = spark_settings(with_spark(config, master="spark://host:7077"))
+    assert not {"spark.driver.host", "spark.driver.bindAddress", "spark.local.dir"} & settings.keys()
+
+
+def test_settings_of_the_file_win_and_keep_ours_in_the_driver_options(config: Config) -> None:
+    """[spark.conf] is laid over the defaults; its JVM options come beside ours, not in their place."""
+    given = {"spark.sql.shuffle.partitions": "7", DRIVER_OPTIONS: "-Xss8m"}
+    settings = spark_settings(with_spark(config, conf=given))
+    assert settings["spark.sql.shuffle.partitions"] == "7"
+    assert settings[DRIVER_OPTIONS].endswith("-Xss8m")
+    assert "-Duser.timezone=UTC" in settings[DRIVER_OPTIONS]
+
+
+def test_at_most_once_forbids_spark_its_own_retries(config: Config) -> None:
+    """At most once (R13, R49): one failure ends a task and a stage, and nothing is speculated."""
+    settings = spark_settings(config, needed=Mode.AT_MOST_ONCE.spark_settings)
+    assert settings["spark.task.maxFailures"] == "1"
+    assert settings["spark.stage.maxConsecutiveAttempts"] == "1"
+    assert settings["spark.speculation"] == "false"
+
+
+def test_at_most_once_refuses_a_setting_that_breaks_it(config: Config) -> None:
+    """A setting that would let Spark begin a window's work twice is refused by name, not overridden silently."""
+    broken = with_spark(config, conf={"spark.task.maxFailures": "4"})
+    spark_settings(broken)
+    with pytest.raises(InputError, match=r"spark\.task\.maxFailures"):
+        spark_settings(broken, needed=Mode.AT_MOST_ONCE.spark_settings)
+
+
+@pytest.mark.parametrize("master", ["local[2,4]", "local[*, 2]"])
+def test_at_most_once_refuses_a_local_master_that_lets_a_task_fail(config: Config, master: str) -> None:
+    """The number in the master goes before spark.task.maxFailures; with one failure, or a bare local, all is well."""
+    broken = with_spark(config, master=master)
+    spark_settings(broken)
+    with pytest.raises(InputError, match=r"lets a task fail"):
+        spark_settings(broken, needed=Mode.AT_MOST_ONCE.spark_settings)
+    for whole in ("local", "local[2]", "local[2,1]"):
+        spark_settings(with_spark(config, master=whole), needed=Mode.AT_MOST_ONCE.spark_settings)
+
+
+def test_settings_of_a_job_are_in_a_file_for_its_user_alone(config: Config) -> None:
+    """A secret is on no command line, and Java reads back what was set, whatever characters it has."""
+    conf = {"spark.hadoop.fs.s3a.secret.key": "S3cr=t# \\t!:\n end", "spark.a b": " x"}
+    command = submit_command(with_spark(config, conf=conf), "record.py", ["--stream", "s"], name="record s")
+    assert "S3cr" not in " ".join(command)
+    path = Path(command[command.index("--properties-file") + 1])
+    assert path.stat().st_mode & 0o777 == 0o600
+    text = path.read_text()
+    assert "spark.hadoop.fs.s3a.secret.key=S3cr=t# \\\\t!:\\n end\n" in text
+    assert "spark.a\\ b=\\ x\n" in text
+    assert "spark.driver.memory=2g\n" in text
+
+
+def test_environment_keeps_what_leads_to_a_cluster() -> None:
+    """YARN and HDFS are found by these; a plain path means a file all the same."""
+    cluster = {name: f"/etc/{name}" for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")}
+    environment = spark_environment(cluster)
+    assert {name: environment[name] for name in cluster} == cluster
+
+
+def test_settings_name_a_missing_jar(config: Config) -> None:
+    """Without a jar nothing starts, and the error names it and what to run."""
+    (config.jars / "delta-storage-4.4.0.jar").unlink()
+    with pytest.raises(ResourceError) as caught:
+        spark_settings(config)
+    assert "delta-storage-4.4.0.jar" in caught.value.primary
+    assert "make setup" in caught.value.hint
+
+
+def test_class_archive_counts_only_when_it_is_whole(config: Config) -> None:
+    """A JVM dies of an archive that was cut short, so its size decides."""
+    archive = class_archive(config)
+    archive.write_bytes(b"12345")
+    assert usable_archive(config) is None
+    archive.with_suffix(".bytes").write_text("5\n")
+    assert usable_archive(config) == archive
+    assert f"-XX:SharedArchiveFile={archive}" in spark_settings(config)[DRIVER_OPTIONS]
+    archive.write_bytes(b"123")
+    assert usable_archive(config) is None
+
+
+def test_environment_drops_what_a_shell_put_in_the_way() -> None:
+    """A foreign Spark, Python or Java option of the caller's shell does not reach the job."""
+    stray = {"SPARK_HOME": "/x", "PYTHONPATH": "/x", "JAVA_TOOL_OPTIONS": "-Xmx1m", "PYSPARK_PYTHON": "/x", "KEPT": "1"}
+    environment = spark_environment(stray)
+    assert environment["KEPT"] == "1"
+    assert environment["PYSPARK_PYTHON"] == sys.executable
+    assert not {"SPARK_HOME", "PYTHONPATH", "JAVA_TOOL_OPTIONS"} & environment.keys()
+
+
+def test_java_of_another_version_is_refused_with_what_was_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only a Java 21 is found, the error says so and names what to install."""
+    binary = tmp_path / "bin" / "java"
+    binary.parent.mkdir()
+    binary.write_text("#!/bin/sh\necho 'openjdk version \"21.0.1\"' >&2\n")
+    binary.chmod(0o755)
+    monkeypatch.setattr(java, "_candidates", lambda: iter([tmp_path]))
+    with pytest.raises(ResourceError, match="no Java 17") as caught:
+        java.find_java.__wrapped__()
+    assert f"{tmp_path} is Java 21" in caught.value.detail
+
+
+def test_damaged_jar_is_fetched_again_and_a_wrong_one_is_thrown_away(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A jar comes into its folder only when its SHA-256 is the expected one."""
+    name = "good.jar"
+    monkeypatch.setattr(jars, "expected_jars", lambda: {name: hashlib.sha256(b"good").hexdigest()})
+
+    def resolve(content: bytes) -> None:
+        def fake(work: Path, names: list[str]) -> None:
+            (work / "jars").mkdir()
+            for wanted in names:
+                (work / "jars" / wanted).write_bytes(content)
+
+        monkeypatch.setattr(jars, "_resolve", fake)
+
+    (config.jars / name).write_bytes(b"hal")
+    resolve(b"evil")
+    with pytest.raises(ResourceError, match="is not the expected one"):
+        jars.fetch_jars(config.jars)
+    assert (config.jars / name).read_bytes() == b"hal"
+    resolve(b"good")
+    assert jars.fetch_jars(config.jars) == [name]
+    assert (config.jars / name).read_bytes() == b"good"
+    assert jars.fetch_jars(config.jars) == []
+    assert not list(config.jars.glob(".fetch-*"))
+
+
+@pytest.mark.parametrize(
+    "module", ["rewindow.cli", "rewindow.launcher", "rewindow.storage.delta", "rewindow.application"]
+)
+def test_importing_it_loads_no_heavy_library(module: str) -> None:
+    """What answers without a JVM imports neither pyspark nor Airflow nor Great Expectations."""
+    code = (
+        f"import sys, {module}; print(*[n for n in ('pyspark', 'airflow', 'great_expectations') if n in sys.modules])"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_example_streams_have_common_windows() -> None:
+    """Flights begin in window 376954 and both streams are sealed to the same bound: 8,756 common windows (W39, W40)."""
+    from rewindow.windows import parse_time
+
+    config = Config.load(ROOT / "rewindow.toml")
+    flights, weather = config.stream("flights"), config.stream("weather")
+    assert flights.sealed_to is not None
+    assert flights.sealed_to == weather.sealed_to
+    first = flights.grid.window(parse_time("2013-01-01T10:17:00Z"))
+    after = flights.grid.window(parse_time(flights.sealed_to))
+    assert (first, after - first) == (376954, 8756)
+    assert after - 1 == flights.grid.window(parse_time("2014-01-01T05:26:00Z"))
+
+
+def test_scratch_of_ended_processes_goes(config: Config) -> None:
+    """What a killed driver left is deleted; what another host or a living process has is not."""
+    own = scratch_folder(config)
+    host = own.name.rpartition("-")[0]
+    with subprocess.Popen([sys.executable, "-c", "pass"]) as process:
+        process.wait()
+    ended, other = own.with_name(f"{host}-{process.pid}"), own.with_name(f"{host}x-{process.pid}")
+    living = own.with_name(f"{host}-{os.getppid()}")
+    for folder in (ended / "blockmgr", other, living):
+        folder.mkdir(parents=True)
+    make_scratch(config)
+    assert sorted(own.parent.iterdir()) == sorted([own, other, living])

@@ -1,0 +1,133 @@
+"""Checkpoints: what is stored comes back, what is damaged is named."""
+
+from __future__ import annotations
+
+import resource
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rewindow.errors import CheckpointError, ResourceError
+from rewindow.state import checkpoints as stored
+from rewindow.storage import create_table
+
+MADE = stored.Provenance("code", "configuration", 1)
+VALUES = st.lists(st.tuples(st.none() | st.integers(-5, 5), st.none() | st.text(max_size=3)), max_size=8)
+
+
+def frame(rows: list) -> pa.Table:
+    return pa.table(
+        {"n": [n for n, _ in rows], "s": [s for _, s in rows]},
+        schema=pa.schema([("n", pa.int64()), ("s", pa.string())]),
+    )
+
+
+@given(VALUES, st.randoms())
+def test_digest_is_of_the_multiset(rows: list, rng: object) -> None:
+    """Order does not matter; a row more or less, or a null for an empty text, does."""
+    shuffled = list(rows)
+    rng.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert stored.frame_digest(frame(rows)) == stored.frame_digest(frame(shuffled))
+    assert stored.frame_digest(frame(rows)) != stored.frame_digest(frame([*rows, (None, "")]))
+
+
+@given(VALUES, VALUES)
+def test_digests_of_different_multisets_differ(one: list, other: list) -> None:
+    """Equal digests mean equal multisets, for small frames."""
+    same = sorted(map(repr, one)) == sorted(map(repr, other))
+    assert (stored.frame_digest(frame(one)) == stored.frame_digest(frame(other))) == same
+
+
+def test_digest_covers_every_kind_of_column() -> None:
+    """Decimals, times, booleans, bytes, floats and lists: a change of one value changes the digest."""
+    columns = {
+        "d": [Decimal("1.20"), None], "t": [datetime(2020, 1, 1, tzinfo=UTC), None], "b": [True, None],
+        "y": [b"x", None], "f": [1.5, None], "l": [[1, None], []],
+    }  # fmt: skip
+    changed = {
+        "d": [Decimal("1.21"), None], "t": [None, None], "b": [False, None], "y": [b"", None], "f": [1.25, None],
+        "l": [[1], [None]],
+    }  # fmt: skip
+    base = stored.frame_digest(pa.table(columns))
+    assert len({base, *(stored.frame_digest(pa.table({**columns, name: changed[name]})) for name in columns)}) == 7
+
+
+def test_states_come_back_and_the_newest_attempt_wins(tmp_path: Path) -> None:
+    """A checkpoint written again by a later attempt is the one that is read (X33)."""
+    table = create_table(tmp_path / "c", stored.SCHEMA)
+    for attempt, value in ((1, "old"), (2, "new")):
+        made = stored.Provenance("code", "configuration", attempt)
+        rows = stored.encode(9, 3, {"op": pa.table({"k": [value]})}, {"op": 1}, made)
+        table.commit_arrow(rows, app_id="r", version=attempt)
+    found = stored.load(table, 3)
+    assert (found.window, found.states["op"].to_pydict()) == (9, {"k": ["new"]})
+    assert stored.marks(table) == [3]
+
+
+def test_a_checkpoint_without_state_exists(tmp_path: Path) -> None:
+    """W71: an application without state reports checkpoints all the same."""
+    table = create_table(tmp_path / "c", stored.SCHEMA)
+    table.commit_arrow(stored.encode(9, 3, {}, {}, MADE), app_id="r", version=1)
+    assert stored.marks(table) == [3] and stored.load(table, 3).states == {}
+
+
+def test_a_damaged_state_is_named() -> None:
+    """Bytes that are not Arrow, or whose digest differs, are refused with operator and window."""
+    row = stored.encode(9, 3, {"op": pa.table({"k": ["a"]})}, {"op": 1}, MADE).to_pylist()[0]
+    for damage in ({"state": b"rubbish"}, {"digest": "0" * 32}, {"state": None}):
+        with pytest.raises(CheckpointError, match='"op" at window 9 is damaged'):
+            stored.decode({**row, **damage})
+
+
+def test_a_checkpoint_file_that_cannot_be_read_now_is_not_passed_over(tmp_path: Path) -> None:
+    """The machine's trouble is named and worth another attempt; an older state is never used for it (R25)."""
+    table = create_table(tmp_path / "r" / "c", stored.SCHEMA)
+    table.commit_arrow(stored.encode(9, 3, {}, {}, MADE), app_id="r", version=1)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+    try:
+        with pytest.raises(
+            ResourceError, match='checkpoints of replay "r" cannot be read: too many open files'
+        ) as error:
+            stored.marks(table)
+        with pytest.raises(ResourceError):
+            stored.load(table, 3)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert error.value.retryable and stored.marks(table) == [3]
+
+
+@pytest.mark.parametrize("damage", ["gone", "garbled", "cut", "folder"])
+def test_a_checkpoint_file_that_is_damaged_or_gone_has_no_checkpoint(damage: str, tmp_path: Path) -> None:
+    """An older one serves instead."""
+    table = create_table(tmp_path / "c", stored.SCHEMA)
+    for version, mark in ((1, 3), (2, 6)):
+        table.commit_arrow(stored.encode(9, mark, {}, {}, MADE), app_id="r", version=version)
+    newest = next(Path(file.path) for file in table.files() if table.read(file, ["mark"])["mark"][0].as_py() == 6)
+    content = newest.read_bytes()
+    newest.unlink()
+    if damage == "folder":
+        newest.mkdir()
+    elif damage != "gone":
+        newest.write_bytes(b"x" * len(content) if damage == "garbled" else content[: len(content) // 2])
+    assert stored.marks(table) == [3]
+
+
+def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """A missing mark is an error, never an empty state."""
+    with pytest.raises(CheckpointError, match="not found at mark 7"):
+        stored.load(create_table(tmp_path / "c", stored.SCHEMA), 7)
+
+
+def test_a_checkpoint_of_an_older_version_is_read_with_its_missing_columns_null(tmp_path: Path) -> None:
+    """A file without a column that came later holds a whole checkpoint; it is no damaged one."""
+    rows = stored.encode(7, 1, {"totals": pa.table({"key": ["a"]})}, {"totals": 1}, MADE)
+    table = create_table(tmp_path / "c", pa.schema([field for field in stored.SCHEMA if field.name != "inputs"]))
+    table.append(rows.drop_columns(["inputs"]))
+    assert stored.load(table, 1).states["totals"]["key"].to_pylist() == ["a"]
+    stored.check_inputs(stored.rows_at(table, 7), {"events": "id"}, "the state")
