@@ -6,6 +6,10 @@ import re
 
 from rewindow.errors import InputError
 
+PLACE = ("window_id", "offset")
+"""Columns of a stream that say where a tuple lies."""
+BOOKKEEPING = (*PLACE, "attempt")
+"""Columns that our tables have beside those of the events; Delta takes names that differ only by case for the same."""
 _WINDOWS, _FILES = ".windows", ".files"
 REPLAY_ID_LENGTH_MAX = 110
 """So that a certificate's file, which has two of them in its name, can be written (255 bytes)."""

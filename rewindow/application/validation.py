@@ -13,12 +13,10 @@ from rewindow.application.graph import UNREAD, Application, Node, PortHandle
 from rewindow.application.modes import Mode
 from rewindow.application.violations import Violation
 from rewindow.errors import InputError, ValidationFailed
-from rewindow.names import check_suite
+from rewindow.names import BOOKKEEPING, check_suite
 from rewindow.windows import WIDTH_MS_MAX, parse_duration
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_RESERVED = {"window_id", "offset", "attempt"}
-"""Columns that tables of ours have; Delta takes names that differ only by case for the same."""
 _TAKEN = {"windows", "files", "checkpoints", "facts", "scratch"}
 
 
@@ -207,7 +205,7 @@ def _check_columns(app: Application) -> Iterator[Violation]:
         if port is None or port.schema is None or output.source.operator is None:
             continue
         operator, place = output.source.operator, output.source.port
-        taken = _RESERVED | set(COLUMNS.names if output.is_error else ())
+        taken = set(BOOKKEEPING) | set(COLUMNS.names if output.is_error else ())
         for column in sorted(name for name in port.schema.names if name.lower() in taken):
             yield Violation("O13", operator, place, column, "column name is reserved, in capital letters too")
         lower = Counter(name.lower() for name in port.schema.names)

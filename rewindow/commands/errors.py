@@ -15,8 +15,9 @@ from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.inspection.error_tuples import ErrorTuples, read_errors
 from rewindow.ledger import Ledger
+from rewindow.names import BOOKKEEPING
 
-_OWN = {"window_id", "attempt", "offset", *COLUMNS.names}
+_OWN = {*BOOKKEEPING, *COLUMNS.names}
 
 
 def errors(

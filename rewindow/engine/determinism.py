@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rewindow.errors import NotDeterministicError
 from rewindow.facts.closeness import are_close, in_one_order, sort_key
 from rewindow.facts.group_facts import Seal, WindowDigest
-from rewindow.spark.digests import BOOKKEEPING
+from rewindow.spark.digests import NOT_DIGESTED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -81,7 +81,7 @@ def _beyond_tolerance(committed: DataFrame, now: DataFrame, tolerance: float) ->
 def _by_window(frame: DataFrame) -> dict[int, list[Any]]:
     found: dict[int, list[Any]] = {}
     for row in frame.toArrow().to_pylist():
-        values = [in_one_order(row[name]) for name in sorted(row) if name not in BOOKKEEPING]
+        values = [in_one_order(row[name]) for name in sorted(row) if name not in NOT_DIGESTED]
         found.setdefault(row["window_id"], []).append(values)
     return {window: sorted(rows, key=sort_key) for window, rows in found.items()}
 
@@ -97,4 +97,4 @@ def _sample(committed: DataFrame, now: DataFrame) -> list[str]:
 
 
 def _text(row: Mapping[str, Any]) -> str:
-    return "(" + ", ".join(f"{name}={row[name]}" for name in row if name not in BOOKKEEPING) + ")"
+    return "(" + ", ".join(f"{name}={row[name]}" for name in row if name not in NOT_DIGESTED) + ")"

@@ -24,14 +24,13 @@ import pyarrow.compute as pc
 from deltalake import Schema
 
 from rewindow.errors import TableError
-from rewindow.names import stream_of
+from rewindow.names import PLACE, stream_of
 from rewindow.storage.delta import Table, query
 from rewindow.storage.streams import WINDOWS_SCHEMA
 from rewindow.windows import WindowRange
 
 _TIME = pa.timestamp("us", tz="UTC")
 FIRST_GENERATION = 1
-_STREAM_COLUMNS = ("window_id", "offset")
 _COVERED = [name for name in WINDOWS_SCHEMA.names if name != "checksum"]
 
 
@@ -44,7 +43,7 @@ def columns_text(events: pa.Schema) -> str:
     types = {
         field.name: json.loads(field.type.to_json())
         for field in Schema.from_arrow(events).fields
-        if field.name not in _STREAM_COLUMNS
+        if field.name not in PLACE
     }
     return json.dumps(types, sort_keys=True, separators=(",", ":"))
 

@@ -19,14 +19,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from rewindow.application.error_tuples import PREFIX
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
-from rewindow.names import quoted_column
+from rewindow.names import BOOKKEEPING, quoted_column
 from rewindow.recording.intake import Intake
 from rewindow.recording.sources.readers import BAD, FILE, RAW, ROW
 from rewindow.spark.digests import check_digestible
 
 REASON, PAYLOAD = "__reason", "__payload"
 POSITION = (FILE, ROW)
-RESERVED = ("window_id", "offset", "attempt")
 _CORRUPT = "__corrupt"
 _EXACT = T.DecimalType(38, 18)
 _FORBIDDEN = set(" ,;{}()\n\t=")
@@ -118,7 +117,7 @@ def check_event_columns(name: str, stream: StreamConfig, schema: T.StructType) -
     """
     events = {field.name: field.dataType for field in event_schema(schema).fields[3:]}
     for column in events:
-        if column.lower() in RESERVED or column.lower().startswith(PREFIX) or set(column) & _FORBIDDEN:
+        if column.lower() in BOOKKEEPING or column.lower().startswith(PREFIX) or set(column) & _FORBIDDEN:
             raise InputError(
                 f'event column "{column}" of stream "{name}" cannot be recorded under this name',
                 hint="Leave it out with keep, and give it another name with select.",

@@ -26,7 +26,7 @@ from rewindow.config import Config
 from rewindow.errors import InputError, OverlapError
 from rewindow.facts.seals import FIRST_GENERATION, columns_text, intact, seal_rows
 from rewindow.recording.stream import recording_lock
-from rewindow.spark.digests import BOOKKEEPING, digest_columns, empty_digests, first_float_digest
+from rewindow.spark.digests import NOT_DIGESTED, digest_columns, empty_digests, first_float_digest
 from rewindow.spark.frames import read_windows
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, create_table, query
@@ -205,7 +205,7 @@ def _names_in(columns: str, data: Table) -> set[str] | None:
 def _digests(spark: SparkSession, data: Table, names: set[str]) -> pa.Table:
     """Returns what the windows hold: tuples, digests, and the float digest as the first release took it."""
     frame = read_windows(spark, data, _EVERY_WINDOW)
-    exclude = {*BOOKKEEPING, *(set(frame.columns) - names)}
+    exclude = {*NOT_DIGESTED, *(set(frame.columns) - names)}
     first = first_float_digest(frame.schema, exclude).alias("first_float")
     found = frame.groupBy("window_id").agg(*digest_columns(frame.schema, exclude), first).toArrow()
     digest, float_digest = empty_digests(frame.schema, exclude)

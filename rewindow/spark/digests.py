@@ -28,13 +28,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from rewindow.application.error_tuples import OF_THE_REPLAY
 from rewindow.errors import InputError
-from rewindow.names import quoted_column
+from rewindow.names import BOOKKEEPING, quoted_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-BOOKKEEPING = ("offset", "attempt", "window_id", "_rw_replay", "_rw_window", "_rw_attempt")
+NOT_DIGESTED = (*BOOKKEEPING, *OF_THE_REPLAY)
 """Columns that say where a tuple lies, not what it is."""
 
 _PLAIN = (
@@ -48,7 +49,7 @@ _LOW_HALF = 0xFFFFFFFF
 _ZERO = "0" * 16
 
 
-def window_digests(frame: DataFrame, exclude: Collection[str] = BOOKKEEPING) -> DataFrame:
+def window_digests(frame: DataFrame, exclude: Collection[str] = NOT_DIGESTED) -> DataFrame:
     """Returns the digests of the windows that have a tuple, from one aggregate pass.
 
     Shape: window_id BIGINT, tuples BIGINT, digest STRING, float_digest STRING (null without float columns). A window
@@ -60,7 +61,7 @@ def window_digests(frame: DataFrame, exclude: Collection[str] = BOOKKEEPING) -> 
     return frame.groupBy("window_id").agg(*digest_columns(frame.schema, exclude))
 
 
-def digest_columns(schema: T.StructType, exclude: Collection[str] = BOOKKEEPING) -> list[Column]:
+def digest_columns(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED) -> list[Column]:
     """Returns the aggregates `tuples`, `digest` and `float_digest` over the event columns of a schema.
 
     For a caller that groups itself, such as one that unions several outputs and digests them in one job.
@@ -81,7 +82,7 @@ def digest_columns(schema: T.StructType, exclude: Collection[str] = BOOKKEEPING)
     ]
 
 
-def first_float_digest(schema: T.StructType, exclude: Collection[str] = BOOKKEEPING) -> Column:
+def first_float_digest(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED) -> Column:
     """Returns the aggregate that the first release called `float_digest`: floats apart from their rows.
 
     Only for lifting what it recorded; null without float columns.
@@ -90,27 +91,27 @@ def first_float_digest(schema: T.StructType, exclude: Collection[str] = BOOKKEEP
     return _sums(schema_hash(schema, exclude), floats, []) if floats else F.lit(None).cast("string")
 
 
-def row_hashes(schema: T.StructType, exclude: Collection[str] = BOOKKEEPING) -> tuple[Column, Column]:
+def row_hashes(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED) -> tuple[Column, Column]:
     """Returns the two hashes of a tuple over all event columns; together they stand for its content."""
     check_digestible(schema, exclude)
     values = [(_named(field), field.dataType) for field in _event_fields(schema, exclude)]
     return _hash_fields(_SALTS[0], values), _hash_fields(_SALTS[1], values[::-1])
 
 
-def empty_digests(schema: T.StructType, exclude: Collection[str] = BOOKKEEPING) -> tuple[str, str | None]:
+def empty_digests(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED) -> tuple[str, str | None]:
     """Returns digest and float digest of a window without a tuple."""
     floats = any(_holds_float(field.dataType) for field in _event_fields(schema, exclude))
     empty = f"{schema_hash(schema, exclude)}-{_ZERO}-{_ZERO}"
     return empty, empty if floats else None
 
 
-def schema_hash(schema: T.StructType, exclude: Collection[str] = BOOKKEEPING) -> str:
+def schema_hash(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED) -> str:
     """Returns eight hexadecimal digits for the names and types of the event columns, sorted by name."""
     text = _describe(T.StructType(_event_fields(schema, exclude)))
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def check_digestible(schema: T.StructType, exclude: Collection[str] = BOOKKEEPING) -> None:
+def check_digestible(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED) -> None:
     """Refuses a schema with a type for which equal values need not have equal hashes.
 
     Raises:

@@ -146,7 +146,6 @@ class MemoryAttempts:
 
     def __init__(self, pause: Pause) -> None:
         self._pause = pause
-        self.attempts = self
 
     def report_progress(self, *report: object) -> None:
         self._pause()

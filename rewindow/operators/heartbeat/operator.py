@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import field_serializer, model_validator
 
 from rewindow.application import FrameOperator, GroupWindows, InputPort, OutputPort
-from rewindow.names import quoted_column
+from rewindow.names import BOOKKEEPING, PLACE, quoted_column
 from rewindow.operators.heartbeat.function import (
     ADDED,
     EMISSION,
@@ -25,10 +25,6 @@ from rewindow.windows import WindowRange
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-BOOKKEEPING = ("window_id", "offset")
-"""Columns of a stream that say where a tuple lies; they do not pass."""
-TAKEN = {*BOOKKEEPING, "attempt"}
-"""Names that an event column cannot have, in capital letters either, in the tables of a replay."""
 PROVENANCE = list(zip(ADDED, (pa.bool_(), pa.string(), pa.int64(), pa.int64()), strict=True))
 """What tells timers from data (H19); `_rw_emission` is the place within the window, from 0, in emission order (H52)."""
 RENAME = "rename it upstream, or by keep and select in the settings of the stream"
@@ -70,7 +66,7 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
                 yield f"column {field.name} is {field.type}, it must be a timestamp, or int64 as microseconds"
             if field.name.lower() in ADDED:
                 yield f"column {field.name} is one that the Heartbeat adds: {RENAME}"
-            if field.name.lower() in TAKEN and field.name not in BOOKKEEPING:
+            if field.name.lower() in BOOKKEEPING and field.name not in PLACE:
                 yield f"column {field.name} has a name that tables of a replay need for themselves: {RENAME}"
         lower = Counter(name.lower() for name in names)
         twice = [name for name in names if lower[name.lower()] > 1]
@@ -126,4 +122,4 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         return [field for field in self.columns if field.name in needed]
 
     def _payload(self) -> list[Any]:
-        return [field for field in self.columns if field.name not in BOOKKEEPING]
+        return [field for field in self.columns if field.name not in PLACE]
