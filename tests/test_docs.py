@@ -39,23 +39,26 @@ def pages_with(*languages: str) -> list[str]:
     return [name for name in NAMES if any(blocks(name, *languages))]
 
 
-def marked(page: str) -> ParameterSet:
-    """Returns a page as a parameter, marked when its Python needs Airflow."""
-    needs_airflow = any(AIRFLOW.search(block.content) for block in blocks(page, "python"))
-    return pytest.param(page, marks=[pytest.mark.jvm] if needs_airflow else [])
+def runnable() -> Iterator[ParameterSet]:
+    """Yields each page that has Python: what needs Airflow by itself, with a mark."""
+    for page in pages_with("python"):
+        needs = {bool(AIRFLOW.search(block.content)) for block in blocks(page, "python")}
+        for airflow in sorted(needs):
+            yield pytest.param(page, airflow, marks=[pytest.mark.jvm] if airflow else [])
 
 
-@pytest.mark.parametrize("page", [marked(page) for page in pages_with("python")])
-def test_python_of_the_docs_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("page", "airflow"), runnable())
+def test_python_of_the_docs_runs(page: str, airflow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks of a page run one after the other in one namespace, as a reader would type them."""
     monkeypatch.chdir(tmp_path)
     if "AIRFLOW_HOME" not in os.environ:
         monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
     namespace: dict[str, Any] = {"__name__": "docs"}
     for block in blocks(page, "python"):
-        line = (block.map or [0])[0] + 1
-        code = compile("\n" * line + block.content, str(ROOT / page), "exec", dont_inherit=True)
-        exec(code, namespace)
+        if bool(AIRFLOW.search(block.content)) == airflow:
+            line = (block.map or [0])[0] + 1
+            code = compile("\n" * line + block.content, str(ROOT / page), "exec", dont_inherit=True)
+            exec(code, namespace)
 
 
 def commands(page: str) -> Iterator[list[str]]:
