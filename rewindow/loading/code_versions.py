@@ -19,8 +19,6 @@ from rewindow.version import PACKAGE, VERSION
 FORMAT = 2
 """Number of the way in which code versions are made; 1, which was not written, counted the loader and places."""
 LIBRARY = PACKAGE / "operators"
-_LOADERS = ("applications.py", "catalog.py", "fingerprints.py")
-"""Modules beside the operators that load applications: they decide nothing that an operator computes."""
 _DROPPED = "\0"
 
 
@@ -66,7 +64,7 @@ def configuration_digest(app: Application) -> str:
 
 def _library() -> list[Path]:
     """Returns the files of the operators that come with Rewindow; an `__init__.py` only says what users import."""
-    return [path for path in LIBRARY.rglob("*.py") if path.name not in ("__init__.py", *_LOADERS)]
+    return [path for path in LIBRARY.rglob("*.py") if path.name != "__init__.py"]
 
 
 def _content(path: Path) -> str:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rewindow.commands import replay as command
 from rewindow.commands.screen import JobScreen
 from rewindow.config import Config
 from rewindow.errors import NotDeterministicError
+from rewindow.launcher import loop
 from rewindow.launcher.verify import compare_groupings, verify_sample
 from rewindow.ledger import Ledger
 from rewindow.planning import ReplayRequest, draft_plan
@@ -31,7 +31,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @pytest.fixture
 def here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs run in this process."""
-    monkeypatch.setattr(command, "run", jobs_here(spark))
+    monkeypatch.setattr(loop, "run", jobs_here(spark))
 
 
 @pytest.mark.parametrize(("tolerance", "verdict"), [(1e-9, "different"), (1e-3, "equal within tolerance")])
