@@ -150,4 +150,4 @@ def test_wheel_and_five_lines_replay_a_recorded_stream(run: Run) -> None:
     [replay] = json.loads(run("rewindow", "list", "--json"))
     assert (replay["state"], replay["application"]) == ("published", "clicks_by_page")
     published = run("python", "-c", "import rewindow; print(rewindow.__file__)")
-    assert str(ROOT) not in published
+    assert "site-packages" in published

@@ -24,13 +24,12 @@ def check_place(config: Config, application: str, streams: Iterable[str]) -> Non
     """
     for stream in streams:
         config.stream(stream)
-    wanted = [config.root / "dags" / "replay_windows.py", config.root / "plugins" / "rewindow_plugin.py"]
+    dag = config.root / "dags" / "replay_windows.py"
     sources = [folder / f"{application}.py" for folder in config.applications]
-    missing = [path for path in wanted if not path.is_file()]
-    if missing or not any(path.is_file() for path in sources):
+    if not dag.is_file() or not any(path.is_file() for path in sources):
         raise InputError(
             f'the example is not in "{config.root}"',
-            detail=f"Missing: {missing[0] if missing else sources[0]}.",
+            detail=f"Missing: {sources[0] if dag.is_file() else dag}.",
             hint="Run the demo in a clone of the project.",
         )
     if not config.airflow.drills:
