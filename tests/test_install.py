@@ -54,7 +54,7 @@ class Clicks(FrameOperator):
     inputs = {"clicks": InputPort(pa.schema([("page", pa.string())]))}
     outputs = {"out": OutputPort(pa.schema([("page", pa.string()), ("clicks", pa.int64())]))}
 
-    def transform(self, inputs, state, windows):
+    def transform(self, inputs, state, context):
         return inputs["clicks"].groupBy("window_id", "page").count().withColumnRenamed("count", "clicks")
 
 

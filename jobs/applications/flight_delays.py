@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pydantic import Field
 
-from rewindow.application import Application, FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.application import Application, FrameOperator, InputPort, OperatorContext, OutputPort
 from rewindow.operators.heartbeat.function import (
     EMISSION,
     IS_TIMER,
@@ -81,13 +81,15 @@ class HourlyWeather(HeartbeatProperties, FrameOperator):
     key_by: tuple[str, ...] = ("origin",)
     max_jump: None = None
 
-    def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
+    def transform(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    ) -> DataFrame:
         """Returns `origin, hour, _rw_is_timer, age_hours, reported_at` and the measures, a row a station and window."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
         assert state is not None, "HourlyWeather is stateful"
-        beats = self._beat(inputs["weather"], state, windows).tuples
+        beats = self._beat(inputs["weather"], state, context).tuples
         report_first = F.struct(~F.col(IS_TIMER), EMISSION)
         report = F.struct(F.col("time_hour").alias("reported_at"), *(to_decimal(name) for name in MEASURES))
         one = F.max_by(F.struct(IS_TIMER, report.alias("report")), report_first).alias("one")
@@ -97,32 +99,36 @@ class HourlyWeather(HeartbeatProperties, FrameOperator):
         newest = F.last(F.when(~F.col(IS_TIMER), F.col("report")), ignorenulls=True).over(so_far)
         carried = state.select(*self.key_by, F.struct(*(name for name, _ in REPORT)).alias("carried"))
         rows = join_by(self.key_by, rows.withColumn("newest", newest), carried, "left")
-        hour = F.timestamp_micros(F.col("window_id") * windows.grid.width_us + windows.grid.origin_us).alias("hour")
+        hour = F.timestamp_micros(F.col("window_id") * context.grid.width_us + context.grid.origin_us).alias("hour")
         shown = F.coalesce("newest", "carried").alias("report")
         rows = rows.select("window_id", *self.key_by, hour, IS_TIMER, shown)
         age_seconds = F.unix_seconds("hour") - F.unix_seconds("report.reported_at")
         return rows.withColumn("age_hours", F.call_function("div", age_seconds, F.lit(3600))).select("*", "report.*")
 
     def next_state(
-        self, inputs: Mapping[str, DataFrame], outputs: Mapping[str, DataFrame], state: DataFrame, windows: GroupWindows
+        self,
+        inputs: Mapping[str, DataFrame],
+        outputs: Mapping[str, DataFrame],
+        state: DataFrame,
+        context: OperatorContext,
     ) -> DataFrame:
         """Returns each station's clock and last report."""
         from pyspark.sql import functions as F
 
         names = [name for name, _ in REPORT]
-        clocks = self._beat(inputs["weather"], state, windows).state
+        clocks = self._beat(inputs["weather"], state, context).state
         shown = outputs["out"].select("window_id", *self.key_by, *names)
-        before = state.select(F.lit(windows.first - 1).alias("window_id"), *self.key_by, *names)
+        before = state.select(F.lit(context.first - 1).alias("window_id"), *self.key_by, *names)
         newest = F.max_by(F.struct(*names), "window_id").alias("report")
         last = shown.unionByName(before).groupBy(*self.key_by).agg(newest)
         return join_by(self.key_by, clocks, last, "left").select(*clocks.columns, "report.*")
 
-    def skipped(self, state: DataFrame, skipped: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
+    def state_after_skip(self, state: DataFrame, windows: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
         """Returns the state without its clocks: hours that were skipped get no timers afterwards (H58)."""
         return without_clock(state)
 
-    def _beat(self, weather: DataFrame, state: DataFrame, windows: GroupWindows) -> HeartbeatResult:
-        return heartbeat(weather, self, state=state, end_us=windows.end_us, end_included=False, grid=windows.grid)
+    def _beat(self, weather: DataFrame, state: DataFrame, context: OperatorContext) -> HeartbeatResult:
+        return heartbeat(weather, self, state=state, end_us=context.end_us, end_included=False, grid=context.grid)
 
 
 class DelaysByAirport(FrameOperator):
@@ -158,7 +164,9 @@ class DelaysByAirport(FrameOperator):
 
     late_after_minutes: int = Field(15, ge=0)
 
-    def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
+    def transform(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    ) -> DataFrame:
         """Returns a row per airport and window; times in whole minutes."""
         from pyspark.sql import functions as F
 
@@ -199,7 +207,9 @@ class CarrierRanks(FrameOperator):
     }
     state_schema = pa.schema([("carrier", pa.string()), *TOTALS])
 
-    def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
+    def transform(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    ) -> DataFrame:
         """Returns `carrier, flights, departed, delay_minutes, mean_delay, rank`, a row per carrier seen and window."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
@@ -208,15 +218,15 @@ class CarrierRanks(FrameOperator):
         totals = [name for name, _ in TOTALS]
         counts = (F.lit(1), F.nvl2("dep_delay", F.lit(1), F.lit(0)), F.coalesce("dep_delay", F.lit(0)))
         new = inputs["flights"].select("window_id", "carrier", *(count.cast("bigint") for count in counts))
-        before = state.select(F.lit(windows.first - 1), "carrier", *totals)
+        before = state.select(F.lit(context.first - 1), "carrier", *totals)
         carriers = new.union(before).select("carrier").distinct()
-        nothing = windows.frame(state.sparkSession).crossJoin(carriers).select("*", *(F.lit(0) for _ in totals))
+        nothing = context.frame(state.sparkSession).crossJoin(carriers).select("*", *(F.lit(0) for _ in totals))
         rows = new.union(before).union(nothing).toDF("window_id", "carrier", *totals)
 
         season = Window.partitionBy("carrier").orderBy("window_id")
         rows = rows.groupBy("window_id", "carrier").agg(*(F.sum(name).alias(name) for name in totals))
         rows = rows.select("window_id", "carrier", *(F.sum(name).over(season).alias(name) for name in totals))
-        rows = rows.where((F.col("window_id") >= windows.first) & (F.col("flights") > 0))
+        rows = rows.where((F.col("window_id") >= context.first) & (F.col("flights") > 0))
 
         by_mean = Window.partitionBy("window_id").orderBy(F.asc_nulls_last("mean"), "carrier")
         rows = rows.withColumn("mean", quotient("delay_minutes", "departed"))
@@ -224,12 +234,16 @@ class CarrierRanks(FrameOperator):
         return rows.withColumns({"rank": rank, "mean_delay": mean})
 
     def next_state(
-        self, inputs: Mapping[str, DataFrame], outputs: Mapping[str, DataFrame], state: DataFrame, windows: GroupWindows
+        self,
+        inputs: Mapping[str, DataFrame],
+        outputs: Mapping[str, DataFrame],
+        state: DataFrame,
+        context: OperatorContext,
     ) -> DataFrame:
         """Returns the totals after the last window."""
         from pyspark.sql import functions as F
 
-        return outputs["out"].where(F.col("window_id") == windows.last).select(*self.state_schema.names)
+        return outputs["out"].where(F.col("window_id") == context.last).select(*self.state_schema.names)
 
 
 def join_by(keys: Sequence[str], left: DataFrame, right: DataFrame, how: str) -> DataFrame:

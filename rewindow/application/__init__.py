@@ -2,7 +2,7 @@
 
 from rewindow.application.graph import TOLERANCE, Application, Node, Output, PortHandle
 from rewindow.application.modes import MODES, Mode
-from rewindow.application.operator import FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.application.operator import FrameOperator, InputPort, OperatorContext, OutputPort
 from rewindow.application.properties import WrongProperty, matches
 from rewindow.application.validation import validate
 from rewindow.application.violations import Violation
@@ -12,10 +12,10 @@ __all__ = [
     "TOLERANCE",
     "Application",
     "FrameOperator",
-    "GroupWindows",
     "InputPort",
     "Mode",
     "Node",
+    "OperatorContext",
     "Output",
     "OutputPort",
     "PortHandle",

@@ -43,30 +43,30 @@ class OutputPort:
 
 
 @dataclass(frozen=True)
-class GroupWindows:
-    """The consecutive windows that a call of an operator computes, empty ones too.
+class OperatorContext:
+    """What one call of an operator is about: consecutive windows, empty ones too, and under which mode.
 
     Attributes:
         grid: width and origin.
-        range: the windows, closed.
+        windows: the windows that are computed, closed.
         mode: recovery mode under which they are computed (R3).
         operator: whose call it is, as application.operator; empty outside a replay.
     """
 
     grid: Grid
-    range: WindowRange
+    windows: WindowRange
     mode: Mode = Mode.EXACTLY_ONCE
     operator: str = ""
 
     @property
     def first(self) -> int:
         """First window."""
-        return self.range.first
+        return self.windows.first
 
     @property
     def last(self) -> int:
         """Last window, included."""
-        return self.range.last
+        return self.windows.last
 
     @property
     def start_us(self) -> int:
@@ -140,14 +140,14 @@ class FrameOperator(BaseModel):
         return []
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> Mapping[str, DataFrame] | DataFrame:
         """Returns the frames of the output ports; a single frame where there is one port.
 
         Args:
             inputs: a frame per connected input port: `window_id`, then its columns.
             state: the state after the window before the group, None for a stateless operator.
-            windows: the group's windows.
+            context: the group's windows, the recovery mode and the operator's name.
         """
         raise NotImplementedError
 
@@ -156,7 +156,7 @@ class FrameOperator(BaseModel):
         inputs: Mapping[str, DataFrame],
         outputs: Mapping[str, DataFrame],
         state: DataFrame,
-        windows: GroupWindows,
+        context: OperatorContext,
     ) -> DataFrame:
         """Returns the state after the group's last window.
 
@@ -165,20 +165,20 @@ class FrameOperator(BaseModel):
         """
         raise NotImplementedError
 
-    def skipped(self, state: DataFrame, skipped: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
+    def state_after_skip(self, state: DataFrame, windows: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
         """Returns the state with which to go on after an at-most-once skip; by default the one that was restored.
 
         Args:
             state: the state that was restored.
-            skipped: the windows that it has not seen and never will.
+            windows: the skipped ones, which it has not seen and never will.
             outputs: what this operator had emitted for some of them all the same, per port that is an output.
         """
         return state
 
     def dropped_by_skip(
-        self, state: DataFrame, skipped: WindowRange, outputs: Mapping[str, DataFrame]
+        self, state: DataFrame, windows: WindowRange, outputs: Mapping[str, DataFrame]
     ) -> DataFrame | None:
-        """Returns how many tuples `skipped` drops for good: `window_id` and `tuples`, a row per window (X3).
+        """Returns how many tuples `state_after_skip` drops for good: `window_id` and `tuples`, a row per window (X3).
 
         They waited in the state, so their windows lie before the skipped ones, and `outputs` does not hold them. An
         operator whose state holds no tuples drops none: None.

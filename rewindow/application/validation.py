@@ -107,6 +107,8 @@ def _check_properties(node: Node) -> Iterator[Violation]:
 def _check_attributes(node: Node) -> Iterator[Violation]:
     if node.checkpoint_windows < 1:
         yield Violation("W56", node.name, "", node.checkpoint_windows, "checkpoint windows must be at least 1")
+    if callable(getattr(type(node.operator), "skipped", None)):  # Its old name; nothing would call it any more.
+        yield Violation("R13", node.name, "", "skipped", "this method is called state_after_skip now: rename it")
 
 
 def _check_feeds(app: Application, node: Node, recorded: Mapping[str, pa.Schema]) -> Iterator[Violation]:

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rewindow.application import Application, GroupWindows
+from rewindow.application import Application, OperatorContext
 from rewindow.crash import Step, crash_point
 from rewindow.engine.computation import Counts, Engine, States
 from rewindow.engine.group_commit import GroupCommit, GroupEnd
@@ -135,7 +135,7 @@ class Attempt:
             began = time.monotonic()
             end = next_end(window, plan.last, sizer.size, plan.mode, self._marks, cuts)
             number += 1
-            group = GroupWindows(plan.grid, WindowRange(window, end), plan.mode)
+            group = OperatorContext(plan.grid, WindowRange(window, end), plan.mode)
             self._start(takeover, plan.mark_of(end))
             states, stopping = self._run_group(commit, engine, group, states, number)
             sizer.took(end - window + 1, time.monotonic() - began)
@@ -153,13 +153,13 @@ class Attempt:
             takeover.started.commit(mark, [], durable=True)
 
     def _run_group(
-        self, commit: GroupCommit, engine: Engine, group: GroupWindows, states: States, number: int
+        self, commit: GroupCommit, engine: Engine, group: OperatorContext, states: States, number: int
     ) -> tuple[States, bool]:
         """Computes and commits a group; returns the states after it, and whether the user asked to stop."""
         began, began_at = time.monotonic(), datetime.now(UTC)
         mark = self.plan.mark_of(group.last)
         self._crash(Step.STARTED, number)
-        counts = engine.count_inputs(group.range)
+        counts = engine.count_inputs(group.windows)
         tuples = sum(sum(found.values()) for found in counts.values())
         result = engine.compute(group, mark, states, commit.staged(mark), tuples)
         check_error_counts(self.plan, result.digests)
@@ -172,12 +172,12 @@ class Attempt:
         return result.states, end.stopping
 
     def _report(
-        self, group: GroupWindows, result: GroupResult, counts: Counts, end: GroupEnd, compute: float, seconds: float
+        self, group: OperatorContext, result: GroupResult, counts: Counts, end: GroupEnd, compute: float, seconds: float
     ) -> None:
         """Enters a committed group into the ledger, and tells of it; `compute` and `seconds` since it began."""
         plan, mark = self.plan, self.plan.mark_of(group.last)
         timings = {"compute": round(compute, 3), "commit": round(seconds - compute, 3)}
-        ports = port_counts(group.range, counts, result, self.app.errors())
+        ports = port_counts(group.windows, counts, result, self.app.errors())
         self.ledger.attempts.report_progress(
             plan.replay_id, self.epoch, mark, mark if end.checkpoint else None, timings, ports
         )  # fmt: skip

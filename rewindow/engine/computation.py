@@ -13,7 +13,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from rewindow.application import GroupWindows
+from rewindow.application import OperatorContext
 from rewindow.facts.group_facts import Seal, WindowDigest
 from rewindow.storage import DataFile
 from rewindow.windows import WindowRange
@@ -66,7 +66,7 @@ class Engine(Protocol):
         """Counts the tuples of all inputs; with `check` they must be as many as were sealed (of R58 the counts)."""
 
     def compute(
-        self, windows: GroupWindows, mark: int, states: States, staged: Iterable[str], tuples: int
+        self, context: OperatorContext, mark: int, states: States, staged: Iterable[str], tuples: int
     ) -> GroupResult:
         """Computes a group once. The files of `staged` outputs lie in their table's folder afterwards."""
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rewindow.application import Application, GroupWindows, Node, PortHandle
+from rewindow.application import Application, Node, OperatorContext, PortHandle
 from rewindow.application.error_tuples import COLUMNS
 from rewindow.engine.computation import Digests, GroupResult, SkipResult
 from rewindow.engine.error_tuples import as_errors, check_reasons
@@ -65,12 +65,12 @@ class GroupRunner:
         self._materialised = _ports_to_materialise(app) | self._dropped | set(self._errors)
 
     def compute(
-        self, windows: GroupWindows, mark: int, states: Mapping[str, pa.Table], staged: Iterable[str], tuples: int
+        self, context: OperatorContext, mark: int, states: Mapping[str, pa.Table], staged: Iterable[str], tuples: int
     ) -> GroupResult:
         """Returns the files, digests and next states of a group.
 
         Args:
-            windows: the group's windows.
+            context: the group's windows, and the mode.
             mark: mark at the group's end; names the folders.
             states: state of every stateful operator before the group.
             staged: outputs whose files are written into their staged table's folder; others go to scratch.
@@ -78,13 +78,13 @@ class GroupRunner:
         """
         self._is_small = tuples <= SMALL_TUPLES
         with _whole_stages(self._spark, compiled=not self._is_small):
-            return self._compute(windows, mark, states, staged)
+            return self._compute(context, mark, states, staged)
 
     def _compute(
-        self, windows: GroupWindows, mark: int, states: Mapping[str, pa.Table], staged: Iterable[str]
+        self, context: OperatorContext, mark: int, states: Mapping[str, pa.Table], staged: Iterable[str]
     ) -> GroupResult:
         frames = {
-            PortHandle(None, name): self._in_one_task(read_windows(self._spark, table, windows.range))
+            PortHandle(None, name): self._in_one_task(read_windows(self._spark, table, context.windows))
             for name, table in self._inputs.items()
         }
         result = GroupResult()
@@ -93,7 +93,7 @@ class GroupRunner:
         with ThreadPoolExecutor(max_workers=4) as pool:
             for level in _levels(self._order):
                 jobs = [
-                    pool.submit(self._run_node, node, frames, state_frames, windows, mark, wanted, result)
+                    pool.submit(self._run_node, node, frames, state_frames, context, mark, wanted, result)
                     for node in level
                 ]
                 for job in jobs:
@@ -102,13 +102,13 @@ class GroupRunner:
                 self.digest, {name: self.read_back(name, folder) for name, folder in result.folders.items()}
             )
             states_next = {
-                node.name: pool.submit(self._next_state, node, frames, state_frames[node.name], windows)
+                node.name: pool.submit(self._next_state, node, frames, state_frames[node.name], context)
                 for node in self._order
                 if node.operator.is_stateful
             }
             result.digests = digests.result()
             result.states = {name: job.result() for name, job in states_next.items()}
-        self._check_inside(result.digests, windows.range)
+        self._check_inside(result.digests, context.windows)
         return result
 
     def digest(self, outputs: Mapping[str, DataFrame]) -> Digests:
@@ -150,7 +150,7 @@ class GroupRunner:
             if node.operator.is_stateful:
                 state, what = to_frame(self._spark, states[node.name]), f'state of operator "{node.name}"'
                 emitted = self._emitted(node, skipped)
-                frame = node.operator.skipped(state, skipped, emitted)
+                frame = node.operator.state_after_skip(state, skipped, emitted)
                 result.states[node.name] = to_arrow(frame, _state_schema(node), what)
                 dropped = node.operator.dropped_by_skip(state, skipped, emitted)
                 if dropped is not None:
@@ -175,13 +175,13 @@ class GroupRunner:
         node: Node,
         frames: Mapping[PortHandle, DataFrame],
         states: Mapping[str, DataFrame],
-        windows: GroupWindows,
+        context: OperatorContext,
         mark: int,
         staged: set[str],
         result: GroupResult,
     ) -> dict[PortHandle, DataFrame]:
         inputs = {port: frames[end] for port, end in node.feeds.items()}
-        made = node.operator.transform(inputs, states.get(node.name), self._told(node, windows))
+        made = node.operator.transform(inputs, states.get(node.name), self._told(node, context))
         by_port = {node.default_port().port: made} if isinstance(made, DataFrame) else made
         found: dict[PortHandle, DataFrame] = {}
         for port, frame in by_port.items():
@@ -225,15 +225,15 @@ class GroupRunner:
         return folder
 
     def _next_state(
-        self, node: Node, frames: Mapping[PortHandle, DataFrame], state: DataFrame, windows: GroupWindows
+        self, node: Node, frames: Mapping[PortHandle, DataFrame], state: DataFrame, context: OperatorContext
     ) -> pa.Table:
         inputs = {port: frames[end] for port, end in node.feeds.items()}
         outputs = {port: frames[node[port]] for port in node.operator.output_ports() if node[port] in frames}
-        frame = node.operator.next_state(inputs, outputs, state, self._told(node, windows))
+        frame = node.operator.next_state(inputs, outputs, state, self._told(node, context))
         return to_arrow(frame, _state_schema(node), f'state of operator "{node.name}"')
 
-    def _told(self, node: Node, windows: GroupWindows) -> GroupWindows:
-        return replace(windows, operator=f"{self._app.name}.{node.name}")
+    def _told(self, node: Node, context: OperatorContext) -> OperatorContext:
+        return replace(context, operator=f"{self._app.name}.{node.name}")
 
     def _schema(self, output: str) -> pa.Schema:
         return self._app.columns(self._staged[output])

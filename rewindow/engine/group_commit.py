@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from rewindow.application import Application, GroupWindows
+from rewindow.application import Application, OperatorContext
 from rewindow.crash import Step
 from rewindow.engine.computation import Counts, Engine, States
 from rewindow.engine.takeover import Takeover
@@ -55,7 +55,7 @@ class GroupCommit:
 
     def run(
         self,
-        group: GroupWindows,
+        group: OperatorContext,
         result: GroupResult,
         counts: Counts,
         began_at: datetime,
@@ -68,7 +68,7 @@ class GroupCommit:
             NotDeterministicError: a window computed again differs from what is committed; nothing was committed.
         """
         mark = self._plan.mark_of(group.last)
-        rows = GroupFacts(group.range, self._epoch, began_at, self._plan.window_of(self._done(FACTS)))
+        rows = GroupFacts(group.windows, self._epoch, began_at, self._plan.window_of(self._done(FACTS)))
         for stream, windows in counts.items():
             rows.add_input(stream, windows)
         for port, windows in result.dropped.items():
@@ -85,16 +85,16 @@ class GroupCommit:
         return self._tables[name].done if self._plan.mode.writes_only_missing else 0
 
     def _outputs(
-        self, group: GroupWindows, mark: int, result: GroupResult, rows: GroupFacts, crash: Callable[[Step], None]
+        self, group: OperatorContext, mark: int, result: GroupResult, rows: GroupFacts, crash: Callable[[Step], None]
     ) -> None:
         staged = self.staged(mark)
-        committed = self._engine.recheck(group.range, result, staged)
+        committed = self._engine.recheck(group.windows, result, staged)
         for number, (name, output) in enumerate(self._staged.items()):
             if name in staged:
                 files = self._engine.files(name, result)
                 self._tables[name].commit(mark, files, {"epoch": self._epoch, "mark": mark})
                 found, empty = result.digests[name], self._engine.empty(name)
-                rows.add_output(output, {w: Seal(found.get(w, empty), self._epoch) for w in group.range})
+                rows.add_output(output, {w: Seal(found.get(w, empty), self._epoch) for w in group.windows})
             else:
                 sealed = self._plan.window_of(self._sealed)
                 rows.add_output(output, {w: seal for w, seal in committed[name].items() if w > sealed})

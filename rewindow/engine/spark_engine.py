@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rewindow.application import Application, GroupWindows
+from rewindow.application import Application, OperatorContext
 from rewindow.engine.attempt import Attempt
 from rewindow.engine.committed import Committed
 from rewindow.engine.computation import Counts, GroupResult, Seals, SkipResult, States
@@ -91,10 +91,10 @@ class SparkEngine:
         return counts
 
     def compute(
-        self, windows: GroupWindows, mark: int, states: States, staged: Iterable[str], tuples: int
+        self, context: OperatorContext, mark: int, states: States, staged: Iterable[str], tuples: int
     ) -> GroupResult:
         """See GroupRunner.compute."""
-        return self._runner.compute(windows, mark, states, staged, tuples)
+        return self._runner.compute(context, mark, states, staged, tuples)
 
     def files(self, output: str, result: GroupResult) -> Sequence[DataFile]:
         """Returns the Parquet files that Spark wrote for an output."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from rewindow.application import Application, GroupWindows
+from rewindow.application import Application, OperatorContext
 from rewindow.engine.computation import Engine, States
 from rewindow.recovery import GroupSizer, Plan
 from rewindow.state import checkpoints as stored
@@ -69,7 +69,7 @@ class WarmUp:
 
     def _compute(self, windows: WindowRange, states: States) -> States:
         """Computes a group of which nothing is staged: only its states are wanted."""
-        group = GroupWindows(self.plan.grid, windows, self.plan.mode)
+        group = OperatorContext(self.plan.grid, windows, self.plan.mode)
         tuples = sum(sum(counts.values()) for counts in self.engine.count_inputs(windows).values())
         return self.engine.compute(group, 0, states, (), tuples).states
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pydantic import Field, ValidationInfo, field_validator
 
-from rewindow.application import FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.application import FrameOperator, InputPort, OperatorContext, OutputPort
 from rewindow.operators.heartbeat.clock import WINDOW, floor_div
 from rewindow.operators.heartbeat.settings import FINE_US, TOO_FINE, HeartbeatProperties
 
@@ -20,7 +20,7 @@ TASK_TIMERS = 1_000_000
 """Timers that one task makes."""
 
 
-def metronome(spark: SparkSession, windows: GroupWindows, interval_us: int) -> DataFrame:
+def metronome(spark: SparkSession, context: OperatorContext, interval_us: int) -> DataFrame:
     """Returns the timers of some windows: `window_id BIGINT, at TIMESTAMP, timer_index BIGINT`.
 
     `at` is `timer_index` times the interval since the epoch (H40, H54). It is also the instant of emission, so it lies
@@ -28,10 +28,10 @@ def metronome(spark: SparkSession, windows: GroupWindows, interval_us: int) -> D
     """
     from pyspark.sql import functions as F
 
-    first, end = (-(-border // interval_us) for border in (windows.start_us, windows.end_us))
+    first, end = (-(-border // interval_us) for border in (context.start_us, context.end_us))
     timers = spark.range(first, end, 1, 1 + (end - first) // TASK_TIMERS)
     at_us = F.col("id") * interval_us
-    window = floor_div(at_us - windows.grid.origin_us, windows.grid.width_us)
+    window = floor_div(at_us - context.grid.origin_us, context.grid.width_us)
     return timers.select(window.alias(WINDOW), F.timestamp_micros(at_us).alias("at"), F.col("id").alias("timer_index"))
 
 
@@ -66,6 +66,8 @@ class Metronome(FrameOperator):
         """Returns what is odd about the interval but does not stop a run (H21)."""
         return [TOO_FINE] if self.interval_us < FINE_US else []
 
-    def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
+    def transform(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    ) -> DataFrame:
         """Returns the timers of the group's windows."""
-        return metronome(inputs["stream"].sparkSession, windows, self.interval_us)
+        return metronome(inputs["stream"].sparkSession, context, self.interval_us)

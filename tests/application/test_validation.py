@@ -110,6 +110,18 @@ def test_each_rule_is_reported(rule: str, spoil: object) -> None:
     assert rules(app) == [rule]
 
 
+def test_a_method_of_an_old_name_is_refused_not_forgotten() -> None:
+    """R13: what `skipped` did is done by `state_after_skip`; nothing would call the old one."""
+
+    class Old(Pass):
+        def skipped(self, state: object) -> object:
+            return state
+
+    app = good()
+    app.add("old", Old(), a=PortHandle(None, "s"))
+    assert rules(app) == ["R13"]
+
+
 def test_violations_are_ordered_by_the_number_of_their_rule() -> None:
     """O60: O9 comes before O12, whatever their texts say."""
 

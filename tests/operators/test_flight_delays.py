@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rewindow.application import Application, FrameOperator, GroupWindows
+from rewindow.application import Application, FrameOperator, OperatorContext
 from rewindow.config import Config
 from rewindow.loading.catalog import load_application
 from rewindow.spark.frames import conform, spark_schema
@@ -36,13 +36,13 @@ def run(name: str, inputs: dict[str, DataFrame], spark: SparkSession, *ends: int
     one, made, first = operator(name), [], 0
     state = spark.createDataFrame([], spark_schema(one.state_columns())) if one.is_stateful else None
     for last in (*ends, HOURS - 1):
-        windows = GroupWindows(APP.grid, WindowRange(first, last))
+        context = OperatorContext(APP.grid, WindowRange(first, last))
         part = {port: frame.where(f"window_id BETWEEN {first} AND {last}") for port, frame in inputs.items()}
-        rows = conform(one.transform(part, state, windows), one.output_ports()["out"].schema, name).collect()
+        rows = conform(one.transform(part, state, context), one.output_ports()["out"].schema, name).collect()
         made += rows
         if state is not None:
             out = spark.createDataFrame(rows, "window_id BIGINT, " + ddl(one))
-            after = one.next_state(part, {"out": out}, state, windows)
+            after = one.next_state(part, {"out": out}, state, context)
             state = spark.createDataFrame(after.collect(), spark_schema(one.state_columns()))
         first = last + 1
     return sorted(made, key=lambda row: (row["window_id"], str(row[1])))
@@ -159,7 +159,7 @@ def test_hourly_weather_makes_nothing_up_for_skipped_hours(spark: SparkSession) 
     values: dict[str, Any] = dict.fromkeys(columns) | {"origin": "EWR", "timer_index": 3, "clock_event_us": 1}
     values |= {"temp": Decimal("31.00"), "reported_at": hour(1)}
     state = spark.createDataFrame([tuple(values[name] for name in columns)], spark_schema(one.state_columns()))
-    after = one.skipped(state, WindowRange(4, 6), {}).collect()[0].asDict()
+    after = one.state_after_skip(state, WindowRange(4, 6), {}).collect()[0].asDict()
     assert (after["clock_event_us"], after["timer_index"], after["temp"]) == (None, 3, Decimal("31.00"))
 
 

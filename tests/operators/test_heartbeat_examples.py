@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from rewindow.application import GroupWindows, validate
+from rewindow.application import OperatorContext, validate
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.loading.stream_applications import heartbeat_application
@@ -193,9 +193,9 @@ def test_heartbeat_application_leaves_out_timers_that_their_own_tuple_answers(sp
     rows = {"answered": [(59, 59), (60, 60), (118, 118)], "silent": [(59, 59), (71, 60)]}
     frame = frame_of(spark, rows).selectExpr("0L AS window_id", "*", "'' AS cause")
     beat = app.nodes["heartbeat"].operator
-    windows = GroupWindows(Grid(120_000), WindowRange(0, 1))
+    context = OperatorContext(Grid(120_000), WindowRange(0, 1))
     state = spark.createDataFrame([], "case STRING, " + ", ".join(f"{name} BIGINT" for name in STATE))
-    out = beat.transform({"stream": frame}, state, windows)["out"]
+    out = beat.transform({"stream": frame}, state, context)["out"]
     assert {name: str(output.source) for name, output in app.outputs.items()} == {"filled": "heartbeat.out"}
     shown = out.selectExpr("window_id", "_rw_emission", "case", "unix_seconds(at)", "_rw_cause").orderBy(
         "window_id", "_rw_emission"
@@ -213,7 +213,7 @@ def test_heartbeat_application_leaves_out_timers_that_their_own_tuple_answers(sp
         (1, 3, "silent", 180, "timeout"),
     ]
     assert [error.name for error in app.errors().values()] == ["heartbeat.errors"]
-    went_on = beat.skipped(state, windows.range, {"out": out.where("window_id = 0")})
+    went_on = beat.state_after_skip(state, context.windows, {"out": out.where("window_id = 0")})
     assert {row["case"]: row["timer_index"] for row in went_on.collect()} == {"answered": 1, "silent": 1}
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from rewindow.application import GroupWindows
+from rewindow.application import OperatorContext
 from rewindow.errors import InputError
 from rewindow.operators.heartbeat.function import heartbeat
 from rewindow.operators.heartbeat.operator import Heartbeat
@@ -42,8 +42,8 @@ def test_timers_have_nothing_but_timestamp_keys_and_arrival(spark: SparkSession,
     ]
     schema = pa.schema([("window_id", pa.int64()), *COLUMNS])
     frame = to_frame(spark, pa.Table.from_pylist([row | {"value": 1.5} for row in rows], schema))
-    windows, state = GroupWindows(Grid(120_000), WindowRange(0, 0)), to_frame(spark, beat.initial_state())
-    out = beat.transform({"stream": frame}, state, windows)["out"].orderBy("_rw_emission")
+    context, state = OperatorContext(Grid(120_000), WindowRange(0, 0)), to_frame(spark, beat.initial_state())
+    out = beat.transform({"stream": frame}, state, context)["out"].orderBy("_rw_emission")
     shown = out.selectExpr("unix_seconds(arrived_at)", "at DIV 1000000", "seq", "who", "value", "_rw_cause")
     assert [tuple(row) for row in shown.collect()] == [
         (30, 30, 1, "a", 1.5, None),

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from rewindow.application import Application, FrameOperator, GroupWindows, validate
+from rewindow.application import Application, FrameOperator, OperatorContext, validate
 from rewindow.errors import InputError, ValidationFailed
 from rewindow.operators.heartbeat.operator import Heartbeat
 from rewindow.operators.merge.function import merge
@@ -101,13 +101,13 @@ def run_groups(spark: SparkSession, tuples: list[Tuple], ports: int, cuts: list[
     merge_all, rows = operator(ports), []
     state = merge_all.initial_state()
     for first, end in pairwise([0, *cuts, WINDOWS]):
-        windows = GroupWindows(Grid(1), WindowRange(first, end - 1))
+        context = OperatorContext(Grid(1), WindowRange(first, end - 1))
         inputs = frames_of(spark, tuples, ports, first, end - 1)
         before = to_frame(spark, state)
-        out = conform(merge_all.transform(inputs, before, windows), merge_all.output_ports()["out"].schema, "out")
+        out = conform(merge_all.transform(inputs, before, context), merge_all.output_ports()["out"].schema, "out")
         rows += rows_of(out)
         state = to_arrow(
-            merge_all.next_state(inputs, {"out": out}, before, windows), merge_all.state_columns(), "state"
+            merge_all.next_state(inputs, {"out": out}, before, context), merge_all.state_columns(), "state"
         )
     return rows, state
 
@@ -167,21 +167,21 @@ def test_merge_passes_on_what_every_input_has_covered(spark: SparkSession) -> No
 def test_merge_goes_on_past_a_silent_input_that_has_a_heartbeat(spark: SparkSession) -> None:
     """Timers count as shown time; without them all that comes after the silence began waits in the state (H59)."""
     tuples = [Tuple(0, at_us, 0, at_us) for at_us in range(200, 3_000, 500)] + [Tuple(1, 300, 0, 300)]
-    inputs, windows = frames_of(spark, tuples, 2), GroupWindows(Grid(1), WindowRange(0, 2))
+    inputs, context = frames_of(spark, tuples, 2), OperatorContext(Grid(1), WindowRange(0, 2))
     bare, beat = operator(2), Heartbeat(interval="500 us", slack="100 us", event_at="at", columns=COLUMNS)
     beats = {
-        port: beat.transform({"stream": frame}, empty_state(spark, beat), windows)["out"]
+        port: beat.transform({"stream": frame}, empty_state(spark, beat), context)["out"]
         for port, frame in inputs.items()
     }
     beating = operator(2, columns=beat.output_ports()["out"].schema, order_by=("_rw_emission",))
 
-    starved = rows_of(bare.transform(inputs, empty_state(spark, bare), windows))
+    starved = rows_of(bare.transform(inputs, empty_state(spark, bare), context))
     assert [(at_us, note) for _, _, at_us, _, note in starved] == [(300, "left 200 0 200"), (700, "right 300 0 300")]
-    carried = to_arrow(bare.next_state(inputs, {}, empty_state(spark, bare), windows), bare.state_columns(), "state")
+    carried = to_arrow(bare.next_state(inputs, {}, empty_state(spark, bare), context), bare.state_columns(), "state")
     waiting = {(at_us // 1_000, f"left {at_us} 0 {at_us}") for at_us in (700, 1_200, 1_700, 2_200, 2_700)}
     assert state_rows(carried) == ({"left": 2_700, "right": 300}, waiting)
 
-    merged = rows_of(beating.transform(beats, empty_state(spark, beating), windows).where("NOT _rw_is_timer"))
+    merged = rows_of(beating.transform(beats, empty_state(spark, beating), context).where("NOT _rw_is_timer"))
     assert [(window, at_us, note) for window, _, at_us, _, note in merged] == [
         (0, 300, "left 200 0 200"),
         (0, 600, "right 300 0 300"),
@@ -195,17 +195,17 @@ def test_merge_goes_on_past_a_silent_input_that_has_a_heartbeat(spark: SparkSess
 def test_merge_of_a_merge_is_the_merge_of_all(spark: SparkSession) -> None:
     """What comes after takes `_rw_released_at` as arrival and `_rw_emission` as order: windows and instants agree."""
     tuples = make_tuples(Random(9), 3, 150, WINDOWS)
-    inputs, windows = frames_of(spark, tuples, 3), GroupWindows(Grid(1), WindowRange(0, WINDOWS - 1))
+    inputs, context = frames_of(spark, tuples, 3), OperatorContext(Grid(1), WindowRange(0, WINDOWS - 1))
     inner = operator(2)
     columns = pa.schema([field for field in inner.output_ports()["out"].schema if field.name != "_rw_source"])
     outer = operator(2, columns=columns, arrived_at="_rw_released_at", order_by=("_rw_emission",))
-    pair = inner.transform(inputs, empty_state(spark, inner), windows)
+    pair = inner.transform(inputs, empty_state(spark, inner), context)
     third = (
         inputs["again"]
         .withColumnsRenamed({"offset": "_rw_emission"})
         .withColumn("_rw_released_at", inputs["again"]["arrived_at"])
     )
-    nested = rows_of(outer.transform({"left": pair, "right": third}, empty_state(spark, outer), windows))
+    nested = rows_of(outer.transform({"left": pair, "right": third}, empty_state(spark, outer), context))
     wanted = expected_rows(merge_tuples(tuples, 3))
     assert len(wanted) > 50
     assert sorted((at_us, note) for _, _, at_us, _, note in nested) == sorted((row[2], row[4]) for row in wanted)
@@ -214,10 +214,10 @@ def test_merge_of_a_merge_is_the_merge_of_all(spark: SparkSession) -> None:
 def test_merge_forgets_after_skipped_windows_what_waited(spark: SparkSession) -> None:
     """It may have been passed on in them, and nothing comes twice; what was shown stays shown (H58)."""
     tuples = [Tuple(0, 10, 0, 10), Tuple(0, 20, 1, 20), Tuple(1, 30, 0, 10)]
-    waits, windows = operator(2), GroupWindows(Grid(1), WindowRange(0, 0))
-    state = waits.next_state(frames_of(spark, tuples, 2), {}, empty_state(spark, waits), windows)
+    waits, context = operator(2), OperatorContext(Grid(1), WindowRange(0, 0))
+    state = waits.next_state(frames_of(spark, tuples, 2), {}, empty_state(spark, waits), context)
     assert state_rows(to_arrow(state, waits.state_columns(), "state"))[1] == {(0, "left 20 1 20")}
-    after = to_arrow(waits.skipped(state, WindowRange(1, 4), {}), waits.state_columns(), "state")
+    after = to_arrow(waits.state_after_skip(state, WindowRange(1, 4), {}), waits.state_columns(), "state")
     assert state_rows(after) == ({"left": 20, "right": 10}, set())
     passed_on = state.where("window_id IS NOT NULL").withColumn("window_id", F.lit(3))
     for emitted, dropped in (({}, [(0, 1)]), ({"out": passed_on}, [])):
@@ -235,10 +235,10 @@ def test_merge_takes_columns_with_a_dot_in_their_names(spark: SparkSession) -> N
     for window in (0, 1):
         inputs = frames_of(spark, tuples, 2, window, window)
         inputs = {port: frame.withColumnsRenamed(names) for port, frame in inputs.items()}
-        windows = GroupWindows(Grid(1), WindowRange(window, window))
-        out = conform(both.transform(inputs, state, windows), both.output_ports()["out"].schema, "out")
+        context = OperatorContext(Grid(1), WindowRange(window, window))
+        out = conform(both.transform(inputs, state, context), both.output_ports()["out"].schema, "out")
         found += [row["a.b"] for row in out.orderBy("_rw_emission").collect()]
-        after = both.next_state(inputs, {"out": out}, state, windows)
+        after = both.next_state(inputs, {"out": out}, state, context)
         state = to_frame(spark, to_arrow(after, both.state_columns(), "state"))
     assert found == ["left 10 0 10", "right 30 0 15", "left 20 1 20", "right 1010 0 20"]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from rewindow.application import Application, GroupWindows, validate
+from rewindow.application import Application, OperatorContext, validate
 from rewindow.errors import ValidationFailed
 from rewindow.operators.heartbeat.settings import NOT_POSITIVE, TOO_FINE
 from rewindow.operators.metronome import Metronome, metronome
@@ -47,17 +47,17 @@ def test_metronome_ticks_at_every_multiple_in_any_grouping_of_windows(
     """Windows of any origin, also before the epoch, have the multiples that lie in them, start included (H18, H56)."""
     last = first + count - 1
     wanted = [row for window in range(first, last + 1) for row in timers_one_by_one(grid, window, interval_us)]
-    assert rows_of(metronome(spark, GroupWindows(grid, WindowRange(first, last)), interval_us)) == wanted
+    assert rows_of(metronome(spark, OperatorContext(grid, WindowRange(first, last)), interval_us)) == wanted
     if cut < count:
         parts = [WindowRange(first, first + cut - 1), WindowRange(first + cut, last)]
-        ticks = [rows_of(metronome(spark, GroupWindows(grid, part), interval_us)) for part in parts]
+        ticks = [rows_of(metronome(spark, OperatorContext(grid, part), interval_us)) for part in parts]
         assert ticks[0] + ticks[1] == wanted
 
 
 def test_metronome_ticks_in_empty_windows_and_reads_no_tuple(spark: SparkSession) -> None:
     """What the stream brings, if anything, does not matter; the frame has the columns that the port declares."""
     ticks = Metronome(interval="${minutes} * 60", parameters={"minutes": "20"})
-    hours = GroupWindows(Grid(3_600_000), WindowRange(100, 101))
+    hours = OperatorContext(Grid(3_600_000), WindowRange(100, 101))
     unreadable = spark.range(5).selectExpr("raise_error('read') AS window_id")
     found = conform(ticks.transform({"stream": unreadable}, None, hours), ticks.output_ports()["out"].schema, "out")
     minutes = [(row.window_id, row.at.minute, row.timer_index) for row in found.orderBy("at").collect()]

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from rewindow.application import Application, FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.application import Application, FrameOperator, InputPort, OperatorContext, OutputPort
 from rewindow.engine.computation import GroupResult, SkipResult
 from rewindow.errors import FencedError
 from rewindow.facts.group_facts import Seal, WindowDigest
@@ -164,11 +164,11 @@ class MemoryEngine:
         return {"events": {}}
 
     def compute(
-        self, windows: GroupWindows, mark: int, states: Mapping[str, pa.Table], staged: Iterable[str], tuples: int
+        self, context: OperatorContext, mark: int, states: Mapping[str, pa.Table], staged: Iterable[str], tuples: int
     ) -> GroupResult:
         value = sum(states["sum"]["value"].to_pylist())
         rows, digests = [], {}
-        for window in windows.range:
+        for window in context.windows:
             value += window
             rows.append((window, self._epoch, value))
             digests[window] = WindowDigest(1, str(value), None)

@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 from greenlet import getcurrent, greenlet
 
-from rewindow.application import GroupWindows, Mode
+from rewindow.application import Mode, OperatorContext
 from rewindow.engine import attempt as attempts
 from rewindow.engine import takeover
 from rewindow.engine.attempt import Attempt
@@ -243,7 +243,7 @@ _begun: WeakKeyDictionary[Attempt, int] = WeakKeyDictionary()
 
 
 class _CheckpointFirst(GroupCommit):
-    def _outputs(self, group: GroupWindows, mark: int, result: GroupResult, rows: GroupFacts, crash: Any) -> None:
+    def _outputs(self, group: OperatorContext, mark: int, result: GroupResult, rows: GroupFacts, crash: Any) -> None:
         super()._checkpoint(group.last, mark, result.states, False)
         super()._outputs(group, mark, result, rows, crash)
 
@@ -254,7 +254,7 @@ class _CheckpointFirst(GroupCommit):
 class _FactsFirst(GroupCommit):
     """Commits outputs only once the facts are committed that seal them."""
 
-    def _outputs(self, group: GroupWindows, mark: int, result: GroupResult, rows: GroupFacts, crash: Any) -> None:
+    def _outputs(self, group: OperatorContext, mark: int, result: GroupResult, rows: GroupFacts, crash: Any) -> None:
         waiting: list[Callable[[], None]] = []
         for name, table in self._tables.items():
             if name != FACTS:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 from pydantic import field_serializer, model_validator
 
-from rewindow.application import FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.application import FrameOperator, InputPort, OperatorContext, OutputPort
 from rewindow.names import BOOKKEEPING, PLACE, quoted_column
 from rewindow.operators.heartbeat.function import (
     ADDED,
@@ -89,30 +89,36 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         return pa.schema([*keys, *STATE_FIELDS])
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> Mapping[str, DataFrame]:
         """Returns data and timers, and what is quarantined."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
-        made = self._beat(inputs, state, windows)
+        made = self._beat(inputs, state, context)
         place = F.row_number().over(Window.partitionBy("window_id").orderBy(EMISSION, *self.key_by)) - 1
         return {"out": made.tuples.withColumn(EMISSION, place.cast("bigint")), "errors": made.errors}
 
     def next_state(
-        self, inputs: Mapping[str, DataFrame], outputs: Mapping[str, DataFrame], state: DataFrame, windows: GroupWindows
+        self,
+        inputs: Mapping[str, DataFrame],
+        outputs: Mapping[str, DataFrame],
+        state: DataFrame,
+        context: OperatorContext,
     ) -> DataFrame:
         """Returns the clocks after the group; what they depend on is recorded, so it is the same in every run."""
-        return self._beat(inputs, state, windows).state
+        return self._beat(inputs, state, context).state
 
-    def skipped(self, state: DataFrame, skipped: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
+    def state_after_skip(self, state: DataFrame, windows: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
         """Returns the state with empty clocks and the index of the last timer that was emitted for each (H58, H10)."""
         return without_clock(state, self, outputs.get("out"))
 
-    def _beat(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> HeartbeatResult:
+    def _beat(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    ) -> HeartbeatResult:
         names = dict.fromkeys(["window_id", *(field.name for field in self._needed())])
         frame = inputs["stream"].select(*map(quoted_column, names))
-        return heartbeat(frame, self, state=state, end_us=windows.end_us, end_included=False, grid=windows.grid)
+        return heartbeat(frame, self, state=state, end_us=context.end_us, end_included=False, grid=context.grid)
 
     def _clock_columns(self) -> list[str]:
         return list(dict.fromkeys([self.event_at, self.arrived_at, *self.order_by, *self.key_by]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 from pydantic import field_serializer, model_validator
 
-from rewindow.application import FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.application import FrameOperator, InputPort, OperatorContext, OutputPort
 from rewindow.names import quoted_column
 from rewindow.operators.heartbeat.clock import WINDOW
 from rewindow.operators.merge.function import (
@@ -70,21 +70,27 @@ class Merge(FrameOperator):
         """Returns `window_id`, `_rw_source` and the inputs' columns, a row per port and per tuple that waits."""
         return pa.schema([(WINDOW, pa.int64()), (SOURCE, pa.string()), *self._carried()])
 
-    def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
+    def transform(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    ) -> DataFrame:
         """Returns the tuples that are released in the group's windows."""
         return self._merge(inputs, state).tuples
 
     def next_state(
-        self, inputs: Mapping[str, DataFrame], outputs: Mapping[str, DataFrame], state: DataFrame, windows: GroupWindows
+        self,
+        inputs: Mapping[str, DataFrame],
+        outputs: Mapping[str, DataFrame],
+        state: DataFrame,
+        context: OperatorContext,
     ) -> DataFrame:
         """Returns what each port has shown and what still waits; the inputs tell it, so it is the same in every run."""
         return self._merge(inputs, state).state
 
-    def skipped(self, state: DataFrame, skipped: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
+    def state_after_skip(self, state: DataFrame, windows: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
         """Returns the state without the tuples that waited."""
         return without_waiting(state)
 
-    def dropped_by_skip(self, state: DataFrame, skipped: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
+    def dropped_by_skip(self, state: DataFrame, windows: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
         """Returns the tuples that waited and that no skipped window passed on, by the window of their arrival."""
         return count_waiting(state, outputs.get("out"))
 

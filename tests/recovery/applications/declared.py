@@ -8,7 +8,7 @@ from typing import ClassVar
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from rewindow.application import Application, FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.application import Application, FrameOperator, InputPort, OperatorContext, OutputPort
 
 EVENTS = pa.schema([("key", pa.string()), ("x", pa.int64())])
 
@@ -19,7 +19,9 @@ class Same(FrameOperator):
     inputs: ClassVar = {"events": InputPort(EVENTS)}
     outputs: ClassVar = {"out": OutputPort(EVENTS)}
 
-    def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
+    def transform(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    ) -> DataFrame:
         """Returns what it is given."""
         return inputs["events"].select("window_id", "key", "x")
 

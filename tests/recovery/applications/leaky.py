@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from rewindow.application import Application, FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.application import Application, FrameOperator, InputPort, OperatorContext, OutputPort
 
 EVENTS = pa.schema([("key", pa.string()), ("x", pa.int64())])
 
@@ -20,7 +20,9 @@ class Numbered(FrameOperator):
     inputs: ClassVar = {"events": InputPort(EVENTS)}
     outputs: ClassVar = {"out": OutputPort(pa.schema([*EVENTS, ("number", pa.int32())]))}
 
-    def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
+    def transform(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    ) -> DataFrame:
         """Returns each tuple with its number."""
         number = F.row_number().over(Window.partitionBy("key").orderBy("window_id", "x"))
         return inputs["events"].select("window_id", "key", "x", number.alias("number"))

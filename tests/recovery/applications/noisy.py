@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from rewindow.application import TOLERANCE, Application, FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.application import TOLERANCE, Application, FrameOperator, InputPort, OperatorContext, OutputPort
 
 EVENTS = pa.schema([("key", pa.string()), ("x", pa.int64())])
 SCORES = pa.schema([
@@ -27,7 +27,9 @@ class Score(FrameOperator):
     inputs: ClassVar = {"events": InputPort(EVENTS)}
     outputs: ClassVar = {"out": OutputPort(SCORES)}
 
-    def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
+    def transform(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    ) -> DataFrame:
         """Returns a row for every tuple."""
         exact, noise = int(os.environ.get("NOISE_EXACT", "0")), float(os.environ.get("NOISE_FLOAT", "0"))
         x = F.col("x") + F.lit(exact).cast("bigint")

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from rewindow.application import Application, FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.application import Application, FrameOperator, InputPort, OperatorContext, OutputPort
 
 ODD = pa.schema([("a.`key`", pa.string()), ("x`", pa.int64())])
 
@@ -21,7 +21,7 @@ class Rename(FrameOperator):
     outputs: ClassVar = {"even": OutputPort(ODD), "odd": OutputPort(ODD, error=True)}
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> Mapping[str, DataFrame]:
         """Returns the tuples by port."""
         columns = [F.col("key").alias("a.`key`"), F.col("x").alias("x`")]

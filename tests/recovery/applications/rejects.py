@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from rewindow.application import Application, FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.application import Application, FrameOperator, InputPort, OperatorContext, OutputPort
 from rewindow.application.error_tuples import DETAIL, POSITION, REASON
 
 EVENTS = pa.schema([("key", pa.string()), ("x", pa.int64())])
@@ -27,7 +27,7 @@ class Split(FrameOperator):
     }
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> Mapping[str, DataFrame]:
         """Returns the tuples by port; error tuples of `key` a have no reason of their own."""
         rows, is_even = inputs["events"], F.col("x") % 2 == 0

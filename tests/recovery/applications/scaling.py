@@ -10,7 +10,7 @@ from _scale import scaled
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from rewindow.application import Application, FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.application import Application, FrameOperator, InputPort, OperatorContext, OutputPort
 
 
 def twice(x: int) -> int:
@@ -24,7 +24,9 @@ class Scaling(FrameOperator):
     inputs: ClassVar = {"events": InputPort(pa.schema([("x", pa.int64())]))}
     outputs: ClassVar = {"out": OutputPort(pa.schema([("x", pa.int64()), ("six", pa.int64())]))}
 
-    def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
+    def transform(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    ) -> DataFrame:
         """Returns a row for every tuple."""
         return inputs["events"].select("window_id", "x", F.udf(twice, "bigint")("x").alias("six"))
 

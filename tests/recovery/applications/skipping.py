@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from rewindow.application import Application, FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.application import Application, FrameOperator, InputPort, OperatorContext, OutputPort
 from rewindow.windows import WindowRange
 
 KEPT = pa.schema([("kept", pa.int64())])
@@ -22,19 +22,25 @@ class Kept(FrameOperator):
     outputs: ClassVar = {"out": OutputPort(KEPT)}
     state_schema: ClassVar = KEPT
 
-    def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
+    def transform(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    ) -> DataFrame:
         """Returns the state's row for every window."""
         assert state is not None, "stateful"
         kept = state.agg(F.coalesce(F.max("kept"), F.lit(0)).cast("bigint").alias("kept"))
-        return windows.frame(state.sparkSession).crossJoin(kept)
+        return context.frame(state.sparkSession).crossJoin(kept)
 
     def next_state(
-        self, inputs: Mapping[str, DataFrame], outputs: Mapping[str, DataFrame], state: DataFrame, windows: GroupWindows
+        self,
+        inputs: Mapping[str, DataFrame],
+        outputs: Mapping[str, DataFrame],
+        state: DataFrame,
+        context: OperatorContext,
     ) -> DataFrame:
         """Returns the state unchanged."""
         return state
 
-    def skipped(self, state: DataFrame, skipped: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
+    def state_after_skip(self, state: DataFrame, windows: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
         """Returns the number of rows in the output."""
         return outputs["out"].agg(F.count("*").alias("kept"))
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from rewindow.application import Application, FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.application import Application, FrameOperator, InputPort, OperatorContext, OutputPort
 from rewindow.operators.seeds import random_number
 
 TOLD = pa.schema([("operator", pa.string()), ("mode", pa.string()), ("drawn", pa.float64())])
@@ -21,10 +21,12 @@ class Told(FrameOperator):
     inputs: ClassVar = {"events": InputPort()}
     outputs: ClassVar = {"out": OutputPort(TOLD)}
 
-    def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
+    def transform(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    ) -> DataFrame:
         """Returns the operator's name, the mode and the number."""
-        name, mode = F.lit(windows.operator).alias("operator"), F.lit(windows.mode.name).alias("mode")
-        return inputs["events"].select("window_id", name, mode, random_number(windows, "offset").alias("drawn"))
+        name, mode = F.lit(context.operator).alias("operator"), F.lit(context.mode.name).alias("mode")
+        return inputs["events"].select("window_id", name, mode, random_number(context, "offset").alias("drawn"))
 
 
 app = Application("told", window="1 hour")

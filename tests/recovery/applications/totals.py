@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from rewindow.application import Application, FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.application import Application, FrameOperator, InputPort, OperatorContext, OutputPort
 
 EVENTS = pa.schema([("key", pa.string()), ("x", pa.int64())])
 TOTALS = pa.schema([("key", pa.string()), ("total", pa.int64())])
@@ -21,7 +21,9 @@ class SumPerKey(FrameOperator):
     inputs: ClassVar = {"events": InputPort(EVENTS)}
     outputs: ClassVar = {"sums": OutputPort(TOTALS)}
 
-    def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
+    def transform(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    ) -> DataFrame:
         """Returns a row per key and window with a tuple."""
         return inputs["events"].groupBy("window_id", "key").agg(F.sum("x").alias("total"))
 
@@ -33,7 +35,9 @@ class RunningTotal(FrameOperator):
     outputs: ClassVar = {"totals": OutputPort(TOTALS)}
     state_schema: ClassVar = TOTALS
 
-    def transform(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows) -> DataFrame:
+    def transform(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    ) -> DataFrame:
         """Returns the totals, from the state before the group on."""
         assert state is not None, "stateful"
         before = state.select("key", F.col("total").alias("before"))
@@ -42,7 +46,11 @@ class RunningTotal(FrameOperator):
         return rows.select("window_id", "key", (F.col("running") + F.coalesce("before", F.lit(0))).alias("total"))
 
     def next_state(
-        self, inputs: Mapping[str, DataFrame], outputs: Mapping[str, DataFrame], state: DataFrame, windows: GroupWindows
+        self,
+        inputs: Mapping[str, DataFrame],
+        outputs: Mapping[str, DataFrame],
+        state: DataFrame,
+        context: OperatorContext,
     ) -> DataFrame:
         """Returns the newest total of each key."""
         newest = outputs["totals"].groupBy("key").agg(F.max_by("total", "window_id").alias("total"))

@@ -8,7 +8,7 @@ from typing import ClassVar
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from rewindow.application import Application, FrameOperator, GroupWindows, InputPort, OutputPort
+from rewindow.application import Application, FrameOperator, InputPort, OperatorContext, OutputPort
 from rewindow.operators.merge.operator import Merge
 
 EVENTS = pa.schema(
@@ -23,7 +23,7 @@ class Halve(FrameOperator):
     outputs: ClassVar = {side: OutputPort(EVENTS) for side in ("left", "right")}
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, windows: GroupWindows
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> Mapping[str, DataFrame]:
         """Returns each tuple on one of the ports."""
         rows = inputs["events"]
