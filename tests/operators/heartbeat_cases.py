@@ -80,7 +80,7 @@ varying_slack = st.builds(
     replace,
     readings,
     slack_restart=st.sampled_from(["arrival", "arrival", "scheduled"]),
-    slack_after_timeout=st.sampled_from(["not", "not", "again"]),
+    slack_after_timeout=st.sampled_from(["none", "none", "again"]),
 )
 """Readings in which the slack depends on what came before (H31, H37)."""
 

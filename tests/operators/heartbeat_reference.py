@@ -137,7 +137,7 @@ class Clock:
         in_slack = self.arrived_us is not None and self.scheduled_us(self.index + 1) <= at_us
         next_us = (max(self.index, own) + 1) * rules.interval_us
         self.wait_us = rules.slack_us
-        if rules.slack_after_timeout == "not" and timed_out:
+        if rules.slack_after_timeout == "none" and timed_out:
             self.wait_us = 0
         elif rules.slack_restart == "arrival" and in_slack and own <= self.index:
             self.wait_us = max(0, rules.slack_us - (next_us - ts_us))

@@ -53,6 +53,18 @@ def test_fine_times_are_accepted_with_a_warning(given: dict[str, Any], text: str
         HeartbeatSettings(**({"interval": 1, "event_at": "at"} | given))
 
 
+def test_old_name_of_no_slack_after_timeouts_is_refused_with_the_new_one() -> None:
+    """H37: `"not"` did not say what it does; in an application it is one violation more, which names `"none"`."""
+    with pytest.raises(InputError, match='"not" is called "none" now'):
+        HeartbeatSettings(interval=1, event_at="at", slack_after_timeout="not")
+    app = Application("old", window="5 seconds")
+    beat = Heartbeat(interval=1, event_at="at", columns=pa.schema(COLUMNS), slack_after_timeout="not")
+    app.output("out", app.add("beat", beat, stream=app.input("s", pa.schema(COLUMNS))), key=["at"])
+    with pytest.raises(ValidationFailed, match='"not" is called "none" now'):
+        validate(app)
+    HeartbeatSettings(interval=1, event_at="at", slack_after_timeout="none")
+
+
 def test_heartbeat_has_one_port_for_each_and_an_error_port_behind_them() -> None:
     """One input, one output, the error port last (H16)."""
     beat = Heartbeat(interval=1, event_at="at", columns=pa.schema(COLUMNS))

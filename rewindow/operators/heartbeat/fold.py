@@ -1,7 +1,7 @@
 """Timer indices where the slack depends on what came before: tuple after tuple, in one row for each clock.
 
 With the default readings the slack is the same everywhere and the timer index is a running maximum. With
-`slack_restart="arrival"` (H31) or `slack_after_timeout="not"` (H37) the slack of a silence depends
+`slack_restart="arrival"` (H31) or `slack_after_timeout="none"` (H37) the slack of a silence depends
 on the timers before it, and these on earlier slacks. Then the clock tuples of a commit group are gathered by clock and
 folded in order; only those that bring timers are kept. Use keys, and groups whose clock tuples fit in memory.
 """
@@ -69,7 +69,7 @@ def _step(so_far: Column, one: Column, settings: HeartbeatProperties) -> tuple[C
         is_running = (due_us - one["_prev_event_us"]) * per <= (one["_arrived_us"] - one["_prev_arrived_us"]) * speed
         left = F.greatest(F.lit(0), settings.slack_us - (due_us - one["_event_us"]))
         slack = F.when(is_running & (own <= seen), left).otherwise(slack)
-    if settings.slack_after_timeout == "not":
+    if settings.slack_after_timeout == "none":
         slack = F.when(so_far["last"] > so_far["base"], F.lit(0).cast("bigint")).otherwise(slack)
     slack = F.when(carried, one["_slack_us"]).otherwise(slack)
     elapsed = (one["_event_us"] - slack) * per + (one["_next_us"] - one["_arrived_us"]) * speed

@@ -49,7 +49,7 @@ class HeartbeatProperties(BaseModel):
         key_by: columns with one clock for each of their values; without any there is one clock (H46).
         crossing: all timers that a tuple jumps over, or only the last one (H27).
         slack_restart: from when the slack counts after a tuple that arrived within it (H31).
-        slack_after_timeout: whether the slack is paid again after a tuple that follows timeouts (H37).
+        slack_after_timeout: the slack of a silence that begins after timeouts: the whole one again, or none (H37).
         first_on_multiple: whether a first tuple exactly on a multiple brings its timer (H29).
         early_crossing: what goes first when a tuple at or past the next timer arrives before its scheduled time (H30).
         answered_crossing: whether a crossing timer is emitted whose tuple has exactly its timestamp, or left out since
@@ -77,7 +77,7 @@ class HeartbeatProperties(BaseModel):
     first_on_multiple: Literal["none", "timer"] = "none"
     early_crossing: Literal["timer_first", "data_first"] = "timer_first"
     slack_restart: Literal["scheduled", "arrival"] = "scheduled"
-    slack_after_timeout: Literal["again", "not"] = "again"
+    slack_after_timeout: Literal["again", "none"] = "again"
     answered_crossing: Literal["emit", "drop"] = "emit"
     tie: Literal["timer_first", "tuple_first"] = "timer_first"
     arrival_regression: Literal["reject", "clamp"] = "reject"
@@ -105,6 +105,13 @@ class HeartbeatProperties(BaseModel):
             raise ValueError(f"{name} is {value!r}, it must be a number of seconds, zero or more")
         return _whole_us(name, seconds)
 
+    @field_validator("slack_after_timeout", mode="before")
+    @classmethod
+    def _check_slack_after_timeout(cls, value: object) -> object:
+        if value == "not":
+            raise ValueError('slack_after_timeout = "not" is called "none" now: after timeouts there is no slack')
+        return value
+
     @field_validator("speed", mode="before")
     @classmethod
     def _check_speed(cls, value: object) -> Decimal:
@@ -129,7 +136,7 @@ class HeartbeatProperties(BaseModel):
     @property
     def slack_varies(self) -> bool:
         """Whether the slack of a silence depends on what came before (H31, H37)."""
-        return self.slack_restart == "arrival" or self.slack_after_timeout == "not"
+        return self.slack_restart == "arrival" or self.slack_after_timeout == "none"
 
     @property
     def max_jump_us(self) -> int | None:
