@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rewindow.certificate.compare import Difference, OutputResult, WindowResult, compare_output
 from rewindow.certificate.rows import RowComparison
-from rewindow.certificate.snapshots import Side, both_sides, check_comparable
+from rewindow.certificate.snapshots import Snapshot, both_snapshots, check_comparable
 from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.json_files import reading_json
@@ -146,7 +146,7 @@ def certify(
     began = time.monotonic()
     if tolerance is not None and not tolerance >= 0:
         raise InputError(f"tolerance of {tolerance} is out of range, at least 0 is needed")
-    left, right = both_sides(config, a, b, windows and windows.checked("the certificate"))
+    left, right = both_snapshots(config, a, b, windows and windows.checked("the certificate"))
     check_comparable(left, right)
     (left, right), digested = _digested_again(config, (left, right), full)
     outputs = {output.name: output for side in (right, left) for output in side.outputs}
@@ -169,28 +169,34 @@ def certify(
     return certificate.model_copy(update={"digest": certificate_digest(certificate.model_dump(mode="json"))})
 
 
-def _digested_again(config: Config, sides: tuple[Side, Side], full: bool) -> tuple[tuple[Side, Side], list[str]]:
-    """Returns the sides with the seals of their rows where these are in doubt, or everywhere; and what to note."""
+def _digested_again(
+    config: Config, snapshots: tuple[Snapshot, Snapshot], full: bool
+) -> tuple[tuple[Snapshot, Snapshot], list[str]]:
+    """Returns the snapshots with the seals of their rows where these are in doubt, or everywhere; and what to note."""
     notes = []
     found = []
-    for side in sides:
-        seals = side.seals
-        for output in (output for output in side.outputs if output.name in side.data):
-            doubts = side.doubts.get(output.name, [])
-            windows = [side.range] if full else [doubt.windows or side.range for doubt in doubts]
+    for snapshot in snapshots:
+        seals = snapshot.seals
+        for output in (output for output in snapshot.outputs if output.name in snapshot.data):
+            doubts = snapshot.doubts.get(output.name, [])
+            windows = [snapshot.range] if full else [doubt.windows or snapshot.range for doubt in doubts]
             if windows:
-                seals = _replaced(config, side, seals, output, windows)
-            held = ", ".join(str(part) for part in to_ranges({w for part in windows for w in part if w in side.range}))
+                seals = _replaced(config, snapshot, seals, output, windows)
+            held = ", ".join(
+                str(part) for part in to_ranges({w for part in windows for w in part if w in snapshot.range})
+            )
             notes += [f"{doubt.why} Windows {held} of {output.name} were read and digested again." for doubt in doubts]
-        found.append(replace(side, seals=seals))
+        found.append(replace(snapshot, seals=seals))
     return (found[0], found[1]), list(dict.fromkeys(notes))
 
 
-def _replaced(config: Config, side: Side, seals: pa.Table, output: OutputPlan, windows: list[WindowRange]) -> pa.Table:
+def _replaced(
+    config: Config, snapshot: Snapshot, seals: pa.Table, output: OutputPlan, windows: list[WindowRange]
+) -> pa.Table:
     from rewindow.certificate.redigest import seals_of_rows
     from rewindow.spark.session import spark_session
 
-    fresh = seals_of_rows(spark_session(config, "rewindow certify", quick=True), side, output, windows)
+    fresh = seals_of_rows(spark_session(config, "rewindow certify", quick=True), snapshot, output, windows)
     mine = pc.and_(
         pc.equal(seals["port"], output.name), pc.is_in(seals["window_id"], fresh["window_id"].combine_chunks())
     )
@@ -211,7 +217,7 @@ def is_intact(path: Path) -> bool:
         return bool(content.get("digest") == certificate_digest(content))
 
 
-def _draft(config: Config, left: Side, right: Side, results: list[OutputResult], raw: bool) -> dict[str, Any]:
+def _draft(config: Config, left: Snapshot, right: Snapshot, results: list[OutputResult], raw: bool) -> dict[str, Any]:
     from rewindow.certificate.snapshots import staged_plan
 
     plan = staged_plan(config, left.name if left.name != PUBLISHED else right.name)
@@ -235,12 +241,12 @@ def _draft(config: Config, left: Side, right: Side, results: list[OutputResult],
     }
 
 
-def _same_inputs(left: Side, right: Side) -> bool | None:
+def _same_inputs(left: Snapshot, right: Snapshot) -> bool | None:
     one, other = left.description.get("inputs"), right.description.get("inputs")
     return None if one is None or other is None else one == other
 
 
-def _notes(left: Side, right: Side, raw: bool) -> list[str]:
+def _notes(left: Snapshot, right: Snapshot, raw: bool) -> list[str]:
     notes = []
     if _same_inputs(left, right) is False:
         notes.append("The sides read different versions of their inputs.")
@@ -275,7 +281,7 @@ def _notes_on_missing(results: list[OutputResult]) -> list[str]:
     ]
 
 
-def _output(left: Side, right: Side, result: OutputResult) -> OutputCertificate:
+def _output(left: Snapshot, right: Snapshot, result: OutputResult) -> OutputCertificate:
     classes = Counter(found.difference for found in result.differing)
     classes[Difference.EQUAL] = result.windows - len(result.differing)
     top = sorted(result.differing, key=lambda found: (-(found.missing + found.surplus), found.window))[:TOP_WINDOWS]
@@ -285,8 +291,8 @@ def _output(left: Side, right: Side, result: OutputResult) -> OutputCertificate:
         windows=result.windows,
         tuples_a=result.tuples_a,
         tuples_b=result.tuples_b,
-        digest_a=_side_digest(left, name),
-        digest_b=_side_digest(right, name),
+        digest_a=_snapshot_digest(left, name),
+        digest_b=_snapshot_digest(right, name),
         classes={kind.value: classes[kind] for kind in Difference},
         ranges={
             kind.value: _ranges(found for found in result.differing if found.difference is kind)
@@ -319,10 +325,10 @@ def _ranges(results: Any) -> list[tuple[int, int]]:
     return [(part.first, part.last) for part in to_ranges(result.window for result in found)]
 
 
-def _side_digest(side: Side, output: str) -> str:
+def _snapshot_digest(snapshot: Snapshot, output: str) -> str:
     """Returns one digest over the windows of an output and their digests."""
     digest = hashlib.sha256()
-    for column in side.output_seals(output).columns:
+    for column in snapshot.output_seals(output).columns:
         values = column.combine_chunks()
         if pa.types.is_integer(values.type):
             digest.update(values.to_numpy(zero_copy_only=False).tobytes())
@@ -334,7 +340,7 @@ def _side_digest(side: Side, output: str) -> str:
     return digest.hexdigest()[:32]
 
 
-def _first_difference(left: Side, right: Side, results: list[OutputResult], raw: bool) -> dict[str, Any]:
+def _first_difference(left: Snapshot, right: Snapshot, results: list[OutputResult], raw: bool) -> dict[str, Any]:
     """Returns the first differing window, then the first output in the plan's order, with rows of each side (O140)."""
     found, result = min(
         ((result.differing[0], result) for result in results if result.differing), key=lambda pair: pair[0].window

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from rewindow.certificate.changes import ColumnChange, merge_changes
 from rewindow.certificate.rows import RowComparison
-from rewindow.certificate.snapshots import Side
+from rewindow.certificate.snapshots import Snapshot
 from rewindow.recovery import OutputPlan
 from rewindow.storage import query
 
@@ -86,7 +86,7 @@ class OutputResult:
     data_read: bool = False
 
 
-def compare_output(a: Side, b: Side, output: OutputPlan, raw: bool) -> OutputResult:
+def compare_output(a: Snapshot, b: Snapshot, output: OutputPlan, raw: bool) -> OutputResult:
     """Returns how an output differs between two sides; reads data of differing windows only."""
     pairs, equal = _pairs(a, b, output.name)
     if raw and output.name in a.data and output.name in b.data:
@@ -110,7 +110,9 @@ def compare_output(a: Side, b: Side, output: OutputPlan, raw: bool) -> OutputRes
     return result
 
 
-def _compare_batch(comparison: RowComparison, batch: list[WindowPair], a: Side, b: Side, result: OutputResult) -> None:
+def _compare_batch(
+    comparison: RowComparison, batch: list[WindowPair], a: Snapshot, b: Snapshot, result: OutputResult
+) -> None:
     name = result.output.name
     rows = comparison.differing_rows([pair.window for pair in batch])
     counts = comparison.counts(rows)
@@ -147,7 +149,7 @@ def _not_in_both(pair: WindowPair) -> WindowResult:
     return WindowResult(pair.window, Difference.CHANGED, 0, pair.tuples_b or 0, "b")
 
 
-def _by_digest(pair: WindowPair, a: Side, b: Side, output: str) -> WindowResult:
+def _by_digest(pair: WindowPair, a: Snapshot, b: Snapshot, output: str) -> WindowResult:
     """Returns what the digests alone say of a window, where rows were purged."""
     affected = a.losses.is_affected(output, pair.window) or b.losses.is_affected(output, pair.window)
     more = (pair.tuples_b or 0) - (pair.tuples_a or 0)
@@ -155,7 +157,7 @@ def _by_digest(pair: WindowPair, a: Side, b: Side, output: str) -> WindowResult:
     return WindowResult(pair.window, found, max(-more, 0), max(more, 0))
 
 
-def _pairs(a: Side, b: Side, output: str) -> tuple[list[WindowPair], int]:
+def _pairs(a: Snapshot, b: Snapshot, output: str) -> tuple[list[WindowPair], int]:
     """Returns the windows that the digests do not settle, ascending, and the number of equal ones.
 
     Windows that neither side has are among the former: of them nothing is known to be equal.
@@ -172,7 +174,7 @@ def _pairs(a: Side, b: Side, output: str) -> tuple[list[WindowPair], int]:
     return sorted(pairs, key=lambda pair: pair.window), joined.num_rows - rest.num_rows
 
 
-def _in_neither(a: Side, b: Side, sealed: pa.Table) -> list[WindowPair]:
+def _in_neither(a: Snapshot, b: Snapshot, sealed: pa.Table) -> list[WindowPair]:
     """Returns the windows of the ranges compared that are not among those that a side has."""
     shared = a.range.overlap(b.range)
     if sealed.num_rows == len(a.range) + len(b.range) - (len(shared) if shared else 0):
@@ -191,11 +193,11 @@ def _same_or_null(joined: pa.Table, name: str) -> pa.ChunkedArray:
     return pc.or_(_same(joined, name), pc.and_(pc.is_null(left), pc.is_null(right)))
 
 
-def _tuples(side: Side, output: str) -> int:
-    return pc.sum(side.output_seals(output)["tuples"]).as_py() or 0
+def _tuples(snapshot: Snapshot, output: str) -> int:
+    return pc.sum(snapshot.output_seals(output)["tuples"]).as_py() or 0
 
 
-def _with_repeats(a: Side, b: Side, output: str, pairs: list[WindowPair]) -> list[WindowPair]:
+def _with_repeats(a: Snapshot, b: Snapshot, output: str, pairs: list[WindowPair]) -> list[WindowPair]:
     """Returns the pairs together with windows of which a side holds more rows than readers see."""
     found = {pair.window: pair for pair in pairs}
     sealed = {letter: _counts(side.output_seals(output)) for letter, side in (("a", a), ("b", b))}

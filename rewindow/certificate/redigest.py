@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rewindow.certificate.snapshots import SEALS_SCHEMA, Side
+from rewindow.certificate.snapshots import SEALS_SCHEMA, Snapshot
 from rewindow.facts.readers import staged_seals
 from rewindow.facts.readers_frame import readers_frame
 from rewindow.names import quoted_column
@@ -20,21 +20,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def seals_of_rows(spark: SparkSession, side: Side, output: OutputPlan, windows: Sequence[WindowRange]) -> pa.Table:
-    """Returns a side's seals of an output as its rows are now, for the sealed windows of some ranges.
+def seals_of_rows(
+    spark: SparkSession, snapshot: Snapshot, output: OutputPlan, windows: Sequence[WindowRange]
+) -> pa.Table:
+    """Returns a snapshot's seals of an output as its rows are now, for the sealed windows of some ranges.
 
     Raises:
         TableError: a file is damaged (names it and its windows).
     """
-    asked = [part for part in windows if part.overlap(side.range)]
-    seals = side.output_seals(output.name).to_pylist()
+    asked = [part for part in windows if part.overlap(snapshot.range)]
+    seals = snapshot.output_seals(output.name).to_pylist()
     wanted = [seal["window_id"] for seal in seals if any(seal["window_id"] in part for part in asked)]
     try:
-        frame = _rows(spark, side, output)
+        frame = _rows(spark, snapshot, output)
         empty, empty_float = empty_digests(frame.schema)
         found = {row["window_id"]: row for row in _digests(frame, asked)}
     except Exception:
-        damage = [entry for part in asked for entry in find_damage(side.data[output.name], output.name, part)]
+        damage = [entry for part in asked for entry in find_damage(snapshot.data[output.name], output.name, part)]
         if damage:
             raise damaged_error(damage, "") from None
         raise
@@ -44,11 +46,11 @@ def seals_of_rows(spark: SparkSession, side: Side, output: OutputPlan, windows: 
     )
 
 
-def _rows(spark: SparkSession, side: Side, output: OutputPlan) -> DataFrame:
-    """Returns window_id and the event columns of what readers see on a side."""
-    table = side.data[output.name]
-    if side.facts is not None:
-        return readers_frame(spark, table, staged_seals(side.facts, output.name, side.range), side.range)
+def _rows(spark: SparkSession, snapshot: Snapshot, output: OutputPlan) -> DataFrame:
+    """Returns window_id and the event columns of what readers see of a snapshot."""
+    table = snapshot.data[output.name]
+    if snapshot.facts is not None:
+        return readers_frame(spark, table, staged_seals(snapshot.facts, output.name, snapshot.range), snapshot.range)
     frame = spark.read.format("delta").option("versionAsOf", table.version).load(str(table.path))
     names = ["window_id", *(name for name, _ in output.columns)]
     return frame.select(*map(quoted_column, names))

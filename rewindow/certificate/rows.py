@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rewindow.application.error_tuples import OF_THE_REPLAY
-from rewindow.certificate.snapshots import Side
+from rewindow.certificate.snapshots import Snapshot
 from rewindow.errors import TableError
 from rewindow.facts.closeness import SortKey, are_close, in_one_order, sort_key
 from rewindow.recovery import OutputPlan
@@ -32,7 +32,7 @@ class RowComparison:
         columns_differ: whether a side has event columns that the other one lacks.
     """
 
-    def __init__(self, a: Side, b: Side, output: OutputPlan, raw: bool) -> None:
+    def __init__(self, a: Snapshot, b: Snapshot, output: OutputPlan, raw: bool) -> None:
         self.a, self.b, self.output, self.raw = a, b, output, raw
         left, right = (_event_columns(side, output) for side in (a, b))
         self.columns = [name for name, kind in left.items() if right.get(name) == kind]
@@ -174,16 +174,17 @@ def _holds_float(kind: pa.DataType) -> bool:
     return pa.types.is_floating(kind) or any(_holds_float(kind.field(place).type) for place in range(kind.num_fields))
 
 
-def _event_columns(side: Side, output: OutputPlan) -> dict[str, pa.DataType]:
-    """Returns name and type of the event columns that a side's table has; what was added for readers is left out."""
-    own = {"window_id", "attempt"} if side.facts is not None else {"window_id", "offset"}
+def _event_columns(snapshot: Snapshot, output: OutputPlan) -> dict[str, pa.DataType]:
+    """Returns name and type of the event columns that a snapshot's table has, but not what was added for readers."""
+    own = {"window_id", "attempt"} if snapshot.facts is not None else {"window_id", "offset"}
     own |= OF_THE_REPLAY if output.errors else set()
     planned = {name for name, _ in output.columns}
-    schema = side.data[output.name].schema
+    schema = snapshot.data[output.name].schema
     return {
         column.name: column.type
         for column in schema
-        if column.name not in own and (side.facts is not None or column.name != "arrived_at" or "arrived_at" in planned)
+        if column.name not in own
+        and (snapshot.facts is not None or column.name != "arrived_at" or "arrived_at" in planned)
     }
 
 

@@ -39,8 +39,8 @@ SEALS_SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True)
-class Side:
-    """One side of a comparison.
+class Snapshot:
+    """One side of a comparison: tables pinned to versions, and what readers see of them.
 
     Attributes:
         name: a replay's id, or "published".
@@ -102,8 +102,8 @@ def staged_plan(config: Config, replay_id: str) -> Plan:
     )
 
 
-def staged_side(config: Config, replay_id: str, windows: WindowRange | None = None) -> Side:
-    """Returns the side of a replay's staged tables, as readers see them: the newest sealed attempt of every window.
+def staged_snapshot(config: Config, replay_id: str, windows: WindowRange | None = None) -> Snapshot:
+    """Returns a replay's staged tables as readers see them: the newest sealed attempt of every window.
 
     Raises:
         InputError: there is no such replay, or it has no window of the range.
@@ -135,7 +135,7 @@ def staged_side(config: Config, replay_id: str, windows: WindowRange | None = No
         "table_ids": {**{name: table.id for name, table in data.items()}, FACTS: facts.id},
         "windows_sealed_again": _sealed_again(seals),
     }  # fmt: skip
-    return Side(
+    return Snapshot(
         replay_id, asked, seals, data, facts, plan.staged, description, losses_of(plan, facts, checkpoints, asked)
     )
 
@@ -147,8 +147,8 @@ def _inputs_compared(plan: Plan) -> str:
     return compared + (f"; {foreign:,} files of other programs by size only" if foreign else "")
 
 
-def published_side(config: Config, plan: Plan, windows: WindowRange) -> Side:
-    """Returns the side of what is published of a plan's application in a window range.
+def published_snapshot(config: Config, plan: Plan, windows: WindowRange) -> Snapshot:
+    """Returns what is published of a plan's application in a window range.
 
     Raises:
         TableError: an output was never published.
@@ -169,7 +169,7 @@ def published_side(config: Config, plan: Plan, windows: WindowRange) -> Side:
         "name": PUBLISHED, "application": plan.application, "first": windows.first, "last": windows.last,
         "table_versions": versions, "table_ids": ids,
     }  # fmt: skip
-    return Side(PUBLISHED, windows, pa.concat_tables(parts), data, None, outputs, description, doubts=doubts)
+    return Snapshot(PUBLISHED, windows, pa.concat_tables(parts), data, None, outputs, description, doubts=doubts)
 
 
 def _published_errors(config: Config, plan: Plan) -> list[OutputPlan]:
@@ -192,19 +192,19 @@ def _concerns(doubt: Doubt, version: int, seals: pa.Table) -> bool:
     return bool(older) if doubt.windows is None else any(window in doubt.windows for window in older)
 
 
-def both_sides(config: Config, a: str, b: str, windows: WindowRange | None) -> tuple[Side, Side]:
-    """Returns the sides of a comparison; what is published is asked about in the other one's range.
+def both_snapshots(config: Config, a: str, b: str, windows: WindowRange | None) -> tuple[Snapshot, Snapshot]:
+    """Returns the two sides of a comparison; what is published is asked about in the other one's range.
 
     Raises:
         InputError: both are "published", or the applications differ.
     """
     if a == b == PUBLISHED:
         raise InputError("what is published cannot be compared with itself", hint="Name a replay on one side.")
-    staged = {name: staged_side(config, name, windows) for name in (a, b) if name != PUBLISHED}
+    staged = {name: staged_snapshot(config, name, windows) for name in (a, b) if name != PUBLISHED}
     if PUBLISHED in (a, b):
         (other,) = staged.values()
         try:
-            staged[PUBLISHED] = published_side(config, staged_plan(config, other.name), other.range)
+            staged[PUBLISHED] = published_snapshot(config, staged_plan(config, other.name), other.range)
         except TableError as error:
             application = other.description["application"]
             raise InputError(f'application "{application}" is not published', detail=error.primary) from error
@@ -217,7 +217,7 @@ def both_sides(config: Config, a: str, b: str, windows: WindowRange | None) -> t
     return staged[a], staged[b]
 
 
-def check_comparable(a: Side, b: Side) -> None:
+def check_comparable(a: Snapshot, b: Snapshot) -> None:
     """Refuses two sides of which neither has a sealed window: nothing would be compared, so nothing would differ.
 
     Raises:
@@ -233,11 +233,11 @@ def check_comparable(a: Side, b: Side) -> None:
     )
 
 
-def _progress(side: Side) -> str:
-    if side.facts is None:
+def _progress(snapshot: Snapshot) -> str:
+    if snapshot.facts is None:
         return "Nothing is published in this range."
-    done = side.description["committed_windows"]
-    return f'Replay "{side.name}" has {f"committed its first {done:,} windows" if done else "not run"}.'
+    done = snapshot.description["committed_windows"]
+    return f'Replay "{snapshot.name}" has {f"committed its first {done:,} windows" if done else "not run"}.'
 
 
 def _staged_seals(facts: Table, windows: WindowRange) -> pa.Table:

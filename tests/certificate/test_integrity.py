@@ -15,7 +15,7 @@ from deltalake import CommitProperties
 
 from rewindow.certificate.certificate import DIFFERENT, EQUAL, Certificate, certify
 from rewindow.certificate.integrity import doubts_of
-from rewindow.certificate.snapshots import both_sides
+from rewindow.certificate.snapshots import both_snapshots
 from rewindow.config import Config
 from rewindow.errors import TableError
 from rewindow.facts.readers import event_columns, staged_seals
@@ -156,7 +156,7 @@ def test_a_changed_time_is_settled_by_the_checksum(config: Config) -> None:
     content[30] ^= 1
     file.write_bytes(content)
     later(file)
-    ((doubt,),) = both_sides(config, "r", "published", None)[1].doubts.values()
+    ((doubt,),) = both_snapshots(config, "r", "published", None)[1].doubts.values()
     assert doubt.windows == WindowRange(100, 107) and f'"{file.name}" of table "app.ranks" was changed' in doubt.why
 
 

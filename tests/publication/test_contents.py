@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rewindow.application import Mode
-from rewindow.certificate.snapshots import staged_side
+from rewindow.certificate.snapshots import staged_snapshot
 from rewindow.config import Config
 from rewindow.errors import FencedError
 from rewindow.facts.readers import staged_seals
@@ -52,7 +52,7 @@ def test_the_newest_sealed_attempt_of_a_window_is_published(config: Config, repe
 
 def test_a_certificate_is_about_the_newest_sealed_attempt_too(config: Config, repeated: StagedReplay) -> None:
     """What is compared is what would be published."""
-    seals = staged_side(config, "r").output_seals("ranks")
+    seals = staged_snapshot(config, "r").output_seals("ranks")
     published = staged_seals(Table.open(repeated.root / "facts"), "ranks", RANGE)
     assert seals["digest"].to_pylist() == published["digest"].to_pylist()
 
