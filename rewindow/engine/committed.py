@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rewindow.engine.computation import GroupResult, Seals
-from rewindow.engine.determinism import Again, check_again
+from rewindow.engine.determinism import RecomputedOutput, check_recomputed
 from rewindow.engine.group import GroupRunner
 from rewindow.facts.group_facts import Seal, WindowDigest
 from rewindow.facts.readers import sealed_to
@@ -60,8 +60,12 @@ class Committed:
             if seals:
                 empty, found = self._runner.empty(output.name), result.digests[output.name]
                 rows = partial(self._both, output.name, result.folders[output.name], windows, seals)
-                known.append(Again(output.name, seals, {w: found.get(w, empty) for w in seals}, rows, output.tolerance))
-        check_again(self._plan.replay_id, known)
+                known.append(
+                    RecomputedOutput(
+                        output.name, seals, {w: found.get(w, empty) for w in seals}, rows, output.tolerance
+                    )
+                )
+        check_recomputed(self._plan.replay_id, known)
 
     def _sealed(self, windows: WindowRange) -> Seals:
         """Returns the newest seals of earlier attempts; past the last one there is nothing to look up."""

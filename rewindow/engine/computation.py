@@ -76,7 +76,7 @@ class Engine(Protocol):
     def empty(self, output: str) -> WindowDigest:
         """Returns what is known of a window without tuples."""
 
-    def recheck(self, windows: WindowRange, result: GroupResult, staged: Sequence[str]) -> Seals:
+    def compare_with_committed(self, windows: WindowRange, result: GroupResult, staged: Sequence[str]) -> Seals:
         """Holds a group against what is committed of it; returns the seals of what was there before (R70)."""
 
     def seals(self, output: str, windows: WindowRange) -> dict[int, Seal]:

@@ -19,22 +19,22 @@ SAMPLE_ROWS = 3
 
 
 @dataclass(frozen=True)
-class Again:
-    """Windows of an output that were committed before, and what they came to now.
+class RecomputedOutput:
+    """Windows of an output that were committed before, with their digests now.
 
     Attributes:
         rows: returns two frames of the output's rows of some windows: as committed, and as computed now.
         tolerance: floats are equal when |a - b| <= tolerance * max(1, |a|, |b|), as in a certificate.
     """
 
-    output: str
+    name: str
     committed: Mapping[int, Seal]
-    found: Mapping[int, WindowDigest]
+    recomputed: Mapping[int, WindowDigest]
     rows: Callable[[Sequence[int]], tuple[DataFrame, DataFrame]]
     tolerance: float
 
 
-def check_again(replay_id: str, outputs: Iterable[Again]) -> None:
+def check_recomputed(replay_id: str, outputs: Iterable[RecomputedOutput]) -> None:
     """Compares windows computed again with what is committed.
 
     Args:
@@ -45,30 +45,30 @@ def check_again(replay_id: str, outputs: Iterable[Again]) -> None:
         NotDeterministicError: names window and output, with both digests and some rows.
     """
     known = list(outputs)
-    differing = [(window, place) for place, again in enumerate(known) for window in _differing(again)]
+    differing = [(window, place) for place, output in enumerate(known) for window in _differing(output)]
     if not differing:
         return
     window, place = min(differing)
-    again = known[place]
-    there, now = again.committed[window].window, again.found[window]
-    rows = "; ".join(_sample(*again.rows([window])))
+    output = known[place]
+    committed, now = output.committed[window].window, output.recomputed[window]
+    rows = "; ".join(_sample(*output.rows([window])))
     raise NotDeterministicError(
-        f'output "{again.output}" of window {window} differs when computed again',
-        detail=f"Committed: {there.tuples} tuples, {there.digest}; now {now.tuples}, {now.digest}. {rows}.",
+        f'output "{output.name}" of window {window} differs when computed again',
+        detail=f"Committed: {committed.tuples} tuples, {committed.digest}; now {now.tuples}, {now.digest}. {rows}.",
         hint="Look for wall clock, random numbers or order in its operators, or declare a tolerance "
         f"of the output if only floats differ; then abandon the replay: rewindow abandon {replay_id}",
     )
 
 
-def _differing(again: Again) -> list[int]:
+def _differing(output: RecomputedOutput) -> list[int]:
     exact, floats = [], []
-    for window, seal in again.committed.items():
-        there, now = seal.window, again.found[window]
-        if (there.tuples, there.digest) != (now.tuples, now.digest):
+    for window, seal in output.committed.items():
+        committed, now = seal.window, output.recomputed[window]
+        if (committed.tuples, committed.digest) != (now.tuples, now.digest):
             exact.append(window)
-        elif there.float_digest != now.float_digest:
+        elif committed.float_digest != now.float_digest:
             floats.append(window)
-    return exact + (_beyond_tolerance(*again.rows(floats), again.tolerance) if floats else [])
+    return exact + (_beyond_tolerance(*output.rows(floats), output.tolerance) if floats else [])
 
 
 def _beyond_tolerance(committed: DataFrame, now: DataFrame, tolerance: float) -> list[int]:

@@ -88,7 +88,7 @@ class GroupCommit:
         self, group: OperatorContext, mark: int, result: GroupResult, rows: GroupFacts, crash: Callable[[Step], None]
     ) -> None:
         staged = self.staged(mark)
-        committed = self._engine.recheck(group.windows, result, staged)
+        committed = self._engine.compare_with_committed(group.windows, result, staged)
         for number, (name, output) in enumerate(self._staged.items()):
             if name in staged:
                 files = self._engine.files(name, result)

@@ -104,7 +104,7 @@ class SparkEngine:
         """Returns the digest of a window without tuples."""
         return self._runner.empty(output)
 
-    def recheck(self, windows: WindowRange, result: GroupResult, staged: Sequence[str]) -> Seals:
+    def compare_with_committed(self, windows: WindowRange, result: GroupResult, staged: Sequence[str]) -> Seals:
         """Holds a group against what is committed of it, see Committed."""
         committed = self._committed.before(windows, staged)
         self._committed.check(windows, result, committed)

@@ -87,12 +87,12 @@ _UNDONE = (
     .correlate(publications)
     .exists()
 )
-STANDING: ColumnElement[bool] = (publications.c.kind == PUBLISH) & publications.c.withdrawn.is_(None) & ~_UNDONE
+EFFECTIVE: ColumnElement[bool] = (publications.c.kind == PUBLISH) & publications.c.withdrawn.is_(None) & ~_UNDONE
 """The condition that a publication is neither withdrawn nor undone."""
 
 
-def standing(acts: Iterable[Publication]) -> list[Publication]:
-    """Returns the publications among some acts that are neither withdrawn nor undone by these, as STANDING does."""
+def effective_publications(acts: Iterable[Publication]) -> list[Publication]:
+    """Returns the publications among some acts that are neither withdrawn nor undone by these, as EFFECTIVE does."""
     listed = [act for act in acts if act.withdrawn is None]
     undone: dict[str, int] = {}
     for act in listed:
@@ -141,4 +141,4 @@ def overlapping(windows: WindowRange) -> ColumnElement[bool]:
 def later_over(connection: Connection, publication: Publication) -> list[Publication]:
     """Returns the later publications that stand over windows of one in one of its tables, newest first."""
     later = (publications.c.number > publication.number) & overlapping(publication.range)
-    return find_publications(connection, STANDING & later & of_tables(table.name for table in publication.tables))
+    return find_publications(connection, EFFECTIVE & later & of_tables(table.name for table in publication.tables))

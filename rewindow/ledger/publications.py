@@ -52,8 +52,8 @@ from rewindow.errors import InputError, OverlapError
 from rewindow.ledger.connection import PUBLICATION_COUNTER, Part
 from rewindow.ledger.models import counters, publication_tables, publications, replays
 from rewindow.ledger.publication_rows import (
+    EFFECTIVE,
     PUBLISH,
-    STANDING,
     UNDO,
     WITHDRAW,
     Publication,
@@ -204,7 +204,7 @@ class Publications(Part):
             if publication.kind == WITHDRAW:
                 return  # The replay is in the state in which it was before the act that was withdrawn.
             replay_id = publication.replay_id
-            still_there = find_publications(connection, STANDING & (publications.c.replay_id == replay_id), limit=1)
+            still_there = find_publications(connection, EFFECTIVE & (publications.c.replay_id == replay_id), limit=1)
             state = State.PUBLISHED if still_there else State.UNDONE
             values = {"state": state, "message": "", "changed_at": self.now}
             connection.execute(update(replays).where(replays.c.replay_id == replay_id).values(**values))
@@ -269,7 +269,7 @@ class Publications(Part):
 
     def newest_over(self, table_name: str, first: int, last: int) -> Publication | None:
         """Returns the newest publication that stands in a table over any window of a range; undone ones do not."""
-        wanted = STANDING & publications.c.closed_at.is_not(None) & of_tables([table_name])
+        wanted = EFFECTIVE & publications.c.closed_at.is_not(None) & of_tables([table_name])
         with self.reading() as connection:
             return next(
                 iter(find_publications(connection, wanted & overlapping(WindowRange(first, last)), limit=1)), None
@@ -308,7 +308,7 @@ def _check_undoable(connection: Connection, publication: Publication) -> None:
         raise InputError(f"publication {number} is no publication that stands: there is nothing to undo")
     if publication.closed_at is None:
         raise InputError(f"publication {number} is open", hint=f"First: rewindow publish {publication.replay_id}")
-    if not find_publications(connection, STANDING & (publications.c.number == number)):
+    if not find_publications(connection, EFFECTIVE & (publications.c.number == number)):
         raise InputError(f"publication {number} is undone already")
     later = later_over(connection, publication)
     if later:

@@ -28,7 +28,7 @@ from rewindow.ledger.attempts import AttemptEnd
 from rewindow.ledger.facade import Ledger
 from rewindow.ledger.facts_index import segments_of
 from rewindow.ledger.models import attempts, counters, publication_tables, publications, replays
-from rewindow.ledger.publication_rows import WITHDRAW, find_publications, publish_app_id, standing
+from rewindow.ledger.publication_rows import WITHDRAW, effective_publications, find_publications, publish_app_id
 from rewindow.ledger.replays import State, find_replay
 from rewindow.storage.delta import Table, query
 from rewindow.storage.fence import position
@@ -213,7 +213,7 @@ def _insert_purged(ledger: Ledger, connection: Connection, told: Mapping[str, An
 def _settle_states(connection: Connection) -> None:
     """Sets replays with closed publications to published, or to undone when none of theirs stands."""
     closed = find_publications(connection, publications.c.closed_at.is_not(None) & publications.c.withdrawn.is_(None))
-    published = {act.replay_id for act in standing(closed)}
+    published = {act.replay_id for act in effective_publications(closed)}
     for replay_id in {act.replay_id for act in closed if act.kind != WITHDRAW}:
         state = State.PUBLISHED if replay_id in published else State.UNDONE
         connection.execute(update(replays).where(replays.c.replay_id == replay_id).values(state=state))

@@ -22,7 +22,7 @@ from rewindow.windows import WindowRange, format_time
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedStream:
     """A recorded stream as it is now.
 
     Attributes:
@@ -37,7 +37,7 @@ class Recorded:
     end: int | None = None
 
 
-def open_stream(config: Config, name: str) -> Recorded:
+def open_recorded_stream(config: Config, name: str) -> RecordedStream:
     """Returns a recorded stream.
 
     Raises:
@@ -59,10 +59,10 @@ def open_stream(config: Config, name: str) -> Recorded:
     if sealed is None:
         raise RangeError(f'stream "{name}" has no sealed window', hint=f"Record it: rewindow record {name}")
     check_reaches(name, table, seals)
-    return Recorded(table, seals, sealed, stream_end(seals))
+    return RecordedStream(table, seals, sealed, stream_end(seals))
 
 
-def check_grids(app: Application, recorded: Mapping[str, Recorded]) -> None:
+def check_grids(app: Application, recorded: Mapping[str, RecordedStream]) -> None:
     """Refuses streams whose windows are not the application's (W15)."""
     for name, stream in recorded.items():
         grid = stored_grid(stream.seals)
@@ -76,7 +76,7 @@ def check_grids(app: Application, recorded: Mapping[str, Recorded]) -> None:
             )
 
 
-def common_range(recorded: Mapping[str, Recorded]) -> WindowRange:
+def common_range(recorded: Mapping[str, RecordedStream]) -> WindowRange:
     """Returns the range from the first window that all inputs have sealed to the last one (W39).
 
     A stream that has ended does not limit it (W36, X21); when all have, it goes to the end of the last one.
@@ -89,7 +89,7 @@ def common_range(recorded: Mapping[str, Recorded]) -> WindowRange:
     return WindowRange(first, last)
 
 
-def pin(config: Config, name: str, stream: Recorded, windows: WindowRange, allow_missing: bool) -> InputPlan:
+def pin(config: Config, name: str, stream: RecordedStream, windows: WindowRange, allow_missing: bool) -> InputPlan:
     """Returns an input at its present version, with its missing windows where these are allowed (W40).
 
     Raises:
@@ -124,7 +124,7 @@ def foreign_files(inputs: list[InputPlan]) -> list[str]:
     ]
 
 
-def expiry_warnings(recorded: Mapping[str, Recorded]) -> list[str]:
+def expiry_warnings(recorded: Mapping[str, RecordedStream]) -> list[str]:
     """Returns until when a plan can be run, for each input that is a published stream.
 
     Publications rewrite such a table, so that it drops the pinned version once its retention is over; a recorded
@@ -143,7 +143,7 @@ def expiry_warnings(recorded: Mapping[str, Recorded]) -> list[str]:
 
 
 def check_warm_up(
-    recorded: Mapping[str, Recorded], start: StartState, windows: WindowRange, allow_missing: bool
+    recorded: Mapping[str, RecordedStream], start: StartState, windows: WindowRange, allow_missing: bool
 ) -> list[str]:
     """Returns a warning for each input that lacks windows which a warm-up would take for empty (W40).
 
@@ -163,7 +163,7 @@ def check_warm_up(
     return found
 
 
-def _sealed_in(stream: Recorded, windows: WindowRange) -> tuple[pa.Table, list[WindowRange]]:
+def _sealed_in(stream: RecordedStream, windows: WindowRange) -> tuple[pa.Table, list[WindowRange]]:
     """Returns the seals of a range, and its stretches without any."""
     rows = read_seals(stream.seals, windows, table_id=stream.table.id)
     last = windows.last if stream.end is None else min(windows.last, stream.end)
@@ -171,7 +171,7 @@ def _sealed_in(stream: Recorded, windows: WindowRange) -> tuple[pa.Table, list[W
 
 
 def _missing_error(
-    name: str, stream: Recorded, windows: WindowRange, missing: list[WindowRange], where: str = ""
+    name: str, stream: RecordedStream, windows: WindowRange, missing: list[WindowRange], where: str = ""
 ) -> RangeError:
     listed = ", ".join(str(part) for part in missing[:5]) + (" ..." if len(missing) > 5 else "")
     return RangeError(

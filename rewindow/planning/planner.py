@@ -18,13 +18,13 @@ from rewindow.operators.heartbeat.operator import Heartbeat
 from rewindow.planning.creation import create_tables
 from rewindow.planning.forecast import estimate, in_the_way
 from rewindow.planning.inputs import (
-    Recorded,
+    RecordedStream,
     check_grids,
     check_warm_up,
     common_range,
     expiry_warnings,
     foreign_files,
-    open_stream,
+    open_recorded_stream,
     pin,
 )
 from rewindow.planning.request import Draft, ReplayRequest
@@ -71,7 +71,7 @@ def draft_plan(config: Config, request: ReplayRequest) -> Draft:
     _check_ids(request)
     mode = Mode.parse(request.mode)
     loaded = load_application(config, request.application, request.parameters)
-    recorded = {name: open_stream(config, name) for name in loaded.app.streams}
+    recorded = {name: open_recorded_stream(config, name) for name in loaded.app.streams}
     validate(loaded.app, mode, {name: stream.table.schema for name, stream in recorded.items()})
     check_grids(loaded.app, recorded)
     windows = _range(loaded.app, recorded, request)
@@ -212,7 +212,7 @@ def _output(app: Application, output: Output, plan: Plan) -> OutputPlan:
     )
 
 
-def _range(app: Application, recorded: Mapping[str, Recorded], request: ReplayRequest) -> WindowRange:
+def _range(app: Application, recorded: Mapping[str, RecordedStream], request: ReplayRequest) -> WindowRange:
     common = common_range(recorded)
     by_time, by_window = (request.from_time, request.to_time), (request.first, request.last)
     if any(end is not None for end in by_time) and any(end is not None for end in by_window):

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rewindow.ledger import Ledger, Publication
-from rewindow.ledger.publication_rows import standing
-from rewindow.recovery.staleness import Standing, stale_windows
+from rewindow.ledger.publication_rows import effective_publications
+from rewindow.recovery.staleness import EffectivePublication, stale_windows
 from rewindow.storage.parts import Kind, kind_of
 
 
@@ -17,13 +17,15 @@ def related_acts(ledger: Ledger, application: str, names: Iterable[str]) -> list
     return [one for one in every if _outputs(one) & set(names)]
 
 
-def states_in_effect(acts: Iterable[Publication]) -> list[Standing]:
-    """Returns the publications that stand, as far as state goes."""
+def states_in_effect(acts: Iterable[Publication]) -> list[EffectivePublication]:
+    """Returns the publications that were not taken back, as far as state goes."""
     found = []
-    for one in standing(acts):
+    for one in effective_publications(acts):
         states = {int(window): digest for window, digest in one.details.get("states", {}).items()}
         start = one.details.get("start") or {"source": "initial", "window": None, "digest": ""}
-        found.append(Standing(one.number, one.range, states, start["source"], start["window"], start["digest"]))
+        found.append(
+            EffectivePublication(one.number, one.range, states, start["source"], start["window"], start["digest"])
+        )
     return found
 
 
@@ -33,7 +35,7 @@ def stale_ranges(
     names: Iterable[str],
     stateful: Sequence[str],
     acts: Sequence[Publication],
-    in_effect: Sequence[Standing],
+    in_effect: Sequence[EffectivePublication],
 ) -> list[list[Any]]:
     """Returns [table, first, last] of all that is stale of an application when some publications are in effect.
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Finisher:
+class Publisher:
     """Brings open publications to their end.
 
     Attributes:
@@ -172,13 +172,13 @@ class Finisher:
         self._verified.add(key)
 
     def _publish_tuples(self, publication: Publication, plan: Plan, part: Part) -> None:
-        from rewindow.publication.frames import published_frame
+        from rewindow.publication.frames import as_stream_tuples
 
         assert part.output is not None, "tuples belong to an output"
         facts = self._facts(plan, publication.details["staged_versions"])
         seals = staged_seals(facts, part.output.name, publication.range)
         view = self.view(plan, part, publication.details["staged_versions"], publication.range)
-        frame = published_frame(view, plan, part.output, pc.sum(seals["tuples"]).as_py() or 0)
+        frame = as_stream_tuples(view, plan, part.output, pc.sum(seals["tuples"]).as_py() or 0)
         there = set(open_published(self.config, part.name).schema.names)
         merge_schema = not set(frame.columns) <= there
         write_spark(self.config, part.name, publication, frame, merge_schema=merge_schema)

@@ -46,7 +46,7 @@ def check_seals(frame: DataFrame, seals: pa.Table, output: str) -> None:
     assert not found, f"unsealed windows in the readers' view of {output}: {sorted(found)[:3]}"
 
 
-def published_frame(frame: DataFrame, plan: Plan, output: OutputPlan, tuples: int) -> DataFrame:
+def as_stream_tuples(frame: DataFrame, plan: Plan, output: OutputPlan, tuples: int) -> DataFrame:
     """Returns tuples in the shape of a recorded stream, ordered by window and offset.
 
     `offset` counts from 0 in each window in the order of the declared key, ties by all other columns; `arrived_at` is

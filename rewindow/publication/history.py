@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rewindow.ledger.publication_rows import WITHDRAW, Publication, standing
-from rewindow.recovery.staleness import Standing, in_effect
+from rewindow.ledger.publication_rows import WITHDRAW, Publication, effective_publications
+from rewindow.recovery.staleness import EffectivePublication, in_effect
 from rewindow.windows import WindowRange
 
 Piece = tuple[int, int, int]
@@ -36,7 +36,7 @@ def versions_without(acts: Sequence[Publication], table: str, act: Publication, 
         version = next((entry.version_before for entry in known[place].tables if entry.name == table), None)
         if version is None or not wanted or known[place].kind == WITHDRAW:
             continue
-        before = _shown(standing(known[:place]), act.range)
+        before = _shown(effective_publications(known[:place]), act.range)
         rest: list[_Shown] = []
         for windows, owner in wanted:
             same = [part for other, shown in before if shown == owner and (part := windows.overlap(other))]
@@ -77,7 +77,7 @@ def _joined(pieces: Sequence[Piece]) -> list[Piece]:
 
 def _shown(publications: Sequence[Publication], windows: WindowRange) -> list[_Shown]:
     """Returns, ascending, which publication the windows of a range show."""
-    segments = in_effect([Standing(one.number, one.range) for one in publications])
+    segments = in_effect([EffectivePublication(one.number, one.range) for one in publications])
     owned = [(part, one.owner.number) for one in segments if (part := one.range.overlap(windows))]
     free = _without(windows, [part for part, _ in owned])
     return sorted([*owned, *((part, None) for part in free)], key=lambda entry: entry[0].first)

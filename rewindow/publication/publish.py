@@ -18,16 +18,16 @@ from rewindow.errors import GateError, InputError, ResourceError, TableError
 from rewindow.facts.losses import losses_of
 from rewindow.facts.readers import staged_seals
 from rewindow.ledger import Ledger, Publication, Replay, State
-from rewindow.ledger.publication_rows import standing
+from rewindow.ledger.publication_rows import effective_publications
 from rewindow.publication.contents import kept_checkpoints, saved_states, start_state
 from rewindow.publication.effects import related_acts, stale_ranges, states_in_effect
-from rewindow.publication.finish import Finisher
+from rewindow.publication.finish import Publisher
 from rewindow.publication.leftovers import only_publisher
 from rewindow.publication.prepare import prepare_tables
 from rewindow.publication.result import PublicationResult, result_of
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
-from rewindow.recovery.staleness import Standing
+from rewindow.recovery.staleness import EffectivePublication
 from rewindow.storage import Table, position
 from rewindow.storage.damage import damaged_now, settle_damage
 from rewindow.storage.layout import (
@@ -83,8 +83,8 @@ def publish(
         ledger.publications.publishing(part.name for part in parts) as unfinished,
         only_publisher(config, plan.application, spark),
     ):
-        finisher = Finisher(spark, config, ledger, crash, say)
-        rolled = [finisher.roll_forward(publication).number for publication in unfinished]
+        publisher = Publisher(spark, config, ledger, crash, say)
+        rolled = [publisher.roll_forward(publication).number for publication in unfinished]
         replay = ledger.replays.get(replay_id)
         there = _visible(ledger, replay_id)
         if there is not None:
@@ -93,12 +93,12 @@ def publish(
         details = _details(config, ledger, plan, accept, staged)
         for part in parts:
             if part.kind is Kind.DATA:
-                finisher.view(plan, part, details["staged_versions"], plan.range)
+                publisher.view(plan, part, details["staged_versions"], plan.range)
         damage = damaged_now(config, [part.name for part in parts], plan.range)
         settle_damage(config, damage, leave_out_damaged, f"rewindow publish {replay_id}", say)
         publication = _open(config, ledger, plan, details, crash)
         crash(PublishStep.OPENED, 1)
-        return result_of(config, ledger, finisher.finish(publication), rolled=rolled)
+        return result_of(config, ledger, publisher.finish(publication), rolled=rolled)
 
 
 def check_publishable(
@@ -185,7 +185,7 @@ def _version(contents: Contents | None, name: str) -> str:
 
 def _visible(ledger: Ledger, replay_id: str) -> Publication | None:
     """Returns the publication by which all of a replay is visible now, None when there is none."""
-    publication = next(iter(standing(ledger.publications.newest(replay_id))), None)
+    publication = next(iter(effective_publications(ledger.publications.newest(replay_id))), None)
     return None if publication is None or ledger.publications.later_overlapping(publication.number) else publication
 
 
@@ -201,7 +201,7 @@ def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None, con
     related = related_acts(ledger, plan.application, names)
     in_effect = states_in_effect(related)
     number = 1 + max((one.number for one in in_effect), default=0)
-    new = Standing(number, plan.range, states, start["source"], start["window"], start["digest"])
+    new = EffectivePublication(number, plan.range, states, start["source"], start["window"], start["digest"])
     known = sorted(states)
     step = 1 + len(known) // STATES_MAX
     told = {*known[::step], *kept, plan.first - 1}

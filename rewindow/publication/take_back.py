@@ -14,12 +14,12 @@ from rewindow.config import Config
 from rewindow.crash import crash_point
 from rewindow.errors import InputError, TableError
 from rewindow.ledger import Ledger, Publication
-from rewindow.ledger.publication_rows import UNDO, WITHDRAW, standing
+from rewindow.ledger.publication_rows import UNDO, WITHDRAW, effective_publications
 from rewindow.names import stream_of
 from rewindow.publication.commits import is_begun
 from rewindow.publication.contents import files_of
 from rewindow.publication.effects import related_acts, stale_ranges, states_in_effect
-from rewindow.publication.finish import Finisher
+from rewindow.publication.finish import Publisher
 from rewindow.publication.history import Piece, versions_without, without_windows
 from rewindow.publication.leftovers import only_publisher
 from rewindow.publication.result import PublicationResult, result_of
@@ -76,8 +76,8 @@ def undo(
     if not tables:
         raise InputError(f'replay "{replay_id}" is {replay.state} and was never published: there is nothing to undo')
     with ledger.publications.publishing(tables) as unfinished, only_publisher(config, replay.application, spark):
-        finisher = Finisher(spark, config, ledger, crash, say)
-        rolled = [finisher.roll_forward(publication).number for publication in unfinished]
+        publisher = Publisher(spark, config, ledger, crash, say)
+        rolled = [publisher.roll_forward(publication).number for publication in unfinished]
         newest = _newest_act(ledger, replay_id)
         if newest is None:
             raise InputError(f'replay "{replay_id}" was never published: its publications were given up')
@@ -86,7 +86,7 @@ def undo(
         spare = Spare(leave_out_damaged, f"rewindow undo {replay_id}", say)
         publication = open_undo(config, ledger, newest, replay.application, spare, crash)
         crash(PublishStep.OPENED, 1)
-        return result_of(config, ledger, finisher.finish(publication), rolled=rolled)
+        return result_of(config, ledger, publisher.finish(publication), rolled=rolled)
 
 
 def withdraw(
@@ -115,9 +115,9 @@ def withdraw(
     newest = next(iter(ledger.publications.newest(replay_id, limit=1)), None)
     names = [table.name for table in newest.tables] if newest else []
     with ledger.publications.publishing(names) as unfinished, only_publisher(config, replay.application, spark):
-        finisher = Finisher(spark, config, ledger, crash, say)
+        publisher = Publisher(spark, config, ledger, crash, say)
         mine = [act for act in unfinished if act.replay_id == replay_id and act.kind != WITHDRAW]
-        rolled = [finisher.roll_forward(act).number for act in unfinished if act not in mine]
+        rolled = [publisher.roll_forward(act).number for act in unfinished if act not in mine]
         if not mine:
             newest = next(iter(ledger.publications.newest(replay_id, limit=1)), None)
             if newest is not None and (newest.kind == WITHDRAW or newest.withdrawn is not None):
@@ -135,7 +135,7 @@ def withdraw(
         spare = Spare(leave_out_damaged, f"rewindow publish {replay_id} --withdraw", say)
         publication = _open_withdrawal(config, ledger, begun, replay.application, spare)
         crash(PublishStep.OPENED, 1)
-        return result_of(config, ledger, finisher.finish(publication), rolled=rolled)
+        return result_of(config, ledger, publisher.finish(publication), rolled=rolled)
 
 
 def open_undo(
@@ -189,7 +189,7 @@ def _details(
     Raises:
         TableError: a version that is needed was removed, or a file of it is damaged.
     """
-    remaining = [act.number for act in standing(left)]
+    remaining = [act.number for act in effective_publications(left)]
     put_back = {}
     for name in (table.name for table in taken.tables if taken.closed_at or is_begun(config, table.name, taken)):
         on_table = [act for act in acts if act.withdrawn is None and name in {table.name for table in act.tables}]

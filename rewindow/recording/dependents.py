@@ -37,7 +37,7 @@ class Dependent:
 
 def readers(ledger: Ledger, stream: str, windows: Sequence[WindowRange] | None = None) -> list[Dependent]:
     """Returns who has read windows of a stream, open or published, newest first; all windows unless some are given."""
-    standing = standing_publications(ledger)
+    publications = effective_by_replay(ledger)
     found = []
     for row in ledger.replays.newest(limit=_LIMIT):
         if stream not in inputs_of(row) or not _meets(row.range, windows):
@@ -51,7 +51,7 @@ def readers(ledger: Ledger, stream: str, windows: Sequence[WindowRange] | None =
                 f'publication {publication.number} of replay "{row.replay_id}", windows {publication.range}, '
                 "was computed from it",
             )
-            for publication in standing.get(row.replay_id, ())
+            for publication in publications.get(row.replay_id, ())
             if _meets(publication.range, windows)
         ]  # fmt: skip
     return found
@@ -65,7 +65,7 @@ def dependents(ledger: Ledger, stream: str) -> list[Dependent]:
             f"publication {publication.number} made its windows {publication.range}; it is visible to readers and can "
             f"be taken back: rewindow undo {publication.replay_id}",
         )
-        for of_replay in standing_publications(ledger, stream).values()
+        for of_replay in effective_by_replay(ledger, stream).values()
         for publication in of_replay
     ]  # fmt: skip
     return [*own, *readers(ledger, stream)]
@@ -93,8 +93,8 @@ def mark_stale(ledger: Ledger, stream: str, windows: Sequence[WindowRange]) -> l
 
 
 def _last_published(ledger: Ledger, table_name: str, at_least: int) -> int:
-    standing = standing_publications(ledger, table_name)
-    return max((entry.last for entries in standing.values() for entry in entries), default=at_least)
+    publications = effective_by_replay(ledger, table_name)
+    return max((entry.last for entries in publications.values() for entry in entries), default=at_least)
 
 
 def inputs_of(row: Replay) -> list[str]:
@@ -102,7 +102,7 @@ def inputs_of(row: Replay) -> list[str]:
     return [str(entry["stream"]) for entry in row.plan.get("inputs", [])]
 
 
-def standing_publications(ledger: Ledger, table_name: str | None = None) -> dict[str, list[Publication]]:
+def effective_by_replay(ledger: Ledger, table_name: str | None = None) -> dict[str, list[Publication]]:
     """Returns, by replay, the publications that are neither withdrawn nor undone; of one table if so asked."""
     entries = [
         entry

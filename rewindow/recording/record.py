@@ -36,12 +36,12 @@ from rewindow.recording.stream import (
     StreamTables,
     check_settings,
     create_seals,
-    open_stream,
+    open_stream_tables,
     prepare_stream,
     recording_lock,
     tuples_without_seals,
 )
-from rewindow.recording.tuples import POSITION, REASON, event_schema, parse_columns, read_tuples, session_of
+from rewindow.recording.tuples import POSITION, REASON, parse_columns, read_tuples, recorded_schema, session_of
 from rewindow.storage import Table, query
 from rewindow.windows import WindowRange
 
@@ -126,7 +126,7 @@ class _Run:
             self._reopen()
         intake, tuples = self._take_in(position)
         position = SourcePosition() if intake.whole else position
-        tables = prepare_stream(self.config, self.name, self.stream, event_schema(tuples.schema))
+        tables = prepare_stream(self.config, self.name, self.stream, recorded_schema(tuples.schema))
         before = (tables.first, tables.last)
         newest = self.extent.newest(tuples)
         if newest.future and not end:
@@ -156,7 +156,7 @@ class _Run:
         self.on_progress(RecordProgress(self.name, step, tuples, round(time.monotonic() - self.began, 3)))
 
     def _heal(self) -> SourcePosition:
-        tables = open_stream(self.config, self.name)
+        tables = open_stream_tables(self.config, self.name)
         if tables is None:
             return SourcePosition()
         if reopening.complete(self.spark, tables, self.config.quarantine_table, self._mark_stale):
@@ -171,7 +171,7 @@ class _Run:
         """Reads the source and writes its tuples, typed, into scratch files."""
         declared = parse_columns(self.name, self.stream.columns)
         names = declared.names if declared else None
-        stored = open_stream(self.config, self.name)
+        stored = open_stream_tables(self.config, self.name)
         stored = stored if stored is not None and stored.binding else None
         recorded = None if stored is None else stored.data.schema
         intake = look_at(self.name, self.stream, self.config.root, position, names, recorded)
@@ -179,7 +179,7 @@ class _Run:
         raw.mkdir()
         tuples = read_tuples(self.spark, self.name, self.stream, intake, declared, str(raw))
         if stored is not None:
-            check_settings(stored, self.stream, event_schema(tuples.schema))
+            check_settings(stored, self.stream, recorded_schema(tuples.schema))
         rows = take_in(self.stream, intake, raw, lambda count: self._tell("reading", count))
         self.result.bytes_read, self.result.source_version = intake.size, intake.version
         self.result.warnings.extend(intake.warnings)
@@ -238,7 +238,7 @@ class _Run:
 
     def _reopen(self) -> None:
         """Takes late tuples from the quarantine into their windows."""
-        tables = open_stream(self.config, self.name)
+        tables = open_stream_tables(self.config, self.name)
         if tables is None or tables.last is None or not Table.exists(self.config.quarantine_table):
             return
         self._tell("opening windows again", 0)
@@ -272,7 +272,7 @@ class _Run:
         if before[0] is None or before[1] is None:
             return
         self._tell("comparing sealed windows", facts["sealed"])
-        events = event_schema(tuples.schema).names[3:]
+        events = recorded_schema(tuples.schema).names[3:]
         late = self._late(tables, tuples, position, WindowRange(before[0], before[1]), facts, events)
         if late is not None:
             count = late.count()

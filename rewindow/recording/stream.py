@@ -101,7 +101,7 @@ class StreamTables:
         self.windows.set_properties(properties)
 
 
-def open_stream(config: Config, name: str) -> StreamTables | None:
+def open_stream_tables(config: Config, name: str) -> StreamTables | None:
     """Returns a stream's tables, None when it was never recorded.
 
     Raises:
@@ -152,12 +152,12 @@ def prepare_stream(config: Config, name: str, stream: StreamConfig, schema: Stru
         InputError: width, origin, arrival, zone or columns differ from those stored with the recording (W4, W15).
         TableError: one of the tables is missing.
     """
-    tables = open_stream(config, name)
+    tables = open_stream_tables(config, name)
     if tables is None or not tables.binding:
         for path in (config.stream_table(name), config.windows_table(name), config.files_table(name)):
             shutil.rmtree(path, ignore_errors=True)
         create_stream(config.stream_table(name), to_arrow_schema(schema), _settings(stream, schema))
-        tables = open_stream(config, name)
+        tables = open_stream_tables(config, name)
         assert tables is not None
     check_settings(tables, stream, schema)
     new = [field for field in to_arrow_schema(schema) if field.name not in tables.data.schema.names]

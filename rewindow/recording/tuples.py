@@ -102,7 +102,7 @@ def read_tuples(
     return tuples
 
 
-def event_schema(tuples: T.StructType) -> T.StructType:
+def recorded_schema(tuples: T.StructType) -> T.StructType:
     """Returns the recorded stream's schema for a frame of tuples."""
     head = [T.StructField("window_id", T.LongType()), T.StructField("offset", T.LongType())]
     rest = [field for field in tuples.fields if field.name not in (*POSITION, REASON, PAYLOAD, "window_id")]
@@ -115,7 +115,7 @@ def check_event_columns(name: str, stream: StreamConfig, schema: T.StructType) -
     Raises:
         InputError: names the column.
     """
-    events = {field.name: field.dataType for field in event_schema(schema).fields[3:]}
+    events = {field.name: field.dataType for field in recorded_schema(schema).fields[3:]}
     for column in events:
         if column.lower() in BOOKKEEPING or column.lower().startswith(PREFIX) or set(column) & _FORBIDDEN:
             raise InputError(
@@ -129,7 +129,7 @@ def check_event_columns(name: str, stream: StreamConfig, schema: T.StructType) -
         raise InputError(
             f'event timestamp "{stream.event_at}" of stream "{name}" is not a TIMESTAMP column', hint=_known(events)
         )
-    check_digestible(event_schema(schema))
+    check_digestible(recorded_schema(schema))
 
 
 def _known(events: dict[str, T.DataType]) -> str:

@@ -14,8 +14,8 @@ from rewindow.windows import WindowRange
 
 
 @dataclass(frozen=True)
-class Standing:
-    """A publication that stands, as far as state goes.
+class EffectivePublication:
+    """A publication that was not taken back, as far as state goes.
 
     Attributes:
         states: window to the digest of the state after it, wherever the replay saved one.
@@ -37,26 +37,26 @@ class Segment:
     """Consecutive windows whose content comes from one publication."""
 
     range: WindowRange
-    owner: Standing
+    owner: EffectivePublication
 
 
-def in_effect(standing: Sequence[Standing]) -> list[Segment]:
+def in_effect(publications: Sequence[EffectivePublication]) -> list[Segment]:
     """Returns, ascending and disjoint, which publication each window shows: the newest one over it."""
     segments: list[Segment] = []
-    for publication in sorted(standing, key=lambda one: one.number):
+    for publication in sorted(publications, key=lambda publication: publication.number):
         kept = [part for segment in segments for part in _outside(segment, publication.range)]
         segments = [*kept, Segment(publication.range, publication)]
     return sorted(segments, key=lambda segment: segment.range.first)
 
 
-def stale_windows(standing: Sequence[Standing]) -> list[WindowRange]:
+def stale_windows(publications: Sequence[EffectivePublication]) -> list[WindowRange]:
     """Returns the stale windows of an application's stateful outputs, ascending; the first range comes next.
 
     A segment is stale if the state before it, as published now, is not the one that it was computed from, or is itself
     stale. Where no state was saved at the border, a warm-up's base decides; in the middle of a replay, not knowing is
     stale. Windows computed from the initial state on request depend on no published state.
     """
-    segments = in_effect(standing)
+    segments = in_effect(publications)
     stale: list[Segment] = []
     for index, segment in enumerate(segments):
         before = segments[index - 1] if index else None

@@ -11,7 +11,7 @@ import pytest
 
 from rewindow.errors import InputError, OverlapError
 from rewindow.ledger import Ledger, State
-from rewindow.ledger.publication_rows import standing
+from rewindow.ledger.publication_rows import effective_publications
 from tests.ledger.life import WORKERS, plan, results, run_to_end
 from tests.ledger.workers import (
     ACTS,
@@ -91,9 +91,9 @@ def test_undo_takes_back_every_publication_of_the_replay(ledger: Ledger, tables:
     assert newest is not None and newest.replay_id == "over"
     undo(ledger, tables, "over", nothing)
     assert ledger.publications.newest_over("app.out", 100, 199) is None
-    assert standing(ledger.publications.newest()) == []
+    assert effective_publications(ledger.publications.newest()) == []
     publish(ledger, tables, "r", nothing)
-    assert [act.number for act in standing(ledger.publications.newest())] == [6]
+    assert [act.number for act in effective_publications(ledger.publications.newest())] == [6]
 
 
 def test_a_withdrawal_gives_up_what_was_begun_and_leaves_the_replay_as_it_was(ledger: Ledger) -> None:
@@ -113,7 +113,7 @@ def test_a_withdrawal_gives_up_what_was_begun_and_leaves_the_replay_as_it_was(le
         ledger.publications.open_withdrawal(withdrawal.number, "again", {"app.out": 1})
     ledger.publications.mark_done(withdrawal.number, "app.out", 2)
     ledger.publications.close(withdrawal.number)
-    assert ledger.replays.get("r").state is State.CHECKED and standing(ledger.publications.newest()) == []
+    assert ledger.replays.get("r").state is State.CHECKED and effective_publications(ledger.publications.newest()) == []
     second = ledger.publications.open("r", {"app.out": 2}, 100, 199)
     ledger.publications.mark_done(second.number, "app.out", 3)
     ledger.publications.close(second.number)
@@ -121,7 +121,7 @@ def test_a_withdrawal_gives_up_what_was_begun_and_leaves_the_replay_as_it_was(le
     back = ledger.publications.open_withdrawal(undo.number, "versions are gone", {"app.out": 3})
     ledger.publications.mark_done(back.number, "app.out", 4)
     ledger.publications.close(back.number)
-    assert [act.number for act in standing(ledger.publications.newest())] == [second.number]
+    assert [act.number for act in effective_publications(ledger.publications.newest())] == [second.number]
     assert ledger.replays.get("r").state is State.PUBLISHED
 
 

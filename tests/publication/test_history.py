@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewindow.ledger import Publication, PublishedTable
-from rewindow.ledger.publication_rows import standing
+from rewindow.ledger.publication_rows import effective_publications
 from rewindow.publication.history import versions_without
 from rewindow.windows import WindowRange
 
@@ -33,12 +33,12 @@ class Table:
 
     def undo(self, replay: str) -> None:
         """Takes a replay back, as far as nothing later covers it."""
-        mine = [act for act in standing(self.acts) if act.replay_id == replay]
+        mine = [act for act in effective_publications(self.acts) if act.replay_id == replay]
         if not mine or any(
             act.number > mine[-1].number and act.range.overlap(mine[-1].range) for act in self.effective
         ):
             return
-        left = [act.number for act in standing([act for act in self.acts if act.replay_id != replay])]
+        left = [act.number for act in effective_publications([act for act in self.acts if act.replay_id != replay])]
         pieces = versions_without(self.acts, "t", mine[-1], left)
         shown = dict(self.versions[-1])
         for first, last, version in pieces:
@@ -50,7 +50,7 @@ class Table:
     @property
     def effective(self) -> list[Publication]:
         """The publications that stand."""
-        return standing(self.acts)
+        return effective_publications(self.acts)
 
     def _act(self, replay: str, kind: str, undoes: int | None) -> Publication:
         version = len(self.versions) - 1

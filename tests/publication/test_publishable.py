@@ -11,7 +11,7 @@ from rewindow.config import Config
 from rewindow.errors import GateError, TableError
 from rewindow.ledger import Ledger
 from rewindow.publication import publish as publishing
-from rewindow.publication.finish import Finisher
+from rewindow.publication.finish import Publisher
 from rewindow.publication.prepare import prepare_tables
 from rewindow.storage import Table
 from rewindow.storage.layout import staged_contents
@@ -121,10 +121,10 @@ def test_a_publication_that_was_begun_stops_at_facts_that_were_altered_since(con
     details = publishing._details(config, ledger, replay.plan, None, judged)
     publication = ledger.publications.open("r", prepare_tables(config, replay.plan), 100, 103, details)
     flip_a_byte("facts")(replay.root)
-    finisher = Finisher(None, config, ledger, lambda step, number: None)  # type: ignore[arg-type]
+    publisher = Publisher(None, config, ledger, lambda step, number: None)  # type: ignore[arg-type]
     with pytest.raises(TableError, match='table "facts" of replay "r" is not what was judged'):
-        finisher.finish(publication)
-    assert "is not what was judged" in str(finisher.roll_forward(publication).withdrawn)
+        publisher.finish(publication)
+    assert "is not what was judged" in str(publisher.roll_forward(publication).withdrawn)
 
 
 def test_a_published_table_that_forgets_transactions_is_refused(config: Config) -> None:

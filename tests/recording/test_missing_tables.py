@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from rewindow.errors import InputError, TableError
-from rewindow.planning.inputs import open_stream
+from rewindow.planning.inputs import open_recorded_stream
 from tests.recording.conftest import Bench
 from tests.recording.test_record import ROWS
 
@@ -52,7 +52,7 @@ def test_a_stream_without_its_last_commit_is_refused_by_record_and_plan(bench: B
     bench.record()
     data = bench.config().stream_table("s")
     (data / "_delta_log" / f"{1:020}.json").unlink()
-    for attempt in (bench.record, lambda: open_stream(bench.config(), "s")):
+    for attempt in (bench.record, lambda: open_recorded_stream(bench.config(), "s")):
         with pytest.raises(TableError, match='table "s" is at version 0, but its seals name version 1'):
             attempt()
 

@@ -13,7 +13,7 @@ from deltalake import Field
 from rewindow.config import Config
 from rewindow.errors import InputError, TableError
 from rewindow.facts.seals import read_seals
-from rewindow.recording.stream import open_stream
+from rewindow.recording.stream import open_stream_tables
 from rewindow.recording.upgrade import upgradable, upgrade_others, upgrade_stream
 from rewindow.storage import Table, create_table, query
 from rewindow.storage.files import noted_files, open_files
@@ -76,7 +76,7 @@ def first_float_digests(spark: SparkSession, rows: pa.Table) -> dict[int, str]:
 def test_a_stream_of_the_first_release_is_refused_until_it_is_lifted(bench: Bench, aged: Config) -> None:
     """Recording does not mix formats; after the upgrade it goes on, and finds everything already there."""
     with pytest.raises(TableError, match="has format 1") as raised:
-        open_stream(aged, "s")
+        open_stream_tables(aged, "s")
     assert "rewindow streams upgrade s" in raised.value.hint
     result = upgrade_stream(bench.spark, aged, "s")
     assert (result.lifted, result.files, result.differing) == (5, 1, [])

@@ -186,7 +186,9 @@ class MemoryEngine:
     def empty(self, output: str) -> WindowDigest:
         return WindowDigest(0, "", None)
 
-    def recheck(self, windows: WindowRange, result: GroupResult, staged: Sequence[str]) -> dict[str, dict[int, Seal]]:
+    def compare_with_committed(
+        self, windows: WindowRange, result: GroupResult, staged: Sequence[str]
+    ) -> dict[str, dict[int, Seal]]:
         return {name: self.seals(name, windows) for name in OUTPUTS if name not in staged}
 
     def seals(self, output: str, windows: WindowRange) -> dict[int, Seal]:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewindow.recovery.staleness import Standing, in_effect, stale_windows
+from rewindow.recovery.staleness import EffectivePublication, in_effect, stale_windows
 from rewindow.windows import WindowRange
 
 
-def standing(
+def publication(
     number: int, first: int, last: int, states: dict[int, str], source: str = "published", **more: object
-) -> Standing:
+) -> EffectivePublication:
     """Returns a publication that began with the state published at the window before it."""
     base = {"base": first - 1, "base_digest": states.get(first - 1, "")} if source == "published" else {}
-    return Standing(number, WindowRange(first, last), states, source, **{**base, **more})
+    return EffectivePublication(number, WindowRange(first, last), states, source, **{**base, **more})
 
 
-FIRST = standing(1, 0, 9, {-1: "s", 9: "a"}, "initial")
-SECOND = standing(2, 10, 19, {9: "a", 19: "b"})
-THIRD = standing(3, 20, 29, {19: "b", 29: "c"})
+FIRST = publication(1, 0, 9, {-1: "s", 9: "a"}, "initial")
+SECOND = publication(2, 10, 19, {9: "a", 19: "b"})
+THIRD = publication(3, 20, 29, {19: "b", 29: "c"})
 
 
 def test_nothing_is_stale_while_every_range_began_with_what_is_published_before_it() -> None:
@@ -29,43 +29,45 @@ def test_nothing_is_stale_while_every_range_began_with_what_is_published_before_
 
 def test_a_changed_end_state_makes_everything_after_it_stale_and_the_next_replay_clears_it() -> None:
     """Transitively; replaying the first stale range with the old end state clears the rest too."""
-    fix = standing(4, 0, 9, {-1: "s", 9: "A"}, "initial")
+    fix = publication(4, 0, 9, {-1: "s", 9: "A"}, "initial")
     assert stale_windows([FIRST, SECOND, THIRD, fix]) == [WindowRange(10, 29)]
-    assert stale_windows([FIRST, SECOND, THIRD, fix, standing(5, 10, 19, {9: "A", 19: "b"})]) == []
-    assert stale_windows([FIRST, SECOND, THIRD, fix, standing(5, 10, 19, {9: "A", 19: "B"})]) == [WindowRange(20, 29)]
+    assert stale_windows([FIRST, SECOND, THIRD, fix, publication(5, 10, 19, {9: "A", 19: "b"})]) == []
+    assert stale_windows([FIRST, SECOND, THIRD, fix, publication(5, 10, 19, {9: "A", 19: "B"})]) == [
+        WindowRange(20, 29)
+    ]
 
 
 def test_a_fix_with_the_same_end_state_makes_nothing_stale() -> None:
     """Only the state matters, not the rows before it."""
-    assert stale_windows([FIRST, SECOND, standing(3, 0, 9, {-1: "s", 9: "a"}, "initial")]) == []
+    assert stale_windows([FIRST, SECOND, publication(3, 0, 9, {-1: "s", 9: "a"}, "initial")]) == []
 
 
 def test_a_fix_in_the_middle_compares_with_the_state_that_was_saved_there() -> None:
     """Not saved is not known, and not known is stale."""
-    whole = standing(1, 0, 29, {-1: "s", 19: "m", 29: "e"}, "initial")
-    assert stale_windows([whole, standing(2, 10, 19, {9: "x", 19: "m"})]) == [WindowRange(10, 29)]
-    known = standing(1, 0, 29, {-1: "s", 9: "x", 19: "m", 29: "e"}, "initial")
-    assert stale_windows([known, standing(2, 10, 19, {9: "x", 19: "m"})]) == []
-    assert stale_windows([known, standing(2, 10, 19, {9: "x", 19: "other"})]) == [WindowRange(20, 29)]
-    thinned = standing(1, 0, 29, {-1: "s", 9: "x", 29: "e"}, "initial")
-    assert stale_windows([thinned, standing(2, 10, 19, {9: "x", 19: "m"})]) == [WindowRange(20, 29)]
+    whole = publication(1, 0, 29, {-1: "s", 19: "m", 29: "e"}, "initial")
+    assert stale_windows([whole, publication(2, 10, 19, {9: "x", 19: "m"})]) == [WindowRange(10, 29)]
+    known = publication(1, 0, 29, {-1: "s", 9: "x", 19: "m", 29: "e"}, "initial")
+    assert stale_windows([known, publication(2, 10, 19, {9: "x", 19: "m"})]) == []
+    assert stale_windows([known, publication(2, 10, 19, {9: "x", 19: "other"})]) == [WindowRange(20, 29)]
+    thinned = publication(1, 0, 29, {-1: "s", 9: "x", 29: "e"}, "initial")
+    assert stale_windows([thinned, publication(2, 10, 19, {9: "x", 19: "m"})]) == [WindowRange(20, 29)]
 
 
 def test_a_warm_up_depends_on_the_state_it_began_with() -> None:
     """Its base decides where no state was saved at the border; an undone base makes it stale."""
-    whole = standing(1, 0, 29, {-1: "s", 4: "x", 29: "e"}, "initial")
-    warmed = Standing(2, WindowRange(10, 14), {9: "y", 14: "z"}, "warm_up", 4, "x")
+    whole = publication(1, 0, 29, {-1: "s", 4: "x", 29: "e"}, "initial")
+    warmed = EffectivePublication(2, WindowRange(10, 14), {9: "y", 14: "z"}, "warm_up", 4, "x")
     assert stale_windows([whole, warmed]) == [WindowRange(15, 29)], "what follows cannot know"
-    far = Standing(3, WindowRange(40, 49), {39: "q", 49: "r"}, "warm_up", 29, "e")
+    far = EffectivePublication(3, WindowRange(40, 49), {39: "q", 49: "r"}, "warm_up", 29, "e")
     assert stale_windows([whole, far]) == []
     assert stale_windows([far]) == [WindowRange(40, 49)]
 
 
 def test_windows_computed_from_the_initial_state_on_request_are_never_stale() -> None:
     """Nor those warmed up from the very first window."""
-    asked = standing(2, 10, 19, {9: "s", 19: "b"}, "initial")
+    asked = publication(2, 10, 19, {9: "s", 19: "b"}, "initial")
     assert stale_windows([FIRST, asked]) == []
-    assert stale_windows([Standing(3, WindowRange(10, 19), {9: "a"}, "warm_up")]) == []
+    assert stale_windows([EffectivePublication(3, WindowRange(10, 19), {9: "a"}, "warm_up")]) == []
 
 
 STEPS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3), st.booleans()), min_size=1, max_size=8)
@@ -76,7 +78,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3), st.booleans()),
 def test_stale_windows_agree_with_a_model_that_recomputes(steps: list[tuple[int, int, bool]]) -> None:
     """A window is stale iff the chain of states that is published does not lead to the one it was computed from."""
     shown: dict[int, tuple[int, str, str]] = {}
-    published: list[Standing] = []
+    published: list[EffectivePublication] = []
     for number, (start, width, fixed) in enumerate(steps, start=1):
         first, last = start, start + width - 1
         if first and first - 1 not in shown:
@@ -87,7 +89,7 @@ def test_stale_windows_agree_with_a_model_that_recomputes(steps: list[tuple[int,
             before, state = state, f"{state}{'!' if fixed else '.'}{window}"
             states[window] = state
             shown[window] = (number, before, state)
-        published.append(standing(number, first, last, states, "published" if first else "initial"))
+        published.append(publication(number, first, last, states, "published" if first else "initial"))
     wrong: set[int] = set()
     for window in sorted(shown):
         broken = window and shown[window][1] != shown[window - 1][2]
@@ -99,6 +101,6 @@ def test_stale_windows_agree_with_a_model_that_recomputes(steps: list[tuple[int,
 
 def test_the_newest_publication_over_a_window_is_in_effect() -> None:
     """Later ones lie over earlier ones; parts stand out on both sides."""
-    whole, middle = standing(1, 0, 9, {}), standing(2, 3, 5, {})
+    whole, middle = publication(1, 0, 9, {}), publication(2, 3, 5, {})
     segments = [(str(one.range), one.owner.number) for one in in_effect([middle, whole])]
     assert segments == [("[0, 2]", 1), ("[3, 5]", 2), ("[6, 9]", 1)]
