@@ -144,7 +144,10 @@ def test_digests_stay_comparable_with_those_that_are_stored(spark: SparkSession)
     found = digest_of(spark, "select 1 a, 'x' b, 0.5D f union all select 2, null, null")
     assert found == (2, "367e5a27-e52cc743fc3b7a64-6a26d516599bf1a8", "367e5a27-c5028cf42f112902-cd31651d1f7b1aa8")
     names = row_hashes(spark.sql("select 1 a, 'x' b").schema)
-    assert tuple(spark.sql("select 1 a, 'x' b").select(*names).collect()[0]) == (-6029574794745043002, 780353114734605292)
+    assert tuple(spark.sql("select 1 a, 'x' b").select(*names).collect()[0]) == (
+        -6029574794745043002,
+        780353114734605292,
+    )
 
 
 def test_float_columns_are_apart(spark: SparkSession) -> None:
