@@ -53,10 +53,10 @@ def follow(ledger: Ledger, airflow: Airflow, run: Run, telling: Telling) -> None
     Raises:
         RewindowError: the replay failed, was not killed where it should have been, or stands still.
     """
-    eyes = _Eyes(ledger, run, telling)
+    watch = _Watch(ledger, run, telling)
     asked, tries, changed = 0.0, 1, time.monotonic()
     while True:
-        if eyes.look():
+        if watch.poll():
             changed = time.monotonic()
         now = time.monotonic()
         if now - asked >= ASK_SECONDS:
@@ -66,7 +66,7 @@ def follow(ledger: Ledger, airflow: Airflow, run: Run, telling: Telling) -> None
                 telling.say(f"Airflow has started try {task.tries} of task {_REPLAY}")
                 tries, changed = task.tries, now
             if task.state == "success":
-                eyes.read_ledger()
+                watch.read_ledger()
                 break
             _check_alive(airflow, run, _REPLAY, task)
         if now - changed > STILL_SECONDS_MAX:
@@ -100,7 +100,7 @@ def wait_for_end(airflow: Airflow, run: Run, telling: Telling) -> str:
     return state
 
 
-class _Eyes:
+class _Watch:
     """Looks at one replay in the ledger and at its process."""
 
     def __init__(self, ledger: Ledger, run: Run, telling: Telling) -> None:
@@ -112,7 +112,7 @@ class _Eyes:
         self._recovered = False
         self._read_at = 0.0
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Says what is new and returns whether anything is: at the process each time, at the ledger less often."""
         news = self._see_kill()
         now = time.monotonic()

@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, insert, select, update
 
 from rewindow.errors import InputError
-from rewindow.ledger.connection import Database, Part
+from rewindow.ledger.connection import Database, LedgerPart
 from rewindow.ledger.models import attempts, group_timings, replays
 from rewindow.ledger.replays import RUNNABLE, Replays, State, read_replay
 from rewindow.ledger.segments import Counts, PortCount
@@ -75,7 +75,7 @@ class GroupTiming:
     reported_at: datetime
 
 
-class Attempts(Part):
+class Attempts(LedgerPart):
     """The part of the ledger that keeps epochs, attempts and their progress."""
 
     def __init__(self, database: Database, replays: Replays, counts: Counts) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import insert, select
 
 from rewindow.errors import InputError
-from rewindow.ledger.connection import Database, Part
+from rewindow.ledger.connection import Database, LedgerPart
 from rewindow.ledger.models import acceptances, checks
 from rewindow.ledger.replays import Replays, State, read_replay
 
@@ -47,7 +47,7 @@ class Acceptance:
     accepted_at: datetime
 
 
-class Checks(Part):
+class Checks(LedgerPart):
     """The part of the ledger that keeps gate results and acceptances."""
 
     def __init__(self, database: Database, replays: Replays) -> None:

@@ -144,7 +144,7 @@ class Database:
             yield connection
 
 
-class Part:
+class LedgerPart:
     """A part of the ledger: its transactions are those of the database."""
 
     def __init__(self, database: Database) -> None:

@@ -14,7 +14,7 @@ from datetime import datetime
 from sqlalchemy import Connection, delete, insert, select
 
 from rewindow.errors import InputError, OverlapError
-from rewindow.ledger.connection import Part
+from rewindow.ledger.connection import LedgerPart
 from rewindow.ledger.models import leases
 from rewindow.ledger.replays import RUNNABLE, Replay, State, end_leases, read_replay
 from rewindow.windows import WindowRange, format_time
@@ -31,7 +31,7 @@ class Lease:
     granted_at: datetime
 
 
-class Leases(Part):
+class Leases(LedgerPart):
     """The part of the ledger that grants leases."""
 
     def acquire(self, replay_id: str, tables: Iterable[str], first: int, last: int) -> None:

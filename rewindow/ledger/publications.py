@@ -49,7 +49,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, insert, select, update
 
 from rewindow.errors import InputError, OverlapError
-from rewindow.ledger.connection import PUBLICATION_COUNTER, Part
+from rewindow.ledger.connection import PUBLICATION_COUNTER, LedgerPart
 from rewindow.ledger.models import counters, publication_tables, publications, replays
 from rewindow.ledger.publication_rows import (
     EFFECTIVE,
@@ -68,7 +68,7 @@ from rewindow.ledger.replays import State, end_leases, read_replay
 from rewindow.windows import WindowRange
 
 
-class Publications(Part):
+class Publications(LedgerPart):
     """The part of the ledger that numbers and keeps publications; the protocol is in this module's docstring."""
 
     @contextmanager

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from rewindow.errors import FencedError, InputError, OverlapError
-from rewindow.ledger.connection import Part
+from rewindow.ledger.connection import LedgerPart
 from rewindow.ledger.models import leases, publications, replays
 from rewindow.windows import WindowRange
 
@@ -125,7 +125,7 @@ def to_replay(row: Row[Any]) -> Replay:
     return Replay(**{**row._mapping, "state": State(row.state)})
 
 
-class Replays(Part):
+class Replays(LedgerPart):
     """The part of the ledger that keeps replays."""
 
     def create(

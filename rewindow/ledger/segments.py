@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, case, delete, func, insert, select, update
 
-from rewindow.ledger.connection import Part
+from rewindow.ledger.connection import LedgerPart
 from rewindow.ledger.models import replays, segments
 
 SEGMENT_WINDOWS = 1000
@@ -78,7 +78,7 @@ _COLUMNS = [segments.c[name] for name in Segment.__dataclass_fields__]
 _WIDTH = segments.c.last - segments.c.first + 1
 
 
-class Counts(Part):
+class Counts(LedgerPart):
     """The part of the ledger that indexes window facts: windows and tuples of each port."""
 
     def index(self, replay_id: str, port: str | None = None) -> list[Segment]:

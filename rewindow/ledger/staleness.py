@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
-from rewindow.ledger.connection import Part
+from rewindow.ledger.connection import LedgerPart
 from rewindow.ledger.models import stale_ranges
 from rewindow.windows import WindowRange
 
@@ -28,7 +28,7 @@ class StaleRange:
     marked_at: datetime
 
 
-class Staleness(Part):
+class Staleness(LedgerPart):
     """The part of the ledger that keeps stale ranges; ranges of one table never overlap."""
 
     def mark(self, application: str, table_name: str, first: int, last: int, since: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from rewindow.ledger import Ledger, Publication
 from rewindow.ledger.publication_rows import effective_publications
 from rewindow.recovery.staleness import EffectivePublication, stale_windows
-from rewindow.storage.parts import Kind, kind_of
+from rewindow.storage.published_tables import Kind, kind_of
 
 
 def related_acts(ledger: Ledger, application: str, names: Iterable[str]) -> list[Publication]:

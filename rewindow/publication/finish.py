@@ -31,7 +31,7 @@ from rewindow.storage.damage import DamagedFile, damaged_error, damaged_now, fin
 from rewindow.storage.files import note_files, open_files
 from rewindow.storage.layout import CHECKPOINTS, FACTS, staged_contents, versions_of
 from rewindow.storage.names import open_published
-from rewindow.storage.parts import Kind, Part, kind_of, parts_of
+from rewindow.storage.published_tables import Kind, PublishedTable, kind_of, published_tables
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -124,36 +124,38 @@ class Publisher:
                 found += find_damage(open_published(self.config, name, version), name, windows)
             return found
         plan = self.ledger.replays.get(publication.replay_id).read_plan()
-        part = next(part for part in parts_of(plan) if part.name == name)
-        return found + self._staged_damage(plan, part, publication.details["staged_versions"], publication.range)
+        target = next(target for target in published_tables(plan) if target.name == name)
+        return found + self._staged_damage(plan, target, publication.details["staged_versions"], publication.range)
 
-    def _staged_damage(self, plan: Plan, part: Part, pinned: dict[str, int], windows: WindowRange) -> list[DamagedFile]:
-        staged = part.output.name if part.output is not None else CHECKPOINTS
+    def _staged_damage(
+        self, plan: Plan, target: PublishedTable, pinned: dict[str, int], windows: WindowRange
+    ) -> list[DamagedFile]:
+        staged = target.output.name if target.output is not None else CHECKPOINTS
         table = Table.open(self.config.replay_root(plan.replay_id) / staged, pinned[staged])
         return find_damage(table, f"{plan.replay_id}/{staged}", windows)
 
     def _publish(self, publication: Publication, name: str, versions: dict[str, int | None]) -> None:
         plan = self.ledger.replays.get(publication.replay_id).read_plan()
         self._check_staged(publication, plan)
-        part = next(part for part in parts_of(plan) if part.name == name)
+        target = next(target for target in published_tables(plan) if target.name == name)
         pinned = publication.details["staged_versions"]
-        if part.kind is Kind.CHECKPOINTS:
+        if target.kind is Kind.CHECKPOINTS:
             rows = checkpoint_rows(self.config, plan, pinned["checkpoints"], publication.details["checkpoints"])
             write_arrow(self.config, name, publication, rows)
             return
-        assert part.output is not None, "tuples and seals belong to an output"
-        seals = staged_seals(self._facts(plan, pinned), part.output.name, publication.range)
-        if part.kind is Kind.WINDOWS:
+        assert target.output is not None, "tuples and seals belong to an output"
+        seals = staged_seals(self._facts(plan, pinned), target.output.name, publication.range)
+        if target.kind is Kind.WINDOWS:
             data_name = stream_of(name)
             data_version = versions[data_name]
             assert data_version is not None, "seals come after their tuples"
             columns = columns_text(
-                event_columns(Table.open(self.config.replay_root(plan.replay_id) / part.output.name))
+                event_columns(Table.open(self.config.replay_root(plan.replay_id) / target.output.name))
             )
             rows = published_seals(self.config, data_name, seals, columns, publication.opened_at, data_version)
             write_arrow(self.config, name, publication, rows)
             return
-        self._publish_tuples(publication, plan, part)
+        self._publish_tuples(publication, plan, target)
 
     def _check_staged(self, publication: Publication, plan: Plan) -> None:
         """Makes sure, once by this publisher, that the staged tables still hold what was judged."""
@@ -171,34 +173,34 @@ class Publisher:
             )
         self._verified.add(key)
 
-    def _publish_tuples(self, publication: Publication, plan: Plan, part: Part) -> None:
+    def _publish_tuples(self, publication: Publication, plan: Plan, target: PublishedTable) -> None:
         from rewindow.publication.frames import as_stream_tuples
 
-        assert part.output is not None, "tuples belong to an output"
+        assert target.output is not None, "tuples belong to an output"
         facts = self._facts(plan, publication.details["staged_versions"])
-        seals = staged_seals(facts, part.output.name, publication.range)
-        view = self.view(plan, part, publication.details["staged_versions"], publication.range)
-        frame = as_stream_tuples(view, plan, part.output, pc.sum(seals["tuples"]).as_py() or 0)
-        there = set(open_published(self.config, part.name).schema.names)
+        seals = staged_seals(facts, target.output.name, publication.range)
+        view = self.view(plan, target, publication.details["staged_versions"], publication.range)
+        frame = as_stream_tuples(view, plan, target.output, pc.sum(seals["tuples"]).as_py() or 0)
+        there = set(open_published(self.config, target.name).schema.names)
         merge_schema = not set(frame.columns) <= there
-        write_spark(self.config, part.name, publication, frame, merge_schema=merge_schema)
+        write_spark(self.config, target.name, publication, frame, merge_schema=merge_schema)
 
     def _facts(self, plan: Plan, pinned: dict[str, int]) -> Table:
         return Table.open(self.config.replay_root(plan.replay_id) / FACTS, pinned[FACTS])
 
-    def view(self, plan: Plan, part: Part, pinned: dict[str, int], windows: WindowRange) -> DataFrame:
+    def view(self, plan: Plan, target: PublishedTable, pinned: dict[str, int], windows: WindowRange) -> DataFrame:
         """Returns what readers see of a staged output, compared with its seals once by this publisher."""
         from rewindow.facts.readers_frame import readers_frame
         from rewindow.publication.frames import check_seals
 
-        assert part.output is not None, "only outputs are staged"
-        output = part.output
+        assert target.output is not None, "only outputs are staged"
+        output = target.output
         seals = staged_seals(self._facts(plan, pinned), output.name, windows)
         staged = Table.open(self.config.replay_root(plan.replay_id) / output.name, pinned[output.name])
         frame = readers_frame(self.spark, staged, seals, windows)
         key = f"{plan.replay_id}/{output.name}/{windows}"
         if key not in self._verified:
-            with self._naming_damage(lambda: self._staged_damage(plan, part, pinned, windows)):
+            with self._naming_damage(lambda: self._staged_damage(plan, target, pinned, windows)):
                 check_seals(frame, seals, output.name)
             self._verified.add(key)
         return frame

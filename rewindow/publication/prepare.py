@@ -13,7 +13,7 @@ from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, create_table
 from rewindow.storage.files import open_files
 from rewindow.storage.formats import TableKind, check_format, format_property
-from rewindow.storage.parts import Kind, Part, parts_of
+from rewindow.storage.published_tables import Kind, PublishedTable, published_tables
 from rewindow.storage.streams import create_stream, stored_grid
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -33,29 +33,29 @@ def prepare_tables(config: Config, plan: Plan) -> dict[str, int]:
     Raises:
         TableError: a table is not ours, or has columns that do not fit.
     """
-    return {part.name: _prepare(config, plan, part).version for part in parts_of(plan)}
+    return {target.name: _prepare(config, plan, target).version for target in published_tables(plan)}
 
 
-def _prepare(config: Config, plan: Plan, part: Part) -> Table:
-    path = config.stream_table(part.name)
+def _prepare(config: Config, plan: Plan, target: PublishedTable) -> Table:
+    path = config.stream_table(target.name)
     there = Table.exists(path)
-    if part.kind is Kind.CHECKPOINTS:
+    if target.kind is Kind.CHECKPOINTS:
         table = create_table(path, stored.SCHEMA, {**retention(config), **format_property(TableKind.STATES)})
         table.check_committable()
         return check_format(table, TableKind.STATES)
-    assert part.output is not None, "tuples and seals belong to an output"
-    events = event_columns(Table.open(config.replay_root(plan.replay_id) / part.output.name))
+    assert target.output is not None, "tuples and seals belong to an output"
+    events = event_columns(Table.open(config.replay_root(plan.replay_id) / target.output.name))
     if "offset" in events.names:
         raise TableError(
-            f'output "{part.output.name}" has a column "offset", which every published stream has for itself',
+            f'output "{target.output.name}" has a column "offset", which every published stream has for itself',
             hint="Give the column another name.",
         )
-    if part.kind is Kind.DATA:
+    if target.kind is Kind.DATA:
         schema = published_schema(events)
         if there:
-            _check_columns(part.name, Table.open(path).schema, schema)
+            _check_columns(target.name, Table.open(path).schema, schema)
             check_format(Table.open(path), TableKind.STREAM)
-        create_stream(path, schema, _settings(plan, part.output, events), retention(config))
+        create_stream(path, schema, _settings(plan, target.output, events), retention(config))
         open_files(path)
         table = Table.open(path)
         table.check_committable()

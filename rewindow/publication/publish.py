@@ -40,7 +40,7 @@ from rewindow.storage.layout import (
     versions_of,
 )
 from rewindow.storage.names import data_name, open_published
-from rewindow.storage.parts import Kind, parts_of
+from rewindow.storage.published_tables import Kind, published_tables
 from rewindow.storage.staged_marks import check_sealed_rows, lost_commits, staged_positions
 
 if TYPE_CHECKING:
@@ -78,9 +78,9 @@ def publish(
     """
     ledger = Ledger.open(config.ledger_url)
     plan = ledger.replays.get(replay_id).read_plan()
-    parts = parts_of(plan)
+    tables = published_tables(plan)
     with (
-        ledger.publications.publishing(part.name for part in parts) as unfinished,
+        ledger.publications.publishing(table.name for table in tables) as unfinished,
         only_publisher(config, plan.application, spark),
     ):
         publisher = Publisher(spark, config, ledger, crash, say)
@@ -91,10 +91,10 @@ def publish(
             return result_of(config, ledger, there, already=True, rolled=rolled)
         staged = check_publishable(config, ledger, replay, plan, accept, who)
         details = _details(config, ledger, plan, accept, staged)
-        for part in parts:
-            if part.kind is Kind.DATA:
-                publisher.view(plan, part, details["staged_versions"], plan.range)
-        damage = damaged_now(config, [part.name for part in parts], plan.range)
+        for table in tables:
+            if table.kind is Kind.DATA:
+                publisher.view(plan, table, details["staged_versions"], plan.range)
+        damage = damaged_now(config, [table.name for table in tables], plan.range)
         settle_damage(config, damage, leave_out_damaged, f"rewindow publish {replay_id}", say)
         publication = _open(config, ledger, plan, details, crash)
         crash(PublishStep.OPENED, 1)
@@ -230,7 +230,7 @@ def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None, con
 
 def _open(config: Config, ledger: Ledger, plan: Plan, details: dict[str, Any], crash: Crash) -> Publication:
     _check_space(config, plan, details)
-    names = [part.name for part in parts_of(plan)]
+    names = [table.name for table in published_tables(plan)]
     ledger.leases.acquire(plan.replay_id, names, plan.first, plan.last)
     try:
         versions = prepare_tables(config, plan)

@@ -13,7 +13,7 @@ from rewindow.ledger import Ledger
 from rewindow.publication.commits import version_of
 from rewindow.publication.contents import files_of
 from rewindow.storage import Table, query
-from rewindow.storage.parts import Kind, kind_of
+from rewindow.storage.published_tables import Kind, kind_of
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:

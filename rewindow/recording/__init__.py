@@ -2,7 +2,7 @@
 
 sources, readers    where a source's files are, and their rows with a position
 delta_source        the files that a Delta table has gained since it was last read
-intake              rows into scratch files, in bounded memory
+source_rows         rows into scratch files, in bounded memory
 tuples              types, arrival, window; what is malformed
 stream              the stream's tables, and the settings stored with them (W4, W15)
 extent              how far a recording seals, and which windows stay open

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from rewindow.errors import FencedError, OverlapError
 from rewindow.names import quoted_column
-from rewindow.recording.sources.files import Part
+from rewindow.recording.sources.files import SourceFile
 from rewindow.recording.sources.readers import FILE, ROW
 from rewindow.recording.tuples import PAYLOAD, REASON
 from rewindow.spark.frames import empty_frame, spark_schema
@@ -28,20 +28,22 @@ LATE = "late"
 _MICROSECONDS = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 
 
-def malformed_rows(spark: SparkSession, bad: DataFrame, parts: Sequence[Part]) -> DataFrame:
+def malformed_rows(spark: SparkSession, bad: DataFrame, files: Sequence[SourceFile]) -> DataFrame:
     """Returns malformed rows as rows for the quarantine, without a window."""
-    return _rows(spark, bad.withColumn("window_id", F.lit(None).cast("bigint")), parts, F.col(REASON), F.col(PAYLOAD))
+    return _rows(spark, bad.withColumn("window_id", F.lit(None).cast("bigint")), files, F.col(REASON), F.col(PAYLOAD))
 
 
-def late_rows(spark: SparkSession, late: DataFrame, parts: Sequence[Part], events: Sequence[str]) -> DataFrame:
+def late_rows(spark: SparkSession, late: DataFrame, files: Sequence[SourceFile], events: Sequence[str]) -> DataFrame:
     """Returns late tuples as rows for the quarantine, whose payload gives them back as they were."""
     columns = [F.col(quoted_column(name)) for name in ("arrived_at", *events)]
     payload = F.to_json(F.struct(*columns), {"ignoreNullFields": "false", "timestampFormat": _MICROSECONDS})
-    return _rows(spark, late, parts, F.lit(LATE), payload)
+    return _rows(spark, late, files, F.lit(LATE), payload)
 
 
-def _rows(spark: SparkSession, frame: DataFrame, parts: Sequence[Part], reason: Column, payload: Column) -> DataFrame:
-    names = pa.table({FILE: pa.array(range(len(parts)), pa.int32()), "__part": [part.name for part in parts]})
+def _rows(
+    spark: SparkSession, frame: DataFrame, files: Sequence[SourceFile], reason: Column, payload: Column
+) -> DataFrame:
+    names = pa.table({FILE: pa.array(range(len(files)), pa.int32()), "__part": [file.name for file in files]})
     position = F.concat_ws(":", F.col("__part"), F.col(ROW).cast("string"))
     return frame.join(F.broadcast(spark.createDataFrame(names)), FILE).select(
         "window_id", reason.alias("reason"), position.alias("position"), payload.alias("payload"), FILE, ROW

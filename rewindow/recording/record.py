@@ -27,9 +27,9 @@ from rewindow.names import quoted_column
 from rewindow.recording import quarantine, reopening, sealing
 from rewindow.recording.dependents import mark_stale
 from rewindow.recording.extent import Extent
-from rewindow.recording.intake import Intake, look_at, take_in
 from rewindow.recording.late import Comparison, compare, surplus
 from rewindow.recording.result import OnProgress, RecordProgress, RecordResult
+from rewindow.recording.source_rows import SourceContents, copy_rows, inspect_source
 from rewindow.recording.sources.delta import SourcePosition
 from rewindow.recording.sources.readers import FILE
 from rewindow.recording.stream import (
@@ -124,8 +124,8 @@ class _Run:
         position = self._heal()
         if reopen:
             self._reopen()
-        intake, tuples = self._take_in(position)
-        position = SourcePosition() if intake.whole else position
+        contents, tuples = self._copy_source(position)
+        position = SourcePosition() if contents.whole else position
         tables = prepare_stream(self.config, self.name, self.stream, recorded_schema(tuples.schema))
         before = (tables.first, tables.last)
         newest = self.extent.newest(tuples)
@@ -137,9 +137,9 @@ class _Run:
         self._seal(tables, tuples, facts)
         if end:
             sealing.end(tables)
-        self._put_aside(tables, tuples, intake, position, before, facts)
-        if intake.version is not None:
-            self._move_on(tables, tuples, intake, facts)
+        self._put_aside(tables, tuples, contents, position, before, facts)
+        if contents.version is not None:
+            self._move_on(tables, tuples, contents, facts)
         sealing.remove_strays(tables)
         self.result.stream_first, self.result.stream_last = tables.first, tables.last
         self.result.seconds = round(time.monotonic() - self.began, 3)
@@ -167,27 +167,27 @@ class _Run:
             self._count_sealed(healed, empty=_empty_windows(tables, healed))
         return tables.position
 
-    def _take_in(self, position: SourcePosition) -> tuple[Intake, DataFrame]:
+    def _copy_source(self, position: SourcePosition) -> tuple[SourceContents, DataFrame]:
         """Reads the source and writes its tuples, typed, into scratch files."""
         declared = parse_columns(self.name, self.stream.columns)
         names = declared.names if declared else None
         stored = open_stream_tables(self.config, self.name)
         stored = stored if stored is not None and stored.binding else None
         recorded = None if stored is None else stored.data.schema
-        intake = look_at(self.name, self.stream, self.config.root, position, names, recorded)
+        contents = inspect_source(self.name, self.stream, self.config.root, position, names, recorded)
         raw, typed = self.folder / "raw", self.folder / "typed"
         raw.mkdir()
-        tuples = read_tuples(self.spark, self.name, self.stream, intake, declared, str(raw))
+        tuples = read_tuples(self.spark, self.name, self.stream, contents, declared, str(raw))
         if stored is not None:
             check_settings(stored, self.stream, recorded_schema(tuples.schema))
-        rows = take_in(self.stream, intake, raw, lambda count: self._tell("reading", count))
-        self.result.bytes_read, self.result.source_version = intake.size, intake.version
-        self.result.warnings.extend(intake.warnings)
+        rows = copy_rows(self.stream, contents, raw, lambda count: self._tell("reading", count))
+        self.result.bytes_read, self.result.source_version = contents.size, contents.version
+        self.result.warnings.extend(contents.warnings)
         self._tell("typing", rows)
-        tuples = read_tuples(self.spark, self.name, self.stream, intake, declared, str(raw))
+        tuples = read_tuples(self.spark, self.name, self.stream, contents, declared, str(raw))
         self._compute(tuples, typed)
-        return replace(intake, rows=rows), self._unseen(
-            self.spark.read.schema(tuples.schema).parquet(str(typed)), intake, position
+        return replace(contents, rows=rows), self._unseen(
+            self.spark.read.schema(tuples.schema).parquet(str(typed)), contents, position
         )
 
     def _compute(self, tuples: DataFrame, folder: Path) -> None:
@@ -201,9 +201,9 @@ class _Run:
                 ) from error
             raise
 
-    def _unseen(self, tuples: DataFrame, intake: Intake, position: SourcePosition) -> DataFrame:
+    def _unseen(self, tuples: DataFrame, contents: SourceContents, position: SourcePosition) -> DataFrame:
         """Leaves out what an earlier run has taken from a Delta source's files that had tuples waiting."""
-        seen = [index for index, part in enumerate(intake.parts) if part.seen]
+        seen = [index for index, file in enumerate(contents.files) if file.seen]
         if not seen:
             return tuples
         waited = F.coalesce(F.col("window_id") > F.lit(position.sealed_last), F.lit(False))
@@ -255,17 +255,17 @@ class _Run:
         self,
         tables: StreamTables,
         tuples: DataFrame,
-        intake: Intake,
+        contents: SourceContents,
         position: SourcePosition,
         before: tuple[int | None, int | None],
         facts: dict[str, Any],
     ) -> None:
         """Puts malformed rows and late tuples into quarantine; `before` are the windows sealed before this run."""
-        by_position = not intake.whole
+        by_position = not contents.whole
         path = self.config.quarantine_table
         if facts["malformed"]:
             self._tell("putting malformed rows aside", facts["malformed"])
-            bad = quarantine.malformed_rows(self.spark, tuples.where(F.col(REASON).isNotNull()), intake.parts)
+            bad = quarantine.malformed_rows(self.spark, tuples.where(F.col(REASON).isNotNull()), contents.files)
             new = quarantine.put_aside(self.spark, path, self.name, bad, by_position=by_position)
             self.result.malformed, self.result.known = new, facts["malformed"] - new
         crash_point("record_after_malformed")
@@ -276,7 +276,7 @@ class _Run:
         late = self._late(tables, tuples, position, WindowRange(before[0], before[1]), facts, events)
         if late is not None:
             count = late.count()
-            rows = quarantine.late_rows(self.spark, late, intake.parts, events)
+            rows = quarantine.late_rows(self.spark, late, contents.files, events)
             self.result.late = quarantine.put_aside(self.spark, path, self.name, rows, by_position=by_position)
             self.result.known += count - self.result.late
             if self.result.late:
@@ -320,15 +320,17 @@ class _Run:
                 " what is recorded stays"
             )
 
-    def _move_on(self, tables: StreamTables, tuples: DataFrame, intake: Intake, facts: dict[str, Any]) -> None:
+    def _move_on(
+        self, tables: StreamTables, tuples: DataFrame, contents: SourceContents, facts: dict[str, Any]
+    ) -> None:
         """Stores how far a Delta source has been recorded, last of all: a run that dies earlier reads it again."""
         waiting = {}
         if facts["waiting"]:
             beyond = F.col("window_id") > F.lit(-1 if tables.last is None else tables.last)
             rows = tuples.where(beyond).select(FILE).distinct().collect()
-            waiting = {intake.parts[row[0]].name: dict(intake.parts[row[0]].constants) for row in rows}
-        assert intake.version is not None
-        tables.set_position(SourcePosition(intake.version, tables.last, waiting))
+            waiting = {contents.files[row[0]].name: dict(contents.files[row[0]].constants) for row in rows}
+        assert contents.version is not None
+        tables.set_position(SourcePosition(contents.version, tables.last, waiting))
 
 
 def _empty_windows(tables: StreamTables, windows: WindowRange) -> int:

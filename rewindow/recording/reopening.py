@@ -158,7 +158,7 @@ def seal_noted(spark: SparkSession, tables: StreamTables, opened: Reopening) -> 
     tables.windows.replace(
         rows.to_reader(), opened.predicate, app_id=tables.app_id, version=opened.run
     )  # fmt: skip
-    tables.look()
+    tables.refresh()
 
 
 def finish(tables: StreamTables, opened: Reopening, quarantine: Path) -> None:

@@ -57,7 +57,7 @@ def heal(spark: SparkSession, tables: StreamTables) -> WindowRange | None:
         return windows
     with _met(tables):
         tables.windows.commit_files([], app_id=tables.app_id, version=run)
-    tables.look()
+    tables.refresh()
     return None
 
 
@@ -73,13 +73,13 @@ def end(tables: StreamTables) -> None:
         with _met(tables):
             row = end_row(tables.data, tables.last)
             tables.windows.commit_arrow(row, app_id=tables.app_id, version=max(tables.run, 0))
-        tables.look()
+        tables.refresh()
 
 
 def take_back_end(tables: StreamTables) -> None:
     """Removes the end row of a stream that goes on after all."""
     tables.windows.delta.delete("end_window is not null")
-    tables.look()
+    tables.refresh()
 
 
 def check_grid(spark: SparkSession, name: str, data: Table, grid: Grid) -> None:
@@ -175,7 +175,7 @@ def _seal(tables: StreamTables, run: int, windows: WindowRange, written: DataFra
     with _met(tables):
         tables.windows.commit_arrow(rows, app_id=tables.app_id, version=run)
     crash_point("record_after_windows")
-    tables.look()
+    tables.refresh()
     return len(windows) - found.num_rows
 
 

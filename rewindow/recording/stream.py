@@ -54,7 +54,7 @@ class StreamTables:
     last: int | None = None
     end: int | None = None
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Reads the tables' state anew."""
         self.windows.refresh()
         self.data.refresh()
@@ -121,7 +121,7 @@ def open_stream_tables(config: Config, name: str) -> StreamTables | None:
     tables = StreamTables(name, data, windows, files, f"record/{name}")
     for table in (data, windows, files):
         table.check_committable()
-    tables.look()
+    tables.refresh()
     check_reaches(name, tables.data, tables.windows)
     return tables
 

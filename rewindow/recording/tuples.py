@@ -20,7 +20,7 @@ from rewindow.application.error_tuples import PREFIX
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.names import BOOKKEEPING, quoted_column
-from rewindow.recording.intake import Intake
+from rewindow.recording.source_rows import SourceContents
 from rewindow.recording.sources.readers import BAD, FILE, RAW, ROW
 from rewindow.spark.digests import check_digestible
 
@@ -70,7 +70,12 @@ def parse_columns(name: str, columns: str | None) -> T.StructType | None:
 
 
 def read_tuples(
-    spark: SparkSession, name: str, stream: StreamConfig, intake: Intake, declared: T.StructType | None, folder: str
+    spark: SparkSession,
+    name: str,
+    stream: StreamConfig,
+    contents: SourceContents,
+    declared: T.StructType | None,
+    folder: str,
 ) -> DataFrame:
     """Returns the tuples of scratch files, malformed ones among them.
 
@@ -80,12 +85,12 @@ def read_tuples(
     Raises:
         InputError: an expression of the settings cannot be computed, or an event column's name or type is not allowed.
     """
-    raw = spark.read.schema(_scratch_schema(intake)).parquet(folder)
+    raw = spark.read.schema(_scratch_schema(contents)).parquet(folder)
     try:
-        nulls = stream.null_values if intake.kind == "csv" else []
-        json_lines = intake.kind == "json" and declared
-        typed = _typed_json(raw, declared) if json_lines else _typed(raw, intake, declared, nulls)
-        read = [field.name for field in declared.fields] if declared else intake.columns
+        nulls = stream.null_values if contents.kind == "csv" else []
+        json_lines = contents.kind == "json" and declared
+        typed = _typed_json(raw, declared) if json_lines else _typed(raw, contents, declared, nulls)
+        read = [field.name for field in declared.fields] if declared else contents.columns
         events = _event_expressions(name, stream, read)
         frame = typed.select(
             *POSITION, BAD, PAYLOAD,
@@ -95,7 +100,7 @@ def read_tuples(
     except (ParseException, AnalysisException) as error:
         raise InputError(
             f'stream "{name}" cannot be computed as its settings say', detail=_first_line(error),
-            hint=f"Columns of its source: {', '.join(intake.columns)}.",
+            hint=f"Columns of its source: {', '.join(contents.columns)}.",
         ) from error  # fmt: skip
     tuples = _with_window(frame, stream, list(events))
     check_event_columns(name, stream, tuples.schema)
@@ -136,13 +141,13 @@ def _known(events: dict[str, T.DataType]) -> str:
     return "Event columns: " + ", ".join(f"{name} {kind.simpleString()}" for name, kind in events.items()) + "."
 
 
-def _scratch_schema(intake: Intake) -> T.StructType:
+def _scratch_schema(contents: SourceContents) -> T.StructType:
     head = T.StructType([T.StructField(FILE, T.IntegerType()), T.StructField(ROW, T.LongType())])
     head = head.add(BAD, T.StringType()).add(RAW, T.StringType())
-    return T.StructType(head.fields + from_arrow_schema(intake.schema, prefer_timestamp_ntz=True).fields)
+    return T.StructType(head.fields + from_arrow_schema(contents.schema, prefer_timestamp_ntz=True).fields)
 
 
-def _typed(raw: DataFrame, intake: Intake, declared: T.StructType | None, nulls: Sequence[str]) -> DataFrame:
+def _typed(raw: DataFrame, contents: SourceContents, declared: T.StructType | None, nulls: Sequence[str]) -> DataFrame:
     """Returns columns cast to the declared types, and the first column whose text is there but has no such value.
 
     A text that means null does so quoted too where the column is no text: it cannot mean anything else there.
@@ -150,7 +155,7 @@ def _typed(raw: DataFrame, intake: Intake, declared: T.StructType | None, nulls:
     fields = declared.fields if declared else []
     wanted = {field.name: field.dataType for field in fields if raw.schema[field.name].dataType != field.dataType}
     texts = {name: F.when(~_quoted(name).isin(*nulls), _quoted(name)) if nulls else _quoted(name) for name in wanted}
-    columns = {name: _quoted(name) for name in intake.columns}
+    columns = {name: _quoted(name) for name in contents.columns}
     columns |= {name: texts[name].try_cast(kind) for name, kind in wanted.items()}
     failed = [
         F.when(
@@ -159,7 +164,7 @@ def _typed(raw: DataFrame, intake: Intake, declared: T.StructType | None, nulls:
         )
         for name, kind in wanted.items()
     ]
-    fields_text = F.to_json(F.struct(*map(_quoted, intake.columns)), {"ignoreNullFields": "false"})
+    fields_text = F.to_json(F.struct(*map(_quoted, contents.columns)), {"ignoreNullFields": "false"})
     return raw.select(
         *POSITION,
         F.coalesce(F.col(BAD), *failed).alias(BAD),

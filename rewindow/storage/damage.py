@@ -23,7 +23,7 @@ from rewindow.names import stream_of, windows_name
 from rewindow.storage import Table
 from rewindow.storage.delta import DataFile
 from rewindow.storage.names import open_published
-from rewindow.storage.parts import Kind, kind_of
+from rewindow.storage.published_tables import Kind, kind_of
 from rewindow.windows import WindowRange
 
 KEPT_IN = "_damaged"

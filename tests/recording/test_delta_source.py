@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from rewindow.errors import InputError
-from rewindow.recording.sources.delta import SourcePosition, find_delta_parts
+from rewindow.recording.sources.delta import SourcePosition, find_delta_files
 from rewindow.recording.sources.readers import parquet_rows
 
 
@@ -45,10 +45,10 @@ def test_a_commit_that_changed_rows_is_refused_by_name_or_passed_over(tmp_path: 
     CHANGES[operation](DeltaTable(str(source)))
     write(source, 4)
     with pytest.raises(InputError, match=rf'version 2 \({operation}\)(.|\n)*changed_rows = "skip"'):
-        find_delta_parts("s", source, SourcePosition(0))
-    found = find_delta_parts("s", source, SourcePosition(0), skip_changes=True)
+        find_delta_files("s", source, SourcePosition(0))
+    found = find_delta_files("s", source, SourcePosition(0), skip_changes=True)
     rows = [
-        row["n"] for part in found.parts for rows in parquet_rows(part, found.schema, ()) for row in rows.to_pylist()
+        row["n"] for file in found.files for rows in parquet_rows(file, found.schema, ()) for row in rows.to_pylist()
     ]
     assert rows == [3, 4]
     assert [warning.split(" of ")[0] for warning in found.warnings] == [f"version 2 ({operation})"]
@@ -63,10 +63,10 @@ def test_files_that_were_compacted_and_vacuumed_are_found_in_the_whole_table(tmp
     waiting = {path.name: {} for path in source.glob("*.parquet")}
     table.optimize.compact()
     table.vacuum(0, enforce_retention_duration=False, dry_run=False)
-    found = find_delta_parts("s", source, SourcePosition(1, None, waiting))
+    found = find_delta_files("s", source, SourcePosition(1, None, waiting))
     assert found.whole
     rows = [
-        row["n"] for part in found.parts for rows in parquet_rows(part, found.schema, ()) for row in rows.to_pylist()
+        row["n"] for file in found.files for rows in parquet_rows(file, found.schema, ()) for row in rows.to_pylist()
     ]
     assert sorted(rows) == [0, 1, 2, 3]
     assert "compacted and vacuumed" in found.warnings[0]
@@ -86,8 +86,8 @@ def test_a_table_partitioned_by_time_is_read(tmp_path: Path, position: SourcePos
     )
     write_deltalake(str(source), frame.slice(0, 0), partition_by=["at", "day"])
     write_deltalake(str(source), frame, mode="append")
-    found = find_delta_parts("s", source, position)
-    rows = [row for part in found.parts for rows in parquet_rows(part, found.schema, ()) for row in rows.to_pylist()]
+    found = find_delta_files("s", source, position)
+    rows = [row for file in found.files for rows in parquet_rows(file, found.schema, ()) for row in rows.to_pylist()]
     assert sorted((row["n"], row["at"], row["day"]) for row in rows) == [
         (n, time, time.date() if time else None) for n, time in enumerate(times, start=1)
     ]
@@ -99,8 +99,8 @@ def test_a_file_from_before_a_new_column_has_nulls_in_it(tmp_path: Path) -> None
     write(source, 1)
     both = pa.table({"n": pa.array([2], pa.int64()), "m": ["x"]})
     write_deltalake(str(source), both, mode="append", schema_mode="merge")
-    found = find_delta_parts("s", source, SourcePosition())
-    parts = [parquet_rows(part, found.schema, found.schema.names) for part in found.parts]
-    assert [(row["n"], row["m"]) for rows in parts for batch in rows for row in batch.to_pylist()] == [
+    found = find_delta_files("s", source, SourcePosition())
+    files = [parquet_rows(file, found.schema, found.schema.names) for file in found.files]
+    assert [(row["n"], row["m"]) for rows in files for batch in rows for row in batch.to_pylist()] == [
         (1, None), (2, "x")
     ]  # fmt: skip

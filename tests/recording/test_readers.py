@@ -1,4 +1,4 @@
-"""Rows of a part: encodings, quoted nulls, columns that some parts lack; no Spark."""
+"""Rows of a file: encodings, quoted nulls, columns that some files lack; no Spark."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ from pydantic import ValidationError
 
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
-from rewindow.recording.sources.files import Part, find_parts
+from rewindow.recording.sources.files import SourceFile, find_source_files
 from rewindow.recording.sources.readers import BAD, RAW, ROW, csv_columns, csv_rows, json_rows
 
 
-def part_of(folder: Path, content: bytes, name: str = "s.csv") -> Part:
-    """Returns a source file as a part."""
+def file_of(folder: Path, content: bytes, name: str = "s.csv") -> SourceFile:
+    """Returns a source file with some content."""
     (folder / name).write_bytes(content)
-    return find_parts("s", str(folder / name), name.rpartition(".")[2])[0]
+    return find_source_files("s", str(folder / name), name.rpartition(".")[2])[0]
 
 
-def rows_of(part: Part, columns: list[str], optional: tuple[str, ...] = (), **settings: Any) -> list[dict[str, Any]]:
-    """Returns a CSV part's rows by their numbers."""
+def rows_of(
+    file: SourceFile, columns: list[str], optional: tuple[str, ...] = (), **settings: Any
+) -> list[dict[str, Any]]:
+    """Returns a CSV file's rows by their numbers."""
     stream = StreamConfig(source="s.csv", arrived_at="at", **settings)
     return sorted(
-        pa.concat_tables(csv_rows(part, columns, stream, optional)).to_pylist(), key=lambda row: int(row[ROW])
+        pa.concat_tables(csv_rows(file, columns, stream, optional)).to_pylist(), key=lambda row: int(row[ROW])
     )
 
 
 def test_a_byte_outside_of_the_encoding_costs_its_row_only(tmp_path: Path) -> None:
     """The row comes as text with its reason, the others as they are, each with its number."""
-    part = part_of(tmp_path, b"k,n\na,1\nb\xff,2\nc\xff\nd,4\n")
-    rows = rows_of(part, ["k", "n"])
+    file = file_of(tmp_path, b"k,n\na,1\nb\xff,2\nc\xff\nd,4\n")
+    rows = rows_of(file, ["k", "n"])
     assert [(row[ROW], row["k"], row[BAD]) for row in rows] == [
         (2, "a", None), (3, None, "row is not UTF-8"), (4, None, "row has 1 columns, 2 expected"), (5, "d", None),
     ]  # fmt: skip
@@ -42,23 +44,23 @@ def test_a_byte_outside_of_the_encoding_costs_its_row_only(tmp_path: Path) -> No
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-8-sig"])
 def test_a_csv_is_read_in_its_encoding(tmp_path: Path, encoding: str) -> None:
     """Header and values are decoded; the same for lines of JSON."""
-    part = part_of(tmp_path, "où,n\né,1\n".encode(encoding))
-    assert csv_columns(part, ",", None, encoding) == ["où", "n"]
-    assert [row["où"] for row in rows_of(part, ["où", "n"], encoding=encoding)] == ["é"]
-    lines = part_of(tmp_path, '{"où": "é"}\n'.encode(encoding), "s.json")
+    file = file_of(tmp_path, "où,n\né,1\n".encode(encoding))
+    assert csv_columns(file, ",", None, encoding) == ["où", "n"]
+    assert [row["où"] for row in rows_of(file, ["où", "n"], encoding=encoding)] == ["é"]
+    lines = file_of(tmp_path, '{"où": "é"}\n'.encode(encoding), "s.json")
     assert [row[RAW].lstrip("\ufeff") for row in next(json_rows(lines, encoding)).to_pylist()] == ['{"où": "é"}']
 
 
 def test_a_byte_that_a_code_page_lacks_costs_its_row_only(tmp_path: Path) -> None:
     """0x81 is no character of cp1252."""
-    rows = rows_of(part_of(tmp_path, b"k\n\x81\n\xe9\n"), ["k"], encoding="cp1252")
+    rows = rows_of(file_of(tmp_path, b"k\n\x81\n\xe9\n"), ["k"], encoding="cp1252")
     assert [(row["k"], row[BAD]) for row in rows] == [(None, "row is not CP1252"), ("é", None)]
 
 
 def test_a_header_outside_of_the_encoding_is_refused(tmp_path: Path) -> None:
     """Without the names of its columns nothing of a file can be taken; the hint names the setting."""
     with pytest.raises(InputError, match="is not UTF-8\n  Hint: Set the stream's encoding"):
-        csv_columns(part_of(tmp_path, b"k\xff,n\na,1\n"), ",")
+        csv_columns(file_of(tmp_path, b"k\xff,n\na,1\n"), ",")
 
 
 def test_an_unknown_encoding_is_refused() -> None:
@@ -69,20 +71,20 @@ def test_an_unknown_encoding_is_refused() -> None:
 
 def test_a_quoted_null_is_text(tmp_path: Path) -> None:
     """What somebody has quoted is meant as written; unquoted it is null."""
-    part = part_of(tmp_path, b'k,n\n"null",1\nnull,2\n"",3\n,4\n')
-    rows = rows_of(part, ["k", "n"], null_values=["", "null"])
+    file = file_of(tmp_path, b'k,n\n"null",1\nnull,2\n"",3\n,4\n')
+    rows = rows_of(file, ["k", "n"], null_values=["", "null"])
     assert [row["k"] for row in rows] == ["null", None, "", None]
 
 
 def test_only_optional_columns_may_be_absent(tmp_path: Path) -> None:
-    """A part without a column that appeared later has nulls in it; any other absent column is an error."""
-    part = part_of(tmp_path, b"k\na\n")
-    assert [row["n"] for row in rows_of(part, ["k", "n"], ("n",))] == [None]
+    """A file without a column that appeared later has nulls in it; any other absent column is an error."""
+    file = file_of(tmp_path, b"k\na\n")
+    assert [row["n"] for row in rows_of(file, ["k", "n"], ("n",))] == [None]
     with pytest.raises(InputError, match='column "n" is not in source file "s.csv"'):
-        rows_of(part, ["k", "n"])
+        rows_of(file, ["k", "n"])
 
 
 def test_a_line_that_holds_the_replacement_character_is_no_bad_line(tmp_path: Path) -> None:
     """Only bytes that cannot be decoded make a line bad."""
-    lines = next(json_rows(part_of(tmp_path, '"\ufffd"\n'.encode() + b'"\xff"\n', "s.json"))).to_pylist()
+    lines = next(json_rows(file_of(tmp_path, '"\ufffd"\n'.encode() + b'"\xff"\n', "s.json"))).to_pylist()
     assert [line[BAD] for line in lines] == [None, "line is not UTF-8"]

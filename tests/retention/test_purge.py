@@ -20,7 +20,7 @@ from rewindow.retention import purge as module
 from rewindow.retention.purge import Purgeable, purge, purgeable
 from rewindow.storage import Table
 from rewindow.storage.names import open_published
-from rewindow.storage.parts import parts_of
+from rewindow.storage.published_tables import published_tables
 from tests.publication.staging import simple
 
 AT_ONCE = timedelta(0)
@@ -42,12 +42,12 @@ def published(config: Config, replay_id: str) -> Ledger:
     plan = simple(config, replay_id, 100, 103).plan
     ledger = Ledger.open(config.ledger_url)
     publication = ledger.publications.open(replay_id, prepare_tables(config, plan), 100, 103)
-    for part in parts_of(plan):
-        table = open_published(config, part.name)
+    for target in published_tables(plan):
+        table = open_published(config, target.name)
         table.commit_files(
-            [], app_id=publish_app_id(part.name), version=publication.number, metadata=publication.commit_metadata()
+            [], app_id=publish_app_id(target.name), version=publication.number, metadata=publication.commit_metadata()
         )
-        ledger.publications.mark_done(publication.number, part.name, table.version)
+        ledger.publications.mark_done(publication.number, target.name, table.version)
     ledger.publications.close(publication.number)
     return ledger
 

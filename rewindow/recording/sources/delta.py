@@ -19,7 +19,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from rewindow.errors import InputError, TableError
-from rewindow.recording.sources.files import Part
+from rewindow.recording.sources.files import SourceFile
 from rewindow.recording.sources.readers import spark_type
 from rewindow.storage import Table
 
@@ -58,19 +58,19 @@ class DeltaSource:
     Attributes:
         version: the table's version that is read.
         schema: its columns.
-        parts: its files: those that waited, then those added, in the order of the log.
+        files: its files: those that waited, then those added, in the order of the log.
         warnings: what is not taken, or was read otherwise than usual.
         whole: whether these are all rows of the table.
     """
 
     version: int
     schema: pa.Schema
-    parts: list[Part] = field(default_factory=list)
+    files: list[SourceFile] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     whole: bool = False
 
 
-def find_delta_parts(name: str, path: Path, position: SourcePosition, *, skip_changes: bool = False) -> DeltaSource:
+def find_delta_files(name: str, path: Path, position: SourcePosition, *, skip_changes: bool = False) -> DeltaSource:
     """Returns the files of a Delta table that were added after a position, and those that still wait.
 
     Args:
@@ -90,7 +90,7 @@ def find_delta_parts(name: str, path: Path, position: SourcePosition, *, skip_ch
     _check_plain(name, table)
     schema = pa.schema([entry.with_type(spark_type(entry.type)) for entry in table.schema])
     if position.version < 0:
-        return DeltaSource(table.version, schema, [_part(path, add) for add in _active(table)], [], True)
+        return DeltaSource(table.version, schema, [_source_file(path, add) for add in _active(table)], [], True)
     adds, changes = _since(name, table, position.version)
     if changes and not skip_changes:
         raise _changed(name, changes)
@@ -100,9 +100,9 @@ def find_delta_parts(name: str, path: Path, position: SourcePosition, *, skip_ch
     if gone:
         lost = f"{len(gone)} files of its Delta source were compacted and vacuumed before they were recorded"
         warnings.append(f"{lost}; the whole table was read and compared with what is recorded")
-        return DeltaSource(table.version, schema, [_part(path, add) for add in _active(table)], warnings, True)
-    parts = [*(_part(path, add, seen=True) for add in waiting), *(_part(path, add) for add in adds)]
-    return DeltaSource(table.version, schema, parts, warnings)
+        return DeltaSource(table.version, schema, [_source_file(path, add) for add in _active(table)], warnings, True)
+    files = [*(_source_file(path, add, seen=True) for add in waiting), *(_source_file(path, add) for add in adds)]
+    return DeltaSource(table.version, schema, files, warnings)
 
 
 def _changed(name: str, changes: list[str]) -> InputError:
@@ -168,7 +168,7 @@ def _commit(name: str, path: Path, version: int) -> Iterator[dict[str, Any]]:
     yield from (json.loads(line) for line in lines if line.strip())
 
 
-def _part(root: Path, add: dict[str, Any], *, seen: bool = False) -> Part:
+def _source_file(root: Path, add: dict[str, Any], *, seen: bool = False) -> SourceFile:
     path = root / add["path"]
     if not path.is_file():
         raise InputError(
@@ -177,4 +177,4 @@ def _part(root: Path, add: dict[str, Any], *, seen: bool = False) -> Part:
             hint="Record it as a new stream, or vacuum with a longer retention.",
         )
     size = path.stat().st_size
-    return Part(add["path"], path, lambda: path.open("rb"), size, add.get("partitionValues") or {}, seen)
+    return SourceFile(add["path"], path, lambda: path.open("rb"), size, add.get("partitionValues") or {}, seen)

@@ -1,6 +1,6 @@
 """Where a source's rows are: files, folders, patterns, members of zip files, files inside installed packages.
 
-The order of a source's parts is fixed by their names, and a row's position is part and row number; both decide ties
+The order of a source's files is fixed by their names, and a row's position is file and row number; both decide ties
 between tuples that arrived at the same time.
 """
 
@@ -28,8 +28,8 @@ _PACKAGE = "package:"
 
 
 @dataclass(frozen=True)
-class Part:
-    """A piece of a source that is read from its beginning to its end.
+class SourceFile:
+    """A file of a source, or a member of a zip file: what is read from its beginning to its end.
 
     Attributes:
         name: how positions name it, such as "flights.csv.zip/flights.csv".
@@ -82,21 +82,21 @@ def _told(name: str) -> list[str]:
     return [_SUFFIXES[suffix] for suffix in reversed(suffixes) if suffix in _SUFFIXES]
 
 
-def find_parts(name: str, source: str, kind: str) -> list[Part]:
-    """Returns the parts of a source of files, in order of their names.
+def find_source_files(name: str, source: str, kind: str) -> list[SourceFile]:
+    """Returns the files of a source, in order of their names.
 
     Raises:
         InputError: the source, the package or a file in it is not there, or holds nothing of this format.
     """
     paths = [_in_package(name, source)] if source.startswith(_PACKAGE) else _on_disk(source)
-    parts = [part for path in paths for part in _parts_of(path, kind)]
-    if not parts:
+    files = [file for path in paths for file in _files_of(path, kind)]
+    if not files:
         raise InputError(
             f'source "{source}" of stream "{name}" is not there',
             detail=f"Nothing of format {kind} was found.",
             hint="A relative path counts from the folder of rewindow.toml.",
         )
-    return parts
+    return files
 
 
 def _on_disk(source: str) -> list[Path]:
@@ -126,7 +126,7 @@ def _in_package(name: str, source: str) -> Path:
     )
 
 
-def _parts_of(path: Path, kind: str) -> list[Part]:
+def _files_of(path: Path, kind: str) -> list[SourceFile]:
     if path.suffix.lower() == ".zip":
         return _members(path, kind)
     compression = _COMPRESSED.get(path.suffix.lower())
@@ -137,10 +137,10 @@ def _parts_of(path: Path, kind: str) -> list[Part]:
     def opened() -> IO[bytes]:
         return cast("IO[bytes]", pa.input_stream(str(path), compression=compression))
 
-    return [Part(path.name, path, opened, path.stat().st_size)]
+    return [SourceFile(path.name, path, opened, path.stat().st_size)]
 
 
-def _members(path: Path, kind: str) -> list[Part]:
+def _members(path: Path, kind: str) -> list[SourceFile]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = sorted(archive.infolist(), key=lambda member: member.filename)
@@ -148,7 +148,7 @@ def _members(path: Path, kind: str) -> list[Part]:
         raise InputError(f'source file "{path.name}" is not a zip file') from error
     wanted = [member for member in members if _SUFFIXES.get(Path(member.filename).suffix.lower()) == kind]
     return [
-        Part(f"{path.name}/{member.filename}", path, _opener(path, member.filename), member.file_size)
+        SourceFile(f"{path.name}/{member.filename}", path, _opener(path, member.filename), member.file_size)
         for member in wanted
     ]
 

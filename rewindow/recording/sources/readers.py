@@ -1,4 +1,4 @@
-"""Rows of a part, batch by batch, with their numbers; what cannot even be read as a row comes along as text.
+"""Rows of a file, batch by batch, with their numbers; what cannot even be read as a row comes along as text.
 
 Nothing is typed here: CSV's columns are text, JSON's rows are lines, Parquet's columns have their own types.
 """
@@ -22,11 +22,11 @@ import pyarrow.parquet as pq
 
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
-from rewindow.recording.sources.files import Part
+from rewindow.recording.sources.files import SourceFile
 from rewindow.storage.delta import plain_schema
 
 FILE, ROW, BAD, RAW = "__file", "__row", "__bad", "__raw"
-"""Columns of a scratch file beside the source's own: part, row number, why a row is unreadable, its text."""
+"""Columns of a scratch file beside the source's own: file, row number, why a row is unreadable, its text."""
 
 _BLOCK_BYTES = 8 << 20
 _LINES = 50_000
@@ -38,52 +38,56 @@ _DAMAGED = re.compile("[\U0010ff00-\U0010ffff]")
 _DAMAGED_RE2 = r"[\x{10FF00}-\x{10FFFF}]"
 
 
-def csv_columns(part: Part, delimiter: str, names: Sequence[str] | None = None, encoding: str = "utf-8") -> list[str]:
-    """Returns the names of a CSV part's columns: those of its first row, or, of a part without header, those given.
+def csv_columns(
+    file: SourceFile, delimiter: str, names: Sequence[str] | None = None, encoding: str = "utf-8"
+) -> list[str]:
+    """Returns the names of a CSV file's columns: those of its first row, or, of a file without header, those given.
 
     Raises:
-        InputError: the part is empty, its first row is not in the encoding, names a column twice, or has not as many
+        InputError: the file is empty, its first row is not in the encoding, names a column twice, or has not as many
             columns as names.
     """
-    with part.open() as stream:
+    with file.open() as stream:
         text = io.TextIOWrapper(io.BufferedReader(_Decoded(stream, encoding)), "utf-8-sig", newline="")
         found = next(csv.reader(text, delimiter=delimiter), [])
     if not found:
-        raise InputError(f'source file "{part.name}" is empty', hint="The first row must name the columns.")
+        raise InputError(f'source file "{file.name}" is empty', hint="The first row must name the columns.")
     if any(map(_DAMAGED.search, found)):
         raise InputError(
-            f'first row of source file "{part.name}" is not {encoding.upper()}',
+            f'first row of source file "{file.name}" is not {encoding.upper()}',
             hint='Set the stream\'s encoding, such as encoding = "latin-1".',
         )
     if names is not None and len(names) != len(found):
         raise InputError(
-            f'source file "{part.name}" has {len(found)} columns, {len(names)} are named',
+            f'source file "{file.name}" has {len(found)} columns, {len(names)} are named',
             hint="A source without header needs all its columns in the stream's columns, in order.",
         )
     names = found if names is None else list(names)
     twice = {name for name in names if names.count(name) > 1}
     if twice:
-        raise InputError(f'source file "{part.name}" names column "{sorted(twice)[0]}" twice')
+        raise InputError(f'source file "{file.name}" names column "{sorted(twice)[0]}" twice')
     return names
 
 
-def csv_rows(part: Part, columns: Sequence[str], stream: StreamConfig, optional: Collection[str]) -> Iterator[pa.Table]:
-    """Yields a CSV part's rows as text; rows that cannot be read come as text in `__raw`. A header is row 1.
+def csv_rows(
+    file: SourceFile, columns: Sequence[str], stream: StreamConfig, optional: Collection[str]
+) -> Iterator[pa.Table]:
+    """Yields a CSV file's rows as text; rows that cannot be read come as text in `__raw`. A header is row 1.
 
     Args:
-        part: what to read.
+        file: what to read.
         columns: columns to read.
         stream: settings: delimiter, header, encoding, and which unquoted texts are null.
-        optional: columns that are null in a part that lacks them.
+        optional: columns that are null in a file that lacks them.
 
     Raises:
-        InputError: the part lacks a column, or is not CSV.
+        InputError: the file lacks a column, or is not CSV.
     """
-    known = csv_columns(part, stream.delimiter, None if stream.header else columns, stream.encoding)
-    _check_there(part, [name for name in columns if name not in optional], known)
+    known = csv_columns(file, stream.delimiter, None if stream.header else columns, stream.encoding)
+    _check_there(file, [name for name in columns if name not in optional], known)
     inside = [name for name in columns if name in known]
     bad: list[pacsv.InvalidRow] = []
-    with part.open() as opened:
+    with file.open() as opened:
         decoded = _Decoded(opened, stream.encoding)
         try:
             reader = pacsv.open_csv(
@@ -108,12 +112,12 @@ def csv_rows(part: Part, columns: Sequence[str], stream: StreamConfig, optional:
                 done, bad[:] = [row for row in bad if row.number < number], [r for r in bad if r.number >= number]
                 yield from _bad_rows(done, columns)
         except pa.ArrowInvalid as error:
-            raise InputError(f'source file "{part.name}" cannot be read as CSV: {error}') from error
+            raise InputError(f'source file "{file.name}" cannot be read as CSV: {error}') from error
         yield from _bad_rows(bad, columns)
 
 
 def _widened(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Returns rows with all columns; those that the part lacks are null."""
+    """Returns rows with all columns; those that the file lacks are null."""
     nulls = pa.nulls(rows.num_rows, pa.string())
     return pa.table({name: rows[name] if name in rows.column_names else nulls for name in columns})
 
@@ -130,9 +134,9 @@ def _split(rows: pa.Table, numbers: pa.Array, stream: StreamConfig) -> Iterator[
     yield _unreadable(numbers.filter(bad), reasons, raw, rows.column_names)
 
 
-def json_rows(part: Part, encoding: str = "utf-8") -> Iterator[pa.Table]:
-    """Yields a part's lines as they are, in `__raw`; a line not in the encoding is marked. Empty lines are left out."""
-    with part.open() as stream:
+def json_rows(file: SourceFile, encoding: str = "utf-8") -> Iterator[pa.Table]:
+    """Yields a file's lines as they are, in `__raw`; a line not in the encoding is marked. Empty lines are left out."""
+    with file.open() as stream:
         decoded = _Decoded(stream, encoding)
         numbered = enumerate(io.BufferedReader(decoded), start=1)
         while lines := list(islice(numbered, _LINES)):
@@ -143,42 +147,42 @@ def json_rows(part: Part, encoding: str = "utf-8") -> Iterator[pa.Table]:
             yield pa.table({ROW: numbers, BAD: pa.array(bad, pa.string()), RAW: raw.cast(pa.string())})
 
 
-def parquet_schema(part: Part) -> pa.Schema:
-    """Returns a Parquet part's schema as Spark can read it: microseconds, plain types, no pandas index.
+def parquet_schema(file: SourceFile) -> pa.Schema:
+    """Returns a Parquet file's schema as Spark can read it: microseconds, plain types, no pandas index.
 
     Raises:
         InputError: the file is not Parquet.
     """
-    with _parquet(part) as file:
-        fields = [field for field in plain_schema(file.schema_arrow) if not _PANDAS_INDEX.fullmatch(field.name)]
+    with _parquet(file) as parquet:
+        fields = [field for field in plain_schema(parquet.schema_arrow) if not _PANDAS_INDEX.fullmatch(field.name)]
     return pa.schema([field.with_type(spark_type(field.type)) for field in fields])
 
 
-def parquet_rows(part: Part, schema: pa.Schema, optional: Collection[str]) -> Iterator[pa.Table]:
-    """Yields a Parquet part's rows in a schema; rows count from 1. An optional column that the part lacks is null.
+def parquet_rows(file: SourceFile, schema: pa.Schema, optional: Collection[str]) -> Iterator[pa.Table]:
+    """Yields a Parquet file's rows in a schema; rows count from 1. An optional column that the file lacks is null.
 
     Raises:
         InputError: a column is not in the file, or has another type than in the source's first file.
     """
-    with _parquet(part) as file:
-        there = file.schema_arrow.names
-        _check_there(part, [name for name in schema.names if name not in {*part.constants, *optional}], there)
-        inside = [name for name in schema.names if name in there and name not in part.constants]
+    with _parquet(file) as parquet:
+        there = parquet.schema_arrow.names
+        _check_there(file, [name for name in schema.names if name not in {*file.constants, *optional}], there)
+        inside = [name for name in schema.names if name in there and name not in file.constants]
         number = 1
-        for batch in file.iter_batches(batch_size=_ROWS, columns=inside):
+        for batch in parquet.iter_batches(batch_size=_ROWS, columns=inside):
             columns = []
             for field in schema:
                 if field.name in inside:
-                    columns.append(_cast(part, batch[field.name], field))
+                    columns.append(_cast(file, batch[field.name], field))
                 else:
-                    value = _constant(part, part.constants.get(field.name), field)
+                    value = _constant(file, file.constants.get(field.name), field)
                     columns.append(pa.repeat(value, batch.num_rows))
             numbers = pa.array(np.arange(number, number + batch.num_rows), pa.int64())
             number += batch.num_rows
             yield _batch(pa.table(columns, schema=schema), numbers)
 
 
-def _constant(part: Part, text: str | None, field: pa.Field) -> pa.Scalar:
+def _constant(file: SourceFile, text: str | None, field: pa.Field) -> pa.Scalar:
     """Returns the value of a table partition, which a Delta log holds as text: empty is null, times are in UTC."""
     if not text:
         return pa.scalar(None, field.type)
@@ -192,15 +196,15 @@ def _constant(part: Part, text: str | None, field: pa.Field) -> pa.Scalar:
         return pa.scalar(text, pa.string()).cast(field.type)
     except (pa.ArrowInvalid, ValueError) as error:
         raise InputError(
-            f'partition value "{text}" of column "{field.name}" of source file "{part.name}" is not {field.type}'
+            f'partition value "{text}" of column "{field.name}" of source file "{file.name}" is not {field.type}'
         ) from error
 
 
-def _check_there(part: Part, wanted: Sequence[str], known: Sequence[str]) -> None:
+def _check_there(file: SourceFile, wanted: Sequence[str], known: Sequence[str]) -> None:
     missing = [name for name in wanted if name not in known]
     if missing:
         raise InputError(
-            f'column "{missing[0]}" is not in source file "{part.name}"', hint=f"It has: {', '.join(known)}."
+            f'column "{missing[0]}" is not in source file "{file.name}"', hint=f"It has: {', '.join(known)}."
         )
 
 
@@ -284,11 +288,11 @@ class _Decoded(io.RawIOBase):
         return count
 
 
-def _parquet(part: Part) -> pq.ParquetFile:
+def _parquet(file: SourceFile) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(str(part.path))
+        return pq.ParquetFile(str(file.path))
     except (pa.ArrowInvalid, FileNotFoundError) as error:
-        raise InputError(f'source file "{part.name}" cannot be read as Parquet: {error}') from error
+        raise InputError(f'source file "{file.name}" cannot be read as Parquet: {error}') from error
 
 
 def spark_type(kind: pa.DataType) -> pa.DataType:
@@ -302,10 +306,10 @@ def spark_type(kind: pa.DataType) -> pa.DataType:
     return pa.int64() if kind in (pa.uint32(), pa.uint64()) else kind
 
 
-def _cast(part: Part, column: pa.Array, field: pa.Field) -> pa.Array:
+def _cast(file: SourceFile, column: pa.Array, field: pa.Field) -> pa.Array:
     try:
         return column.cast(field.type, safe=not pa.types.is_timestamp(field.type))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InputError(
-            f'column "{field.name}" of source file "{part.name}" has type {column.type}, expected {field.type}'
+            f'column "{field.name}" of source file "{file.name}" has type {column.type}, expected {field.type}'
         ) from error

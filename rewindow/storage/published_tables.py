@@ -20,7 +20,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Part:
+class PublishedTable:
     """A table of a publication.
 
     Attributes:
@@ -32,13 +32,13 @@ class Part:
     output: OutputPlan | None
 
 
-def parts_of(plan: Plan) -> list[Part]:
+def published_tables(plan: Plan) -> list[PublishedTable]:
     """Returns the tables of a publication: for each output and error port tuples, then seals; the checkpoints last.
 
     Raises:
         InputError: an output's table would be taken for another one.
     """
-    parts = []
+    tables = []
     for output in plan.staged:
         if output.name in (Kind.WINDOWS, Kind.CHECKPOINTS, "files"):
             raise InputError(
@@ -47,8 +47,8 @@ def parts_of(plan: Plan) -> list[Part]:
                 hint="Give the output another name.",
             )
         name = data_name(plan.application, output.name)
-        parts += [Part(name, Kind.DATA, output), Part(windows_name(name), Kind.WINDOWS, output)]
-    return [*parts, Part(checkpoints_name(plan.application), Kind.CHECKPOINTS, None)]
+        tables += [PublishedTable(name, Kind.DATA, output), PublishedTable(windows_name(name), Kind.WINDOWS, output)]
+    return [*tables, PublishedTable(checkpoints_name(plan.application), Kind.CHECKPOINTS, None)]
 
 
 def kind_of(name: str) -> Kind:

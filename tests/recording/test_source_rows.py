@@ -11,17 +11,17 @@ import pytest
 from deltalake import write_deltalake
 
 from rewindow.config import StreamConfig
-from rewindow.recording.intake import Intake, look_at
+from rewindow.recording.source_rows import SourceContents, inspect_source
 from rewindow.recording.sources.delta import SourcePosition
 
 RECORDED = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", pa.timestamp("us", "UTC"))])
 RECORDED = RECORDED.append(pa.field("k", pa.string())).append(pa.field("at", pa.string()))
 
 
-def look(root: Path, recorded: pa.Schema | None = None, **settings: Any) -> Intake:
+def inspect(root: Path, recorded: pa.Schema | None = None, **settings: Any) -> SourceContents:
     """Returns the source "src" of a folder."""
     stream = StreamConfig(**{"source": "src", "arrived_at": "at", **settings})
-    return look_at("s", stream, root, SourcePosition(), None, recorded)
+    return inspect_source("s", stream, root, SourcePosition(), None, recorded)
 
 
 def write_source(root: Path, kind: str) -> None:
@@ -42,7 +42,7 @@ def write_source(root: Path, kind: str) -> None:
 def test_a_column_that_appears_later_is_reported(tmp_path: Path, kind: str) -> None:
     """By default it is not recorded, and a warning names it, its file and the setting."""
     write_source(tmp_path, kind)
-    found = look(tmp_path, RECORDED)
+    found = inspect(tmp_path, RECORDED)
     assert found.columns == ["k", "at"]
     assert len(found.warnings) == 1
     assert '"n"' in found.warnings[0]
@@ -53,7 +53,7 @@ def test_a_column_that_appears_later_is_reported(tmp_path: Path, kind: str) -> N
 def test_a_column_that_appears_later_is_taken_on_request(tmp_path: Path, kind: str) -> None:
     """It is null where it is not there."""
     write_source(tmp_path, kind)
-    found = look(tmp_path, RECORDED, new_columns="take")
+    found = inspect(tmp_path, RECORDED, new_columns="take")
     assert (found.columns, list(found.warnings)) == (["k", "at", "n"], [])
     assert "n" in found.optional
 
@@ -61,7 +61,7 @@ def test_a_column_that_appears_later_is_taken_on_request(tmp_path: Path, kind: s
 def test_a_first_recording_reports_columns_that_only_later_files_have(tmp_path: Path) -> None:
     """They used to be dropped in silence."""
     write_source(tmp_path, "csv")
-    found = look(tmp_path)
+    found = inspect(tmp_path)
     assert found.columns == ["k", "at"]
     assert 'not recorded: "n" (first in "2.csv")' in found.warnings[0]
 
@@ -70,7 +70,7 @@ def test_a_first_recording_reports_columns_that_only_later_files_have(tmp_path: 
 def test_settings_that_name_their_columns_are_not_told_of_others(tmp_path: Path, settings: dict[str, Any]) -> None:
     """Who lists what is kept has decided."""
     write_source(tmp_path, "csv")
-    found = look(tmp_path, **settings)
+    found = inspect(tmp_path, **settings)
     assert (found.columns, list(found.warnings)) == (["k", "at"], [])
 
 
@@ -78,6 +78,6 @@ def test_a_taken_column_whose_files_are_gone_stays(tmp_path: Path) -> None:
     """The recorded stream keeps its columns when the files that brought one are cleaned away."""
     write_source(tmp_path, "csv")
     (tmp_path / "src" / "2.csv").unlink()
-    found = look(tmp_path, RECORDED.append(pa.field("n", pa.string())), new_columns="take")
+    found = inspect(tmp_path, RECORDED.append(pa.field("n", pa.string())), new_columns="take")
     assert found.columns == ["k", "at", "n"]
     assert "n" in found.optional
