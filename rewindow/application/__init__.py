@@ -1,12 +1,30 @@
-"""What a user writes: an application graph of operators with typed ports. Building one runs nothing."""
+"""What a user writes: an application graph of operators with typed ports. Building one runs nothing.
 
-from rewindow.application.graph import TOLERANCE, Application, Node, Output, PortHandle
-from rewindow.application.modes import MODES, Mode
-from rewindow.application.operator import FrameOperator, InputPort, OperatorContext, OutputPort
-from rewindow.application.properties import WrongProperty, matches
-from rewindow.application.validation import validate
-from rewindow.application.violations import Violation
+What is asked for is loaded, nothing else: Airflow reads the modes whenever it parses a DAG, without Arrow.
+"""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rewindow.application.graph import TOLERANCE, Application, Node, Output, PortHandle
+    from rewindow.application.modes import MODES, Mode
+    from rewindow.application.operator import FrameOperator, InputPort, OperatorContext, OutputPort
+    from rewindow.application.properties import WrongProperty, matches
+    from rewindow.application.validation import validate
+    from rewindow.application.violations import Violation
+
+_MODULES = {
+    "graph": ("TOLERANCE", "Application", "Node", "Output", "PortHandle"),
+    "modes": ("MODES", "Mode"),
+    "operator": ("FrameOperator", "InputPort", "OperatorContext", "OutputPort"),
+    "properties": ("WrongProperty", "matches"),
+    "validation": ("validate",),
+    "violations": ("Violation",),
+}
+_PLACES = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = [
     "MODES",
     "TOLERANCE",
@@ -24,3 +42,10 @@ __all__ = [
     "matches",
     "validate",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Returns what applications are made of."""
+    if name in _PLACES:
+        return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    raise AttributeError(f'module "{__name__}" has no "{name}"')
