@@ -99,7 +99,7 @@ def _publish(ledger: Ledger, number: int) -> None:
     publication = ledger.publications.open(name, {"bench.out0": 1, "bench.out1": 1}, first, first + 999)
     for table in publication.tables:
         ledger.publications.mark_done(publication.number, table.name, number)
-    ledger.stale.mark("bench", "bench.out0", first, first + 499, publication.number)
+    ledger.stale.add("bench", "bench.out0", first, first + 499, publication.number)
     ledger.publications.close(publication.number)
 
 

@@ -128,7 +128,7 @@ def replay_params(names: list[str], default: str | None = None, *, drills: bool 
         ),
         "group_windows": _number("Windows in a commit group", section=_HOW, description="Empty: sized by time."),
         "checkpoint_windows": _number(
-            "Windows between checkpoint marks", section=_HOW, description="Empty: the application's own number."
+            "Windows between two checkpoints", section=_HOW, description="Empty: the application's own number."
         ),
     }
     return fields | ({CRASH: _crash()} if drills else {})

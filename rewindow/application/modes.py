@@ -25,7 +25,7 @@ class Mode:
             attempt that dies. The newest checkpoint is restored, wherever the tables are (R12, R13, R49).
         may_repeat: every table is written again from the restored checkpoint on, so that windows may be there twice
             (R48, R51). A mode that may do neither writes only what a table lacks.
-        saves_every_group: a checkpoint after every commit group (W51); else at checkpoint marks, and at the end.
+        saves_every_group: a checkpoint after every commit group (W51); else where one falls due, and at the end.
         spark_settings: settings of Spark that the promise depends on; no other value is accepted.
     """
 

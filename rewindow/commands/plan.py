@@ -18,7 +18,7 @@ ModeOption = Annotated[
     str, typer.Option(help="Recovery mode: exactly_once, at_least_once or at_most_once.", show_default=True)
 ]
 GroupWindows = Annotated[int | None, typer.Option(help="Fixed number of windows in a commit group.")]
-CheckpointWindows = Annotated[int | None, typer.Option(help="Windows between checkpoint marks (D).")]
+CheckpointWindows = Annotated[int | None, typer.Option(help="Windows between two checkpoints (D).")]
 AllowMissing = Annotated[bool, typer.Option(help="Replay although windows of the range are not sealed; it is kept.")]
 StateFrom = Annotated[str | None, typer.Option(help="Id of a replay whose last state is the start state.")]
 InitialState = Annotated[bool, typer.Option(help="Start from the initial state although the range begins later.")]

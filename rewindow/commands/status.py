@@ -1,4 +1,4 @@
-"""`rewindow status`: where a replay stands: attempts, marks, losses, gate, publication, what is stale."""
+"""`rewindow status`: where a replay stands: attempts, progress, losses, gate, publication, what is stale."""
 
 from __future__ import annotations
 

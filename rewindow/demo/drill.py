@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rewindow.application import Mode
 from rewindow.crash import Step
 from rewindow.errors import RangeError
-from rewindow.recovery import Marks
+from rewindow.recovery import CheckpointSchedule
 from rewindow.windows import WindowRange
 
 GROUPS = 6
@@ -69,10 +69,10 @@ def draw_drills(seed: int) -> list[Drill]:
 
 
 def group_distance(windows: WindowRange, groups: int = GROUPS) -> int:
-    """Returns D, windows between checkpoint marks, such that a range falls into so many groups that end on marks.
+    """Returns D, windows between due checkpoints, such that a range falls into so many groups that end on them.
 
-    Marks are multiples of D on the global ordinal of a window, so the first group is what is left before its mark. If
-    possible the range's end is a mark too. The example's 8,756 windows: 1,281 and five times 1,495.
+    Checkpoints fall due at multiples of D of a window's global ordinal, so the first group is what is left before
+    one. If possible one falls due at the range's end too. The example's 8,756 windows: 1,281 and five times 1,495.
 
     >>> group_distance(WindowRange(376_954, 385_709))
     1495
@@ -88,15 +88,15 @@ def group_distance(windows: WindowRange, groups: int = GROUPS) -> int:
 
 
 def group_ends(windows: WindowRange, distance: int) -> list[int]:
-    """Returns the last windows of the groups that marks at a distance make of a range.
+    """Returns the last windows of the groups that checkpoints at a distance make of a range.
 
     >>> group_ends(WindowRange(8, 24), 10)
     [9, 19, 24]
     """
     ends: list[int] = []
-    marks = Marks(distance)
+    schedule = CheckpointSchedule(distance)
     first = windows.first
     while first <= windows.last:
-        ends.append(min(marks.next_due(first), windows.last))
+        ends.append(min(schedule.next_due(first), windows.last))
         first = ends[-1] + 1
     return ends

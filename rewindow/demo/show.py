@@ -33,7 +33,7 @@ class Show:
     """One run of the demo.
 
     Attributes:
-        distance: windows in a commit group, and between checkpoint marks.
+        distance: windows in a commit group, and between due checkpoints.
     """
 
     config: Config
@@ -110,7 +110,7 @@ def _plan(stage: Show) -> None:
     _refuse_held(stage, plan.range)
     for entry in plan.inputs:
         stage.telling.say(f"{entry.stream}: {entry.tuples:,} tuples in {len(plan.range):,} windows {plan.range}")
-    stage.telling.say(f"commit groups of {stage.distance:,} windows, a checkpoint mark after each")
+    stage.telling.say(f"commit groups of {stage.distance:,} windows, a checkpoint after each")
 
 
 def _refuse_held(stage: Show, windows: WindowRange) -> None:

@@ -28,7 +28,7 @@ from rewindow.engine.warm_up import WarmUp
 from rewindow.errors import Interrupted
 from rewindow.facts.group_facts import check_error_counts
 from rewindow.ledger import Ledger
-from rewindow.recovery import GroupSizer, Marks, Plan, next_end
+from rewindow.recovery import CheckpointSchedule, GroupSizer, Plan, next_end
 from rewindow.state import checkpoints as stored
 from rewindow.storage import FencedTable, Log, Table
 from rewindow.storage.layout import state_folder
@@ -73,7 +73,7 @@ class Attempt:
         self._make_engine, self._open_table = engine, open_table
         self._tell, self._say, self._stop = tell, say, stop
         self._crash = crash or partial(crash_point, attempt=epoch)
-        self._marks = Marks(plan.checkpoint_windows, plan.checkpoint_multiple)
+        self._schedule = CheckpointSchedule(plan.checkpoint_windows, plan.checkpoint_multiple)
 
     def run(self) -> None:
         """Runs to the end of the range.
@@ -133,7 +133,7 @@ class Attempt:
         window, number = plan.window_of(takeover.resume.first), 0
         while window <= plan.last:
             began = time.monotonic()
-            end = next_end(window, plan.last, sizer.size, plan.mode, self._marks, cuts)
+            end = next_end(window, plan.last, sizer.size, plan.mode, self._schedule, cuts)
             number += 1
             group = OperatorContext(plan.grid, WindowRange(window, end), plan.mode)
             self._start(takeover, plan.mark_of(end))

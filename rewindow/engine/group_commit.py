@@ -16,7 +16,7 @@ from rewindow.crash import Step
 from rewindow.engine.computation import Counts, Engine, States
 from rewindow.engine.takeover import Takeover
 from rewindow.facts.group_facts import GroupFacts, Seal
-from rewindow.recovery import Marks, Plan
+from rewindow.recovery import CheckpointSchedule, Plan
 from rewindow.state import checkpoints as stored
 from rewindow.storage.layout import FACTS
 
@@ -45,7 +45,7 @@ class GroupCommit:
         self._plan, self._engine, self._epoch, self._stop = plan, engine, epoch, stop
         self._staged = app.staged()
         self._checkpoints, self._tables, self._sealed = takeover.checkpoints, takeover.tables, takeover.sealed
-        self._marks = Marks(plan.checkpoint_windows, plan.checkpoint_multiple)
+        self._schedule = CheckpointSchedule(plan.checkpoint_windows, plan.checkpoint_multiple)
         self._made = stored.Provenance.of(plan, epoch)
         self._versions = {node.name: node.operator.state_version for node in app.nodes.values()}
 
@@ -113,7 +113,7 @@ class GroupCommit:
         So it does where the user stops: nothing is to be repeated or lost to the state for that.
         """
         ends = stopping or window == self._plan.last
-        due = self._plan.mode.saves_every_group or self._marks.is_due(window) or ends
+        due = self._plan.mode.saves_every_group or self._schedule.is_due(window) or ends
         if due:
             rows = stored.encode(window, mark, states, self._versions, self._made)
             self._checkpoints.commit(max(mark, self._checkpoints.done), rows)

@@ -54,7 +54,7 @@ class ReplayCount:
         outputs: name to its counts.
         processed, unprocessed: input tuples that went in, and that at most once gave up.
         resumed_after: attempt to the last window that it did not compute, where it went on after an earlier attempt.
-        marks: checkpoints as (last window, attempt that made it).
+        checkpoints: those saved, as (last window, attempt that made it).
         groups: commit groups as the facts name them, also those that were given up.
     """
 
@@ -64,7 +64,7 @@ class ReplayCount:
     unprocessed: int
     losses: Losses
     resumed_after: dict[int, int]
-    marks: tuple[tuple[int, int], ...]
+    checkpoints: tuple[tuple[int, int], ...]
     groups: tuple[WindowRange, ...] = ()
 
     def affected(self, output: str) -> npt.NDArray[np.bool_]:
@@ -124,8 +124,8 @@ def count_replay(plan: Plan, root: Path) -> ReplayCount:
     """
     facts, checkpoints = Table.open(root / FACTS), Table.open(root / CHECKPOINTS)
     rows = query("select window_id, direction, port, tuples, attempt, lost from facts", facts=facts)
-    marks = query("select distinct window_id, attempt from c where mark >= 0 order by window_id", c=checkpoints)
-    saved = tuple(zip(marks["window_id"].to_pylist(), marks["attempt"].to_pylist(), strict=True))
+    pairs = query("select distinct window_id, attempt from c where mark >= 0 order by window_id", c=checkpoints)
+    saved = tuple(zip(pairs["window_id"].to_pylist(), pairs["attempt"].to_pylist(), strict=True))
     seals = rows.filter(pc.equal(rows["direction"], "out"))
     outputs = {
         output.name: _count_output(plan, seals.filter(pc.equal(seals["port"], output.name)), root / output.name)

@@ -1,4 +1,4 @@
-"""Where a replay stands: attempts, marks, losses, gate, publication, what is stale, and what to do next."""
+"""Where a replay stands: attempts, progress, losses, gate, publication, what is stale, and what to do next."""
 
 from __future__ import annotations
 

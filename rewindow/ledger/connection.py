@@ -179,7 +179,7 @@ def create_ledger_engine(place: Place) -> Engine:
 def _set_up_sqlite(connection: Any, record: object) -> None:
     connection.isolation_level = None  # Python would begin transactions by itself, and deferred ones.
     connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA synchronous = FULL")  # Started marks must outlive a power cut.
+    connection.execute("PRAGMA synchronous = FULL")  # What was begun must outlive a power cut.
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -227,4 +227,4 @@ def _restore_stale(ledger: Ledger, connection: Connection, found: Mapping[int, _
         newest[replay.application] = (number, found[number])
     for application, (number, one) in newest.items():
         for name, first, last in (one.told.get("details") or {}).get("stale", ()):
-            ledger.stale.mark_in(connection, application, name, WindowRange(first, last), number)
+            ledger.stale.add_in(connection, application, name, WindowRange(first, last), number)

@@ -31,15 +31,15 @@ class StaleRange:
 class Staleness(LedgerPart):
     """The part of the ledger that keeps stale ranges; ranges of one table never overlap."""
 
-    def mark(self, application: str, table_name: str, first: int, last: int, since: int) -> None:
-        """Marks windows of an output as stale since a publication; a mark that was there gives way."""
+    def add(self, application: str, table_name: str, first: int, last: int, since: int) -> None:
+        """Enters windows of an output as stale since a publication; an entry that was there gives way."""
         with self.serialised() as connection:
-            self.mark_in(connection, application, table_name, WindowRange(first, last), since)
+            self.add_in(connection, application, table_name, WindowRange(first, last), since)
 
-    def mark_in(
+    def add_in(
         self, connection: Connection, application: str, table_name: str, windows: WindowRange, since: int
     ) -> None:
-        """Marks windows as stale inside a transaction."""
+        """Enters windows as stale inside a transaction."""
         self._clear(connection, application, table_name, windows)
         self._insert_range(connection, application, table_name, windows, since, self.now)
 

@@ -74,27 +74,27 @@ def output_page(plan: Plan, verdict: OutputVerdict, checked_at: datetime) -> str
     """Returns the page of an output, readable without a network."""
     report = verdict.table
     title = f"{plan.application}.{verdict.output}: {verdict.verdict}"
-    marks = window_marks(plan.range, verdict, report)
+    levels = window_levels(plan.range, verdict, report)
     body = "\n".join(
         [
             _head(plan, verdict, checked_at),
             _facts(plan, verdict, report),
-            _strip(plan, marks),
+            _strip(plan, levels),
             _checks(plan, verdict),
-            _windows(plan, report, marks),
+            _windows(plan, report, levels),
             _docs(verdict.sections),
         ]
     )
     return html_page(title, body, CSS + DOCS_CSS)
 
 
-def window_marks(windows: WindowRange, verdict: OutputVerdict, report: pa.Table) -> npt.NDArray[np.int64]:
+def window_levels(windows: WindowRange, verdict: OutputVerdict, report: pa.Table) -> npt.NDArray[np.int64]:
     """Returns per window how it stands: OK, EMPTY (no output), WARN or BAD."""
-    marks = np.where(report["output_rows"].to_numpy() > 0, OK, EMPTY)
-    for checks, mark in ((verdict.warnings, WARN), (verdict.failed, BAD)):
+    levels = np.where(report["output_rows"].to_numpy() > 0, OK, EMPTY)
+    for checks, level in ((verdict.warnings, WARN), (verdict.failed, BAD)):
         for part in (part for check in checks for part in check.failing):
-            marks[part.first - windows.first : part.last - windows.first + 1] = mark
-    return marks
+            levels[part.first - windows.first : part.last - windows.first + 1] = level
+    return levels
 
 
 def _head(plan: Plan, verdict: OutputVerdict, checked_at: datetime) -> str:
@@ -132,9 +132,9 @@ def _facts(plan: Plan, verdict: OutputVerdict, report: pa.Table) -> str:
     )
 
 
-def _strip(plan: Plan, marks: npt.NDArray[np.int64]) -> str:
+def _strip(plan: Plan, levels: npt.NDArray[np.int64]) -> str:
     """Returns the range as a strip; where windows share a stripe, the worst one shows."""
-    stripes = np.array_split(marks, min(STRIP_MAX, len(marks)))
+    stripes = np.array_split(levels, min(STRIP_MAX, len(levels)))
     worst = [int(stripe.max()) if stripe.max() >= WARN else int(stripe.min()) for stripe in stripes]
     edges = np.concatenate([[0], np.cumsum([len(stripe) for stripe in stripes])])
     bars, start = [], 0
@@ -189,9 +189,9 @@ def _failed(check: CheckOutcome) -> str:
     return tag(check.severity, "warning" if check.severity == "warning" else "nothing")
 
 
-def _windows(plan: Plan, report: pa.Table, marks: npt.NDArray[np.int64]) -> str:
+def _windows(plan: Plan, report: pa.Table, levels: npt.NDArray[np.int64]) -> str:
     """Returns the windows that need a look: those of a failed check and those with a loss or a repeat."""
-    wanted = marks >= WARN
+    wanted = levels >= WARN
     for name in _NOTEWORTHY:
         wanted |= report[name].to_numpy() != 0
     count = int(wanted.sum())

@@ -56,7 +56,7 @@ def read_story(
         guarantees={output.name: output.guarantee for output in plan.outputs},
         attempts=attempts,
         outputs={name: counted.stretches(name) for name in counted.outputs},
-        marks=tuple(window for window, _ in counted.marks if window >= plan.first),
+        checkpoints=tuple(window for window, _ in counted.checkpoints if window >= plan.first),
         counts=counted.summary(),
         kills=tuple(kills) or _noticed_kills(attempts),
         gate=_gate(config, ledger, replay_id),
@@ -120,7 +120,7 @@ def relative(path: Path, config: Config) -> str:
 
 
 def _attempts(ledger: Ledger, plan: Plan, counted: ReplayCount) -> tuple[story.Attempt, ...]:
-    saved = {window for window, _ in counted.marks}
+    saved = {window for window, _ in counted.checkpoints}
     timings = sorted(
         ledger.attempts.timings(plan.replay_id, limit=_GROUPS_MAX), key=lambda timing: (timing.epoch, timing.mark)
     )

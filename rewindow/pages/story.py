@@ -135,7 +135,7 @@ class Story:
         title: what to call it on the page.
         guarantees: output name to what is promised of it.
         outputs: output name to how its windows fared, in order.
-        marks: last windows of checkpoints.
+        checkpoints: last windows of checkpoints.
     """
 
     replay_id: str
@@ -149,7 +149,7 @@ class Story:
     guarantees: Mapping[str, str]
     attempts: tuple[Attempt, ...]
     outputs: Mapping[str, tuple[Stretch, ...]]
-    marks: tuple[int, ...]
+    checkpoints: tuple[int, ...]
     counts: Counts
     kills: tuple[Kill, ...] = ()
     gate: Gate | None = None

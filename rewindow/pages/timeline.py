@@ -62,7 +62,7 @@ class Strips:
 
     height: int
     rows: tuple[tuple[int, str, tuple[Shape, ...]], ...]
-    marks: tuple[tuple[float, str], ...]
+    checkpoints: tuple[tuple[float, str], ...]
     ends: tuple[str, str]
 
 
@@ -91,11 +91,12 @@ def draw_strips(story: Story) -> Strips:
         (index * (_STRIP + 4), name, tuple(_stretch(story, part, scale) for part in parts))
         for index, (name, parts) in enumerate(story.outputs.items())
     )
-    marks = tuple(
-        ((window - story.windows.first + 1) * scale, f"checkpoint after window {window}") for window in story.marks
+    checkpoints = tuple(
+        ((window - story.windows.first + 1) * scale, f"checkpoint after window {window}")
+        for window in story.checkpoints
     )
     times = (story.grid.start_us(story.windows.first), story.grid.end_us(story.windows.last))
-    return Strips(len(rows) * (_STRIP + 4) + 8, rows, marks, (_day(times[0]), _day(times[1])))
+    return Strips(len(rows) * (_STRIP + 4) + 8, rows, checkpoints, (_day(times[0]), _day(times[1])))
 
 
 def phases(story: Story) -> list[tuple[str, str, float]]:

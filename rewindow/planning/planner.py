@@ -146,7 +146,7 @@ def _plan(
             *([AFFECTED] if start.affects else []),
             *_forgotten_timers(app, mode),
             *_idle_distances(app, mode, request),
-            *_many_marks(mode, windows, distance),
+            *_many_checkpoints(mode, windows, distance),
         ],
     )
     outputs = [_output(app, app.outputs[name], plan) for name in _topological(app)]
@@ -176,13 +176,13 @@ def _idle_distances(app: Application, mode: Mode, request: ReplayRequest) -> lis
     return [f"checkpoint windows {whose} have no effect: {mode.words} makes a checkpoint after every group"]
 
 
-def _many_marks(mode: Mode, windows: WindowRange, distance: int) -> list[str]:
-    """Returns a warning if marks cut the range into so many commit groups (W42, W55) that these take the time."""
+def _many_checkpoints(mode: Mode, windows: WindowRange, distance: int) -> list[str]:
+    """Returns a warning if checkpoints cut the range into so many commit groups (W42, W55) that these take the time."""
     groups = len(windows) // distance
     if mode.saves_every_group or groups <= MARKS_MANY:
         return []
     return [
-        f"a checkpoint mark every {distance} windows makes {groups:,} commit groups of about a second each; a larger "
+        f"a checkpoint every {distance} windows makes {groups:,} commit groups of about a second each; a larger "
         "--checkpoint-windows is faster, and a crash then touches more windows"
     ]
 

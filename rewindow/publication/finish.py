@@ -238,7 +238,7 @@ class Publisher:
             its = publication.range if stays else WindowRange(row.first, row.last)
             self.ledger.stale.clear(application, row.table_name, its.first, its.last)
         for name, first, last in publication.details["stale"]:
-            self.ledger.stale.mark(application, name, first, last, publication.number)
+            self.ledger.stale.add(application, name, first, last, publication.number)
 
 
 def _unfinishable(publication: Publication, error: RewindowError) -> TableError:

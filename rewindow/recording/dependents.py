@@ -88,7 +88,7 @@ def mark_stale(ledger: Ledger, stream: str, windows: Sequence[WindowRange]) -> l
             if output["stateful"]:
                 touched = [WindowRange(touched[0].first, _last_published(ledger, name, reader.windows.last))]
             for part in touched:
-                ledger.stale.mark(reader.application, name, part.first, part.last, REOPENED)
+                ledger.stale.add(reader.application, name, part.first, part.last, REOPENED)
     return [f"has read the older seal: {reader.why}" for reader in found]
 
 

@@ -1,14 +1,14 @@
-"""Recovery as arithmetic: marks in; first window, lost windows, commit groups and guarantees out. No I/O."""
+"""Recovery as arithmetic: from what tables hold, to the first window, losses, commit groups and guarantees. No I/O."""
 
-from rewindow.recovery.groups import GroupSizer, Marks, next_end
+from rewindow.recovery.groups import CheckpointSchedule, GroupSizer, next_end
 from rewindow.recovery.guarantee import guarantee
 from rewindow.recovery.plan import InputPlan, OutputPlan, Plan, StartState, path_in
 from rewindow.recovery.resume import Resume, affected_from, resume
 
 __all__ = [
+    "CheckpointSchedule",
     "GroupSizer",
     "InputPlan",
-    "Marks",
     "OutputPlan",
     "Plan",
     "Resume",

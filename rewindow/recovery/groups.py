@@ -11,11 +11,11 @@ GROWTH_MAX = 4.0
 
 
 @dataclass(frozen=True)
-class Marks:
+class CheckpointSchedule:
     """The windows after which a checkpoint falls due.
 
     Attributes:
-        distance: D, windows between marks of the application (W42).
+        distance: D, windows from one due checkpoint of the application to the next (W42).
         multiple: K, a checkpoint waits for the next multiple of it (W45, W46). The operators of a container are saved
             together, so this is the least common multiple of theirs.
     """
@@ -26,17 +26,19 @@ class Marks:
     def is_due(self, window: int) -> bool:
         """Returns whether a checkpoint falls after a window: ordinals count from 1, across restarts (W43, X7).
 
-        >>> [w for w in range(20) if Marks(6).is_due(w)], [w for w in range(30) if Marks(6, 5).is_due(w)]
-        ([5, 11, 17], [9, 14, 19, 24, 29])
+        >>> [window for window in range(20) if CheckpointSchedule(6).is_due(window)]
+        [5, 11, 17]
+        >>> [window for window in range(30) if CheckpointSchedule(6, 5).is_due(window)]
+        [9, 14, 19, 24, 29]
         """
         ordinal = window + 1
         return ordinal % self.multiple == 0 and ordinal // self.distance * self.distance > ordinal - self.multiple
 
     @property
     def gap_max(self) -> int:
-        """The most windows between two checkpoints: marks lie D apart, and each waits for the next multiple of K.
+        """The most windows between two checkpoints: they fall due D apart, and each waits for the next multiple of K.
 
-        >>> Marks(6).gap_max, Marks(6, 5).gap_max, Marks(1, 4).gap_max
+        >>> CheckpointSchedule(6).gap_max, CheckpointSchedule(6, 5).gap_max, CheckpointSchedule(1, 4).gap_max
         (6, 10, 4)
         """
         return self.multiple * -(-self.distance // self.multiple)
@@ -44,18 +46,20 @@ class Marks:
     def next_due(self, window: int) -> int:
         """Returns the first window at or after a given one after which a checkpoint falls."""
         ordinal = window + 1
-        mark = ordinal // self.distance * self.distance
+        asked = ordinal // self.distance * self.distance
         while True:
-            due = -(-mark // self.multiple) * self.multiple
+            due = -(-asked // self.multiple) * self.multiple
             if due >= ordinal:
                 return due - 1
-            mark += self.distance
+            asked += self.distance
 
 
-def next_end(first: int, last: int, size: int, mode: Mode, marks: Marks, cuts: Iterable[int] = ()) -> int:
+def next_end(
+    first: int, last: int, size: int, mode: Mode, schedule: CheckpointSchedule, cuts: Iterable[int] = ()
+) -> int:
     """Returns the last window of the commit group that begins at a window.
 
-    A group never reaches past a mark where the mode has marks, past a cut, or past the end of the range.
+    A group never reaches past a due checkpoint where the mode has a schedule, past a cut, or past the end of the range.
 
     Args:
         first: the group's first window.
@@ -65,7 +69,7 @@ def next_end(first: int, last: int, size: int, mode: Mode, marks: Marks, cuts: I
     """
     ends = [first + max(size, 1) - 1, last, *(cut for cut in cuts if cut >= first)]
     if not mode.saves_every_group:
-        ends.append(marks.next_due(first))
+        ends.append(schedule.next_due(first))
     return min(ends)
 
 

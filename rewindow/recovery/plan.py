@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from rewindow.application import TOLERANCE, Mode
 from rewindow.names import windows_name
-from rewindow.recovery.groups import Marks
+from rewindow.recovery.groups import CheckpointSchedule
 from rewindow.windows import Grid, WindowRange
 
 _OURS = re.compile(r".*/(streams/[^/]+|replays/[^/]+/checkpoints)")
@@ -187,7 +187,7 @@ class Plan(_Value):
         """Windows that a state lacks after a crash at worst: in at most once those between two checkpoints (X2)."""
         if not self.mode.may_lose:
             return 0
-        return min(Marks(self.checkpoint_windows, self.checkpoint_multiple).gap_max, len(self.range))
+        return min(CheckpointSchedule(self.checkpoint_windows, self.checkpoint_multiple).gap_max, len(self.range))
 
     @property
     def grid(self) -> Grid:

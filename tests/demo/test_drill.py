@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rewindow.application import MODES, Mode
 from rewindow.demo.drill import GROUPS, SENSITIVE, draw_drills, group_distance, group_ends
 from rewindow.errors import RangeError
-from rewindow.recovery import Marks, next_end
+from rewindow.recovery import CheckpointSchedule, next_end
 from rewindow.windows import WindowRange
 
 
@@ -31,22 +31,22 @@ def test_seeds_differ_and_every_step_is_drawn() -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(40, 3_000))
-def test_distance_makes_six_groups_that_end_on_marks(first: int, length: int) -> None:
+def test_distance_makes_six_groups_that_end_on_due_checkpoints(first: int, length: int) -> None:
     """With the distance as group size the engine makes six groups, all but the last certainly ending on a mark."""
     windows = WindowRange(first, first + length - 1)
     try:
         distance = group_distance(windows)
     except RangeError:
         assume(False)
-    marks, ends, window = Marks(distance), [], windows.first
+    schedule, ends, window = CheckpointSchedule(distance), [], windows.first
     while window <= windows.last:
-        ends.append(next_end(window, windows.last, distance, Mode.AT_LEAST_ONCE, marks))
+        ends.append(next_end(window, windows.last, distance, Mode.AT_LEAST_ONCE, schedule))
         window = ends[-1] + 1
     assert len(ends) == GROUPS and ends == group_ends(windows, distance)
     assert all((end + 1) % distance == 0 for end in ends[:-1])
 
 
-def test_example_has_six_groups_that_all_end_on_marks() -> None:
+def test_example_has_six_groups_that_all_end_on_due_checkpoints() -> None:
     """The example's range ends on a mark as well."""
     windows = WindowRange(376_954, 385_709)
     distance = group_distance(windows)

@@ -103,7 +103,7 @@ def test_floats_that_differ_within_the_tolerance_are_taken_as_equal(
 
 @pytest.mark.parametrize("mode", ["at_least_once", "at_most_once"])
 def test_a_stop_by_the_user_repeats_and_loses_nothing(mode: str, attempt: Callable[..., Attempt]) -> None:
-    """Where the user stops a checkpoint is made, off the marks too."""
+    """Where the user stops a checkpoint is made, also where none falls due."""
     config: Config = attempt.config  # type: ignore[attr-defined]
     whole = attempt("totals", "whole")
     whole.run()

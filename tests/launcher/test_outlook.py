@@ -28,9 +28,9 @@ def test_a_plan_names_later_windows_that_are_stale(project: Project) -> None:
     plan = project.plan("one", "exactly_once", first=FIRST + 4, last=FIRST + 8)
     ledger = Ledger.open(project.config.ledger_url)
     for application, first in (("totals", FIRST), ("totals", FIRST + 5), ("other", FIRST + 10)):
-        ledger.stale.mark(application, f"{application}.sums", first, first + 1, 1)
+        ledger.stale.add(application, f"{application}.sums", first, first + 1, 1)
     assert in_the_way(project.config, plan) == []
-    ledger.stale.mark("totals", "totals.sums", FIRST + 9, FIRST + 12, 1)
+    ledger.stale.add("totals", "totals.sums", FIRST + 9, FIRST + 12, 1)
     assert in_the_way(project.config, plan) == [
         f"totals.sums [{FIRST + 9}, {FIRST + 12}] is stale: replay it after this one"
     ]

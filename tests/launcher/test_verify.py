@@ -71,7 +71,7 @@ def test_a_sound_application_is_verified(project: Project, capfd: pytest.Capture
 def test_an_application_of_a_declared_mode_is_verified_in_it(
     project: Project, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """No other is allowed (R3); its checkpoint marks do not cut the one group in pieces."""
+    """No other is allowed (R3); its due checkpoints do not cut the one group in pieces."""
     verify(project, "declared", "at_least_once")
     said = capfd.readouterr().err
     assert "verified: 8 windows" in said and f"windows {FIRST} to {FIRST + 7}: 8/8" in said

@@ -10,8 +10,8 @@ from rewindow.ledger import Ledger
 
 def test_stale_ranges_split_around_what_is_cleared(ledger: Ledger) -> None:
     """Replaying the middle of a stale range leaves its two ends, stale since the same publication."""
-    ledger.stale.mark("app", "app.out", 100, 199, since=4)
-    ledger.stale.mark("other", "other.out", 1, 2, since=5)
+    ledger.stale.add("app", "app.out", 100, 199, since=4)
+    ledger.stale.add("other", "other.out", 1, 2, since=5)
     ledger.stale.clear("app", "app.out", 120, 129)
     assert [(r.table_name, r.first, r.last, r.since) for r in ledger.stale.ranges("app")] == [
         ("app.out", 100, 119, 4), ("app.out", 130, 199, 4),
@@ -33,7 +33,7 @@ def test_stale_windows_equal_a_set_of_windows(sqlite_url: str, acts: list[tuple[
         for window in range(first, last + 1):
             naive.pop(window, None)
         if marks:
-            ledger.stale.mark("app", "out", first, last, since=number)
+            ledger.stale.add("app", "out", first, last, since=number)
             naive |= dict.fromkeys(range(first, last + 1), number)
         else:
             ledger.stale.clear("app", "out", first, last)

@@ -209,7 +209,7 @@ def finish(ledger: Ledger, tables: FakeTables, publication: Publication, crash: 
         assert tables.versions(table.name)[-1]["txn"] == n
         ledger.publications.mark_done(n, table.name, len(tables.versions(table.name)) - 1)
         crash(f"marked {index}")
-    ledger.stale.mark("app", "app.out", 200, 299, since=n)
+    ledger.stale.add("app", "app.out", 200, 299, since=n)
     crash("stale")
     ledger.publications.close(n)
     crash("closed")

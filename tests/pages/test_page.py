@@ -92,7 +92,7 @@ def test_page_escapes_what_users_write() -> None:
 
 def test_page_of_a_replay_that_nothing_is_known_of() -> None:
     """A replay without attempts, gate, certificate or layers still has a page, and nothing reads None."""
-    bare = killed(attempts=(), kills=(), gate=None, comparison=None, outputs={"delays": ()}, marks=())
+    bare = killed(attempts=(), kills=(), gate=None, comparison=None, outputs={"delays": ()}, checkpoints=())
     html = render_page(page(bare, layers=(), acts=(), chapters=(), facts=()))
     assert not read(html).wrong
     assert "None" not in html and "not judged" in html

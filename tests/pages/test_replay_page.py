@@ -34,10 +34,10 @@ def test_unknown_replay_has_no_page(config: Config) -> None:
         replay_page.build_replay_page(config, "nobody")
 
 
-def test_story_carries_guarantees_marks_and_state(config: Config) -> None:
+def test_story_carries_guarantees_checkpoints_and_state(config: Config) -> None:
     """What the plan promised, the checkpoints and the state are read as they are."""
     replay = replays.killed_exactly_once(config)
     story = read_story(config, "once")
-    assert story.marks == (104, 109, 114, 119) and story.state == "checked"
+    assert story.checkpoints == (104, 109, 114, 119) and story.state == "checked"
     assert set(story.guarantees) == {"delays", "ranks"} and Plan.model_validate(replay.plan).range == story.windows
     assert read_acts(config, "app", WindowRange(100, 119)) == ()

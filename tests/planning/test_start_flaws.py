@@ -57,7 +57,7 @@ def lacking(config: Config) -> None:
 
 def stale(config: Config) -> None:
     """The windows of the published state have changed since."""
-    published(config, []).stale.mark("totals", "totals.totals", FIRST + 2, BASE, 1)
+    published(config, []).stale.add("totals", "totals.totals", FIRST + 2, BASE, 1)
 
 
 @pytest.mark.parametrize(
@@ -103,13 +103,13 @@ def test_at_most_once_goes_on_from_a_loss_and_not_from_a_stale_state(config: Con
     draft = draft_plan(config, request(first=BASE + 1, mode="at_most_once"))
     assert draft.refusal is None
     assert draft.plan.start.lacking
-    Ledger.open(config.ledger_url).stale.mark("totals", "totals.totals", FIRST, BASE, 2)
+    Ledger.open(config.ledger_url).stale.add("totals", "totals.totals", FIRST, BASE, 2)
     assert draft_plan(config, request(first=BASE + 1, mode="at_most_once")).refusal is not None
 
 
 def test_whole_start_states_are_not_refused(config: Config) -> None:
     """Nothing was lost and nothing is stale before the range; what is stale behind it is none of its matter."""
-    published(config, []).stale.mark("totals", "totals.totals", BASE + 1, FIRST + WINDOWS - 1, 1)
+    published(config, []).stale.add("totals", "totals.totals", BASE + 1, FIRST + WINDOWS - 1, 1)
     draft = draft_plan(config, request(first=BASE + 1))
     assert (draft.refusal, draft.plan.start.affects, draft.plan.warnings) == (None, False, [])
 

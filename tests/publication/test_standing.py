@@ -54,7 +54,7 @@ def test_stale_windows_of_other_outputs_stay_stale(config: Config) -> None:
     """A publication says what is stale of its own outputs; of others it repeats what the ledger holds."""
     opened(config, "other", 104, 105, ("delays",))
     ledger = Ledger.open(config.ledger_url)
-    ledger.stale.mark("app", "app.delays", 104, 105, 1)
+    ledger.stale.add("app", "app.delays", 104, 105, 1)
     assert opened(config, "one", 100, 109, ("ranks",)).details["stale"] == [["app.delays", 104, 105]]
 
 
@@ -65,7 +65,7 @@ def test_an_undo_leaves_other_outputs_alone(config: Config) -> None:
     fix = opened(config, "fix", 100, 101, ("ranks",), plus=7)
     assert fix.details["stale"] == [["app.ranks", 102, 109]]
     ledger = Ledger.open(config.ledger_url)
-    ledger.stale.mark("app", "app.delays", 104, 105, 1)
+    ledger.stale.add("app", "app.delays", 104, 105, 1)
     spare = Spare(leave_out=False, command="", say=lambda line: None)
     undo = open_undo(config, ledger, fix, "app", spare, lambda step, number: None)
     assert undo.details["stale"] == [["app.delays", 104, 105]]

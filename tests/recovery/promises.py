@@ -53,7 +53,7 @@ def _check_exactly_once(config: Config, plan: Plan, baseline: Plan) -> None:
 
 
 def _check_at_least_once(config: Config, plan: Plan, baseline: Plan) -> None:
-    """Nothing lost; readers see every window once; repeats are whole windows that lie after a checkpoint mark."""
+    """Nothing lost; readers see every window once; repeats are whole windows after a due checkpoint."""
     for output in OUTPUTS:
         assert seen(config, plan, output) == seen(config, baseline, output), f"{output}: readers see something else"
         assert set(raw(config, plan, output)) == set(seen(config, baseline, output)), f"{output}: foreign rows"

@@ -1,4 +1,4 @@
-"""Random interleavings of the commit protocol: crashes, zombies, late attempts, with facts, seals and checkpoint marks.
+"""Random interleavings of the commit protocol: crashes, zombies, late attempts, with facts, seals and due checkpoints.
 
 What runs is the product's own attempt: its fence, takeover, loop, losses and group commits, on tables, a ledger and an
 engine in memory. Each attempt is a greenlet that gives way wherever another process may run; a crash is one that is
@@ -47,7 +47,7 @@ WARM_UP = StartState(source="warm_up", window=-5, warm_up_first=-4)
 
 
 def make_plan(mode: Mode, start: StartState = INITIAL) -> Plan:
-    """Returns a plan of windows 1 to WINDOWS, with checkpoint marks every third window."""
+    """Returns a plan of windows 1 to WINDOWS, with a checkpoint every third window."""
     outputs = [
         OutputPlan(name=name, operator="sum", port=name, key=[], suite=None, columns=[], stateful=True, guarantee="")
         for name in OUTPUTS
@@ -300,8 +300,8 @@ RULES: dict[str, Callable[[World], Any]] = {
     "checkpoint last": _replaced(attempts, "GroupCommit", _CheckpointFirst),
     "seals after the rows": _replaced(attempts, "GroupCommit", _FactsFirst),
     "losses listed before the first new group": _replaced(attempts, "settle_losses", lambda *args: None),
-    "started mark checks the epoch": _replaced(takeover, "fence", _fence_but_started),
-    "started mark before the work": _replaced(Attempt, "_start", _start_afterwards),
+    "the commit of what is begun checks the epoch": _replaced(takeover, "fence", _fence_but_started),
+    "what is begun is committed before the work": _replaced(Attempt, "_start", _start_afterwards),
 }
 """Name of a rule to what drops it, and it alone.
 

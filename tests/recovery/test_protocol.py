@@ -20,8 +20,8 @@ RULES = [
     (Mode.AT_MOST_ONCE, "checkpoint last"),
     (Mode.AT_MOST_ONCE, "seals after the rows"),
     (Mode.AT_MOST_ONCE, "losses listed before the first new group"),
-    (Mode.AT_MOST_ONCE, "started mark before the work"),
-    (Mode.AT_MOST_ONCE, "started mark checks the epoch"),
+    (Mode.AT_MOST_ONCE, "what is begun is committed before the work"),
+    (Mode.AT_MOST_ONCE, "the commit of what is begun checks the epoch"),
     (Mode.AT_MOST_ONCE, "compare and set"),
 ]
 

@@ -1,4 +1,4 @@
-"""Resume points, commit groups and checkpoint marks, against independent formulations."""
+"""Resume points, commit groups and due checkpoints, against independent formulations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rewindow.application import MODES, Mode
 from rewindow.errors import CheckpointError
-from rewindow.recovery import GroupSizer, Marks, affected_from, guarantee, next_end, resume
+from rewindow.recovery import CheckpointSchedule, GroupSizer, affected_from, guarantee, next_end, resume
 
 MARK = st.integers(0, 60)
 
@@ -60,25 +60,25 @@ def test_resume_refuses_to_begin_without_a_checkpoint() -> None:
 
 
 @given(st.integers(1, 20), st.integers(1, 6))
-def test_marks_fall_where_the_rules_put_them(distance: int, multiple: int) -> None:
+def test_checkpoints_fall_due_where_the_rules_put_them(distance: int, multiple: int) -> None:
     """W42, W43, W45, W46, X7: mark m leads to a checkpoint after ordinal ceil(m / K) * K; ordinals count from 1."""
-    marks = Marks(distance, multiple)
+    schedule = CheckpointSchedule(distance, multiple)
     expected = {-(-m // multiple) * multiple for m in range(distance, 600, distance)}
-    assert {w + 1 for w in range(300) if marks.is_due(w)} == {n for n in expected if n <= 300}
+    assert {w + 1 for w in range(300) if schedule.is_due(w)} == {n for n in expected if n <= 300}
     for window in range(0, 200, 7):
-        assert marks.next_due(window) == min(n - 1 for n in expected if n - 1 >= window)
+        assert schedule.next_due(window) == min(n - 1 for n in expected if n - 1 >= window)
 
 
 @given(
     st.integers(0, 500), st.integers(0, 80), st.integers(1, 90), st.sampled_from([*MODES.values()]), st.integers(1, 30)
 )
 def test_a_group_never_crosses_a_mark_or_the_end(first: int, more: int, size: int, mode: Mode, distance: int) -> None:
-    """Groups end at marks where the mode has marks, never past the range, and hold at least one window."""
-    marks = Marks(distance)
-    end = next_end(first, first + more, size, mode, marks)
+    """Groups end where a checkpoint falls due, if the mode has a schedule, never past the range, never empty."""
+    schedule = CheckpointSchedule(distance)
+    end = next_end(first, first + more, size, mode, schedule)
     assert first <= end <= first + more and end - first + 1 <= size
     if mode is not Mode.EXACTLY_ONCE:
-        assert not any(marks.is_due(window) for window in range(first, end))
+        assert not any(schedule.is_due(window) for window in range(first, end))
 
 
 @given(st.integers(1, 1000), st.floats(0.01, 100), st.integers(1, 500))
@@ -92,15 +92,15 @@ def test_group_size_moves_towards_the_target_by_bounded_steps(windows: int, seco
 
 @given(st.integers(1, 20), st.integers(1, 6), st.sampled_from([None, 1, 3, 50]))
 def test_no_group_is_longer_than_the_worst_loss(distance: int, multiple: int, bound: int | None) -> None:
-    """Marks and the bound cut groups; the longest one is what the plan says that a crash costs (X1)."""
-    marks, sizer = Marks(distance, multiple), GroupSizer(None, 10.0, 64, bound)
+    """Due checkpoints and the bound cut groups; the longest one is what the plan says that a crash costs (X1)."""
+    schedule, sizer = CheckpointSchedule(distance, multiple), GroupSizer(None, 10.0, 64, bound)
     lengths, window = [], 0
     while window < 400:
-        end = next_end(window, 10_000, sizer.size, Mode.AT_MOST_ONCE, marks)
+        end = next_end(window, 10_000, sizer.size, Mode.AT_MOST_ONCE, schedule)
         lengths.append(end - window + 1)
         sizer.took(end - window + 1, 0.01)
         window = end + 1
-    assert max(lengths) == min(marks.gap_max, bound or marks.gap_max)
+    assert max(lengths) == min(schedule.gap_max, bound or schedule.gap_max)
 
 
 def test_fixed_group_size_stays() -> None:
