@@ -146,7 +146,7 @@ class _Facts:
         return ranges == [self.killed_group()]
 
     def killed_group(self) -> WindowRange:
-        """The windows of the group in which the job was killed: exactly once counts them, others end where one falls due."""
+        """Windows of the group in which the job was killed: exactly once counts them, others end on due checkpoints."""
         plan, number = self._plan, self._run.drill.group
         if plan.mode is Mode.EXACTLY_ONCE and plan.group_windows:
             first = plan.first + (number - 1) * plan.group_windows
