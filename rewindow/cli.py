@@ -47,12 +47,36 @@ class _Verbs(TyperGroup):
         if ctx.info_name != cmd_name and "--help" in sys.argv[1:2]:
             return TyperCommand(cmd_name, help=VERBS[cmd_name])
         module = importlib.import_module(f"rewindow.commands.{cmd_name}")
+        _leave_pandas_out()
         verbs = getattr(module, "app", None)
         if verbs is not None:
             return typer.main.get_command(verbs)
         single = typer.Typer(add_completion=False, rich_markup_mode="markdown")
         single.command(name=cmd_name)(getattr(module, cmd_name, None) or module.command)
         return typer.main.get_command(single)
+
+
+def _leave_pandas_out() -> None:
+    """Lets pyarrow look for pandas once, in vain: it would import it, which takes half a second, with its first array.
+
+    Where pandas is really used, as by Great Expectations, pyarrow finds it then.
+    """
+    if "pyarrow" not in sys.modules or "pandas" in sys.modules:
+        return
+    sys.meta_path.insert(0, _NoPandas)
+    try:
+        sys.modules["pyarrow"].array([])
+    finally:
+        sys.meta_path.remove(_NoPandas)
+
+
+class _NoPandas:
+    """An import hook that knows of no pandas."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ImportError(name)
 
 
 app = typer.Typer(

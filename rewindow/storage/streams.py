@@ -102,7 +102,10 @@ def open_sealed(data: Path | str, version: int, seals: Path | str, seals_version
 
 def holes(sealed: pa.ChunkedArray, windows: WindowRange) -> list[WindowRange]:
     """Returns the stretches of a range without a seal: arithmetic on the seals, however long the range is."""
-    framed = np.concatenate(([windows.first - 1], np.unique(sealed.to_numpy()), [windows.last + 1]))
+    ids = sealed.to_numpy()
+    if not (np.diff(ids) > 0).all():
+        ids = np.unique(ids)
+    framed = np.concatenate(([windows.first - 1], ids, [windows.last + 1]))
     before = np.flatnonzero(np.diff(framed) > 1)
     pairs = zip((framed[before] + 1).tolist(), (framed[before + 1] - 1).tolist(), strict=True)
     return [WindowRange(first, last) for first, last in pairs]

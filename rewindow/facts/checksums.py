@@ -1,0 +1,109 @@
+"""CRC-32 of a million short lines at once: a row's columns as text, joined by a separator.
+
+CRC-32 is linear: the checksum of a line follows from those of its parts and the number of bytes after each, and that of
+a part from one table look-up for every two bytes. So numpy does for all rows what `zlib.crc32` does for one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Words = npt.NDArray[np.uint32]
+SEPARATOR, NULL = b"\x1f", b"\x00"
+_ALL, _BATCH = 0xFFFFFFFF, 65_536
+
+
+def line_checksums(rows: pa.Table, alike: Sequence[str]) -> pa.ChunkedArray:
+    """Returns the CRC-32 of each row's columns as text, joined by a separator; null differs from all text.
+
+    Args:
+        rows: the columns, in the order of the line; a time is the number of its microseconds.
+        alike: the last ones, in which many rows that follow each other hold the same; taken once for all of these.
+    """
+    batches = rows.to_batches(max_chunksize=_BATCH)
+    return pa.chunked_array([_batch_checksums(batch, alike) for batch in batches], pa.int64())
+
+
+def _batch_checksums(batch: pa.RecordBatch, alike: Sequence[str]) -> pa.Array:
+    total: Words = np.zeros(batch.num_rows, dtype=np.uint32)
+    for place, name in enumerate(batch.schema.names[: -len(alike)]):
+        _append(total, _text(batch[name]), SEPARATOR if place else b"")
+    ends = batch.select(alike)
+    begins = [*_run_starts(ends), batch.num_rows]
+    for first, end in itertools.pairwise(begins):
+        parts = (_text(column)[0].as_py() for column in ends.slice(first, 1).columns)
+        text = b"".join(SEPARATOR + part for part in parts)
+        total[first:end] = _shifted(total[first:end], len(text)) ^ np.uint32(zlib.crc32(text))
+    return pa.array(total).cast(pa.int64())
+
+
+def _append(total: Words, texts: pa.Array, prefix: bytes) -> None:
+    """Brings checksums of what came before on to what they are with a prefix and one more text each behind it."""
+    _, offsets, content = texts.buffers()
+    starts = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    letters, lengths = np.frombuffer(content or b"", np.uint8), np.diff(starts)
+    for length in np.flatnonzero(np.bincount(lengths)).tolist():
+        mine = np.flatnonzero(lengths == length)
+        # A zero byte in front has no part in a sum of look-ups; with it every text is whole pairs of bytes.
+        padded = np.zeros((len(mine), length + length % 2), dtype=np.uint8)
+        padded[:, length % 2 :] = letters[starts[mine, None] + np.arange(length)]
+        checksum = np.full(len(mine), zlib.crc32(prefix + bytes(length)), dtype=np.uint32)
+        pairs = padded.view("<u2")
+        for place in range(pairs.shape[1]):
+            checksum ^= _pair_checksums(padded.shape[1] - 2 * place - 2)[pairs[:, place]]
+        total[mine] = _shifted(total[mine], len(prefix) + length) ^ checksum
+
+
+@lru_cache(1024)
+def _pair_checksums(after: int) -> Words:
+    """Returns what each pair of bytes, as a little-endian number, adds to a checksum when so many bytes follow it."""
+    first, second = (
+        np.array([zlib.crc32(bytes([byte]) + bytes(n)) ^ zlib.crc32(bytes(n + 1)) for byte in range(256)], np.uint32)
+        for n in (after + 1, after)
+    )
+    return (second[:, None] ^ first[None, :]).ravel()
+
+
+def _shifted(checksums: Words, length: int) -> Words:
+    """Returns the part that checksums have in those of lines that go on for so many bytes."""
+    low, high = _shifts(length)
+    return low[checksums & 0xFFFF] ^ high[checksums >> 16]
+
+
+@lru_cache(1024)
+def _shifts(length: int) -> tuple[Words, Words]:
+    """Returns where the low and the high half of a checksum go when so many bytes follow."""
+    lanes = [
+        np.array([zlib.crc32(bytes(length), byte << lane ^ _ALL) ^ zlib.crc32(bytes(length), _ALL)
+                  for byte in range(256)], np.uint32)
+        for lane in (0, 8, 16, 24)
+    ]  # fmt: skip
+    low, high = ((lanes[at + 1][:, None] ^ lanes[at][None, :]).ravel() for at in (0, 2))
+    return low, high
+
+
+def _run_starts(rows: pa.RecordBatch) -> list[int]:
+    """Returns the first row of each run of rows that hold the same."""
+    starts = np.zeros(rows.num_rows, dtype=bool)
+    starts[:1] = True
+    for column in rows.columns:
+        before, after = column[:-1], column[1:]
+        nulls = pc.xor(pc.is_null(before), pc.is_null(after))
+        differ = pc.or_(nulls, pc.fill_null(pc.not_equal(before, after), False))
+        starts[1:] |= differ.to_numpy(zero_copy_only=False)
+    found: list[int] = np.flatnonzero(starts).tolist()
+    return found
+
+
+def _text(column: pa.Array) -> pa.Array:
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    return pc.fill_null(column.cast(pa.string()).cast(pa.binary()), NULL)
