@@ -18,7 +18,7 @@ from rewindow_airflow import check, plan_filling, publish, replay, report_gaps, 
 
 with scheduled_dag("fill_heartbeat_gaps", doc_md=__doc__, tags=["heartbeat"]):
     for stream, settings in Config.load().streams.items():
-        if settings.interval:
+        if settings.interval_us:
             with TaskGroup(stream):
                 plan = plan_filling(stream)
                 chain(

@@ -80,7 +80,7 @@ class Section(BaseModel):
 
 
 class StreamConfig(Section):
-    """How a stream is recorded. Durations are microseconds once read."""
+    """How a stream is recorded. Durations are set by name (`width`) and read as microseconds (`width_us`)."""
 
     source: str
     """A file, folder or glob pattern, or `package:NAME/PATH` for a file inside an installed Python package."""
@@ -109,20 +109,20 @@ class StreamConfig(Section):
     event_at: str | None = None
     """Name of the event column that is the event timestamp."""
     keys: list[str] = Field(default_factory=list)
-    interval: Annotated[DurationUs, AfterValidator(_interval)] | None = None
+    interval_us: Annotated[DurationUs, AfterValidator(_interval)] | None = Field(None, alias="interval")
     """Above this a silence of a key is a gap, and timers fill it (H20)."""
-    slack: Annotated[DurationUs, AfterValidator(_slack)] = 0
+    slack_us: Annotated[DurationUs, AfterValidator(_slack)] = Field(0, alias="slack")
     """How long a timer waits after its scheduled time (H23)."""
-    max_jump: Annotated[DurationUs, AfterValidator(_slack)] | None = None
+    max_jump_us: Annotated[DurationUs, AfterValidator(_slack)] | None = Field(None, alias="max_jump")
     """A tuple that runs ahead of all others by more is an error tuple and moves no clock; off by default (H61)."""
-    width: DurationUs = 500_000
+    width_us: DurationUs = Field(500_000, alias="width")
     origin: str = "1970-01-01T00:00:00Z"
     zone: str = "UTC"
     null_values: list[str] = Field(default_factory=lambda: [""])
     sealed_to: str | None = None
     """Windows are sealed up to this time (exclusive), also without a tuple; by default up to the newest tuple's time,
     so that its window stays open."""
-    seal_after: Annotated[DurationUs, AfterValidator(_lateness)] = 0
+    seal_after_us: Annotated[DurationUs, AfterValidator(_lateness)] = Field(0, alias="seal_after")
     """How long after a window's end tuples of it may still come: so much earlier than the newest tuple, or than the
     end of the interval of the DAG record_streams, sealing stops."""
 
@@ -131,12 +131,12 @@ class StreamConfig(Section):
         """The stream's grid."""
         from rewindow.windows import parse_time
 
-        if self.width % 1000:
-            raise InputError(f"window width of {self.width} us is not a whole number of milliseconds")
+        if self.width_us % 1000:
+            raise InputError(f"window width of {self.width_us} us is not a whole number of milliseconds")
         origin_us = parse_time(self.origin)
         if origin_us % 1000:
             raise InputError(f"window origin {self.origin} is not a whole number of milliseconds")
-        return Grid(self.width // 1000, origin_us // 1000)
+        return Grid(self.width_us // 1000, origin_us // 1000)
 
 
 class SparkConfig(Section):

@@ -64,7 +64,7 @@ def test_an_interval_or_slack_that_cannot_be_is_refused_where_it_is_set(
 def test_the_smallest_interval_and_no_slack_are_accepted(tmp_path: Path) -> None:
     """H20, H23: only zero and below, and below zero, are out of range."""
     stream = load(tmp_path, 'interval = "1 us"\nslack = 0').stream("s")
-    assert (stream.interval, stream.slack) == (1, 0)
+    assert (stream.interval_us, stream.slack_us) == (1, 0)
 
 
 def test_a_duration_that_cannot_be_read_says_how_to_write_it(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def sealing_bound(config: Config, name: str, interval_end: str) -> list[str]:
     stream = config.stream(name)
     if not interval_end or stream.sealed_to:
         return []
-    return ["--sealed-to", format_time(parse_time(interval_end) - stream.seal_after)]
+    return ["--sealed-to", format_time(parse_time(interval_end) - stream.seal_after_us)]
 
 
 BEGINNINGS: dict[str, Callable[[Config, str, dict[str, Any], bool], Submission | None]] = {

@@ -19,7 +19,7 @@ from typing import Any
 from airflow.sdk import DAG, Asset, BaseOperator, CronDataIntervalTimetable
 
 from rewindow.config import Config
-from rewindow_airflow import requests
+from rewindow_airflow import replay_requests
 from rewindow_airflow.forms import CRASH, applications, daily_params, default_application, replay_params
 from rewindow_airflow.operators import RewindowSubmitOperator
 from rewindow_airflow.policy import DEFAULT_ARGS, SINCE
@@ -100,18 +100,18 @@ def record(stream: str, **arguments: Any) -> BaseOperator:
 def plan_interval(**arguments: Any) -> BaseOperator:
     """Returns the task that plans a run's data interval, once the run before has succeeded."""
     return RewindowPlanOperator(
-        request_of=requests.interval_request, in_order=True, **{"task_id": "plan_replay", **arguments}
+        request_of=replay_requests.interval_request, in_order=True, **{"task_id": "plan_replay", **arguments}
     )
 
 
 def plan_form(**arguments: Any) -> BaseOperator:
     """Returns the task that plans what the form asks for."""
-    return RewindowPlanOperator(request_of=requests.form_request, **{"task_id": "plan_replay", **arguments})
+    return RewindowPlanOperator(request_of=replay_requests.form_request, **{"task_id": "plan_replay", **arguments})
 
 
 def plan_filling(stream: str, **arguments: Any) -> BaseOperator:
     """Returns the task that plans to fill with heartbeats what is recorded of a stream and not filled yet."""
-    request_of = partial(requests.gap_request, stream)
+    request_of = partial(replay_requests.gap_request, stream)
     return RewindowPlanOperator(request_of=request_of, part=stream, **{"task_id": "plan_filling", **arguments})
 
 

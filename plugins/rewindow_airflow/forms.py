@@ -47,7 +47,7 @@ def applications(config: Config) -> list[str]:
     They are those of `operators.catalog.application_names`, which imports what is too much for parsing a DAG.
     """
     own = _own(config)
-    heartbeats = {f"heartbeat_{stream}" for stream, settings in config.streams.items() if settings.interval}
+    heartbeats = {f"heartbeat_{stream}" for stream, settings in config.streams.items() if settings.interval_us}
     return [*sorted(own), *sorted(heartbeats - own)]
 
 

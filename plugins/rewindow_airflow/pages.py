@@ -22,7 +22,7 @@ from rewindow.config import Config
 from rewindow.errors import InputError, RewindowError
 from rewindow.names import check_replay_id
 from rewindow.version import PACKAGE
-from rewindow_airflow import bodies
+from rewindow_airflow import page_html
 from rewindow_airflow.rights import refuse_stranger, replays_of
 
 PAGES = "pages"
@@ -91,7 +91,7 @@ def show_report(
     if not reports or (output and output not in reports):
         return _not_yet(replay_id, "window report", "The task check_windows writes it.")
     chosen = output or next(iter(reports))
-    return HTMLResponse(bodies.report(replay_id, list(reports), chosen, reports[chosen], page), headers=_HEADERS)
+    return HTMLResponse(page_html.report(replay_id, list(reports), chosen, reports[chosen], page), headers=_HEADERS)
 
 
 def show_docs(replay_id: ReplayId, folder: Results) -> Response:
@@ -128,7 +128,7 @@ def _drawn(config: Config, replay_id: str) -> Response:
     try:
         return HTMLResponse(draw_replay_page(config, replay_id), headers=_HEADERS)
     except RewindowError as error:
-        return HTMLResponse(bodies.not_yet(replay_id, "page", error.primary), 404, _HEADERS)
+        return HTMLResponse(page_html.not_yet(replay_id, "page", error.primary), 404, _HEADERS)
 
 
 def checked(folder: Path, replay_id: str, pattern: str) -> list[Path]:
@@ -150,8 +150,8 @@ def _one_or_list(folder: Path, found: list[Path], replay_id: str, what: str, wri
     addresses = {path.stem: _FILES + quote(path.relative_to(folder).as_posix()) for path in found}
     if len(found) == 1:
         return RedirectResponse(next(iter(addresses.values())), 307, _HEADERS)
-    return HTMLResponse(bodies.listing(f"{what}: {replay_id}", addresses), headers=_HEADERS)
+    return HTMLResponse(page_html.listing(f"{what}: {replay_id}", addresses), headers=_HEADERS)
 
 
 def _not_yet(replay_id: str, what: str, writer: str) -> Response:
-    return HTMLResponse(bodies.not_yet(replay_id, what, writer), 404, _HEADERS)
+    return HTMLResponse(page_html.not_yet(replay_id, what, writer), 404, _HEADERS)

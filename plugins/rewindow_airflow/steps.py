@@ -17,7 +17,7 @@ from rewindow_airflow.identity import newest_of, replay_id_of
 from rewindow_airflow.links import ReportsLink
 from rewindow_airflow.operators import ReplayTask
 from rewindow_airflow.order import make_way, turn_of
-from rewindow_airflow.requests import describe, refuse_other_wishes
+from rewindow_airflow.replay_requests import describe, refuse_other_wishes
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

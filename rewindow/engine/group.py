@@ -181,7 +181,7 @@ class GroupRunner:
         result: GroupResult,
     ) -> dict[PortHandle, DataFrame]:
         inputs = {port: frames[end] for port, end in node.feeds.items()}
-        made = node.operator.transform(inputs, states.get(node.name), self._told(node, context))
+        made = node.operator.transform(inputs, states.get(node.name), self._context_of(node, context))
         by_port = {node.default_port().port: made} if isinstance(made, DataFrame) else made
         found: dict[PortHandle, DataFrame] = {}
         for port, frame in by_port.items():
@@ -229,10 +229,10 @@ class GroupRunner:
     ) -> pa.Table:
         inputs = {port: frames[end] for port, end in node.feeds.items()}
         outputs = {port: frames[node[port]] for port in node.operator.output_ports() if node[port] in frames}
-        frame = node.operator.next_state(inputs, outputs, state, self._told(node, context))
+        frame = node.operator.next_state(inputs, outputs, state, self._context_of(node, context))
         return to_arrow(frame, _state_schema(node), f'state of operator "{node.name}"')
 
-    def _told(self, node: Node, context: OperatorContext) -> OperatorContext:
+    def _context_of(self, node: Node, context: OperatorContext) -> OperatorContext:
         return replace(context, operator=f"{self._app.name}.{node.name}")
 
     def _schema(self, output: str) -> pa.Schema:

@@ -143,7 +143,7 @@ def gaps(
     windows = Table.open(config.windows_table(stream))
     grid, settings = stored_grid(windows), config.streams.get(stream)
     if interval_us is None:
-        interval_us = settings.interval if settings else None
+        interval_us = settings.interval_us if settings else None
     elif interval_us <= 0:
         raise InputError(f"interval is {interval_us} us, it must be greater than zero")
     sealed, tuples = _seals(windows, first, last)

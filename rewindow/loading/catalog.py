@@ -53,7 +53,9 @@ class LoadedApplication:
 def application_names(config: Config) -> list[str]:
     """Returns the names of all applications that can be replayed."""
     found = {path.stem for folder in config.applications for path in folder.glob("*.py") if path.stem[0] != "_"}
-    return sorted(found | {f"{HEARTBEAT}{stream}" for stream, settings in config.streams.items() if settings.interval})
+    return sorted(
+        found | {f"{HEARTBEAT}{stream}" for stream, settings in config.streams.items() if settings.interval_us}
+    )
 
 
 def load_application(config: Config, name: str, parameters: Mapping[str, str] | None = None) -> LoadedApplication:

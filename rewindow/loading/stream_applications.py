@@ -29,13 +29,13 @@ def heartbeat_application(stream: str, settings: StreamConfig, schema: pa.Schema
     Raises:
         InputError: the stream has no interval or no event timestamp.
     """
-    if settings.interval is None or settings.event_at is None:
-        lacking = "interval" if settings.interval is None else "event_at"
+    if settings.interval_us is None or settings.event_at is None:
+        lacking = "interval" if settings.interval_us is None else "event_at"
         raise InputError(f'stream "{stream}" has no {lacking}', hint=f"Set it in [streams.{stream}] of rewindow.toml.")
     beat = Heartbeat(
-        interval=f"{settings.interval} us",
-        slack=f"{settings.slack} us",
-        max_jump=None if settings.max_jump is None else f"{settings.max_jump} us",
+        interval=f"{settings.interval_us} us",
+        slack=f"{settings.slack_us} us",
+        max_jump=None if settings.max_jump_us is None else f"{settings.max_jump_us} us",
         answered_crossing="drop",
         event_at=settings.event_at,
         key_by=tuple(settings.keys),
@@ -43,7 +43,9 @@ def heartbeat_application(stream: str, settings: StreamConfig, schema: pa.Schema
     )
     if beat.wrong_properties():
         raise InputError(f'stream "{stream}" cannot have a heartbeat: {beat.wrong_properties()[0].message}')
-    app = Application(f"{HEARTBEAT}{stream}", window=format_duration(settings.width), origin_ms=settings.grid.origin_ms)
+    app = Application(
+        f"{HEARTBEAT}{stream}", window=format_duration(settings.width_us), origin_ms=settings.grid.origin_ms
+    )
     node = app.add("heartbeat", beat, stream=app.input(stream))
     app.output("filled", node, key=[EMISSION], suite="heartbeat")
     return app

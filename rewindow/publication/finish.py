@@ -31,7 +31,7 @@ from rewindow.storage.damage import DamagedFile, damaged_error, damaged_now, fin
 from rewindow.storage.files import note_files, open_files
 from rewindow.storage.layout import CHECKPOINTS, FACTS, staged_contents, versions_of
 from rewindow.storage.names import open_published
-from rewindow.storage.published_tables import Kind, PublishedTable, kind_of, published_tables
+from rewindow.storage.published_tables import Kind, PublicationTarget, kind_of, targets_of
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -124,11 +124,11 @@ class Publisher:
                 found += find_damage(open_published(self.config, name, version), name, windows)
             return found
         plan = self.ledger.replays.get(publication.replay_id).read_plan()
-        target = next(target for target in published_tables(plan) if target.name == name)
+        target = next(target for target in targets_of(plan) if target.name == name)
         return found + self._staged_damage(plan, target, publication.details["staged_versions"], publication.range)
 
     def _staged_damage(
-        self, plan: Plan, target: PublishedTable, pinned: dict[str, int], windows: WindowRange
+        self, plan: Plan, target: PublicationTarget, pinned: dict[str, int], windows: WindowRange
     ) -> list[DamagedFile]:
         staged = target.output.name if target.output is not None else CHECKPOINTS
         table = Table.open(self.config.replay_root(plan.replay_id) / staged, pinned[staged])
@@ -137,7 +137,7 @@ class Publisher:
     def _publish(self, publication: Publication, name: str, versions: dict[str, int | None]) -> None:
         plan = self.ledger.replays.get(publication.replay_id).read_plan()
         self._check_staged(publication, plan)
-        target = next(target for target in published_tables(plan) if target.name == name)
+        target = next(target for target in targets_of(plan) if target.name == name)
         pinned = publication.details["staged_versions"]
         if target.kind is Kind.CHECKPOINTS:
             rows = checkpoint_rows(self.config, plan, pinned["checkpoints"], publication.details["checkpoints"])
@@ -173,7 +173,7 @@ class Publisher:
             )
         self._verified.add(key)
 
-    def _publish_tuples(self, publication: Publication, plan: Plan, target: PublishedTable) -> None:
+    def _publish_tuples(self, publication: Publication, plan: Plan, target: PublicationTarget) -> None:
         from rewindow.publication.frames import as_stream_tuples
 
         assert target.output is not None, "tuples belong to an output"
@@ -188,7 +188,7 @@ class Publisher:
     def _facts(self, plan: Plan, pinned: dict[str, int]) -> Table:
         return Table.open(self.config.replay_root(plan.replay_id) / FACTS, pinned[FACTS])
 
-    def view(self, plan: Plan, target: PublishedTable, pinned: dict[str, int], windows: WindowRange) -> DataFrame:
+    def view(self, plan: Plan, target: PublicationTarget, pinned: dict[str, int], windows: WindowRange) -> DataFrame:
         """Returns what readers see of a staged output, compared with its seals once by this publisher."""
         from rewindow.facts.readers_frame import readers_frame
         from rewindow.publication.frames import check_seals

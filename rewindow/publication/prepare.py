@@ -13,7 +13,7 @@ from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, create_table
 from rewindow.storage.files import open_files
 from rewindow.storage.formats import TableKind, check_format, format_property
-from rewindow.storage.published_tables import Kind, PublishedTable, published_tables
+from rewindow.storage.published_tables import Kind, PublicationTarget, targets_of
 from rewindow.storage.streams import create_stream, stored_grid
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -33,10 +33,10 @@ def prepare_tables(config: Config, plan: Plan) -> dict[str, int]:
     Raises:
         TableError: a table is not ours, or has columns that do not fit.
     """
-    return {target.name: _prepare(config, plan, target).version for target in published_tables(plan)}
+    return {target.name: _prepare(config, plan, target).version for target in targets_of(plan)}
 
 
-def _prepare(config: Config, plan: Plan, target: PublishedTable) -> Table:
+def _prepare(config: Config, plan: Plan, target: PublicationTarget) -> Table:
     path = config.stream_table(target.name)
     there = Table.exists(path)
     if target.kind is Kind.CHECKPOINTS:

@@ -40,7 +40,7 @@ from rewindow.storage.layout import (
     versions_of,
 )
 from rewindow.storage.names import data_name, open_published
-from rewindow.storage.published_tables import Kind, published_tables
+from rewindow.storage.published_tables import Kind, targets_of
 from rewindow.storage.staged_marks import check_sealed_rows, lost_commits, staged_positions
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def publish(
     """
     ledger = Ledger.open(config.ledger_url)
     plan = ledger.replays.get(replay_id).read_plan()
-    tables = published_tables(plan)
+    tables = targets_of(plan)
     with (
         ledger.publications.publishing(table.name for table in tables) as unfinished,
         only_publisher(config, plan.application, spark),
@@ -230,7 +230,7 @@ def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None, con
 
 def _open(config: Config, ledger: Ledger, plan: Plan, details: dict[str, Any], crash: Crash) -> Publication:
     _check_space(config, plan, details)
-    names = [table.name for table in published_tables(plan)]
+    names = [table.name for table in targets_of(plan)]
     ledger.leases.acquire(plan.replay_id, names, plan.first, plan.last)
     try:
         versions = prepare_tables(config, plan)

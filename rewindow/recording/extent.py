@@ -86,7 +86,7 @@ class Extent:
             return newest.window if given is None else max(newest.window, given)
         if given is not None or newest.arrived_us is None:
             return given
-        return self._ended_before(newest.arrived_us - self.stream.seal_after)
+        return self._ended_before(newest.arrived_us - self.stream.seal_after_us)
 
     def count(self, tuples: DataFrame, tables: StreamTables, last: int | None) -> dict[str, Any]:
         """Returns numbers of tuples and windows: `first` and `last` are to be sealed, `open_...` stay open."""

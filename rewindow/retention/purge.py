@@ -20,7 +20,7 @@ from rewindow.errors import OverlapError
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import Replay, State
 from rewindow.storage.layout import CHECKPOINTS, FACTS
-from rewindow.storage.published_tables import published_tables
+from rewindow.storage.published_tables import targets_of
 
 DELETED = frozenset({State.ABANDONED, State.PUBLISHED})
 AGED = frozenset({State.ENDED, State.CHECKED, State.UNDONE})
@@ -72,7 +72,7 @@ def purge(config: Config, older_than: timedelta) -> Purged:
     deleted: list[Purgeable] = []
     busy: list[str] = []
     for replay_id in dict.fromkeys(entry.replay_id for entry in purgeable(config, older_than)):
-        tables = [table.name for table in published_tables(ledger.replays.get(replay_id).read_plan())]
+        tables = [table.name for table in targets_of(ledger.replays.get(replay_id).read_plan())]
         try:
             with ledger.publications.publishing(tables, wait_s=0):
                 rows = [row for row in ledger.replays.newest(limit=LIMIT) if row.plan]

@@ -20,7 +20,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class PublishedTable:
+class PublicationTarget:
     """A table of a publication.
 
     Attributes:
@@ -32,13 +32,13 @@ class PublishedTable:
     output: OutputPlan | None
 
 
-def published_tables(plan: Plan) -> list[PublishedTable]:
+def targets_of(plan: Plan) -> list[PublicationTarget]:
     """Returns the tables of a publication: for each output and error port tuples, then seals; the checkpoints last.
 
     Raises:
         InputError: an output's table would be taken for another one.
     """
-    tables = []
+    targets = []
     for output in plan.staged:
         if output.name in (Kind.WINDOWS, Kind.CHECKPOINTS, "files"):
             raise InputError(
@@ -47,8 +47,11 @@ def published_tables(plan: Plan) -> list[PublishedTable]:
                 hint="Give the output another name.",
             )
         name = data_name(plan.application, output.name)
-        tables += [PublishedTable(name, Kind.DATA, output), PublishedTable(windows_name(name), Kind.WINDOWS, output)]
-    return [*tables, PublishedTable(checkpoints_name(plan.application), Kind.CHECKPOINTS, None)]
+        targets += [
+            PublicationTarget(name, Kind.DATA, output),
+            PublicationTarget(windows_name(name), Kind.WINDOWS, output),
+        ]
+    return [*targets, PublicationTarget(checkpoints_name(plan.application), Kind.CHECKPOINTS, None)]
 
 
 def kind_of(name: str) -> Kind:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rewindow.facts.seals import end_row
 from rewindow.storage import Table
-from rewindow_airflow.requests import sealed_range
+from rewindow_airflow.replay_requests import sealed_range
 from tests.recovery.project import FIRST, WINDOWS, make_project
 
 

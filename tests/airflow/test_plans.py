@@ -21,7 +21,7 @@ from rewindow.ledger import Ledger
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, create_table, query
 from rewindow.storage.formats import TableKind, format_property
-from rewindow_airflow import requests
+from rewindow_airflow import replay_requests
 from rewindow_airflow.failures import WAIT, WAITS_MAX
 from rewindow_airflow.forms import daily_params
 from rewindow_airflow.identity import replay_id_of
@@ -60,7 +60,7 @@ def context(run_id: str, days: int = 0, **conf: Any) -> dict[str, Any]:
 
 def plan(found: dict[str, Any]) -> RewindowPlanOperator:
     """Returns the operator that has planned in a context."""
-    operator = RewindowPlanOperator(task_id="plan_replay", request_of=requests.interval_request)
+    operator = RewindowPlanOperator(task_id="plan_replay", request_of=replay_requests.interval_request)
     assert operator.execute(found)["replay_id"] == operator.replay
     return operator
 
@@ -105,7 +105,7 @@ def test_filling_goes_on_with_its_open_replay_after_more_was_recorded(settings: 
     """The range to fill grows with the stream; planned again, an open replay keeps the one that it has."""
 
     def plan_filling() -> dict[str, Any]:
-        request = partial(requests.gap_request, "clicks")
+        request = partial(replay_requests.gap_request, "clicks")
         return RewindowPlanOperator(task_id="plan_filling", request_of=request, part="clicks").execute(context("grown"))
 
     before = plan_filling()

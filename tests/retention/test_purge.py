@@ -20,7 +20,7 @@ from rewindow.retention import purge as module
 from rewindow.retention.purge import Purgeable, purge, purgeable
 from rewindow.storage import Table
 from rewindow.storage.names import open_published
-from rewindow.storage.published_tables import published_tables
+from rewindow.storage.published_tables import targets_of
 from tests.publication.staging import simple
 
 AT_ONCE = timedelta(0)
@@ -42,7 +42,7 @@ def published(config: Config, replay_id: str) -> Ledger:
     plan = simple(config, replay_id, 100, 103).plan
     ledger = Ledger.open(config.ledger_url)
     publication = ledger.publications.open(replay_id, prepare_tables(config, plan), 100, 103)
-    for target in published_tables(plan):
+    for target in targets_of(plan):
         table = open_published(config, target.name)
         table.commit_files(
             [], app_id=publish_app_id(target.name), version=publication.number, metadata=publication.commit_metadata()
