@@ -165,11 +165,20 @@ def _close_connections(engine: Engine, opened_by: int) -> None:
 
 
 def create_ledger_engine(place: Place) -> Engine:
-    """Returns an engine with our settings: full durability, foreign keys, bounded waits for locks."""
+    """Returns an engine with our settings: full durability, foreign keys, bounded waits for locks.
+
+    Raises:
+        InputError: the driver for PostgreSQL is not installed.
+    """
     if not place.file:
         theirs = place.url.query.get("options", "")
         options = f"{_POSTGRESQL_OPTIONS} {theirs if isinstance(theirs, str) else ' '.join(theirs)}".strip()
-        return create_engine(place.url, pool_pre_ping=True, connect_args={"options": options, "connect_timeout": 10})
+        settings = {"options": options, "connect_timeout": 10}
+        try:
+            return create_engine(place.url, pool_pre_ping=True, connect_args=settings)
+        except ImportError as error:
+            hint = 'Run pip install "rewindow[postgresql]".'
+            raise InputError(f"the driver for PostgreSQL is not installed: {error}", hint=hint) from error
     engine = create_engine(place.url, connect_args={"timeout": _WAIT_SECONDS})
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin_sqlite)

@@ -16,7 +16,7 @@ from sqlalchemy.exc import ArgumentError
 
 from rewindow.errors import InputError, LedgerError
 
-_DRIVERS = {"sqlite": "sqlite+pysqlite", "postgresql": "postgresql+psycopg2"}
+_DRIVERS = {"sqlite": "sqlite+pysqlite", "postgresql": "postgresql+psycopg"}
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,7 @@ class Place:
         backend = url.get_backend_name()
         if backend not in _DRIVERS or (backend == "sqlite" and url.database in (None, "", ":memory:")):
             raise InputError(f'ledger URL of kind "{backend}" is not one that two processes can share', hint=hint)
-        if url.drivername == backend:
-            url = url.set(drivername=_DRIVERS[backend])
+        url = url.set(drivername=_DRIVERS[backend])
         if backend == "sqlite":
             file = Path(str(url.database)).absolute()
             return cls(url.set(database=str(file)), str(file), file)

@@ -131,6 +131,15 @@ def test_setting_that_the_driver_does_not_know_is_the_users_error() -> None:
     assert "s3cret" not in "".join(traceback.format_exception(caught.value))
 
 
+def test_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PostgreSQL's driver is an extra: without it, the message says what to install; any driver's URL means ours."""
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    for kind in ("postgresql", "postgresql+psycopg2"):
+        with pytest.raises(InputError, match="psycopg") as caught:
+            Ledger.open(f"{kind}://me:s3cret@127.0.0.1:1/rewindow")
+        assert "rewindow[postgresql]" in caught.value.hint
+
+
 def test_user_who_may_not_create_a_schema_is_told(postgresql: str) -> None:
     """A user without the right to make the ledger gets an error in words, which names the right."""
     admin = Ledger.open(new_schema(postgresql))
