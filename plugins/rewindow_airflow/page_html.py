@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from html import escape
 from itertools import islice
 from pathlib import Path
 from urllib.parse import urlencode
+
+from rewindow.pages.drawing import draw
 
 ROWS_OF_A_PAGE = 200
 
 
 def listing(title: str, addresses: Mapping[str, str]) -> str:
     """Returns a page of links."""
-    links = "".join(f'<p><a href="{escape(address)}">{escape(name)}</a></p>' for name, address in addresses.items())
-    return _page(title, f"<h1>{escape(title)}</h1>{links}")
+    return draw("links.html", title=title, addresses=addresses)
 
 
 def not_yet(replay_id: str, what: str, writer: str) -> str:
     """Returns the page of something that does not exist so far, and who makes it."""
-    return _page("Not there yet", f"<h1>Not there yet</h1><p>Replay <code>{escape(replay_id)}</code> has no {what}.</p>"
-                 f"<p class=soft>{escape(writer)}</p>")  # fmt: skip
+    return draw("not_there.html", replay_id=replay_id, what=what, writer=writer)
 
 
 def report(replay_id: str, outputs: Sequence[str], output: str, path: Path, page: int) -> str:
@@ -31,29 +30,12 @@ def report(replay_id: str, outputs: Sequence[str], output: str, path: Path, page
         lines = csv.reader(file)
         columns = next(lines, [])
         rows = list(islice(lines, first, first + ROWS_OF_A_PAGE + 1))
-    more = len(rows) > ROWS_OF_A_PAGE
-    head = f"<h1>Window report of {escape(output)}</h1><p class=soft>Replay <code>{escape(replay_id)}</code></p>"
-    others = [_link(name, output=name) for name in outputs if name != output]
-    steps = ([_link("earlier windows", output=output, page=page - 1)] if page > 1 else []) + (
-        [_link("later windows", output=output, page=page + 1)] if more else []
-    )
-    links = " · ".join(
-        [*steps, *others, _link("all as CSV", address=f"../../files/quality/replays/{replay_id}/{path.name}")]
-    )
-    return _page(f"Window report: {output}", f"{head}<p>{links}</p>{_table(columns, rows[:ROWS_OF_A_PAGE])}")
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(column.replace('_', ' '))}</th>" for column in columns)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(value)}</td>' for value in row)}</tr>" for row in rows)
-    return f'<div class="scroll"><table class="num"><tr>{head}</tr>{body}</table></div>'
-
-
-def _link(words: str, address: str = "", **query: object) -> str:
-    return f'<a href="{escape(address or "?" + urlencode(query))}">{escape(words)}</a>'
-
-
-def _page(title: str, body: str) -> str:
-    from rewindow.pages.style import html_page
-
-    return html_page(title, body)
+    steps = [(f"?{urlencode({'output': output, 'page': page - 1})}", "earlier windows")] if page > 1 else []
+    if len(rows) > ROWS_OF_A_PAGE:
+        steps.append((f"?{urlencode({'output': output, 'page': page + 1})}", "later windows"))
+    others = [(f"?{urlencode({'output': name})}", name) for name in outputs if name != output]
+    links = [*steps, *others, (f"../../files/quality/replays/{replay_id}/{path.name}", "all as CSV")]
+    return draw(
+        "window_report.html", output=output, replay_id=replay_id, links=links, columns=columns,
+        rows=rows[:ROWS_OF_A_PAGE],
+    )  # fmt: skip

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from importlib import resources
 from typing import Any
 
 from rewindow.certificate.certificate import CONTENTS, Certificate, OutputCertificate
 from rewindow.config import Config
+from rewindow.pages.drawing import draw
 from rewindow.windows import Grid, WindowRange, format_time
 
 STRIP_WIDTH = 1000
@@ -23,13 +23,9 @@ _MEANING = {
 
 def certificate_page(certificate: Certificate, contents: str) -> str:
     """Returns the page of a certificate as HTML; `contents` says what was done about the contents of files."""
-    import jinja2
-
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["number"] = _number
-    template = (resources.files("rewindow.pages.templates") / "certificate.html").read_text()
     grid = Grid(certificate.width_ms, certificate.origin_ms)
-    return environment.from_string(template).render(
+    return draw(
+        "certificate.html",
         c=certificate,
         meaning=_MEANING,
         contents=contents,
@@ -77,14 +73,6 @@ def _text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name}: {_text(part)}" for name, part in value.items() if part not in (None, ""))
     return " / ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _number(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:,.6g}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 def write_certificate(config: Config, certificate: Certificate) -> Certificate:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
-from html import escape
+from typing import Any
 
 import nh3
 import numpy as np
@@ -12,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rewindow.pages.style import CSS, DOCS_CSS, html_page, tag
+from rewindow.pages.drawing import draw
 from rewindow.quality.outcome import CheckOutcome, OutputVerdict, name_windows
 from rewindow.recovery import Plan
 from rewindow.windows import WindowRange, format_duration, format_time, to_datetime
@@ -67,25 +66,33 @@ _SHOWN = (
     "attempts",
 )
 OK, EMPTY, WARN, BAD = 0, 1, 2, 3
-_CLASSES = ("s-ok", "s-none", "s-warn", "s-bad")
+_KEY = (("s-ok", "nothing wrong"), ("s-none", "no output"), ("s-warn", "warning"), ("s-bad", "stops publication"))
 
 
 def output_page(plan: Plan, verdict: OutputVerdict, checked_at: datetime) -> str:
     """Returns the page of an output, readable without a network."""
-    report = verdict.table
-    title = f"{plan.application}.{verdict.output}: {verdict.verdict}"
+    report, grid = verdict.table, plan.grid
     levels = window_levels(plan.range, verdict, report)
-    body = "\n".join(
-        [
-            _head(plan, verdict, checked_at),
-            _facts(plan, verdict, report),
-            _strip(plan, levels),
-            _checks(plan, verdict),
-            _windows(plan, report, levels),
-            _docs(verdict.sections),
-        ]
+    rows, count = _noteworthy(report, levels)
+    return draw(
+        "output.html",
+        title=f"{plan.application}.{verdict.output}: {verdict.verdict}",
+        plan=plan,
+        verdict=verdict,
+        checked_at=checked_at,
+        width=format_duration(grid.width_us),
+        begins=format_time(grid.start_us(plan.first)),
+        ends=format_time(grid.end_us(plan.last)),
+        facts=_facts(verdict, report),
+        stripes=min(STRIP_MAX, len(levels)),
+        bars=_bars(plan.first, levels),
+        key=_KEY,
+        checks=_checks(plan, verdict),
+        name_windows=name_windows,
+        rows=rows,
+        count=count,
+        sections=nh3.clean("\n".join(verdict.sections), tags=_TAGS, attributes=_ATTRIBUTES),
     )
-    return html_page(title, body, CSS + DOCS_CSS)
 
 
 def window_levels(windows: WindowRange, verdict: OutputVerdict, report: pa.Table) -> npt.NDArray[np.int64]:
@@ -97,126 +104,62 @@ def window_levels(windows: WindowRange, verdict: OutputVerdict, report: pa.Table
     return levels
 
 
-def _head(plan: Plan, verdict: OutputVerdict, checked_at: datetime) -> str:
-    grid = plan.grid
-    span = f"{format_time(grid.start_us(plan.first))} to {format_time(grid.end_us(plan.last))}"
-    width, mode = format_duration(grid.width_us), plan.mode.words
-    return f"""<p class="soft"><a href="../../index.html">All checks</a></p>
-<h1>{escape(plan.application)}.{escape(verdict.output)} {tag(verdict.verdict, verdict.verdict)}</h1>
-<p class="soft">Replay <code>{escape(plan.replay_id)}</code>, {escape(mode)}.
-Windows {plan.first} to {plan.last} of {width}, {span}.
-Suite <code>{escape(verdict.suite)}</code>, checked at {format_minute(checked_at)}.
-The report of all windows: <a href="{escape(verdict.report.name)}">{escape(verdict.report.name)}</a>.</p>"""
+def _facts(verdict: OutputVerdict, report: pa.Table) -> list[tuple[str, str]]:
+    def total(name: str) -> str:
+        return f"{pc.sum(report[name]).as_py():,}"
 
-
-def _facts(plan: Plan, verdict: OutputVerdict, report: pa.Table) -> str:
-    total = {
-        name: pc.sum(report[name]).as_py()
-        for name in ("output_rows", "tuples_in", "lost", "repeated", "heartbeats", "late")
-    }
     passed = sum(check.status == "passed" for check in verdict.checks)
-    entries = [
+    return [
         (f"{verdict.windows:,}", "windows"),
-        (f"{total['tuples_in']:,}", "tuples in"),
-        (f"{total['output_rows']:,}", "tuples out"),
+        (total("tuples_in"), "tuples in"),
+        (total("output_rows"), "tuples out"),
         (f"{passed} of {len(verdict.checks)}", "checks passed"),
-        (f"{total['lost']:,}", "windows lost"),
-        (f"{total['repeated']:,}", "tuples repeated"),
-        (f"{total['heartbeats']:,}", "heartbeats"),
-        (f"{total['late']:,}", "late tuples"),
+        (total("lost"), "windows lost"),
+        (total("repeated"), "tuples repeated"),
+        (total("heartbeats"), "heartbeats"),
+        (total("late"), "late tuples"),
     ]
-    return (
-        '<div class="facts">'
-        + "".join(f"<div><b>{value}</b><span>{name}</span></div>" for value, name in entries)
-        + "</div>"
-    )
 
 
-def _strip(plan: Plan, levels: npt.NDArray[np.int64]) -> str:
-    """Returns the range as a strip; where windows share a stripe, the worst one shows."""
+def _bars(first: int, levels: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
+    """Returns the range as a strip of bars; where windows share a stripe, the worst one shows."""
     stripes = np.array_split(levels, min(STRIP_MAX, len(levels)))
     worst = [int(stripe.max()) if stripe.max() >= WARN else int(stripe.min()) for stripe in stripes]
     edges = np.concatenate([[0], np.cumsum([len(stripe) for stripe in stripes])])
     bars, start = [], 0
     for position in range(1, len(worst) + 1):
         if position == len(worst) or worst[position] != worst[start]:
-            title = f"windows {plan.first + edges[start]} to {plan.first + edges[position] - 1}"
-            place = f'x="{start}" width="{position - start}" height="34" class="{_CLASSES[worst[start]]}"'
-            bars.append(f"<rect {place}><title>{title}</title></rect>")
+            bars.append({
+                "x": start, "width": position - start, "kind": _KEY[worst[start]][0],
+                "first": first + edges[start], "last": first + edges[position] - 1,
+            })  # fmt: skip
             start = position
-    key = "".join(
-        f'<span><i style="background:var(--{colour})"></i>{word}</span>'
-        for colour, word in (
-            ("ok", "nothing wrong"),
-            ("none", "no output"),
-            ("warn", "warning"),
-            ("bad", "stops publication"),
-        )
-    )
-    shape = f'viewBox="0 0 {len(worst)} 34" preserveAspectRatio="none" role="img" aria-label="windows of the range"'
-    return f'<svg class="strip" {shape}>{"".join(bars)}</svg><div class="key">{key}</div>'
+    return bars
 
 
-def _checks(plan: Plan, verdict: OutputVerdict) -> str:
+def _checks(plan: Plan, verdict: OutputVerdict) -> list[tuple[CheckOutcome, tuple[str, str], datetime | None]]:
+    """Returns checks, the worst first: each with its outcome in a word and a kind, and when it first failed."""
     order = sorted(
         verdict.checks, key=lambda check: (not check.blocks, check.status != "failed", check.status == "passed")
     )
-    rows = "".join(_check_row(plan, check) for check in order)
-    head = "<tr><th>Outcome</th><th>What should hold</th><th>Windows</th><th>Seen</th></tr>"
-    return f'<h2>Checks</h2><div class="scroll"><table>{head}{rows}</table></div>'
+    return [
+        (check, _outcome(check), to_datetime(plan.grid.start_us(check.failing[0].first)) if check.failing else None)
+        for check in order
+    ]
 
 
-def _check_row(plan: Plan, check: CheckOutcome) -> str:
-    if check.status == "not_run":
-        outcome = tag("not run", "failed")
-    elif check.status == "failed":
-        outcome = _failed(check)
-    else:
-        outcome = tag("passed", "passed") if check.status == "passed" else tag("nothing to check", "nothing")
-    windows = ""
-    if check.failing:
-        since = format_minute(to_datetime(plan.grid.start_us(check.failing[0].first)))
-        windows = f'{escape(name_windows(check))}<br><span class="soft line">from {since}</span>'
-    seen = escape(check.observed) if check.status != "passed" or not check.column else ""
-    note = f'<br><span class="soft">{escape(check.note)}</span>' if check.note else ""
-    what = f'{escape(check.description)}<br><span class="soft mono">{escape(check.check)}</span>{note}'
-    return f'<tr><td>{outcome}</td><td>{what}</td><td class="mono">{windows}</td><td class="mono">{seen}</td></tr>'
+def _outcome(check: CheckOutcome) -> tuple[str, str]:
+    if check.status == "failed" and not check.blocks:
+        return check.severity, "warning" if check.severity == "warning" else "nothing"
+    return {
+        "passed": ("passed", "passed"), "failed": ("failed", "failed"), "not_run": ("not run", "failed"),
+        "nothing_to_check": ("nothing to check", "nothing"),
+    }[check.status]  # fmt: skip
 
 
-def _failed(check: CheckOutcome) -> str:
-    if check.blocks:
-        return tag("failed", "failed")
-    return tag(check.severity, "warning" if check.severity == "warning" else "nothing")
-
-
-def _windows(plan: Plan, report: pa.Table, levels: npt.NDArray[np.int64]) -> str:
-    """Returns the windows that need a look: those of a failed check and those with a loss or a repeat."""
+def _noteworthy(report: pa.Table, levels: npt.NDArray[np.int64]) -> tuple[list[dict[str, Any]], int]:
+    """Returns the first windows that need a look, and how many do: a check failed there, or a loss or repeat is."""
     wanted = levels >= WARN
     for name in _NOTEWORTHY:
         wanted |= report[name].to_numpy() != 0
-    count = int(wanted.sum())
-    if not count:
-        return "<h2>Windows that need a look</h2><p>None.</p>"
-    rows = report.select(_SHOWN).filter(pa.array(wanted)).slice(0, ROWS_MAX).to_pylist()
-    head = "".join(f'<th class="num">{name.replace("_", " ")}</th>' for name in _SHOWN)
-    lines = "".join(
-        "<tr>" + "".join(f'<td class="num line">{_cell(row[name])}</td>' for name in _SHOWN) + "</tr>" for row in rows
-    )
-    more = f'<p class="soft">The first {ROWS_MAX} of {count:,}; the rest is in the CSV.</p>' if count > ROWS_MAX else ""
-    return f'<h2>Windows that need a look</h2><div class="scroll"><table><tr>{head}</tr>{lines}</table></div>{more}'
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, datetime):
-        return format_minute(value)
-    return f'<span class="soft">{value}</span>' if value == 0 else str(value)
-
-
-def _docs(sections: Iterable[str]) -> str:
-    html = nh3.clean("\n".join(sections), tags=_TAGS, attributes=_ATTRIBUTES)
-    return f'<details class="docs"><summary>Data Docs: every expectation with its values</summary>{html}</details>'
-
-
-def format_minute(moment: datetime) -> str:
-    """Returns a UTC time to the minute, as pages show it."""
-    return moment.strftime("%Y-%m-%d %H:%M") + "Z"
+    return report.select(_SHOWN).filter(pa.array(wanted)).slice(0, ROWS_MAX).to_pylist(), int(wanted.sum())

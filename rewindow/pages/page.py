@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 from importlib import resources
 from typing import Any
 
 from rewindow.pages.calendar import describe_range, draw_calendar
+from rewindow.pages.drawing import draw
 from rewindow.pages.story import Act, Page, Story
 from rewindow.pages.timeline import clock_seconds, draw_strips, draw_timeline, phases
 
@@ -30,15 +30,9 @@ FIGURES = (
 
 def render_page(page: Page) -> str:
     """Returns the page as HTML."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_template), autoescape=True, trim_blocks=True, lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )  # fmt: skip
-    environment.filters |= {"number": _number, "clock": _clock, "seconds": _seconds, "ranges": _ranges}
     shown_seconds = clock_seconds(page.stories)
-    return environment.get_template("page.html").render(
+    return draw(
+        "page.html",
         page=page,
         range_words=describe_range(page.grid, page.windows),
         calendar=draw_calendar(page.grid, page.windows, page.layers) if page.layers else None,
@@ -51,8 +45,7 @@ def render_page(page: Page) -> str:
         status_words=STATUS_WORDS,
         classes=CLASSES,
         acts=_acts(page.acts),
-        style=_read("page.css"),
-        script=_read("page.js"),
+        script=(resources.files("rewindow.pages") / "templates/page.js").read_text(),
     )
 
 
@@ -90,29 +83,3 @@ def _acts(acts: Iterable[Act]) -> list[dict[str, Any]]:
         state = "undone" if act.number in undone else "" if not standing else "replaced" if covered else "stands"
         found.append({"act": act, "state": state})
     return found
-
-
-def _template(name: str) -> str:
-    return _read(name)
-
-
-def _read(name: str) -> str:
-    return (resources.files("rewindow.pages.templates") / name).read_text()
-
-
-def _number(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _clock(moment: datetime | None) -> str:
-    return moment.strftime("%Y-%m-%d %H:%M:%SZ") if moment else ""
-
-
-def _seconds(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.1f} s" if value < 100 else f"{int(value) // 60} min {int(value) % 60:02d} s"
-
-
-def _ranges(ranges: Iterable[object]) -> str:
-    return ", ".join(str(part) for part in ranges)

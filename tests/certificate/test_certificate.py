@@ -59,7 +59,7 @@ def test_a_certificate_is_kept_as_json_and_as_a_page_that_needs_no_network(confi
     first, again = (write_certificate(config, certify(config, "a", "b")) for _ in range(2))
     assert first.digest == again.digest and first.path == again.path
     page = Path(first.page).read_text()
-    assert not re.search(r'(src|href)="?http', page) and "prefers-color-scheme: dark" in page
+    assert not re.search(r'(src|href)="?http', page) and "prefers-color-scheme:dark" in page
     assert "first difference" in page.lower() and "minutes" in page
     assert is_intact(Path(first.path))
     content = json.loads(Path(first.path).read_text())

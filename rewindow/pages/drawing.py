@@ -1,0 +1,54 @@
+"""Fills templates: one way of drawing for all pages, with one style sheet; each is one file that needs no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+
+def draw(template: str, **values: Any) -> str:
+    """Returns a page as HTML; values are text, whatever they hold, and one that is missing is a bug."""
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> Any:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("rewindow.pages"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )  # fmt: skip
+    environment.filters |= {
+        "number": _number, "clock": _clock, "minute": _minute, "seconds": _seconds, "ranges": _ranges,
+    }  # fmt: skip
+    return environment
+
+
+def _number(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "" if value is None else str(value)
+
+
+def _clock(moment: datetime | None) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%SZ") if moment else ""
+
+
+def _minute(value: object) -> object:
+    """Returns a time to the minute; any other value as it is."""
+    return f"{value:%Y-%m-%d %H:%M}Z" if isinstance(value, datetime) else value
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.1f} s" if value < 100 else f"{int(value) // 60} min {int(value) % 60:02d} s"
+
+
+def _ranges(ranges: Iterable[object]) -> str:
+    return ", ".join(str(part) for part in ranges)
