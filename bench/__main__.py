@@ -11,12 +11,13 @@ import sys
 
 from bench.replay import measure_commands, measure_engine
 from bench.report import write_report
+from bench.state import measure_state
 
 
 def main() -> None:
     """Runs all measurements and writes the page."""
     millions = int(sys.argv[1]) if len(sys.argv) > 1 else 10
-    rows = [*measure_engine(millions * 1_000_000), *measure_commands()]
+    rows = [*measure_engine(millions * 1_000_000), *measure_state(), *measure_commands()]
     print(f"written to {write_report(rows, millions)}")
 
 

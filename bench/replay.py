@@ -82,10 +82,10 @@ app.output("counting", app.add("counting", Counting(), events=events), key=[])
 def measure_engine(tuples: int) -> list[Row]:
     """Returns the rows that are measured in one warm session."""
     with tempfile.TemporaryDirectory(dir=ROOT / ".rewindow") as folder:
-        config = _project(Path(folder))
+        config = make_project(Path(folder), {"one": ONE, "three": THREE})
         spark = spark_session(config, "bench")
-        _record(spark, config, "events", tuples, WINDOWS)
-        _record(spark, config, "small", 100_000, WINDOWS)
+        record(spark, config, "events", tuples, WINDOWS)
+        record(spark, config, "small", 100_000, WINDOWS)
         rows = [*_throughput(spark, config, tuples), *_groups(spark, config)]
         spark.stop()
     return rows
@@ -100,7 +100,7 @@ def _throughput(spark: SparkSession, config: Config, tuples: int) -> list[Row]:
         _aggregate(spark.read.parquet(*files)).write.format("delta").mode("overwrite").save(str(plain_target))
 
     def replay() -> None:
-        _replay(spark, config, "one", None)
+        run_replay(spark, config, "one", None)
 
     def streaming() -> None:
         for target in (stream_target, config.state / "streaming_checkpoint"):
@@ -113,7 +113,7 @@ def _throughput(spark: SparkSession, config: Config, tuples: int) -> list[Row]:
         sql = f"select {columns} from read_parquet([{listed}]) group by all"
         duckdb.sql(f"copy ({sql}) to '{config.state / 'duck.parquet'}' (format parquet)")
 
-    _replay(spark, config, "three", 100, "small")
+    run_replay(spark, config, "three", 100, "small")
     found = {work.__name__: _best(work) for work in (plain, replay, streaming, duck)}
     _say(found)
     ratio, faster = found["replay"] / found["plain"], found["streaming"] / found["replay"]
@@ -135,12 +135,12 @@ def _throughput(spark: SparkSession, config: Config, tuples: int) -> list[Row]:
 
 def _groups(spark: SparkSession, config: Config) -> list[Row]:
     """The same windows in one group and in many; fewer windows and more."""
-    one = _best(lambda: _replay(spark, config, "three", WINDOWS, "small"))
-    many = _best(lambda: _replay(spark, config, "three", WINDOWS // 10, "small"))
-    few = _best(lambda: _replay(spark, config, "three", WINDOWS, "small", windows=100))
+    one = _best(lambda: run_replay(spark, config, "three", WINDOWS, "small"))
+    many = _best(lambda: run_replay(spark, config, "three", WINDOWS // 10, "small"))
+    few = _best(lambda: run_replay(spark, config, "three", WINDOWS, "small", windows=100))
     group_ms = (many - one) / 9 * 1000
     window_ms = (one - few) / (WINDOWS - 100) * 1000
-    ids = [_replay(spark, config, "three", WINDOWS, "small") for _ in range(2)]
+    ids = [run_replay(spark, config, "three", WINDOWS, "small") for _ in range(2)]
     certify(config, *ids, write=False)
     certify_s = min(_time(lambda: certify(config, *ids, write=False)) for _ in range(3))
     _say({"one group": one, "ten groups": many, "100 windows": few, "certify": certify_s})
@@ -157,9 +157,9 @@ def _groups(spark: SparkSession, config: Config) -> list[Row]:
 def measure_commands() -> list[Row]:
     """Returns the rows that are measured on whole cold commands."""
     with tempfile.TemporaryDirectory(dir=ROOT / ".rewindow") as folder:
-        config = _project(Path(folder))
+        config = make_project(Path(folder), {"one": ONE, "three": THREE})
         spark = spark_session(config, "bench")
-        _record(spark, config, "small", 100_000, WINDOWS)
+        record(spark, config, "small", 100_000, WINDOWS)
         spark.stop()
         cold = [
             _time(
@@ -202,7 +202,7 @@ def _command(config: Config, *arguments: str) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def _replay(
+def run_replay(
     spark: SparkSession,
     config: Config,
     application: str,
@@ -217,7 +217,8 @@ def _replay(
     epoch = ledger.attempts.next_epoch(plan.replay_id)
     ledger.attempts.begin(plan.replay_id, epoch, "bench", os.getpid(), os.getpid(), 0.0)
     app = load_application(config, application).app
-    spark_attempt(plan, app, config.replay_root(plan.replay_id), ledger, epoch, lambda: spark).run()
+    inline = config.replay.inline_state_bytes
+    spark_attempt(plan, app, config.replay_root(plan.replay_id), ledger, epoch, lambda: spark, inline).run()
     ledger.attempts.end(plan.replay_id, epoch, "done")
     return plan.replay_id
 
@@ -238,16 +239,18 @@ def _stream(spark: SparkSession, source: Path, target: Path, checkpoint: Path) -
     query.trigger(availableNow=True).start().awaitTermination()
 
 
-def _project(folder: Path) -> Config:
+def make_project(folder: Path, applications: dict[str, str], driver_memory: str = "4g") -> Config:
+    """Returns the settings of a project with some applications, by name."""
     (folder / "applications").mkdir()
-    (folder / "applications" / "one.py").write_text(ONE)
-    (folder / "applications" / "three.py").write_text(THREE)
-    settings = f'state = "state"\n[spark]\njars = "{ROOT / ".rewindow" / "jars"}"\ndriver_memory = "4g"\n'
+    for name, text in applications.items():
+        (folder / "applications" / f"{name}.py").write_text(text)
+    jars = ROOT / ".rewindow" / "jars"
+    settings = f'state = "state"\n[spark]\njars = "{jars}"\ndriver_memory = "{driver_memory}"\n'
     (folder / "rewindow.toml").write_text('applications = ["applications"]\n' + settings)
     return Config.load(folder / "rewindow.toml")
 
 
-def _record(spark: SparkSession, config: Config, name: str, tuples: int, windows: int) -> None:
+def record(spark: SparkSession, config: Config, name: str, tuples: int, windows: int, keys: int = KEYS) -> None:
     """Makes a recorded stream: files ordered by window, each with a stretch of windows, and its seals."""
     from pyspark.sql import functions as F
 
@@ -257,7 +260,7 @@ def _record(spark: SparkSession, config: Config, name: str, tuples: int, windows
         window.alias("window_id"),
         (F.col("id") / windows).cast("bigint").alias("offset"),
         F.timestamp_micros(window * 3_600_000_000).alias("arrived_at"),
-        F.abs(F.xxhash64("id") % KEYS).alias("key"),
+        F.abs(F.xxhash64("id") % keys).alias("key"),
         F.abs(F.xxhash64("id", F.lit(1)) % 100_000).alias("value"),
     )
     path = config.stream_table(name)

@@ -167,6 +167,9 @@ class ReplayConfig(Section):
     """Failed attempts without a new checkpoint that are allowed; with one more a replay is given up (R90, R91)."""
     allow_affected: bool = False
     """Start also from a state that lacks windows which at most once lost, or that is stale (R14)."""
+    inline_state_bytes: int = Field(default=4 << 20, ge=0)
+    """An operator's state up to this size lies in a cell of its checkpoint, a larger one in files, which Spark writes
+    and reads without the driver."""
     verify_inputs: bool = True
     """Compare the bytes of input files with their checksums before they are read; names and sizes always are."""
 

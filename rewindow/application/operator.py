@@ -6,7 +6,7 @@ where the operator is added to an application; they change how it is run (O23).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -98,6 +98,9 @@ class FrameOperator(BaseModel):
     outputs: ClassVar[Mapping[str, OutputPort]] = {}
     state_schema: ClassVar[pa.Schema | None] = None
     state_version: ClassVar[int] = 1
+    state_key: ClassVar[Sequence[str]] = ()
+    state_buckets: ClassVar[int] = 16
+    state_increments: ClassVar[bool] = False
     _given: dict[str, Any] = PrivateAttr()
     _wrong: list[WrongProperty] = PrivateAttr()
 
@@ -130,6 +133,10 @@ class FrameOperator(BaseModel):
         """Returns the schema of the state frame, None for a stateless operator (W70)."""
         return self.state_schema
 
+    def state_key_columns(self) -> tuple[str, ...]:
+        """Returns the key by which a large state is cut into `state_buckets`; none: the whole row is the key (X47)."""
+        return tuple(self.state_key)
+
     @property
     def is_stateful(self) -> bool:
         """Whether anything is carried from window to window."""
@@ -158,7 +165,9 @@ class FrameOperator(BaseModel):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns the state after the group's last window.
+        """Returns the state after the group's last window; with `state_increments` only the rows of keys that changed.
+
+        A row of a key that is no longer in the state then has a column `_rw_gone`, which is true.
 
         `outputs` are read back from the files that were written, so that an output and a state come from one run of the
         operator. Only called for a stateful operator.

@@ -51,6 +51,7 @@ def _check_graph(app: Application, default_mode: Mode, recorded: Mapping[str, pa
     for node in app.nodes.values():
         yield from _check_properties(node)
         yield from _check_attributes(node)
+        yield from _check_state(node)
         yield from _check_feeds(app, node, recorded)
     yield from _check_streams(app, recorded)
     yield from _check_cycles(app)
@@ -109,6 +110,22 @@ def _check_attributes(node: Node) -> Iterator[Violation]:
         yield Violation("W56", node.name, "", node.checkpoint_windows, "checkpoint windows must be at least 1")
     if callable(getattr(type(node.operator), "skipped", None)):  # Its old name; nothing would call it any more.
         yield Violation("R13", node.name, "", "skipped", "this method is called state_after_skip now: rename it")
+
+
+def _check_state(node: Node) -> Iterator[Violation]:
+    """A key is made of columns of the state, in a number of buckets that a hash can be cut to (X47)."""
+    operator = node.operator
+    columns = None if operator.wrong_properties() else operator.state_columns()
+    if columns is None:
+        return
+    key, buckets = operator.state_key_columns(), operator.state_buckets
+    for name in key:
+        if name not in columns.names:
+            yield Violation("X47", node.name, "", name, "the state key is no column of the state")
+    if buckets < 1 or buckets & (buckets - 1):
+        yield Violation("X47", node.name, "", buckets, "state_buckets must be a power of two")
+    if operator.state_increments and not key:
+        yield Violation("X47", node.name, "", "state_increments", "a state that says what changed needs a state_key")
 
 
 def _check_feeds(app: Application, node: Node, recorded: Mapping[str, pa.Schema]) -> Iterator[Violation]:

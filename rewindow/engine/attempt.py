@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from rewindow.application import Application, OperatorContext
 from rewindow.crash import Step, crash_point
-from rewindow.engine.computation import Counts, Engine, States
+from rewindow.engine.computation import Counts, Engine
 from rewindow.engine.group_commit import GroupCommit, GroupEnd
 from rewindow.engine.losses import settle_losses
 from rewindow.engine.progress import Progress, output_tuples, port_counts
@@ -30,8 +30,9 @@ from rewindow.facts.group_facts import check_error_counts
 from rewindow.ledger import Ledger
 from rewindow.recovery import CheckpointSchedule, GroupSizer, Plan, next_end
 from rewindow.state import checkpoints as stored
+from rewindow.state.files import KeptFiles, States, folder_of
 from rewindow.storage import FencedTable, Log, Table
-from rewindow.storage.layout import state_folder
+from rewindow.storage.layout import CHECKPOINTS, state_folder
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Attempt:
         self._make_engine, self._open_table = engine, open_table
         self._tell, self._say, self._stop = tell, say, stop
         self._crash = crash or partial(crash_point, attempt=epoch)
+        self._held = KeptFiles(folder_of(root / CHECKPOINTS), epoch)
         self._schedule = CheckpointSchedule(plan.checkpoint_windows, plan.checkpoint_multiple)
 
     def run(self) -> None:
@@ -85,6 +87,7 @@ class Attempt:
             Interrupted: the user asked to stop; everything up to a group's end is kept.
         """
         takeover = take_over(self.plan, self.app, self.root, self.epoch, self._say, self._open_table)
+        self._held.clear(stored.state_leaves(takeover.checkpoints.table))
         self._crash(Step.FENCED, 1)
         engine = self._make_engine(takeover.tables)
         engine.clear_scratch()
@@ -114,6 +117,7 @@ class Attempt:
         made = stored.Provenance.of(plan, self.epoch)
         rows = stored.encode(window, mark, states, versions, made)
         takeover.checkpoints.commit(max(mark, takeover.checkpoints.done), rows)
+        self._held.went_on(states, states, saved=True)
 
     def _warm_up(self, takeover: Takeover, engine: Engine) -> States:
         plan = self.plan
@@ -123,8 +127,9 @@ class Attempt:
             self.ledger.attempts.report_warm_up(plan.replay_id, self.epoch)
 
         crash = partial(self._crash, Step.WARMED_UP)
-        folder = state_folder(self.root)
-        return WarmUp(plan, self.app, folder, engine, self._sizer(), save, crash, self._say).run(takeover.warmed_up)
+        folder, beside = state_folder(self.root), self.root / CHECKPOINTS
+        warm_up = WarmUp(plan, self.app, folder, beside, engine, self._sizer(), save, crash, self._say)
+        return warm_up.run(takeover.warmed_up)
 
     def _run_groups(self, takeover: Takeover, engine: Engine, states: States) -> None:
         plan, sizer = self.plan, self._sizer()
@@ -167,6 +172,7 @@ class Attempt:
         self._crash(Step.MATERIALISED, number)
         end = commit.run(group, result, counts, began_at, lambda step: self._crash(step, number))
         self._crash(Step.AFTER_CHECKPOINT, number)
+        self._held.went_on(states, result.states, saved=end.checkpoint)
         engine.clear_scratch()
         self._report(group, result, counts, end, computed - began, time.monotonic() - began)
         return result.states, end.stopping

@@ -6,20 +6,17 @@ takeover, loop and commits of the product.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-import pyarrow as pa
-
 from rewindow.application import OperatorContext
 from rewindow.facts.group_facts import Seal, WindowDigest
+from rewindow.state.files import State, States
 from rewindow.storage import DataFile
 from rewindow.windows import WindowRange
 
-States = Mapping[str, pa.Table]
-"""Operator name to its state frame."""
 Seals = dict[str, dict[int, Seal]]
 """Output name to window to seal."""
 Counts = dict[str, dict[int, int]]
@@ -42,7 +39,7 @@ class GroupResult:
 
     folders: dict[str, Path] = field(default_factory=dict)
     digests: Digests = field(default_factory=dict)
-    states: dict[str, pa.Table] = field(default_factory=dict)
+    states: dict[str, State] = field(default_factory=dict)
     dropped: dict[str, dict[int, int]] = field(default_factory=dict)
 
 
@@ -55,7 +52,7 @@ class SkipResult:
         dropped: operator name to window to tuples of that window that it dropped from its state.
     """
 
-    states: dict[str, pa.Table] = field(default_factory=dict)
+    states: dict[str, State] = field(default_factory=dict)
     dropped: dict[str, dict[int, int]] = field(default_factory=dict)
 
 

@@ -30,9 +30,10 @@ from rewindow.spark.frames import (
     read_windows,
     spark_schema,
     to_arrow,
-    to_frame,
     write_files,
 )
+from rewindow.state.files import State
+from rewindow.state.store import SizedStates, what
 from rewindow.storage import Table
 from rewindow.storage.layout import staged_schema
 from rewindow.windows import WindowRange
@@ -48,14 +49,21 @@ class GroupRunner:
     """Computes groups of windows for one attempt."""
 
     def __init__(
-        self, spark: SparkSession, app: Application, inputs: Mapping[str, Table], root: Path, epoch: int
+        self,
+        spark: SparkSession,
+        app: Application,
+        inputs: Mapping[str, Table],
+        root: Path,
+        epoch: int,
+        states: SizedStates,
     ) -> None:
         self._spark = spark
+        self._states = states
         self._app = app
         self._inputs = inputs
         self._root = root
         self._epoch = epoch
-        self._is_small = False
+        self._tuples, self._is_small = 0, False
         self._order = app.order()
         self._aggregates: dict[str, list[Column]] = {}
         self._staged = app.staged()
@@ -65,7 +73,7 @@ class GroupRunner:
         self._materialised = _ports_to_materialise(app) | self._dropped | set(self._errors)
 
     def compute(
-        self, context: OperatorContext, mark: int, states: Mapping[str, pa.Table], staged: Iterable[str], tuples: int
+        self, context: OperatorContext, mark: int, states: Mapping[str, State], staged: Iterable[str], tuples: int
     ) -> GroupResult:
         """Returns the files, digests and next states of a group.
 
@@ -76,19 +84,19 @@ class GroupRunner:
             staged: outputs whose files are written into their staged table's folder; others go to scratch.
             tuples: tuples of all inputs in the group.
         """
-        self._is_small = tuples <= SMALL_TUPLES
+        self._tuples, self._is_small = tuples, tuples <= SMALL_TUPLES
         with _whole_stages(self._spark, compiled=not self._is_small):
             return self._compute(context, mark, states, staged)
 
     def _compute(
-        self, context: OperatorContext, mark: int, states: Mapping[str, pa.Table], staged: Iterable[str]
+        self, context: OperatorContext, mark: int, states: Mapping[str, State], staged: Iterable[str]
     ) -> GroupResult:
         frames = {
             PortHandle(None, name): self._in_one_task(read_windows(self._spark, table, context.windows))
             for name, table in self._inputs.items()
         }
         result = GroupResult()
-        state_frames = {name: to_frame(self._spark, state) for name, state in states.items()}
+        state_frames = self._states.load_all(states)
         wanted = set(staged)
         with ThreadPoolExecutor(max_workers=4) as pool:
             for level in _levels(self._order):
@@ -102,9 +110,8 @@ class GroupRunner:
                 self.digest, {name: self.read_back(name, folder) for name, folder in result.folders.items()}
             )
             states_next = {
-                node.name: pool.submit(self._next_state, node, frames, state_frames[node.name], context)
-                for node in self._order
-                if node.operator.is_stateful
+                name: pool.submit(self._next_state, self._app.nodes[name], frames, state, state_frames[name], context)
+                for name, state in states.items()
             }
             result.digests = digests.result()
             result.states = {name: job.result() for name, job in states_next.items()}
@@ -143,18 +150,21 @@ class GroupRunner:
         """Returns what a staged table already holds of a range."""
         return read_windows(self._spark, Table.open(self._root / output), windows)
 
-    def skip(self, states: Mapping[str, pa.Table], skipped: WindowRange) -> SkipResult:
+    def skip(self, states: Mapping[str, State], skipped: WindowRange) -> SkipResult:
         """Returns the states with which to go on after an at-most-once skip, and what they lack then (R14, H58, X3)."""
         result = SkipResult()
         for node in self._order:
             if node.operator.is_stateful:
-                state, what = to_frame(self._spark, states[node.name]), f'state of operator "{node.name}"'
-                emitted = self._emitted(node, skipped)
+                before, emitted = states[node.name], self._emitted(node, skipped)
+                state = self._states.load(before)
                 frame = node.operator.state_after_skip(state, skipped, emitted)
-                result.states[node.name] = to_arrow(frame, _state_schema(node), what)
+                place = f"{self._epoch}-skip"
+                result.states[node.name] = (
+                    before if frame is state else self._states.save(node, frame, before, place, is_small=True)
+                )
                 dropped = node.operator.dropped_by_skip(state, skipped, emitted)
                 if dropped is not None:
-                    counts = to_arrow(dropped, _DROPPED, f"tuples dropped from the {what}")
+                    counts = to_arrow(dropped, _DROPPED, f"tuples dropped from the {what(node)}")
                     result.dropped[node.name] = dict(zip(*counts.to_pydict().values(), strict=True))
         return result
 
@@ -225,12 +235,20 @@ class GroupRunner:
         return folder
 
     def _next_state(
-        self, node: Node, frames: Mapping[PortHandle, DataFrame], state: DataFrame, context: OperatorContext
-    ) -> pa.Table:
+        self,
+        node: Node,
+        frames: Mapping[PortHandle, DataFrame],
+        before: State,
+        state: DataFrame,
+        context: OperatorContext,
+    ) -> State:
         inputs = {port: frames[end] for port, end in node.feeds.items()}
         outputs = {port: frames[node[port]] for port in node.operator.output_ports() if node[port] in frames}
         frame = node.operator.next_state(inputs, outputs, state, self._context_of(node, context))
-        return to_arrow(frame, _state_schema(node), f'state of operator "{node.name}"')
+        place = f"{self._epoch}-{context.last}"
+        if node.operator.state_increments:
+            return self._states.save_changes(node, frame, before, place, is_small=self._is_small, tuples=self._tuples)
+        return self._states.save(node, frame, before, place, is_small=self._is_small)
 
     def _context_of(self, node: Node, context: OperatorContext) -> OperatorContext:
         return replace(context, operator=f"{self._app.name}.{node.name}")
@@ -257,12 +275,6 @@ def _whole_stages(spark: SparkSession, *, compiled: bool) -> Iterator[None]:
         yield
     finally:
         spark.conf.set(_WHOLE_STAGE, before)
-
-
-def _state_schema(node: Node) -> pa.Schema:
-    schema = node.operator.state_columns()
-    assert schema is not None, f"{node.name} is stateful"
-    return schema
 
 
 def _ports_to_materialise(app: Application) -> set[PortHandle]:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from rewindow.application import Application, OperatorContext
 from rewindow.crash import Step
-from rewindow.engine.computation import Counts, Engine, States
+from rewindow.engine.computation import Counts, Engine
 from rewindow.engine.takeover import Takeover
 from rewindow.facts.group_facts import GroupFacts, Seal
 from rewindow.recovery import CheckpointSchedule, Plan
 from rewindow.state import checkpoints as stored
+from rewindow.state.files import States
 from rewindow.storage.layout import FACTS
 
 if TYPE_CHECKING:

@@ -82,7 +82,8 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
 
     stop.listen()
     attempt = spark_attempt(
-        plan, loaded.app, config.replay_root(replay_id), ledger, epoch, session, tell=report, say=say, stop=stop
-    )
+        plan, loaded.app, config.replay_root(replay_id), ledger, epoch, session, config.replay.inline_state_bytes,
+        tell=report, say=say, stop=stop,
+    )  # fmt: skip
     attempt.run()
     return {"replay": replay_id, "epoch": epoch, "windows": len(plan.range), "pid": os.getpid()}

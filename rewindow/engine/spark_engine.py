@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rewindow.application import Application, OperatorContext
 from rewindow.engine.attempt import Attempt
 from rewindow.engine.committed import Committed
-from rewindow.engine.computation import Counts, GroupResult, Seals, SkipResult, States
+from rewindow.engine.computation import Counts, GroupResult, Seals, SkipResult
 from rewindow.engine.group import GroupRunner
 from rewindow.facts.group_facts import Seal, WindowDigest, check_input_counts
 from rewindow.facts.seals import read_seals
@@ -17,9 +17,11 @@ from rewindow.loading.catalog import application_modules
 from rewindow.recovery import Plan
 from rewindow.spark.frames import count_windows, open_inputs
 from rewindow.spark.session import send_modules
+from rewindow.state.files import States, folder_of
+from rewindow.state.store import SizedStates
 from rewindow.storage import DataFile, FencedTable, Table, data_files
 from rewindow.storage.inputs import InputFiles
-from rewindow.storage.layout import state_folder
+from rewindow.storage.layout import CHECKPOINTS, state_folder
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ def spark_attempt(
     ledger: Ledger,
     epoch: int,
     session: Callable[[], SparkSession],
+    inline_state_bytes: int,
     **listeners: Any,
 ) -> Attempt:
     """Returns an attempt that computes with Spark.
@@ -42,12 +45,13 @@ def spark_attempt(
     Args:
         root: folder of the replay's tables.
         session: gives the Spark session; called after the fence, since that needs no JVM.
+        inline_state_bytes: see SparkEngine.
         listeners: see Attempt.
     """
 
     def engine(tables: Mapping[str, FencedTable]) -> SparkEngine:
         send_modules(application_modules())
-        return SparkEngine(session(), plan, app, root, epoch, tables)
+        return SparkEngine(session(), plan, app, root, epoch, tables, inline_state_bytes)
 
     return Attempt(plan, app, root, ledger, epoch, engine, **listeners)
 
@@ -57,6 +61,7 @@ class SparkEngine:
 
     Args:
         tables: the outputs, the error tables and the facts, as this attempt has fenced them.
+        inline_state_bytes: states above this size are kept in files.
     """
 
     def __init__(
@@ -67,6 +72,7 @@ class SparkEngine:
         root: Path,
         epoch: int,
         tables: Mapping[str, FencedTable],
+        inline_state_bytes: int,
     ) -> None:
         state = state_folder(root)
         self._inputs = open_inputs(plan, state)
@@ -76,7 +82,8 @@ class SparkEngine:
         self._seals = {
             entry.stream: Table.open(entry.windows_table(state), entry.windows_version) for entry in plan.inputs
         }
-        self._runner = GroupRunner(spark, app, self._inputs, root, epoch)
+        states = SizedStates(spark, folder_of(root / CHECKPOINTS), inline_state_bytes)
+        self._runner = GroupRunner(spark, app, self._inputs, root, epoch, states)
         self._committed = Committed(plan, root, epoch, self._runner, tables)
 
     def count_inputs(self, windows: WindowRange, *, check: bool = True) -> Counts:

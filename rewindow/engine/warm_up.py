@@ -11,12 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-
 from rewindow.application import Application, OperatorContext
-from rewindow.engine.computation import Engine, States
+from rewindow.engine.computation import Engine
 from rewindow.recovery import GroupSizer, Plan
 from rewindow.state import checkpoints as stored
+from rewindow.state.files import States
 from rewindow.storage import Table
 from rewindow.windows import WindowRange
 
@@ -27,6 +26,7 @@ class WarmUp:
 
     Attributes:
         folder: the state folder.
+        beside: the replay's table of checkpoints, to bring the files of a start state there.
         save: makes a checkpoint of the states after a window.
         crash: called after each checkpoint, with the number of the group.
     """
@@ -34,6 +34,7 @@ class WarmUp:
     plan: Plan
     app: Application
     folder: Path
+    beside: Path
     engine: Engine
     sizer: GroupSizer
     save: Callable[[int, States], None]
@@ -65,7 +66,7 @@ class WarmUp:
             return checkpoint.window + 1, checkpoint.states
         start = self.plan.start
         assert start.warm_up_first is not None, "a warm-up has a first window"
-        return start.warm_up_first, _base(self.plan, self.app, self.folder)
+        return start.warm_up_first, _base(self.plan, self.app, self.folder, self.beside)
 
     def _compute(self, windows: WindowRange, states: States) -> States:
         """Computes a group of which nothing is staged: only its states are wanted."""
@@ -74,10 +75,11 @@ class WarmUp:
         return self.engine.compute(group, 0, states, (), tuples).states
 
 
-def _base(plan: Plan, app: Application, folder: Path) -> dict[str, pa.Table]:
+def _base(plan: Plan, app: Application, folder: Path, beside: Path) -> States:
     stateful = {node.name: node.operator for node in app.nodes.values() if node.operator.is_stateful}
     if not plan.start.taken_from:
         return {name: operator.initial_state() for name, operator in stateful.items()}
     table = Table.open(plan.start.table(folder), plan.start.version)
     rows = stored.rows_at(table, plan.start.warm_up_first - 1)  # type: ignore[operator]
-    return {row["operator"]: stored.decode(row) for row in rows.to_pylist() if row["operator"]}
+    rows = stored.brought(rows, table.path, beside, stored.START)
+    return {row["operator"]: stored.decode(row, beside) for row in rows.to_pylist() if row["operator"]}

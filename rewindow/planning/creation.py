@@ -21,6 +21,7 @@ from rewindow.errors import TableError
 from rewindow.recovery import Plan
 from rewindow.spark.settings import make_scratch, scratch_folder
 from rewindow.state import checkpoints as stored
+from rewindow.state.files import FIELD, folder_of, settled
 from rewindow.storage import Table, create_table
 from rewindow.storage.formats import TableKind, format_property
 from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, staged_schema
@@ -51,9 +52,10 @@ def create_tables(config: Config, plan: Plan, app: Application) -> Plan:
 def _fill(config: Config, root: Path, plan: Plan, app: Application) -> None:
     schemas = {name: app.columns(output) for name, output in app.staged().items()}
     create_staging(root, schemas, plan.model_dump_json())
+    rows = _start_rows(config, plan, app, root / CHECKPOINTS)
     if plan.start.source != "warm_up":
         checkpoints = Table.open(root / CHECKPOINTS)
-        checkpoints.commit_arrow(_start_rows(config, plan, app), app_id=app_id(plan.replay_id, CHECKPOINTS), version=0)
+        checkpoints.commit_arrow(rows, app_id=app_id(plan.replay_id, CHECKPOINTS), version=0)
 
 
 def _plan_of(root: Path, replay_id: str) -> Plan:
@@ -72,17 +74,24 @@ def _plan_of(root: Path, replay_id: str) -> Plan:
     return plan
 
 
-def _start_rows(config: Config, plan: Plan, app: Application) -> pa.Table:
-    """Returns the start state as checkpoint 0 of the replay (R9, R25, W63, X4)."""
-    stateful = {node.name: node.operator for node in app.nodes.values() if node.operator.is_stateful}
-    if plan.start.taken_from:
-        table = Table.open(plan.start.table(config.state), plan.start.version)
-        found = stored.rows_at(table, plan.first - 1).to_pylist()
-        states = {row["operator"]: stored.decode(row) for row in found if row["operator"]}
-    else:
-        states = {name: operator.initial_state() for name, operator in stateful.items()}
-    versions = {name: operator.state_version for name, operator in stateful.items()}
+def _start_rows(config: Config, plan: Plan, app: Application, table: Path) -> pa.Table:
+    """Returns the start state as checkpoint 0 of the replay (R9, R25, W63, X4).
+
+    The files of a state that is taken from elsewhere are linked, for a warm-up too, so that the replay needs no others.
+    """
     made = stored.Provenance.of(plan, 0)
+    if plan.start.taken_from:
+        assert plan.start.window is not None, "a state is taken from a window"
+        source = Table.open(plan.start.table(config.state), plan.start.version)
+        rows = stored.rows_at(source, plan.start.window)
+        return stored.as_start(stored.brought(rows, source.path, table, stored.START), made)
+    stateful = {node.name: node.operator for node in app.nodes.values() if node.operator.is_stateful}
+    folder = folder_of(table)
+    states = {}
+    for name, operator in stateful.items():
+        key, rows, place = operator.state_key_columns(), operator.initial_state(), f"0-0/{name}/{FIELD}"
+        states[name] = settled(rows, config.replay.inline_state_bytes, folder, place, key, operator.state_buckets)
+    versions = {name: operator.state_version for name, operator in stateful.items()}
     return stored.encode(plan.first - 1, 0, states, versions, made)
 
 

@@ -138,7 +138,7 @@ def _check_fits(rows: pa.Table, app: Application, what: str) -> None:
             hint="Start the range from the initial state or a warm-up, or put the operators' names back.",
         )
     for name, operator in wanted.items():
-        have, needed = stored.decode(found[name]).schema, operator.state_columns()
+        have, needed = stored.schema_of(found[name]), operator.state_columns()
         version = found[name]["schema_version"]
         if version != operator.state_version or not plain_schema(have).equals(plain_schema(needed)):
             raise CheckpointError(

@@ -153,6 +153,23 @@ def files_of(config: Config, name: str, version: int, windows: WindowRange) -> l
     return files
 
 
+def check_states(config: Config, name: str, version: int, windows: WindowRange) -> None:
+    """Makes sure that the files of the states that an earlier version of published checkpoints names are there.
+
+    Raises:
+        TableError: a file was removed.
+    """
+    table = open_published(config, name, version)
+    for rows in stored.stored_rows(table):
+        inside = pc.and_(
+            pc.greater_equal(rows["window_id"], windows.first), pc.less_equal(rows["window_id"], windows.last)
+        )
+        try:
+            stored.check_there(rows.filter(inside), table.path)
+        except CheckpointError as error:
+            raise _gone(name, version, f"{error.primary}.") from error
+
+
 def _gone(name: str, version: int, detail: str) -> TableError:
     return TableError(
         f'version {version} of table "{name}" is no longer there, so that it cannot be put back',

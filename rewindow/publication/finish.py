@@ -26,6 +26,7 @@ from rewindow.publication.contents import checkpoint_rows, files_of, published_s
 from rewindow.publication.history import Piece
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
+from rewindow.state import checkpoints as stored
 from rewindow.storage import Table
 from rewindow.storage.damage import DamagedFile, damaged_error, damaged_now, find_damage
 from rewindow.storage.files import note_files, open_files
@@ -141,6 +142,8 @@ class Publisher:
         pinned = publication.details["staged_versions"]
         if target.kind is Kind.CHECKPOINTS:
             rows = checkpoint_rows(self.config, plan, pinned["checkpoints"], publication.details["checkpoints"])
+            source = self.config.replay_root(plan.replay_id) / CHECKPOINTS
+            rows = stored.brought(rows, source, self.config.stream_table(name), f"{publication.number}")
             write_arrow(self.config, name, publication, rows)
             return
         assert target.output is not None, "tuples and seals belong to an output"

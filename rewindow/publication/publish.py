@@ -19,7 +19,7 @@ from rewindow.facts.losses import losses_of
 from rewindow.facts.readers import staged_seals
 from rewindow.ledger import Ledger, Publication, Replay, State
 from rewindow.ledger.publication_rows import effective_publications
-from rewindow.publication.contents import kept_checkpoints, saved_states, start_state
+from rewindow.publication.contents import checkpoint_rows, kept_checkpoints, saved_states, start_state
 from rewindow.publication.effects import related_acts, stale_ranges, states_in_effect
 from rewindow.publication.finish import Publisher
 from rewindow.publication.leftovers import only_publisher
@@ -28,6 +28,7 @@ from rewindow.publication.result import PublicationResult, result_of
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
 from rewindow.recovery.staleness import EffectivePublication
+from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, position
 from rewindow.storage.damage import damaged_now, settle_damage
 from rewindow.storage.layout import (
@@ -195,6 +196,7 @@ def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None, con
     staged = versions_of(contents)
     states = saved_states(Table.open(root / CHECKPOINTS, staged[CHECKPOINTS]))
     kept = kept_checkpoints(plan, states, plan.range)
+    stored.check(checkpoint_rows(config, plan, staged[CHECKPOINTS], kept), root / CHECKPOINTS)
     start = start_state(config, plan)
     names = [data_name(plan.application, output.name) for output in plan.outputs]
     stateful = [data_name(plan.application, output.name) for output in plan.outputs if output.stateful]

@@ -17,7 +17,7 @@ from rewindow.ledger import Ledger, Publication
 from rewindow.ledger.publication_rows import UNDO, WITHDRAW, effective_publications
 from rewindow.names import stream_of
 from rewindow.publication.commits import is_begun
-from rewindow.publication.contents import files_of
+from rewindow.publication.contents import check_states, files_of
 from rewindow.publication.effects import related_acts, stale_ranges, states_in_effect
 from rewindow.publication.finish import Publisher
 from rewindow.publication.history import Piece, versions_without, without_windows
@@ -27,6 +27,7 @@ from rewindow.publication.steps import Crash, PublishStep
 from rewindow.storage import Table
 from rewindow.storage.damage import damaged_error, damaged_now, find_damage, settle_damage
 from rewindow.storage.names import open_published
+from rewindow.storage.published_tables import Kind, kind_of
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -196,6 +197,8 @@ def _details(
         put_back[name] = versions_without(on_table, name, taken, remaining)
         for first, last, version in put_back[name]:
             files_of(config, name, version, WindowRange(first, last))
+            if kind_of(name) is Kind.CHECKPOINTS:
+                check_states(config, name, version, WindowRange(first, last))
     names = [table.name for table in taken.tables]
     stateful = taken.details.get("stateful", [])
     stale = stale_ranges(ledger, application, names, stateful, acts, states_in_effect(left))

@@ -4,22 +4,29 @@ Kept are: whatever an open replay still writes or starts from, what has not been
 facts of every replay, which `certify` and `why` read. Recordings, their quarantine and the ledger are never touched.
 A replay's tables are deleted under the locks of its publishers and after another look at it, so that no publication or
 undo that begins in between loses what it needs. Nothing is deleted but below the folder of staged replays, and nothing
-of a replay whose plan is not known. Undo puts back older versions of the published tables and needs nothing that is
-deleted here.
+of a replay whose plan is not known. Undo puts back older versions of the published tables. Of what it needs only
+files of states could be deleted here, and those go when no checkpoint names them that it could still put back.
 """
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+import pyarrow.parquet as pq
 
 from rewindow.config import Config
 from rewindow.errors import OverlapError
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import Replay, State
+from rewindow.state import checkpoints as stored
+from rewindow.state.files import folder_of, leaves_in
+from rewindow.storage import Table
 from rewindow.storage.layout import CHECKPOINTS, FACTS
+from rewindow.storage.names import checkpoints_name
 from rewindow.storage.published_tables import targets_of
 
 DELETED = frozenset({State.ABANDONED, State.PUBLISHED})
@@ -29,12 +36,17 @@ LIMIT = 100_000
 
 @dataclass(frozen=True)
 class Purgeable:
-    """A folder that may go, with its size and the reason."""
+    """A folder that may go, with its size and the reason.
+
+    Attributes:
+        replay_id: whose it is; the application of a published state.
+    """
 
     replay_id: str
     folder: Path
     bytes: int
     reason: str
+    published: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,7 +71,8 @@ def purgeable(config: Config, older_than: timedelta) -> list[Purgeable]:
     ledger = Ledger.open(config.ledger_url)
     rows = [row for row in ledger.replays.newest(limit=LIMIT) if row.plan]
     locked = _locked(config, rows)
-    return [entry for row in rows for entry in _folders(config, ledger, row, older_than, locked)]
+    staged = [entry for row in rows for entry in _folders(config, ledger, row, older_than, locked)]
+    return staged + [entry for _, entries in _states(config, ledger) for entry in entries]
 
 
 def purge(config: Config, older_than: timedelta) -> Purged:
@@ -71,7 +84,8 @@ def purge(config: Config, older_than: timedelta) -> Purged:
     ledger = Ledger.open(config.ledger_url)
     deleted: list[Purgeable] = []
     busy: list[str] = []
-    for replay_id in dict.fromkeys(entry.replay_id for entry in purgeable(config, older_than)):
+    staged = (entry.replay_id for entry in purgeable(config, older_than) if not entry.published)
+    for replay_id in dict.fromkeys(staged):
         tables = [table.name for table in targets_of(ledger.replays.get(replay_id).read_plan())]
         try:
             with ledger.publications.publishing(tables, wait_s=0):
@@ -80,6 +94,13 @@ def purge(config: Config, older_than: timedelta) -> Purged:
                 deleted += [_delete(entry) for entry in _folders(config, ledger, row, older_than, locked)]
         except OverlapError:
             busy.append(replay_id)
+    for name, _ in _states(config, ledger):
+        try:
+            with ledger.publications.publishing([checkpoints_name(name)], wait_s=0):
+                again = [entry for other, entries in _states(config, ledger) for entry in entries if other == name]
+                deleted += [_delete(entry) for entry in again]
+        except OverlapError:
+            busy.append(name)
     return Purged(deleted, busy)
 
 
@@ -115,7 +136,31 @@ def _reason(row: Replay, older_than: timedelta) -> str:
 def _locked(config: Config, rows: list[Replay]) -> set[Path]:
     """Returns the checkpoint tables that planned or running replays start from (W85)."""
     plans = [row.read_plan() for row in rows if row.state in (State.PLANNED, State.RUNNING, State.FAILED)]
-    return {plan.start.table(config.state) for plan in plans if plan.start.taken_from.endswith(CHECKPOINTS)}
+    tables = {plan.start.table(config.state) for plan in plans if plan.start.taken_from.endswith(CHECKPOINTS)}
+    return tables | {folder_of(table) for table in tables}
+
+
+def _states(config: Config, ledger: Ledger) -> Iterator[tuple[str, list[Purgeable]]]:
+    """Yields each application with published states in files, and the folders of those that nothing names any more.
+
+    What a replay begins with was linked into its own folder when it was planned. An undo needs the checkpoints that
+    were there before: those whose rows a VACUUM would not take yet, since the table keeps them for so long.
+    """
+    for folder in sorted((config.state / "streams").glob("*.checkpoints.state")):
+        table, name = Table.open(folder.with_suffix("")), folder.name.removesuffix(".checkpoints.state")
+        if any(one.details.get("application") == name for one in ledger.publications.unfinished()):
+            continue
+        needed = _needed_states(table)
+        why = "no checkpoint within the undo horizon names this state"
+        gone = [folder / leaf for leaf in leaves_in(folder) if leaf not in needed]
+        yield name, [Purgeable(name, leaf, _size(leaf), why, published=True) for leaf in gone]
+
+
+def _needed_states(table: Table) -> set[str]:
+    """Returns the folders that the table's checkpoints name, those included that an undo may still put back."""
+    expired = {table.path / path for path in table.delta.vacuum(dry_run=True)}
+    there = [path for path in table.path.glob("*.parquet") if path not in expired]
+    return stored.leaves_of(pq.read_table(path, columns=["files"], partitioning=None) for path in there)
 
 
 def _is_staged(config: Config, row: Replay) -> bool:

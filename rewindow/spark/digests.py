@@ -98,6 +98,17 @@ def row_hashes(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED) ->
     return _hash_fields(_SALTS[0], values), _hash_fields(_SALTS[1], values[::-1])
 
 
+def sum_of_rows(schema: T.StructType) -> Column:
+    """Returns the aggregate that sums the hashes of whole rows, in hexadecimal, for the digest of a state (X48)."""
+    return _sum_of(row_hashes(schema, ())[0])
+
+
+def bucket_of(schema: T.StructType, key: Collection[str], buckets: int) -> Column:
+    """Returns the bucket of a row of a state; without a key the whole row is the key (X47)."""
+    fields = [field for field in schema.fields if not key or field.name in key]
+    return row_hashes(T.StructType(fields), ())[0].bitwiseAND(F.lit(buckets - 1)).cast("int")
+
+
 def empty_digests(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED) -> tuple[str, str | None]:
     """Returns digest and float digest of a window without a tuple."""
     floats = any(_holds_float(field.dataType) for field in _event_fields(schema, exclude))

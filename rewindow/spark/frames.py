@@ -148,15 +148,25 @@ def to_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
     return spark.createDataFrame(rows)
 
 
+def check_columns(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame:
+    """Returns a frame that has all columns of a schema.
+
+    Raises:
+        InputError: a column is absent.
+    """
+    missing: Sequence[str] = [name for name in schema.names if name not in frame.columns]
+    if missing:
+        raise InputError(f'{what} lacks the column "{missing[0]}" that it declares')
+    return frame
+
+
 def to_arrow(frame: DataFrame, schema: pa.Schema, what: str) -> pa.Table:
     """Returns a small DataFrame as an Arrow table of a declared schema.
 
     Raises:
         InputError: a column is absent or cannot have the declared type.
     """
-    missing: Sequence[str] = [name for name in schema.names if name not in frame.columns]
-    if missing:
-        raise InputError(f'{what} lacks the column "{missing[0]}" that it declares')
+    check_columns(frame, schema, what)
     try:
         return frame.select(*map(quoted_column, schema.names)).toArrow().cast(schema)
     except pa.ArrowInvalid as error:

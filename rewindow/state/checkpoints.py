@@ -1,7 +1,8 @@
 """Checkpoints: state frames as rows of a Delta table (docs/rules/windows_and_checkpoints.md section 6).
 
-A state frame is stored as an Arrow IPC stream in one cell, with its digest, so that all operators of a container
-are saved in one commit and reading one runs no code. A state must fit into the driver's memory.
+A small state is stored as an Arrow IPC stream in one cell, a large one in files that the row names; the cell then holds
+its columns alone (`rewindow.state`). Either way all operators of a container are saved in one commit, and reading a row
+runs no code. A row has the state's digest, which does not depend on the form (X48).
 """
 
 from __future__ import annotations
@@ -11,17 +12,23 @@ import io
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rewindow.errors import CheckpointError
 from rewindow.recovery import Plan
+from rewindow.state.files import FIELD, State, StateFiles, folder_of
+from rewindow.state.first_digest import first_digest
+from rewindow.state.row_hash import digest_text, row_sum
 from rewindow.storage.delta import plain_schema
 from rewindow.storage.failures import may_be_whole, table_failure
 from rewindow.storage.fence import Log
 
 STATE_BYTES_MAX = 1 << 30
+START = "start"
+"""Where the files of the state lie with which a replay begins, in the folder of its states."""
 COMPRESSED_BYTES_MIN = 1 << 16
 """Smaller states are stored as they are: compressing one takes longer, in a thread of its own, than it saves."""
 SCHEMA = pa.schema(
@@ -38,6 +45,8 @@ SCHEMA = pa.schema(
         ("attempt", pa.int64()),
         ("inputs", pa.string()),
         ("state", pa.binary()),
+        ("field", pa.string()),
+        ("files", pa.string()),
     ]
 )
 
@@ -61,6 +70,11 @@ class Provenance:
         inputs = {entry.stream: entry.table_id for entry in plan.inputs}
         return cls(plan.code_version, plan.configuration_digest, attempt, inputs)
 
+    @property
+    def inputs_text(self) -> str:
+        """The inputs as a row keeps them."""
+        return json.dumps(dict(self.inputs), sort_keys=True)
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -68,16 +82,16 @@ class Checkpoint:
 
     Attributes:
         mark: windows of the replay that the state has seen.
-        states: operator name to its state frame.
+        states: operator name to its state.
     """
 
     window: int
     mark: int
-    states: Mapping[str, pa.Table]
+    states: Mapping[str, State]
 
 
 def encode(
-    window: int, mark: int, states: Mapping[str, pa.Table], versions: Mapping[str, int], made: Provenance
+    window: int, mark: int, states: Mapping[str, State], versions: Mapping[str, int], made: Provenance
 ) -> pa.Table:
     """Returns the rows that store the states of all operators after a window.
 
@@ -86,44 +100,94 @@ def encode(
     Raises:
         CheckpointError: a state is too large for one cell.
     """
-    rows = [_row(name, window, mark, frame, versions[name], made) for name, frame in sorted(states.items())]
+    rows = [_row(name, window, mark, state, versions[name], made) for name, state in sorted(states.items())]
     rows = rows or [_row("", window, mark, pa.table({}), 1, made)]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def _row(name: str, window: int, mark: int, frame: pa.Table, version: int, made: Provenance) -> dict[str, object]:
+def _row(name: str, window: int, mark: int, state: State, version: int, made: Provenance) -> dict[str, object]:
+    if isinstance(state, StateFiles):
+        rows, digest, files, blob = state.rows, state.digest, state.to_json(), _blob(state.schema.empty_table())
+    else:
+        rows, digest, files, blob = state.num_rows, frame_digest(state), None, _blob(state)
+    if len(blob) > STATE_BYTES_MAX:
+        raise CheckpointError(
+            f'state of operator "{name}" takes {len(blob)} bytes, allowed in a cell are {STATE_BYTES_MAX}',
+            hint="Keep states in files from a smaller size on: setting replay.inline_state_bytes.",
+        )
+    return {
+        "operator": name, "key_range": "all", "window_id": window, "mark": mark, "schema_version": version,
+        "rows": rows, "digest": digest, "code_version": made.code_version,
+        "configuration_digest": made.configuration_digest, "attempt": made.attempt, "inputs": made.inputs_text,
+        "state": blob, "field": FIELD if name else None, "files": files,
+    }  # fmt: skip
+
+
+def _blob(frame: pa.Table) -> bytes:
     sink = io.BytesIO()
     options = pa.ipc.IpcWriteOptions(compression="zstd" if frame.nbytes > COMPRESSED_BYTES_MIN else None)
     with pa.ipc.new_stream(sink, frame.schema, options=options) as writer:
         writer.write_table(frame)
-    blob = sink.getvalue()
-    if len(blob) > STATE_BYTES_MAX:
-        raise CheckpointError(
-            f'state of operator "{name}" takes {len(blob)} bytes, allowed are {STATE_BYTES_MAX}',
-            hint="Keep less per key, or fewer keys, in the state.",
-        )
-    return {
-        "operator": name, "key_range": "all", "window_id": window, "mark": mark, "schema_version": version,
-        "rows": frame.num_rows, "digest": frame_digest(frame), "code_version": made.code_version,
-        "configuration_digest": made.configuration_digest, "attempt": made.attempt,
-        "inputs": json.dumps(dict(made.inputs), sort_keys=True), "state": blob,
-    }  # fmt: skip
+    return sink.getvalue()
 
 
-def decode(row: Mapping[str, object]) -> pa.Table:
-    """Returns the state frame of a stored row.
+def decode(row: Mapping[str, object], table: Path) -> State:
+    """Returns the state of a stored row, once all of it has been held against its digest.
+
+    Args:
+        row: a stored row.
+        table: the table that it comes from; files of states lie beside it.
 
     Raises:
-        CheckpointError: the bytes are damaged: not Arrow, or another digest.
+        CheckpointError: it is damaged: not Arrow, another digest, or a file of it is gone.
+        ResourceError: the machine could not read a file that may be whole.
     """
-    name = f'checkpoint of operator "{row["operator"]}" at window {row["window_id"]}'
-    try:
-        frame = pa.ipc.open_stream(row["state"]).read_all()
-    except (pa.ArrowException, OSError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{name} is damaged: its state cannot be read", detail=str(error)) from error
-    if frame_digest(frame) != row["digest"]:
+    state, name = _undecoded(row, table), _name(row)
+    if isinstance(state, StateFiles):
+        try:
+            state.check()
+            if state.digest != row["digest"]:
+                raise CheckpointError("its digest differs")
+        except CheckpointError as error:
+            raise CheckpointError(f"{name} is damaged: {error.primary}") from error
+        except (OSError, pa.ArrowException) as error:
+            if may_be_whole(error):
+                raise table_failure(f"{name} cannot be read", error) from error
+            raise CheckpointError(f"{name} is damaged: a file of it cannot be read", detail=str(error)) from error
+    elif row["digest"] != (frame_digest if "-" in str(row["digest"]) else _first_digest)(state):
         raise CheckpointError(f"{name} is damaged: its digest differs")
-    return frame
+    return state
+
+
+def schema_of(row: Mapping[str, object]) -> pa.Schema:
+    """Returns the columns of a stored row's state.
+
+    Raises:
+        CheckpointError: the row is damaged.
+    """
+    return _frame(row).schema
+
+
+def _undecoded(row: Mapping[str, object], table: Path) -> State:
+    frame = _frame(row)
+    if not row.get("files"):
+        return frame
+    try:
+        return StateFiles.from_json(str(row["files"]), folder_of(table), frame.schema, int(str(row["rows"])))
+    except (TypeError, ValueError, LookupError) as error:
+        raise CheckpointError(f"{_name(row)} is damaged: it names no files that it could", detail=str(error)) from error
+
+
+def _frame(row: Mapping[str, object]) -> pa.Table:
+    """Returns what the cell of a stored row holds: a state, or the columns of one that lies in files."""
+    try:
+        return pa.ipc.open_stream(row["state"]).read_all()
+    except (pa.ArrowException, OSError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{_name(row)} is damaged: its state cannot be read", detail=str(error)) from error
+
+
+def _name(row: Mapping[str, object]) -> str:
+    return f'checkpoint of operator "{row["operator"]}" at window {row["window_id"]}'
 
 
 def marks(table: Log) -> list[int]:
@@ -147,6 +211,17 @@ def _all_marks(table: Log) -> list[int]:
     return sorted(found)
 
 
+def state_leaves(table: Log) -> set[str]:
+    """Returns the folders of all files of states that the table's checkpoints name."""
+    return leaves_of(_parts(table, ["files"]))
+
+
+def leaves_of(parts: Iterable[pa.Table]) -> set[str]:
+    """Returns the folders of all files of states that stored rows name."""
+    texts = {text for rows in parts for text in rows["files"].drop_null().to_pylist()}
+    return {leaf for text in texts for leaf in StateFiles.from_json(text, Path(), pa.schema([]), 0).leaves}
+
+
 def load(table: Log, mark: int) -> Checkpoint:
     """Returns the checkpoint at a mark, of the newest attempt that saved it (X33).
 
@@ -160,15 +235,79 @@ def load(table: Log, mark: int) -> Checkpoint:
     if not rows:
         raise CheckpointError(f'checkpoint not found at mark {mark} in table "{table.path.parent.name}"')
     newest = max(int(str(row["attempt"])) for row in rows)
-    states = {str(row["operator"]): decode(row) for row in rows if row["attempt"] == newest and row["operator"]}
+    mine = [row for row in rows if row["attempt"] == newest and row["operator"]]
+    states = {str(row["operator"]): decode(row, table.path) for row in mine}
     return Checkpoint(int(str(rows[0]["window_id"])), mark, states)
 
 
 def rows_at(table: Log, window: int) -> pa.Table:
     """Returns the stored rows, state included, of the newest attempt at a window; no rows when there is none."""
-    parts = [part.filter(pc.equal(part["window_id"], window)) for part in _parts(table, SCHEMA.names)]
+    parts = [part.filter(pc.equal(part["window_id"], window)) for part in stored_rows(table)]
     rows = pa.concat_tables([SCHEMA.empty_table(), *parts])
     return rows.filter(pc.equal(rows["attempt"], pc.max(rows["attempt"]))) if rows.num_rows else rows
+
+
+def stored_rows(table: Log) -> Iterable[pa.Table]:
+    """Returns all stored rows, file by file."""
+    return _parts(table, SCHEMA.names)
+
+
+def brought(rows: pa.Table, source: Path, target: Path, place: str) -> pa.Table:
+    """Returns stored rows as another table of checkpoints may hold them; the files of their states then lie beside it.
+
+    Args:
+        rows: stored rows of the table `source`.
+        source: folder of the table that they come from.
+        target: folder of the table that they are for.
+        place: where the files go, in the folder of the target's states; bringing them again changes nothing.
+
+    Raises:
+        CheckpointError: a state is damaged.
+    """
+    states = [_undecoded(row, source) for row in rows.to_pylist()]
+    files = [
+        state.copied_to(folder_of(target), place).to_json() if isinstance(state, StateFiles) else None
+        for state in states
+    ]
+    moved = rows.set_column(SCHEMA.get_field_index("files"), SCHEMA.field("files"), pa.array(files, pa.string()))
+    check(moved, target)
+    return moved
+
+
+def check(rows: pa.Table, table: Path) -> None:
+    """Reads the states of stored rows, and holds them against their digests.
+
+    Raises:
+        CheckpointError: a state is damaged.
+        ResourceError: the machine could not read a file that may be whole.
+    """
+    for row in rows.to_pylist():
+        decode(row, table)
+
+
+def check_there(rows: pa.Table, table: Path) -> None:
+    """Makes sure that the files of the states of stored rows are there.
+
+    Raises:
+        CheckpointError: a file is gone.
+    """
+    for row in rows.to_pylist():
+        state = _undecoded(row, table)
+        for path in state.all_paths() if isinstance(state, StateFiles) else ():
+            if not path.is_file():
+                raise CheckpointError(f"{_name(row)} is damaged: a file of its state is gone", detail=f"{path}.")
+
+
+def as_start(rows: pa.Table, made: Provenance) -> pa.Table:
+    """Returns stored rows as checkpoint 0 of a replay that begins with their states."""
+    values = {
+        "mark": 0, "attempt": made.attempt, "code_version": made.code_version,
+        "configuration_digest": made.configuration_digest, "inputs": made.inputs_text,
+    }  # fmt: skip
+    for name, value in values.items():
+        column = pa.array([value] * rows.num_rows, SCHEMA.field(name).type)
+        rows = rows.set_column(SCHEMA.get_field_index(name), SCHEMA.field(name), column)
+    return rows
 
 
 def check_inputs(rows: pa.Table, tables: Mapping[str, str], what: str) -> None:
@@ -226,43 +365,14 @@ def _completed(rows: pa.Table, columns: list[str]) -> pa.Table:
 
 
 def frame_digest(frame: pa.Table) -> str:
-    """Returns a digest of a frame's rows as a multiset: column order, row order and chunks do not matter.
+    """Returns the digest of a state in memory: of its rows as a multiset, whatever their order and its columns'.
 
     >>> frame_digest(pa.table({"a": [1, 2]})) == frame_digest(pa.table({"a": [2, 1]}))
     True
     """
-    names = sorted(frame.column_names)
-    frame = pa.table([frame[name] for name in names], names=names)
     frame = frame.cast(plain_schema(frame.schema))
-    digest = hashlib.sha256(str([(field.name, str(field.type)) for field in frame.schema]).encode())
-    digest.update(str(frame.num_rows).encode())
-    if frame.num_rows and names:
-        if any(pa.types.is_nested(field.type) for field in frame.schema):
-            for row in sorted(repr(sorted(row.items())) for row in frame.to_pylist()):
-                digest.update(row.encode())
-        else:
-            order = pc.sort_indices(frame, sort_keys=[(name, "ascending") for name in names])
-            for name in names:
-                _update(digest, frame[name].take(order).combine_chunks())
-    return digest.hexdigest()[:32]
+    return digest_text(frame.schema, frame.num_rows, row_sum(frame))
 
 
-def _update(digest: hashlib._Hash, column: pa.Array | pa.ChunkedArray) -> None:
-    """Feeds a flat column: its null bitmap, then its values with a fixed filling for nulls."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
-    digest.update(pc.cast(pc.is_null(column), pa.uint8()).to_numpy(zero_copy_only=False).tobytes())
-    kind = column.type
-    if pa.types.is_boolean(kind):
-        column = pc.cast(column, pa.uint8())
-    elif pa.types.is_decimal(kind):
-        column = pc.cast(column, pa.string())
-    elif pa.types.is_temporal(kind):
-        column = column.view(pa.int64()) if kind.bit_width == 64 else column.view(pa.int32())
-    if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
-        lengths = pc.fill_null(pc.binary_length(column), 0)
-        digest.update(lengths.to_numpy(zero_copy_only=False).tobytes())
-        for value in column.drop_null().cast(pa.binary()).to_pylist():
-            digest.update(value)
-    elif not pa.types.is_null(column.type):
-        digest.update(pc.fill_null(column, 0).to_numpy(zero_copy_only=False).tobytes())
+def _first_digest(frame: pa.Table) -> str:
+    return first_digest(frame.cast(plain_schema(frame.schema)))

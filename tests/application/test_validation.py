@@ -29,6 +29,24 @@ class Keeper(Pass):
     state_schema: ClassVar = X
 
 
+class LostKey(Keeper):
+    """One whose state key is no column of its state."""
+
+    state_key: ClassVar = ("nosuch",)
+
+
+class OddBuckets(Keeper):
+    """One whose buckets cannot be cut from a hash."""
+
+    state_buckets: ClassVar = 12
+
+
+class Keyless(Keeper):
+    """One that says which keys changed, and has none."""
+
+    state_increments: ClassVar = True
+
+
 class Echo(Pass):
     """One whose ports share a name."""
 
@@ -101,6 +119,9 @@ def test_all_violations_are_reported_together_ordered_by_operator_and_rule() -> 
         ("O15", lambda app: app.add("needed", Needed(), a=PortHandle(None, "s"))),
         ("O15", lambda app: (more(app), setattr(app, "strict_outputs", True))),
         ("W56", lambda app: app.add("k", Pass(), a=PortHandle(None, "s"), checkpoint_windows=0)),
+        ("X47", lambda app: app.add("k", LostKey(), a=PortHandle(None, "s"))),
+        ("X47", lambda app: app.add("k", OddBuckets(), a=PortHandle(None, "s"))),
+        ("X47", lambda app: app.add("k", Keyless(), a=PortHandle(None, "s"))),
     ],
 )
 def test_each_rule_is_reported(rule: str, spoil: object) -> None:

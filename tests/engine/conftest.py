@@ -31,6 +31,7 @@ def attempt(tmp_path: Path, spark: SparkSession) -> Callable[..., Attempt]:
 
     def make(application: str, replay_id: str, dies_at: tuple[Step, int] | None = None, **wishes: Any) -> Attempt:
         stop, say = wishes.pop("stop", lambda: False), wishes.pop("say", lambda line: None)
+        inline_state_bytes = wishes.pop("inline_state_bytes", None)
         wishes = {"group_windows": GROUP, **wishes}
         plan = create_replay(config, ReplayRequest(application, replay_id=replay_id, **wishes))
         ledger = Ledger.open(config.ledger_url)
@@ -43,7 +44,8 @@ def attempt(tmp_path: Path, spark: SparkSession) -> Callable[..., Attempt]:
             if dies_at == (step, number):
                 raise Crash
 
-        return spark_attempt(plan, app, root, ledger, epoch, lambda: spark, stop=stop, say=say, crash=crash)
+        inline = inline_state_bytes if inline_state_bytes is not None else config.replay.inline_state_bytes
+        return spark_attempt(plan, app, root, ledger, epoch, lambda: spark, inline, stop=stop, say=say, crash=crash)
 
     make.config = config  # type: ignore[attr-defined]
     return make

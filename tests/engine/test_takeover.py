@@ -49,4 +49,4 @@ def test_takeover_fences_first_and_then_reads_the_checkpoints_before_every_other
     assert fences == [f"fence {name}" for name in (CHECKPOINTS, *begun, *OUTPUTS, FACTS)]
     assert done.index(f"fence {CHECKPOINTS}") == 0 and f"read {CHECKPOINTS}" in done
     assert taken.resume.first == 1 and taken.checkpoint is not None
-    assert taken.checkpoint.states["sum"].equals(stored.decode(START.to_pylist()[0]))
+    assert taken.checkpoint.states["sum"].equals(stored.decode(START.to_pylist()[0], Path()))

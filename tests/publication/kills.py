@@ -123,7 +123,7 @@ def build(folder: Path, spark: SparkSession) -> tuple[Scene, Scene]:
         source="published", window=107, taken_from=str(path), version=Table.open(path).version,
         digest=stored.state_digest(rows),
     )  # fmt: skip
-    state = stored.decode(rows.to_pylist()[0])
+    state = stored.decode(rows.to_pylist()[0], Path())
     simple(config, "r1", 108, 109, spark=spark, outputs=("ranks",), start=start, start_state=state)
     publish(spark, config, "r1")
     simple(config, "fix", 100, 107, plus=7, spark=spark, outputs=("ranks",))

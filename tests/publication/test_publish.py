@@ -65,7 +65,9 @@ def following(config: Config, spark: SparkSession, replay_id: str, first: int, l
     """Stages a replay that begins with the state published before it."""
     rows = published_state(config, "app", first - 1).to_pylist()
     start = after(config, first - 1)
-    ranks_only(config, replay_id, first, last, plus, spark=spark, start=start, start_state=stored.decode(rows[0]))
+    ranks_only(
+        config, replay_id, first, last, plus, spark=spark, start=start, start_state=stored.decode(rows[0], Path())
+    )
 
 
 def test_a_published_output_is_a_recorded_stream(
@@ -107,7 +109,7 @@ def test_a_range_is_replaced_as_a_whole_and_undone_as_a_whole(spark: SparkSessio
     ranks_only(config, "fix", 105, 109, plus=1000, spark=spark)
     publish(spark, config, "fix")
     assert minutes(config) == {w: w * 10 + (1000 if 105 <= w <= 109 else 0) for w in range(100, 120)}
-    assert stored.decode(published_state(config, "app", 109).to_pylist()[0])["minutes"].to_pylist()[0] == 1109
+    assert stored.decode(published_state(config, "app", 109).to_pylist()[0], Path())["minutes"].to_pylist()[0] == 1109
     assert certify(config, "fix", "published").verdict == "equal"
     with pytest.raises(InputError, match="cannot be undone before later ones") as refused:
         undo(spark, config, "r1")

@@ -9,6 +9,7 @@ from rewindow.config import Config
 from rewindow.facts.readers import read_output
 from rewindow.recovery import Plan
 from rewindow.state import checkpoints as stored
+from rewindow.state.files import read_rows
 from rewindow.storage import Table, query
 from rewindow.storage.layout import CHECKPOINTS, FACTS
 
@@ -100,7 +101,7 @@ def last_state(config: Config, plan: Plan) -> dict:
     """Returns the state after the range, as plain values."""
     table = Table.open(config.replay_root(plan.replay_id) / CHECKPOINTS)
     found = stored.load(table, len(plan.range))
-    return {name: sorted(frame.to_pylist(), key=str) for name, frame in found.states.items()}
+    return {name: sorted(read_rows(state).to_pylist(), key=str) for name, state in found.states.items()}
 
 
 def _rows(table: object) -> Rows:

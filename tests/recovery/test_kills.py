@@ -62,12 +62,20 @@ def test_exactly_once_keeps_its_promise_through_a_kill(project: Project, baselin
 @pytest.mark.recovery_matrix
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("number", range(len(CHAINS)))
-def test_promise_holds_through_kills_at_every_step(number: int, mode: str, project: Project, baseline: Plan) -> None:
-    """Each attempt dies at its own step, the last one ends; the chains of a mode meet every step."""
+def test_promise_holds_through_kills_at_every_step(
+    number: int, mode: str, project: Project, baseline: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attempt dies at its own step, the last one ends; the chains of a mode meet every step.
+
+    In one of them the state lies in its checkpoints' cells, in the other one in files.
+    """
+    if number:
+        monkeypatch.setenv("REWINDOW_REPLAY__INLINE_STATE_BYTES", "0")
     name = f"chain_{number}_{mode}"
     plan = project.plan(name, mode)
     second = random.Random(f"{random.random()} {mode}").choice(RECOVERING)
     project.attempts(name, [kill.replace(SECOND, second) for kill in CHAINS[number]])
+    assert any((project.config.replay_root(name) / "checkpoints.state").rglob("*.parquet")) == bool(number)
     check_promise(project.config, plan, baseline)
 
 

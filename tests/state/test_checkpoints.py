@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from rewindow.errors import CheckpointError, ResourceError
 from rewindow.state import checkpoints as stored
+from rewindow.state.first_digest import first_digest
 from rewindow.storage import create_table
 
 MADE = stored.Provenance("code", "configuration", 1)
@@ -53,8 +54,9 @@ def test_digest_covers_every_kind_of_column() -> None:
         "d": [Decimal("1.21"), None], "t": [None, None], "b": [False, None], "y": [b"", None], "f": [1.25, None],
         "l": [[1], [None]],
     }  # fmt: skip
-    base = stored.frame_digest(pa.table(columns))
-    assert len({base, *(stored.frame_digest(pa.table({**columns, name: changed[name]})) for name in columns)}) == 7
+    base = pa.table(columns)
+    others = [pa.table({**columns, name: changed[name]}, schema=base.schema) for name in columns]
+    assert len({stored.frame_digest(frame) for frame in (base, *others)}) == 7
 
 
 def test_states_come_back_and_the_newest_attempt_wins(tmp_path: Path) -> None:
@@ -81,7 +83,7 @@ def test_a_damaged_state_is_named() -> None:
     row = stored.encode(9, 3, {"op": pa.table({"k": ["a"]})}, {"op": 1}, MADE).to_pylist()[0]
     for damage in ({"state": b"rubbish"}, {"digest": "0" * 32}, {"state": None}):
         with pytest.raises(CheckpointError, match='"op" at window 9 is damaged'):
-            stored.decode({**row, **damage})
+            stored.decode({**row, **damage}, Path())
 
 
 def test_a_checkpoint_file_that_cannot_be_read_now_is_not_passed_over(tmp_path: Path) -> None:
@@ -131,3 +133,13 @@ def test_a_checkpoint_of_an_older_version_is_read_with_its_missing_columns_null(
     table.append(rows.drop_columns(["inputs"]))
     assert stored.load(table, 1).states["totals"]["key"].to_pylist() == ["a"]
     stored.check_inputs(stored.rows_at(table, 7), {"events": "id"}, "the state")
+
+
+def test_a_state_with_the_digest_of_an_older_format_is_read_and_checked() -> None:
+    """What an older version has published is not lost, and its damage is still seen."""
+    frame = pa.table({"k": ["a", None], "n": [1, 2]})
+    row = stored.encode(9, 3, {"op": frame}, {"op": 1}, MADE).to_pylist()[0]
+    older = {**row, "digest": first_digest(frame)}
+    assert stored.decode(older, Path()).equals(frame)
+    with pytest.raises(CheckpointError, match='"op" at window 9 is damaged'):
+        stored.decode({**older, "digest": first_digest(frame.slice(1))}, Path())

@@ -34,6 +34,8 @@ class RunningTotal(FrameOperator):
     inputs: ClassVar = {"sums": InputPort(TOTALS)}
     outputs: ClassVar = {"totals": OutputPort(TOTALS)}
     state_schema: ClassVar = TOTALS
+    state_key: ClassVar = ("key",)
+    state_buckets: ClassVar = 2
 
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext

@@ -1,0 +1,260 @@
+"""States in files: Parquet, a file or more for each bucket of the key, beside the table of checkpoints that names them.
+
+The files of the checkpoints in table `T` lie in the folder `T.state`, which belongs to no Delta table, so that a VACUUM
+takes none of them. A checkpoint names its files by their paths in that folder. What no checkpoint names is a stray.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rewindow.errors import CheckpointError
+from rewindow.state.row_hash import buckets_of, digest_text, row_sum
+
+FIELD = "state"
+"""The field of an operator that a state belongs to; an operator on frames has this one."""
+GONE = "_rw_gone"
+"""Column of an increment: whether its key is no longer in the state."""
+
+
+@dataclass(frozen=True)
+class StateFile:
+    """A file of a state.
+
+    Attributes:
+        path: in the folder of states.
+        bucket: of the keys that it holds.
+        rows, bytes: how many it holds, and its size.
+        hashes: sum of its rows' hashes, in hexadecimal.
+        step: 0 for the base, higher for what changed since.
+    """
+
+    path: str
+    bucket: int
+    rows: int
+    bytes: int
+    hashes: str
+    step: int = 0
+
+
+@dataclass(frozen=True)
+class StateFiles:
+    """A state that lies in files.
+
+    Attributes:
+        folder: where the paths begin.
+        schema: columns of the state.
+        rows, hashes: of the state as a whole: how many, and the sum of their hashes.
+        key: columns of its key; none where the whole row is the key.
+        buckets: number of buckets.
+    """
+
+    folder: Path
+    schema: pa.Schema
+    rows: int
+    hashes: int
+    key: tuple[str, ...]
+    buckets: int
+    files: tuple[StateFile, ...]
+
+    @property
+    def digest(self) -> str:
+        """The state's digest: the same in a cell, in other buckets, and with or without increments."""
+        return digest_text(self.schema, self.rows, self.hashes)
+
+    @property
+    def steps(self) -> int:
+        """How often it has changed since its base was written."""
+        return max((file.step for file in self.files), default=0)
+
+    @property
+    def leaves(self) -> set[str]:
+        """The folders of its files."""
+        return {os.path.dirname(file.path) for file in self.files}
+
+    def paths(self, step: int) -> list[str]:
+        """Returns the files of its base (0) or of an increment."""
+        return [str(self.folder / file.path) for file in self.files if file.step == step]
+
+    def all_paths(self) -> list[Path]:
+        """Returns all its files."""
+        return [self.folder / file.path for file in self.files]
+
+    def bytes(self, step: int | None = None) -> int:
+        """Returns the size of a step, or of all."""
+        return sum(file.bytes for file in self.files if step in (None, file.step))
+
+    def to_json(self) -> str:
+        """Returns what a checkpoint's row keeps of it beside rows, digest and schema."""
+        files = [list(asdict(file).values()) for file in self.files]
+        return json.dumps({"hashes": f"{self.hashes:016x}", "key": self.key, "buckets": self.buckets, "files": files})
+
+    @classmethod
+    def from_json(cls, text: str, folder: Path, schema: pa.Schema, rows: int) -> StateFiles:
+        """Returns what `to_json` kept."""
+        kept = json.loads(text)
+        files = tuple(StateFile(*values) for values in kept["files"])
+        return cls(folder, schema, rows, int(kept["hashes"], 16), tuple(kept["key"]), kept["buckets"], files)
+
+    def check(self) -> None:
+        """Reads every file, a batch at a time, and holds it against what was noted of it.
+
+        Raises:
+            CheckpointError: a bucket is damaged or gone.
+            OSError, pyarrow.ArrowException: a file cannot be read.
+        """
+        for file in self.files:
+            _check(self.folder / file.path, file)
+
+    def copied_to(self, folder: Path, place: str) -> StateFiles:
+        """Links its files into a place in another folder, copies them where that cannot be; may be repeated."""
+        for file in self.files:
+            _link(self.folder / file.path, folder / place / file.path)
+        return replace(self, folder=folder, files=tuple(replace(f, path=f"{place}/{f.path}") for f in self.files))
+
+
+State: TypeAlias = pa.Table | StateFiles
+"""A state between two groups: in memory while it is small, else in files."""
+States: TypeAlias = Mapping[str, State]
+"""Operator name to its state."""
+
+
+def folder_of(table: Path) -> Path:
+    """Returns the folder of the states that the checkpoints in a table name."""
+    return table.with_name(f"{table.name}.state")
+
+
+def settled(rows: pa.Table, inline_bytes: int, folder: Path, place: str, key: tuple[str, ...], buckets: int) -> State:
+    """Returns a state that is in memory as it is while it is small, else written into files of a folder."""
+    if not rows.num_rows or rows.nbytes <= inline_bytes:
+        return rows
+    return write_rows(rows, folder, place, key, buckets)
+
+
+def write_rows(rows: pa.Table, folder: Path, place: str, key: tuple[str, ...], buckets: int) -> StateFiles:
+    """Writes a state that is in memory into files, as Spark would."""
+    of_row = buckets_of(rows, key, buckets)
+    (folder / place).mkdir(parents=True, exist_ok=True)
+    files = []
+    for bucket in np.unique(of_row).tolist():
+        part, path = rows.filter(pa.array(of_row == bucket)), f"{place}/part-{bucket:05}.parquet"
+        pq.write_table(part, folder / path, coerce_timestamps="us", allow_truncated_timestamps=True)
+        size = (folder / path).stat().st_size
+        files.append(StateFile(path, bucket, part.num_rows, size, f"{row_sum(part):016x}"))
+    return StateFiles(folder, rows.schema, rows.num_rows, row_sum(rows), key, buckets, tuple(files))
+
+
+def _check(path: Path, file: StateFile) -> None:
+    name = f'bucket {file.bucket} of the state in "{file.path}"'
+    if not path.is_file():
+        raise CheckpointError(f"{name} is gone")
+    if path.stat().st_size != file.bytes:
+        raise CheckpointError(f"{name} is damaged: it has {path.stat().st_size} bytes, not {file.bytes}")
+    rows = total = 0
+    with pq.ParquetFile(path) as parquet:
+        for batch in parquet.iter_batches():
+            rows, total = rows + batch.num_rows, total + row_sum(batch)
+    if (rows, f"{total % 2**64:016x}") != (file.rows, file.hashes):
+        raise CheckpointError(f"{name} is damaged: its digest differs")
+
+
+def _link(source: Path, target: Path) -> None:
+    if target.exists():
+        return
+    if not source.is_file():
+        raise CheckpointError(f'file "{source.name}" of a state is gone', detail=f"Looked in {source.parent}.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return
+    except OSError:
+        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
+        shutil.copyfile(source, draft)
+        draft.replace(target)
+
+
+@dataclass
+class KeptFiles:
+    """The folder of the states of one replay, as an attempt of it keeps it clear of strays.
+
+    Attributes:
+        saved: the folders of files that a checkpoint names.
+    """
+
+    folder: Path
+    epoch: int
+    saved: set[str] = field(default_factory=set)
+
+    def clear(self, named: Iterable[str]) -> None:
+        """Deletes what attempts that have ended left without a checkpoint; those that are to come are left alone."""
+        self.saved |= set(named)
+        for leaf in self._leaves():
+            if leaf not in self.saved and int(leaf.partition("-")[0]) < self.epoch:
+                shutil.rmtree(self.folder / leaf, ignore_errors=True)
+
+    def went_on(self, before: States, after: States, *, saved: bool) -> None:
+        """Deletes the states before a group that no checkpoint names, now that the states after it are there."""
+        if saved:
+            self.saved |= _leaves_of(after)
+        for leaf in _leaves_of(before) - _leaves_of(after) - self.saved:
+            shutil.rmtree(self.folder / leaf, ignore_errors=True)
+
+    def _leaves(self) -> Iterator[str]:
+        """Returns the folders that attempts wrote: `<epoch>-<window>/<operator>/<field>`."""
+        for path in self.folder.glob("*-*/*/*"):
+            leaf = path.relative_to(self.folder).as_posix()
+            if leaf.partition("-")[0].isdigit():
+                yield leaf
+
+
+def leaves_in(folder: Path) -> Iterator[str]:
+    """Returns the folders below a folder of states that hold files."""
+    yield from sorted({path.parent.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")})
+
+
+def _leaves_of(states: States) -> set[str]:
+    return set().union(*(state.leaves for state in states.values() if isinstance(state, StateFiles)))
+
+
+def bytes_in_memory(files: StateFiles) -> int:
+    """Returns about how much the files take once they are read, from their footers."""
+    found = 0
+    for path in files.all_paths():
+        footer = pq.read_metadata(path)
+        found += sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))
+    return found
+
+
+def read_rows(state: State) -> pa.Table:
+    """Returns the rows of a state that is small; rows of a later step replace all of their key."""
+    if isinstance(state, pa.Table):
+        return state
+    gone: set[tuple[object, ...]] = set()
+    kept = [state.schema.empty_table()]
+    for step in range(state.steps, -1, -1):
+        schema = pa.schema([*state.schema, *([(GONE, pa.bool_())] if step else [])])
+        rows = pa.concat_tables([schema.empty_table(), *(_read(path, schema) for path in state.paths(step))])
+        keys = [tuple(row.values()) for row in rows.select(list(state.key)).to_pylist()] if state.steps else []
+        is_newest = [key not in gone for key in keys] or [True] * rows.num_rows
+        rows = rows.filter(pa.array(is_newest, pa.bool_()))
+        gone |= set(keys)
+        rows = rows.filter(pc.invert(rows[GONE])) if step else rows
+        kept.append(rows.select(state.schema.names))
+    return pa.concat_tables(kept)
+
+
+def _read(path: str, schema: pa.Schema) -> pa.Table:
+    return pq.read_table(path, partitioning=None).select(schema.names).cast(schema)

@@ -1,0 +1,239 @@
+"""States on Spark: what an operator gets and gives as a DataFrame, kept in memory while small, else in files.
+
+A state moves through the driver only while it is small: a state that lies in files stays in Spark, and so does one that
+comes out of a large group. Files are written into a folder of the attempt and the window, one for each bucket of the
+key, and read back once for their digests. They count from the moment that a checkpoint names them.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
+from pyspark.sql import functions as F
+
+from rewindow.application import Node
+from rewindow.names import quoted_column
+from rewindow.spark.digests import bucket_of, sum_of_rows
+from rewindow.spark.frames import check_columns, empty_frame, spark_schema, to_arrow, to_frame, write_files
+from rewindow.state.files import FIELD, GONE, State, StateFile, StateFiles, bytes_in_memory, read_rows, settled
+from rewindow.storage.delta import plain_schema
+
+CHANGES_SHARE = 0.5
+"""What changed since is kept beside the base up to this share of it (design, increments)."""
+STEPS_MAX = 16
+"""Steps after which the base is written anew, however small they are: each has a file for each bucket."""
+_PART = re.compile(r"part-(\d+)-")
+_STEP = "_rw_step"
+
+
+class StateStore(Protocol):
+    """A form in which states are kept between groups."""
+
+    def load(self, state: State) -> DataFrame:
+        """Returns a state as a frame."""
+
+    def save(self, node: Node, frame: DataFrame, place: str) -> State:
+        """Computes a frame and keeps it as the state of an operator; a place is used once."""
+
+
+class InlineStates:
+    """States in memory, which a checkpoint keeps in a cell."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def load(self, state: State) -> DataFrame:
+        """See StateStore."""
+        assert isinstance(state, pa.Table), "a state in memory"
+        return to_frame(self._spark, state)
+
+    def save(self, node: Node, frame: DataFrame, place: str) -> pa.Table:
+        """See StateStore."""
+        return to_arrow(frame, state_schema(node), what(node))
+
+
+class FileStates:
+    """States in files of a folder: a base, and what changed since, step by step."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark, self._folder = spark, folder
+
+    def load(self, state: State) -> DataFrame:
+        """See StateStore."""
+        assert isinstance(state, StateFiles), "a state in files"
+        base = self._read(state.paths(0), state.schema)
+        if not state.steps:
+            return base
+        schema = with_gone(state.schema)
+        parts = [
+            self._read(paths, schema).withColumn(_STEP, F.lit(step))
+            for step in range(1, state.steps + 1)
+            if (paths := state.paths(step))
+        ]
+        newest = F.max(_STEP).over(Window.partitionBy(*map(quoted_column, state.key)))
+        changes = reduce(DataFrame.unionByName, parts).withColumn("_rw_newest", newest)
+        return changed(base, changes.where(F.col(_STEP) == F.col("_rw_newest")), state.key)
+
+    def save(self, node: Node, frame: DataFrame, place: str) -> StateFiles:
+        """See StateStore."""
+        schema, operator = state_schema(node), node.operator
+        files = self._write(node, frame, schema, f"{place}/{node.name}/{FIELD}")
+        total = sum(int(file.hashes, 16) for file in files) % 2**64
+        key, rows = operator.state_key_columns(), sum(file.rows for file in files)
+        return StateFiles(self._folder, schema, rows, total, key, operator.state_buckets, tuple(files))
+
+    def add(self, node: Node, changes: DataFrame, before: StateFiles, place: str) -> StateFiles:
+        """Writes what changed since a state, and returns the state after it: its base and one step more.
+
+        The sums of what is replaced are taken from the state before, those of what replaces it from the files.
+        """
+        where = f"{place}/{node.name}/{FIELD}.changes"
+        files = self._write(node, changes, with_gone(before.schema), where, before.steps + 1)
+        written = self._read([str(self._folder / file.path) for file in files], with_gone(before.schema))
+        old = self.load(before).join(_other_keys(written, before.key), _same_key(before.key), "left_semi")
+        rows, total = before.rows, before.hashes
+        for sign, frame in ((-1, old), (1, written.where(~F.col(GONE)))) if files else ():
+            count, hashes = _sums(frame.select(*map(quoted_column, before.schema.names)))
+            rows, total = rows + sign * count, (total + sign * hashes) % 2**64
+        return replace(before, rows=rows, hashes=total, files=(*before.files, *files))
+
+    def _read(self, paths: list[str], schema: pa.Schema) -> DataFrame:
+        wanted = spark_schema(schema)
+        return self._spark.read.schema(wanted).parquet(*paths) if paths else empty_frame(self._spark, wanted)
+
+    def _write(self, node: Node, frame: DataFrame, schema: pa.Schema, where: str, step: int = 0) -> list[StateFile]:
+        """Writes a frame, a file for each bucket, and reads back what each file holds."""
+        wanted, operator = spark_schema(schema), node.operator
+        if GONE in schema.names:
+            frame = frame.withColumn(GONE, F.coalesce(GONE, F.lit(False)) if GONE in frame.columns else F.lit(False))
+        rows = check_columns(frame, schema, what(node)).select(
+            *(F.col(quoted_column(field.name)).cast(field.dataType) for field in wanted.fields)
+        )
+        keyed = spark_schema(state_schema(node))
+        bucket = bucket_of(keyed, operator.state_key_columns(), operator.state_buckets)
+        write_files(rows.repartitionById(operator.state_buckets, bucket), self._folder / where)
+        written = self._read([str(self._folder / where)], schema)
+        sums = written.groupBy(F.col("_metadata.file_name").alias("name")).agg(
+            F.count(F.lit(1)).alias("rows"), sum_of_rows(wanted).alias("hashes")
+        )
+        return [self._noted(where, row, step) for row in sorted(sums.collect(), key=lambda row: row["name"])]
+
+    def _noted(self, where: str, row: Row, step: int) -> StateFile:
+        """Returns what is noted of a file; the number in its name is its bucket."""
+        path, part = f"{where}/{row['name']}", _PART.match(row["name"])
+        assert part, f"Spark names its files part-..., not {row['name']}"
+        return StateFile(path, int(part[1]), row["rows"], (self._folder / path).stat().st_size, row["hashes"], step)
+
+
+class SizedStates:
+    """The states of an attempt, each in the form that fits its size.
+
+    Args:
+        folder: the folder of states of the replay.
+        inline_bytes: up to this size a state is kept in memory.
+    """
+
+    def __init__(self, spark: SparkSession, folder: Path, inline_bytes: int) -> None:
+        self._inline, self._files = InlineStates(spark), FileStates(spark, folder)
+        self._folder, self._inline_bytes = folder, inline_bytes
+
+    def load(self, state: State) -> DataFrame:
+        """Returns a state as a frame."""
+        return (self._inline if isinstance(state, pa.Table) else self._files).load(state)
+
+    def load_all(self, states: Mapping[str, State]) -> dict[str, DataFrame]:
+        """Returns all states as frames, by operator."""
+        return {name: self.load(state) for name, state in states.items()}
+
+    def save(self, node: Node, frame: DataFrame, before: State, place: str, *, is_small: bool) -> State:
+        """Computes a frame and keeps it as the next state of an operator.
+
+        Args:
+            node: the operator.
+            frame: the state after the group.
+            before: the state before the group.
+            place: names the attempt and the group.
+            is_small: whether the group is, so that a small state is still small after it.
+        """
+        if is_small and isinstance(before, pa.Table):
+            rows = self._inline.save(node, frame, place)
+            key, buckets = node.operator.state_key_columns(), node.operator.state_buckets
+            return settled(rows, self._inline_bytes, self._folder, f"{place}/{node.name}/{FIELD}", key, buckets)
+        files = self._files.save(node, frame, place)
+        if files.bytes() > self._inline_bytes or bytes_in_memory(files) > self._inline_bytes:
+            return files
+        rows = read_rows(files)
+        if rows.num_rows and rows.nbytes > self._inline_bytes:
+            return files
+        shutil.rmtree(self._folder / place / node.name, ignore_errors=True)
+        return rows
+
+    def save_changes(
+        self, node: Node, changes: DataFrame, before: State, place: str, *, is_small: bool, tuples: int
+    ) -> State:
+        """Keeps the next state of an operator that says only what changed.
+
+        Beside a large base the changes are written alone; the base is written anew once they have outgrown their share
+        of it, or a group is so large that they would.
+
+        Args:
+            node, before, place, is_small: see `save`.
+            changes: rows of keys that changed or are gone.
+            tuples: of the group.
+        """
+        if isinstance(before, pa.Table) or tuples > CHANGES_SHARE * before.rows:
+            whole = changed(self.load(before), changes, node.operator.state_key_columns())
+            return self.save(node, whole, before, place, is_small=is_small)
+        after = self._files.add(node, changes, before, place)
+        if after.rows and after.steps < STEPS_MAX and after.bytes() - after.bytes(0) <= CHANGES_SHARE * after.bytes(0):
+            return after
+        whole = self.save(node, self._files.load(after), before, place, is_small=False)
+        shutil.rmtree(self._folder / place / node.name / f"{FIELD}.changes", ignore_errors=True)
+        return whole
+
+
+def changed(state: DataFrame, changes: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Returns a state after changes: all rows of a key that changed are replaced, those of one that is gone go."""
+    kept = state.join(_other_keys(changes, key), _same_key(key), "left_anti")
+    stays = ~F.coalesce(GONE, F.lit(False)) if GONE in changes.columns else F.lit(True)
+    return kept.unionByName(changes.where(stays).select(*map(quoted_column, state.columns)))
+
+
+def _other_keys(frame: DataFrame, key: Sequence[str]) -> DataFrame:
+    return frame.select(*(F.col(quoted_column(name)).alias(f"_rw_key_{place}") for place, name in enumerate(key)))
+
+
+def _same_key(key: Sequence[str]) -> Column:
+    """Returns the condition that a row has a key; null is a key like any other."""
+    same = (F.col(quoted_column(name)).eqNullSafe(F.col(f"_rw_key_{place}")) for place, name in enumerate(key))
+    return reduce(Column.__and__, same)
+
+
+def _sums(frame: DataFrame) -> tuple[int, int]:
+    (row,) = frame.agg(F.count(F.lit(1)), F.coalesce(sum_of_rows(frame.schema), F.lit("0"))).collect()
+    return row[0], int(row[1], 16)
+
+
+def with_gone(schema: pa.Schema) -> pa.Schema:
+    """Returns the columns of an increment."""
+    return pa.schema([*schema, (GONE, pa.bool_())])
+
+
+def state_schema(node: Node) -> pa.Schema:
+    """Returns the columns of a stateful operator's state."""
+    schema = node.operator.state_columns()
+    assert schema is not None, f"{node.name} is stateful"
+    return plain_schema(schema)
+
+
+def what(node: Node) -> str:
+    """Returns the words for an operator's state in an error."""
+    return f'state of operator "{node.name}"'

@@ -1,0 +1,231 @@
+"""States in files: the same states and promises as in cells, and nothing that no checkpoint names stays."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from rewindow.application import Application, FrameOperator
+from rewindow.config import Config
+from rewindow.crash import Step
+from rewindow.errors import InputError
+from rewindow.state import checkpoints as stored
+from rewindow.state import store
+from rewindow.state.files import StateFiles, folder_of, read_rows, write_rows
+from rewindow.state.store import FileStates, InlineStates, SizedStates
+from rewindow.storage import Table
+from rewindow.storage.layout import CHECKPOINTS
+from tests.engine.conftest import Crash
+from tests.recovery.project import FIRST
+from tests.recovery.promises import check_promise, last_state
+from tests.state.test_row_hash import VALUES, random_frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rewindow.engine.attempt import Attempt
+
+KEY = ("text", "long")
+IN_FILES = {"inline_state_bytes": 0}
+
+
+def node_of(schema: Any, key: tuple[str, ...] = KEY, buckets: int = 4) -> Any:
+    """Returns an operator of an application whose state has a schema."""
+
+    class Keeps(FrameOperator):
+        state_schema = schema
+        state_key = key
+        state_buckets = buckets
+
+    return Application("app", window="1 hour").add("keeps", Keeps())
+
+
+@pytest.mark.parametrize("key", [KEY, ()])
+def test_a_state_is_the_same_in_either_form(key: tuple[str, ...], spark: SparkSession, tmp_path: Path) -> None:
+    """Rows and digest do not depend on the form, on who wrote the files, nor on the number of buckets (X48)."""
+    rows = random_frame(random.Random(5), list(VALUES), 200)
+    frame, inline = spark.createDataFrame(rows), InlineStates(spark)
+    kept = inline.save(node_of(rows.schema), frame, "")
+    want = stored.frame_digest(kept)
+    by_spark = [FileStates(spark, tmp_path).save(node_of(rows.schema, key, n), frame, f"s{n}") for n in (1, 4)]
+    by_python = write_rows(kept, tmp_path, "p", key, 8)
+    for state in (*by_spark, by_python):
+        state.check()
+        assert (state.digest, stored.frame_digest(read_rows(state))) == (want, want)
+        assert (
+            stored.frame_digest(inline.save(node_of(rows.schema), FileStates(spark, tmp_path).load(state), "")) == want
+        )
+    assert len(by_spark[1].files) == 4 and {file.bucket for file in by_spark[1].files} == {0, 1, 2, 3}
+    sizes = {file.bucket: (file.rows, file.hashes) for file in write_rows(kept, tmp_path, "q", key, 4).files}
+    assert {file.bucket: (file.rows, file.hashes) for file in by_spark[1].files} == sizes
+
+
+def test_the_form_follows_the_size(spark: SparkSession, tmp_path: Path) -> None:
+    """A state that outgrows the bound goes into files, one that has shrunk comes back; an empty one needs none."""
+    rows = random_frame(random.Random(6), ["text", "long"], 200)
+    node, frame = node_of(rows.schema), spark.createDataFrame(rows)
+    small, bound = rows.slice(0, 0), rows.nbytes + 1000
+    states, strict = SizedStates(spark, tmp_path, bound), SizedStates(spark, tmp_path, 100)
+    in_memory = states.save(node, frame, small, "1-1", is_small=True)
+    assert not isinstance(in_memory, StateFiles)
+    assert not isinstance(states.save(node, frame, small, "1-2", is_small=False), StateFiles)
+    assert not any(tmp_path.glob("1-2/*"))
+    for is_small in (True, False):
+        outgrown = strict.save(node, frame, small, f"1-3{is_small}", is_small=is_small)
+        assert isinstance(outgrown, StateFiles) and outgrown.digest == stored.frame_digest(in_memory)
+    assert states.save(node, frame, outgrown, "1-4", is_small=True).equals(read_rows(states.save(
+        node, frame, outgrown, "1-5", is_small=True)))  # fmt: skip
+    assert SizedStates(spark, tmp_path, 0).save(node, frame.limit(0), outgrown, "1-6", is_small=True).num_rows == 0
+
+
+def test_a_column_that_is_not_there_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    """As for a state in memory."""
+    rows = random_frame(random.Random(7), ["text", "long"])
+    with pytest.raises(InputError, match='state of operator "keeps" lacks the column "long"'):
+        FileStates(spark, tmp_path).save(node_of(rows.schema), spark.createDataFrame(rows).drop("long"), "x")
+
+
+def test_changes_come_to_the_same_state(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random changes, keys that go and come back, null as a key: rows and digest are those of a state written whole."""
+    monkeypatch.setattr(store, "CHANGES_SHARE", 2.5)  # Small files are mostly footers.
+    rng, schema = random.Random(8), pa.schema([("text", pa.string()), ("long", pa.int64()), ("value", pa.float64())])
+    node, states = node_of(schema), SizedStates(spark, tmp_path, 0)
+    kept: dict[tuple, float] = {(text, n): float(n) for text in ("a", "b", None) for n in range(40)}
+    state = states.save(node, spark.createDataFrame(table_of(kept, schema)), schema.empty_table(), "0", is_small=False)
+    steps = []
+    for step in range(1, 9):
+        keys = [(rng.choice(["a", "b", None, "new"]), rng.randrange(60)) for _ in range(6 + 4 * (step == 5))]
+        values = {key: rng.choice([None, 0.5, 1.5, 2.5]) for key in keys}
+        rows = table_of({key: value or 0.0 for key, value in values.items()}, schema)
+        gone = pa.array([value is None for value in values.values()])
+        changes = spark.createDataFrame(rows.append_column("_rw_gone", gone))
+        state = states.save_changes(node, changes, state, f"{step}", is_small=False, tuples=len(keys))
+        kept |= {key: value for key, value in values.items() if value is not None}
+        kept = {key: value for key, value in kept.items() if values.get(key, value) is not None}
+        assert isinstance(state, StateFiles)
+        state.check()
+        steps.append(state.steps)
+        want = stored.frame_digest(table_of(kept, schema))
+        read = InlineStates(spark).save(node, states.load(state), "")
+        assert (state.rows, state.digest) == (len(kept), want)
+        assert {stored.frame_digest(read), stored.frame_digest(read_rows(state))} == {want}
+    assert 0 in steps and max(steps) >= 2, f"the base was never kept, or never written anew: {steps}"
+    row = stored.encode(1, 1, {"keeps": state}, {"keeps": 1}, stored.Provenance("", "", 1)).to_pylist()[0]
+    again = StateFiles.from_json(row["files"], tmp_path, schema, row["rows"])
+    assert again == state
+
+
+def test_a_large_group_or_the_last_key_gone_ends_the_changes(spark: SparkSession, tmp_path: Path) -> None:
+    """The base is then written anew at once, or needs no file at all."""
+    schema = pa.schema([("text", pa.string()), ("long", pa.int64())])
+    node, states = node_of(schema), SizedStates(spark, tmp_path, 0)
+    rows = pa.table({"text": ["a", "b"], "long": [1, 2]}, schema=schema)
+    base = states.save(node, spark.createDataFrame(rows), schema.empty_table(), "0", is_small=False)
+    all_gone = spark.createDataFrame(rows.append_column("_rw_gone", pa.array([True, True])))
+    for place, tuples in (("1", 100), ("2", 1)):
+        assert states.save_changes(node, all_gone, base, place, is_small=False, tuples=tuples).num_rows == 0
+    assert not list(tmp_path.glob("[12]/keeps/*"))
+    same = states.save_changes(node, spark.createDataFrame(rows), base, "3", is_small=False, tuples=100)
+    assert same.steps == 0 and same.digest == base.digest
+
+
+def table_of(kept: dict[tuple, float], schema: pa.Schema) -> pa.Table:
+    """Returns keys and values as a state."""
+    rows = [(*key, value) for key, value in kept.items()]
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
+
+
+def state_folder(config: Config, replay_id: str) -> Path:
+    """Returns the folder of a replay's states."""
+    return folder_of(config.replay_root(replay_id) / CHECKPOINTS)
+
+
+def named_and_there(config: Config, replay_id: str) -> tuple[set[str], set[str]]:
+    """Returns the folders of files of states that checkpoints name, and those that are there."""
+    folder = state_folder(config, replay_id)
+    there = {path.parent.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")}
+    return stored.state_leaves(Table.open(config.replay_root(replay_id) / CHECKPOINTS)), there
+
+
+@pytest.mark.parametrize("mode", ["exactly_once", "at_least_once", "at_most_once"])
+@pytest.mark.parametrize("application", ["totals", "tallies"])
+def test_every_mode_keeps_its_promise_with_states_in_files(
+    application: str, mode: str, attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a crash the state comes out of its files; files without a checkpoint are gone in the end."""
+    monkeypatch.setattr(store, "CHANGES_SHARE", 1000)
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    whole = attempt(application, "whole")
+    whole.run()
+    for dies_at in ((Step.AFTER_FIRST_OUTPUT, 4), (Step.AFTER_FACTS, 2)):
+        with pytest.raises(Crash):
+            attempt(application, "one", dies_at, mode=mode, **IN_FILES).run()
+        named, there = named_and_there(config, "one")
+        assert named <= there and len(there - named) <= 2, "before and after the group that died"
+    last = attempt(application, "one", mode=mode, **IN_FILES)
+    last.run()
+    check_promise(config, last.plan, whole.plan)
+    named, there = named_and_there(config, "one")
+    assert named == there and named
+    if mode != "at_most_once":
+        digests = [
+            stored.state_digest(stored.rows_at(Table.open(config.replay_root(name) / CHECKPOINTS), last.plan.last))
+            for name in ("one", "whole")
+        ]
+        assert digests[0] == digests[1], "one digest, whatever the form"
+
+
+def cut(path: Path) -> None:
+    """Leaves the first half of a file."""
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(path: Path) -> None:
+    """Exchanges the file for a good one of the same size with another total."""
+    content = path.read_bytes()
+    middle = len(content) // 4
+    path.write_bytes(content[:4] + bytes(b ^ 1 for b in content[4:middle]) + content[middle:])
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, cut, flip])
+@pytest.mark.parametrize("mode", ["exactly_once", "at_least_once", "at_most_once"])
+def test_a_damaged_bucket_is_a_damaged_checkpoint(
+    mode: str, damage: Callable[[Path], None], attempt: Callable[..., Attempt]
+) -> None:
+    """An older checkpoint serves, what that costs is said, and the promise holds (R25)."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    wishes = {"mode": mode, "checkpoint_windows": 3, **IN_FILES}
+    whole = attempt("totals", "whole")
+    whole.run()
+    with pytest.raises(Crash):
+        attempt("totals", "one", (Step.STARTED, 5), **wishes).run()
+    newest = stored.load(table := Table.open(config.replay_root("one") / CHECKPOINTS), stored.marks(table)[-1])
+    state = newest.states["totals"]
+    assert isinstance(state, StateFiles)
+    damage(state.folder / state.files[0].path)
+    said: list[str] = []
+    last = attempt("totals", "one", say=said.append, **wishes)
+    last.run()
+    assert any("damaged" in line and "looking for an older one" in line for line in said)
+    cost = "the state will lack" if mode == "at_most_once" else "are computed again"
+    assert any(cost in line for line in said)
+    check_promise(config, last.plan, whole.plan)
+
+
+def test_a_replay_from_another_ones_state_links_its_files(attempt: Callable[..., Attempt]) -> None:
+    """It depends on nothing else then; the state goes on where it was."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    attempt("totals", "whole").run()
+    attempt("totals", "first", first=FIRST, last=FIRST + 8, **IN_FILES).run()
+    second = attempt("totals", "second", first=FIRST + 9, last=FIRST + 23, state_from="first", **IN_FILES)
+    for path in state_folder(config, "first").rglob("*.parquet"):
+        path.unlink()
+    second.run()
+    whole = attempt("totals", "again")
+    whole.run()
+    assert last_state(config, second.plan) == last_state(config, whole.plan)
