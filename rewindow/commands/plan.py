@@ -106,7 +106,7 @@ def as_dict(draft: Draft) -> dict[str, Any]:
         "loss_windows_max": draft.plan.loss_windows_max,
         "estimated_seconds": draft.seconds,
         "estimate_basis": draft.basis,
-        "in_the_way": draft.in_the_way,
+        "blockers": draft.blockers,
         "refused": str(draft.refusal) if draft.refusal else None,
     }
 
@@ -135,8 +135,8 @@ def show(draft: Draft) -> None:
     print_rows("", ("output", "key", "suite", "guarantee"), rows)
     for text in plan.warnings:
         out.print(f"[yellow]warning[/yellow]: {escape(text)}")
-    for text in draft.in_the_way:
-        out.print(f"[yellow]in the way[/yellow]: {escape(text)}")
+    for text in draft.blockers:
+        out.print(f"[yellow]blocker[/yellow]: {escape(text)}")
 
 
 def _start(draft: Draft) -> str:

@@ -97,7 +97,7 @@ def estimate(config: Config, plan: Plan) -> tuple[float | None, str]:
     )
 
 
-def in_the_way(config: Config, plan: Plan) -> list[str]:
+def blockers(config: Config, plan: Plan) -> list[str]:
     """Returns what would stop a replay from being run and published now, in words."""
     ledger = Ledger.open(config.ledger_url)
     tables = [f"{plan.application}.{output.name}" for output in plan.outputs]

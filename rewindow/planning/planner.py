@@ -16,7 +16,7 @@ from rewindow.loading.catalog import LoadedApplication, load_application
 from rewindow.names import check_replay_id
 from rewindow.operators.heartbeat.operator import Heartbeat
 from rewindow.planning.creation import create_tables
-from rewindow.planning.forecast import estimate, in_the_way
+from rewindow.planning.forecast import blockers, estimate
 from rewindow.planning.inputs import (
     RecordedStream,
     check_grids,
@@ -83,7 +83,7 @@ def draft_plan(config: Config, request: ReplayRequest) -> Draft:
     plan = _plan(config, request, loaded, mode, windows, inputs, start, holes)
     seconds, basis = estimate(config, plan)
     refused = None if _is_allowed(config, request) else refusal(plan.application, mode, start)
-    return Draft(plan, loaded, in_the_way(config, plan), seconds, basis, refused)
+    return Draft(plan, loaded, blockers(config, plan), seconds, basis, refused)
 
 
 def _is_allowed(config: Config, request: ReplayRequest) -> bool:

@@ -50,7 +50,7 @@ class Draft:
     """A plan that nothing has been created for yet.
 
     Attributes:
-        in_the_way: what would stop it from being run now, in words.
+        blockers: what would stop it from being run now, in words.
         seconds: estimated time, None without a basis.
         basis: what the estimate rests on.
         refusal: why it must not be created unless that is asked for, None when nothing speaks against it.
@@ -58,7 +58,7 @@ class Draft:
 
     plan: Plan
     loaded: LoadedApplication
-    in_the_way: list[str]
+    blockers: list[str]
     seconds: float | None
     basis: str
     refusal: RewindowError | None = None

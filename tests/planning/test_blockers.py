@@ -1,9 +1,9 @@
-"""What a plan names as standing in a replay's way."""
+"""Blockers: what would stop a planned replay from being run now."""
 
 from __future__ import annotations
 
 from rewindow.ledger import Ledger
-from rewindow.planning.forecast import in_the_way
+from rewindow.planning.forecast import blockers
 from tests.recovery.project import FIRST, WINDOWS, Project
 
 LAST = FIRST + WINDOWS - 1
@@ -14,13 +14,13 @@ def test_a_plan_names_who_holds_its_windows_and_nobody_else(project: Project) ->
     plan = project.plan("one", "exactly_once", first=FIRST + 4, last=FIRST + 8)
     project.plan("other", "exactly_once", first=FIRST, last=LAST)
     ledger = Ledger.open(project.config.ledger_url)
-    assert in_the_way(project.config, plan) == []
+    assert blockers(project.config, plan) == []
     ledger.leases.acquire("other", ["totals.sums", "elsewhere.out"], FIRST, FIRST + 3)
-    assert in_the_way(project.config, plan) == []
+    assert blockers(project.config, plan) == []
     ledger.leases.acquire("other", ["totals.sums", "elsewhere.out"], FIRST, FIRST + 4)
     names = [output.name for output in plan.outputs]
     assert "sums" in names
-    assert in_the_way(project.config, plan) == [f'replay "other" holds totals.sums [{FIRST}, {FIRST + 4}]']
+    assert blockers(project.config, plan) == [f'replay "other" holds totals.sums [{FIRST}, {FIRST + 4}]']
 
 
 def test_a_plan_names_later_windows_that_are_stale(project: Project) -> None:
@@ -29,8 +29,8 @@ def test_a_plan_names_later_windows_that_are_stale(project: Project) -> None:
     ledger = Ledger.open(project.config.ledger_url)
     for application, first in (("totals", FIRST), ("totals", FIRST + 5), ("other", FIRST + 10)):
         ledger.stale.add(application, f"{application}.sums", first, first + 1, 1)
-    assert in_the_way(project.config, plan) == []
+    assert blockers(project.config, plan) == []
     ledger.stale.add("totals", "totals.sums", FIRST + 9, FIRST + 12, 1)
-    assert in_the_way(project.config, plan) == [
+    assert blockers(project.config, plan) == [
         f"totals.sums [{FIRST + 9}, {FIRST + 12}] is stale: replay it after this one"
     ]
