@@ -83,7 +83,7 @@ def test_everything_goes_on_in_a_moved_state_folder(
 ) -> None:
     """Whatever was open is brought to its end; what had ended is looked at, checked, published, undone and purged."""
     config = moved(before)
-    job = jobs_here(spark, monkeypatch)
+    job = jobs_here(spark)
     for name in ("killed", "from_other", "warmed_up"):
         submission = begin_attempt(config, name, again=True)
         assert submission is not None

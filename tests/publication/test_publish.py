@@ -90,7 +90,7 @@ def test_a_published_output_is_a_recorded_stream(
     by_window = {row["window_id"]: row for row in table_rows(seals.path)}
     assert [by_window[w]["tuples"] for w in range(100, 108)] == [0, 2, 2, 2, 0, 2, 2, 2]
     assert {row["data_version"] for row in by_window.values()} == {result.versions["app.delays"]}
-    assert book(config).replays.get("r1").state is State.PUBLISHED and book(config).leases() == []
+    assert book(config).replays.get("r1").state is State.PUBLISHED and book(config).leases.held() == []
     assert certify(config, "r1", "published").verdict == "equal"
     again = publish(spark, config, "r1")
     assert (again.already, again.number, again.versions) == (True, result.number, result.versions)
@@ -224,7 +224,7 @@ def test_staged_files_that_were_altered_are_not_published(spark: SparkSession, c
     with pytest.raises(TableError, match='window 103 of staged output "ranks" is not what was sealed'):
         publish(spark, config, "r1")
     assert not Table.exists(config.stream_table("app.ranks"))
-    assert book(config).publications() == [] and book(config).leases() == []
+    assert book(config).publications.newest() == [] and book(config).leases.held() == []
 
 
 def test_readers_pin_a_publication_until_its_files_are_vacuumed(spark: SparkSession, config: Config) -> None:
@@ -271,7 +271,7 @@ def test_a_table_that_does_not_fit_is_refused_and_new_columns_are_added(spark: S
     ranks_only(config, "r1", 100, 103, spark=spark)
     with pytest.raises(TableError, match="not a stream that Rewindow published"):
         publish(spark, config, "r1")
-    assert Table.open(path).schema == foreign and book(config).leases() == []
+    assert Table.open(path).schema == foreign and book(config).leases.held() == []
     shutil.rmtree(path)
     older = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("carrier", pa.string())])
     create_table(path, older, format_property(TableKind.STREAM))
@@ -308,9 +308,9 @@ def test_a_publication_whose_source_is_gone_before_its_first_commit_is_given_up(
     shutil.rmtree(config.replay_root("r1") / "ranks")
     with pytest.raises(TableError, match="is not there"):
         publish(spark, config, "r1")
-    given_up = book(config).publications("r1")[0]
+    given_up = book(config).publications.newest("r1")[0]
     assert given_up.withdrawn is not None and "is not there" in given_up.withdrawn
-    assert book(config).publications.unfinished() == [] and book(config).leases() == []
+    assert book(config).publications.unfinished() == [] and book(config).leases.held() == []
 
 
 def test_the_package_gives_pinned_reading(config: Config) -> None:
