@@ -20,6 +20,7 @@ from rewindow.ledger import publish_app_id
 from rewindow.names import PUBLISHED, windows_name
 from rewindow.recovery import OutputPlan, Plan
 from rewindow.storage import Table, position, query
+from rewindow.storage.delta import in_order
 from rewindow.storage.files import noted_files, open_files
 from rewindow.storage.formats import TableKind, check_format
 from rewindow.storage.layout import CHECKPOINTS, FACTS, app_id, check_replay_format
@@ -66,7 +67,8 @@ class Snapshot:
 
     def output_seals(self, output: str) -> pa.Table:
         """Returns window_id, tuples, digest and float_digest of an output's sealed windows, ascending."""
-        chosen = self.seals.filter(pc.equal(self.seals["port"], output))
+        mine = pc.equal(self.seals["port"], output)
+        chosen = self.seals if pc.all(mine).as_py() else self.seals.filter(mine)
         return chosen.select(["window_id", "tuples", "digest", "float_digest"])
 
     def rows_sql(self, output: str, letter: str, columns: str, where: str, raw: bool) -> str:
@@ -188,8 +190,11 @@ def _published_doubts(table: Table, name: str, seals: pa.Table, windows: WindowR
 
 
 def _concerns(doubt: Doubt, version: int, seals: pa.Table) -> bool:
-    older = seals.filter(pc.less(seals["data_version"], version))["window_id"].to_pylist()
-    return bool(older) if doubt.windows is None else any(window in doubt.windows for window in older)
+    older = seals.filter(pc.less(seals["data_version"], version))["window_id"]
+    if doubt.windows is None:
+        return len(older) > 0
+    inside = pc.and_(pc.greater_equal(older, doubt.windows.first), pc.less_equal(older, doubt.windows.last))
+    return pc.any(inside).as_py() is True
 
 
 def both_snapshots(config: Config, a: str, b: str, windows: WindowRange | None) -> tuple[Snapshot, Snapshot]:
@@ -244,10 +249,13 @@ def _staged_seals(facts: Table, windows: WindowRange) -> pa.Table:
     """Returns the newest seal of every window and output, by output and window."""
     rows = query(
         f"""select window_id, port, tuples, digest, float_digest, attempt from facts
-            where direction in ('out', 'error') and not lost and window_id between {windows.first} and {windows.last}
-            order by port, window_id, attempt""",
+            where direction in ('out', 'error') and not lost
+            and window_id between {windows.first} and {windows.last}""",
         facts=facts,
     )
+    ports = sorted(pc.unique(rows["port"]).to_pylist())
+    parts = [rows.filter(pc.equal(rows["port"], port)) if len(ports) > 1 else rows for port in ports]
+    rows = pa.concat_tables([rows.slice(0, 0), *(in_order(part, "window_id", "attempt") for part in parts)])
     ones = pa.array(np.ones(rows.num_rows, dtype=np.int64))
     last = _differs_from_next(rows, ("port", "window_id"))
     if last.all():
@@ -282,4 +290,4 @@ def _published_seals(output: str, seals: pa.Table) -> pa.Table:
 
 
 def _sealed_again(seals: pa.Table) -> int:
-    return len(set(seals.filter(pc.greater(seals["seals"], 1))["window_id"].to_pylist()))
+    return int(pc.count_distinct(seals.filter(pc.greater(seals["seals"], 1))["window_id"]).as_py())

@@ -123,10 +123,9 @@ def count_replay(plan: Plan, root: Path) -> ReplayCount:
         TableError: one of them is gone, as after a purge.
     """
     facts, checkpoints = Table.open(root / FACTS), Table.open(root / CHECKPOINTS)
-    rows = query("select window_id, direction, port, tuples, attempt, lost from facts", facts=facts)
+    seals = query("select window_id, port, attempt, lost from facts where direction = 'out'", facts=facts)
     pairs = query("select distinct window_id, attempt from c where mark >= 0 order by window_id", c=checkpoints)
     saved = tuple(zip(pairs["window_id"].to_pylist(), pairs["attempt"].to_pylist(), strict=True))
-    seals = rows.filter(pc.equal(rows["direction"], "out"))
     outputs = {
         output.name: _count_output(plan, seals.filter(pc.equal(seals["port"], output.name)), root / output.name)
         for output in plan.outputs
@@ -167,19 +166,25 @@ def _count_output(plan: Plan, seals: pa.Table, path: Path) -> OutputCount:
 
 
 def _note(wrote: dict[int, npt.NDArray[np.bool_]], attempts: Ints, places: Ints, size: int) -> None:
-    for attempt in np.unique(attempts):
-        mask = wrote.setdefault(int(attempt), np.zeros(size, dtype=bool))
+    for attempt in np.flatnonzero(np.bincount(attempts)).tolist():
+        mask = wrote.setdefault(attempt, np.zeros(size, dtype=bool))
         mask[places[attempts == attempt]] = True
 
 
 def _count_inputs(facts: Table) -> tuple[int, int]:
     """Returns input tuples processed and given up; of a window that several attempts counted, the newest counts."""
+    counted = (
+        "select lost, sum(tuples) as n, min(attempt) as low, max(attempt) as high from facts where direction = 'in'"
+    )
+    rows = query(f"{counted} group by lost", facts=facts).to_pylist()
     sql = """
     select f.lost, sum(f.tuples) as n from facts f join (
         select window_id, port, max(attempt) as attempt from facts where direction = 'in' group by window_id, port
     ) newest on f.window_id = newest.window_id and f.port = newest.port and f.attempt = newest.attempt
     where f.direction = 'in' group by f.lost"""
-    found = {row["lost"]: int(row["n"]) for row in query(sql, facts=facts).to_pylist()}
+    if len({attempt for row in rows for attempt in (row["low"], row["high"])}) > 1:
+        rows = query(sql, facts=facts).to_pylist()
+    found = {row["lost"]: int(row["n"]) for row in rows}
     return found.get(False, 0), found.get(True, 0)
 
 
@@ -189,7 +194,9 @@ def _resumed_after(plan: Plan, seals: pa.Table, saved: tuple[tuple[int, int], ..
     That is the checkpoint that it restored, the newest of an earlier attempt; at most once goes on after what was
     begun.
     """
-    attempts = sorted({int(attempt) for _, attempt in saved if attempt > 0} | set(seals["attempt"].to_pylist()))
+    attempts = sorted(
+        {int(attempt) for _, attempt in saved if attempt > 0} | set(pc.unique(seals["attempt"]).to_pylist())
+    )
     found = {}
     for attempt in attempts[1:]:
         after = max((window for window, maker in saved if maker < attempt), default=plan.first - 1)

@@ -6,7 +6,6 @@ The colour of a cell is its value. Pure: values in, shapes out.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -122,7 +121,7 @@ def place_windows(grid: Grid, windows: WindowRange) -> Cells:
 
 def cell_values(cells: Cells, layer: Layer) -> Floats:
     """Returns a layer's value for each cell: the sum or the mean of its windows, not a number where there is none."""
-    values = np.array([math.nan if value is None else value for value in layer.values])
+    values = np.asarray(layer.values, dtype=np.float64)  # None becomes NaN.
     known = ~np.isnan(values)
     size = cells.columns * cells.rows
     count = np.bincount(cells.place[known], minlength=size)

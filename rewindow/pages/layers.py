@@ -55,13 +55,13 @@ def _tuples(config: Config, plan: Plan) -> Layer:
         rows = query(f"select window_id, tuples as v from w where {_inside(plan.range)}", w=_seals(config, entry))
         values += np.nan_to_num(_spread(plan.range, rows))
     note = " and ".join(entry.stream for entry in plan.inputs)
-    return Layer("tuples", "Tuples", "tuples", _values(values), hue="blue", note=f"recorded in {note}")
+    return Layer("tuples", "Tuples", "tuples", values, hue="blue", note=f"recorded in {note}")
 
 
 def _measure(plan: Plan, root: Path, measure: Measure) -> Layer:
     sql = f"select window_id, {measure.sql} as v from ({seen_rows('rows', measure.output)}) group by window_id"
     rows = query(sql, rows=Table.open(root / measure.output), facts=Table.open(root / FACTS))
-    values = _values(_spread(plan.range, rows))
+    values = _spread(plan.range, rows)
     return Layer(measure.name, measure.label, measure.unit, values, measure.total, measure.hue, measure.note)
 
 
@@ -73,14 +73,14 @@ def _gaps(config: Config, plan: Plan, entry: InputPlan) -> Layer:
     if settings is None or not keys:
         rows = query(f"select window_id, tuples as v from w where {_inside(plan.range)}", w=_seals(config, entry))
         empty = _spread(plan.range, rows) == 0
-        return Layer(name, label, "empty", _values(empty.astype(float)), hue="plum", note="windows without a tuple")
+        return Layer(name, label, "empty", empty.astype(float), hue="plum", note="windows without a tuple")
     table = Table.open(entry.table(config.state), entry.version)
     known = query(f"select count(*) as n from (select distinct {keys} from t)", t=table)["n"][0].as_py()
     sql = f"""select window_id, count(*) as v from (
               select distinct window_id, {keys} from t where {_inside(plan.range)}) group by window_id"""
     silent = known - np.nan_to_num(_spread(plan.range, query(sql, t=table)))
     note = f"of {known} keys ({', '.join(settings.keys)}), those without a tuple in the window"
-    return Layer(name, label, "silent", _values(silent), hue="plum", note=note)
+    return Layer(name, label, "silent", silent, hue="plum", note=note)
 
 
 def _heartbeats(plan: Plan, root: Path, output: OutputPlan) -> Layer | None:
@@ -108,7 +108,3 @@ def _spread(windows: WindowRange, rows: pa.Table) -> npt.NDArray[np.float64]:
     found = rows["v"].cast(pa.float64()).to_numpy(zero_copy_only=False)
     values[rows["window_id"].to_numpy() - windows.first] = found
     return values
-
-
-def _values(values: npt.NDArray[np.float64]) -> tuple[float | None, ...]:
-    return tuple(None if value != value else value for value in values.tolist())

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+import numpy as np
+import numpy.typing as npt
+
 from rewindow.inspection.stretches import Counts, Stretch
 from rewindow.windows import Grid, WindowRange
 
@@ -167,7 +170,7 @@ class Story:
 
 @dataclass(frozen=True)
 class Layer:
-    """One quantity of the calendar, a value for each window of the range; None where there is nothing to say.
+    """One quantity of the calendar, a value for each window of the range; None or NaN where there is nothing to say.
 
     Attributes:
         total: whether the values of windows that share a cell are added up; else they are averaged.
@@ -177,7 +180,7 @@ class Layer:
     name: str
     label: str
     unit: str
-    values: tuple[float | None, ...]
+    values: npt.NDArray[np.float64] | tuple[float | None, ...]
     total: bool = True
     hue: str = "blue"
     note: str = ""
