@@ -1,22 +1,95 @@
-"""Rewindow replays recorded streams from Delta tables by window id and proves what came out."""
+"""Rewindow replays recorded streams from Delta tables by window id and proves what came out.
+
+The verbs of the command line are functions here, with the settings as their first argument:
+
+    import rewindow
+
+    config = rewindow.Config.load("rewindow.toml")
+    draft = rewindow.plan(config, "spending")
+
+Each is loaded when it is asked for: importing the package loads neither pyspark nor Airflow nor deltalake.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rewindow.version import VERSION
 
 if TYPE_CHECKING:
+    from rewindow.certificate import certify
+    from rewindow.config import Config
+    from rewindow.inspection.error_tuples import list_errors
+    from rewindow.inspection.gaps import gaps
+    from rewindow.inspection.replay_status import list_replays
+    from rewindow.inspection.replay_status import replay_status as status
+    from rewindow.inspection.window_life import window_life as why
+    from rewindow.launcher.verbs import abandon, plan, publish, record, replay, resume, undo, withdraw
+    from rewindow.listener import Lines, Listener
     from rewindow.publication.read import read_published
+    from rewindow.quality import check
+    from rewindow.recording.inventory import list_streams as streams
+    from rewindow.retention.purge import purge
+
+_PLACES = {
+    "Config": "config:Config",
+    "Lines": "listener:Lines",
+    "Listener": "listener:Listener",
+    "abandon": "launcher.verbs:abandon",
+    "certify": "certificate:certify",
+    "check": "quality:check",
+    "gaps": "inspection.gaps:gaps",
+    "list_errors": "inspection.error_tuples:list_errors",
+    "list_replays": "inspection.replay_status:list_replays",
+    "plan": "launcher.verbs:plan",
+    "publish": "launcher.verbs:publish",
+    "purge": "retention.purge:purge",
+    "read_published": "publication.read:read_published",
+    "record": "launcher.verbs:record",
+    "replay": "launcher.verbs:replay",
+    "resume": "launcher.verbs:resume",
+    "status": "inspection.replay_status:replay_status",
+    "streams": "recording.inventory:list_streams",
+    "undo": "launcher.verbs:undo",
+    "why": "inspection.window_life:window_life",
+    "withdraw": "launcher.verbs:withdraw",
+}
+"""Name to module and function: each lives in the room that does its work, those that need a job in the launcher's."""
 
 __version__ = VERSION
-__all__ = ["read_published"]
+__all__ = [
+    "Config",
+    "Lines",
+    "Listener",
+    "abandon",
+    "certify",
+    "check",
+    "gaps",
+    "list_errors",
+    "list_replays",
+    "plan",
+    "publish",
+    "purge",
+    "read_published",
+    "record",
+    "replay",
+    "resume",
+    "status",
+    "streams",
+    "undo",
+    "why",
+    "withdraw",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """Returns what readers of published streams import from here; loaded only when asked for."""
-    if name == "read_published":
-        from rewindow.publication.read import read_published
+    """Returns a verb, or what it needs."""
+    if name in _PLACES:
+        module, _, attribute = _PLACES[name].partition(":")
+        return getattr(import_module(f"{__name__}.{module}"), attribute)
+    raise AttributeError(f'module "{__name__}" has no "{name}"')
 
-        return read_published
-    raise AttributeError(name)
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PLACES})

@@ -124,6 +124,7 @@ class RewindowCheckOperator(ReplayTask, BaseOperator):
         """
         from rewindow.config import Config
         from rewindow.errors import GateError
+        from rewindow.listener import Lines
         from rewindow.pages.gate_pages import write_gate_pages
         from rewindow.quality import check
 
@@ -133,7 +134,7 @@ class RewindowCheckOperator(ReplayTask, BaseOperator):
         )
         with mapped_errors(ending):
             config = Config.load()
-            result = check(config, self.replay, on_line=self.log.info)
+            result = check(config, self.replay, Lines(self.log.info))
             write_gate_pages(config, result)
             if result.verdict != "passed":
                 failed = [f"{output.output}: {check.check}" for output in result.outputs for check in output.failed]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.markup import escape
 
-from rewindow.commands.screen import AsJson, ReplayId, err, out, print_json
+from rewindow.commands.screen import AsJson, JobScreen, ReplayId, out, print_json
 from rewindow.config import Config
 from rewindow.errors import GateError
 
@@ -20,7 +20,7 @@ def check(replay_id: ReplayId, as_json: AsJson = False) -> None:
     from rewindow.quality import check as run_gate
 
     config = Config.load()
-    result = run_gate(config, replay_id, on_line=lambda line: err.print(line, style="dim", markup=False))
+    result = run_gate(config, replay_id, JobScreen())
     write_gate_pages(config, result)
     if as_json:
         print_json(result.to_dict() | {"folder": str(result.folder)})

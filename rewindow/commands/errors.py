@@ -12,9 +12,7 @@ from rich.markup import escape
 from rewindow.application.error_tuples import COLUMNS, DETAIL, POSITION, REASON
 from rewindow.commands.screen import AsJson, ReplayId, out, print_json, print_rows
 from rewindow.config import Config
-from rewindow.errors import InputError
-from rewindow.inspection.error_tuples import ErrorTuples, read_errors
-from rewindow.ledger import Ledger
+from rewindow.inspection.error_tuples import ErrorTuples, list_errors
 from rewindow.names import BOOKKEEPING
 
 _OWN = {*BOOKKEEPING, *COLUMNS.names}
@@ -39,15 +37,7 @@ def errors(
         rewindow errors clicks-377311-377400-1f2e3d --port split.rejected --window 377311 --json
     """
     config = Config.load()
-    plan = Ledger.open(config.ledger_url).replays.get(replay_id).read_plan()
-    known = [table.name for table in plan.errors]
-    if port is not None and port not in known:
-        raise InputError(
-            f'replay "{replay_id}" has no error port "{port}"', hint=f"It has: {', '.join(known) or 'none'}."
-        )
-    if window is not None and window not in plan.range:
-        raise InputError(f'window {window} is not in replay "{replay_id}", which has {plan.range}')
-    found = [read_errors(config, plan, name, window, limit) for name in known if port in (None, name)]
+    found = list_errors(config, replay_id, window=window, port=port, limit=limit)
     if as_json:
         print_json(_as_dict(found, limit))
     else:

@@ -9,9 +9,6 @@ import typer
 
 from rewindow.commands.screen import First, From, Last, To, out, print_rows
 from rewindow.config import Config
-from rewindow.storage import Table
-from rewindow.storage.streams import stored_grid
-from rewindow.windows import parse_time
 
 
 class Format(StrEnum):
@@ -45,11 +42,7 @@ def gaps(
     from rewindow.inspection.gaps import gaps as find_gaps
 
     config = Config.load()
-    if (from_time or to_time) and Table.exists(config.windows_table(stream)):
-        grid = stored_grid(Table.open(config.windows_table(stream)))
-        first = grid.window(parse_time(from_time)) if from_time else first
-        last = grid.window(parse_time(to_time) - 1) if to_time else last
-    report = find_gaps(config, stream, first, last)
+    report = find_gaps(config, stream, first, last, from_time=from_time, to_time=to_time)
     if as_json or form is Format.JSON:
         typer.echo(report.to_json())
     elif form is Format.CSV:

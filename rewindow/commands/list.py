@@ -8,9 +8,7 @@ import typer
 
 from rewindow.commands.screen import AsJson, print_json, print_rows
 from rewindow.config import Config
-from rewindow.errors import InputError
-from rewindow.ledger import Ledger
-from rewindow.ledger.replays import State
+from rewindow.inspection.replay_status import list_replays
 
 
 def command(
@@ -27,9 +25,7 @@ def command(
 
         rewindow list flight_delays --state failed
     """
-    if state is not None and state not in list(State):
-        raise InputError(f'state "{state}" is unknown', hint=f"There are: {', '.join(State)}.")
-    rows = Ledger.open(Config.load().ledger_url).replays.newest(application, state, limit)
+    rows = list_replays(Config.load(), application, state=state, limit=limit)
     if as_json:
         print_json(
             [

@@ -9,7 +9,9 @@ from rich.markup import escape
 
 from rewindow.commands.screen import AsJson, First, From, JobScreen, Last, To, out, print_facts, print_json, print_rows
 from rewindow.config import Config
-from rewindow.planning import Draft, ReplayRequest, draft_plan
+from rewindow.launcher import verbs
+from rewindow.planning import Draft, ReplayRequest
+from rewindow.planning.request import Wishes
 from rewindow.retention import undo_horizon
 from rewindow.windows import format_time
 
@@ -69,13 +71,13 @@ def plan(
         rewindow plan flight_delays --verify 48
     """
     config = Config.load()
-    request = ReplayRequest(
-        application, first=first, last=last, from_time=from_time, to_time=to_time, mode=mode,
+    wishes = Wishes(
+        first=first, last=last, from_time=from_time, to_time=to_time, mode=mode,
         parameters=parameters(parameter), group_windows=group_windows, checkpoint_windows=checkpoint_windows,
         allow_missing=allow_missing, state_from=state_from, initial_state=initial_state,
         allow_other_code=allow_other_code, allow_affected=allow_affected, verify_inputs=verify_inputs,
     )  # fmt: skip
-    draft = draft_plan(config, request)
+    draft = verbs.plan(config, application, **wishes)
     horizon = undo_horizon(config, draft.plan.application)
     if as_json:
         print_json({**as_dict(draft), "undo_horizon_days": horizon.days})
@@ -86,7 +88,7 @@ def plan(
     if verify:
         from rewindow.launcher.verify import verify_sample
 
-        verify_sample(config, request, draft, verify, JobScreen())
+        verify_sample(config, ReplayRequest(application, **wishes), draft, verify, JobScreen())
 
 
 def parameters(given: list[str] | None) -> dict[str, str]:

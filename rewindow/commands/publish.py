@@ -10,7 +10,8 @@ from rich.markup import escape
 from rewindow.commands.screen import AsJson, JobScreen, ReplayId, out, print_json
 from rewindow.config import Config
 from rewindow.errors import InputError
-from rewindow.launcher.loop import run_plain
+from rewindow.launcher import verbs
+from rewindow.publication.result import PublicationResult
 
 LeaveOutDamaged = Annotated[
     bool,
@@ -41,27 +42,25 @@ def publish(
 
         rewindow publish flight_delays-376949-385704-1f2e3d --withdraw
     """
-    spare = ["--leave-out-damaged"] if leave_out_damaged else []
+    config = Config.load()
     if withdraw:
         if accept:
             raise InputError("--accept and --withdraw exclude each other")
-        arguments = ["--replay", replay_id, "--withdraw", *spare]
-        outcome = run_plain(Config.load(), "publish.py", arguments, replay_id, JobScreen(), crash=crash)
-        show(
-            outcome.facts,
-            as_json,
-            f"withdrawn; the tables show what they showed before. See: rewindow status {replay_id}",
+        result = verbs.withdraw(
+            config, replay_id, leave_out_damaged=leave_out_damaged, listener=JobScreen(), crash=crash
         )
-        return
-    arguments = ["--replay", replay_id] + (["--accept", accept] if accept else []) + spare
-    outcome = run_plain(Config.load(), "publish.py", arguments, replay_id, JobScreen(), crash=crash)
-    show(outcome.facts, as_json, f"published; take it back with: rewindow undo {replay_id}")
+        words = f"withdrawn; the tables show what they showed before. See: rewindow status {replay_id}"
+    else:
+        result = verbs.publish(
+            config, replay_id, accept=accept, leave_out_damaged=leave_out_damaged, listener=JobScreen(), crash=crash
+        )
+        words = f"published; take it back with: rewindow undo {replay_id}"
+    show(result, as_json, words)
 
 
-def show(facts: object, as_json: bool, words: str) -> None:
+def show(result: PublicationResult, as_json: bool, words: str) -> None:
     """Prints what a publication or an undo did; in words the job has told it already."""
-    kept = {key: value for key, value in dict(facts).items() if key not in ("exit_code", "message")}  # type: ignore[call-overload]
     if as_json:
-        print_json(kept)
+        print_json({"publication": result.to_json()})
     else:
         out.print(escape(words))

@@ -10,7 +10,6 @@ from rich.markup import escape
 
 from rewindow.commands.screen import AsJson, out, print_json, print_rows
 from rewindow.config import Config
-from rewindow.retention.purge import Purged, purgeable
 from rewindow.retention.purge import purge as delete
 
 
@@ -30,7 +29,7 @@ def purge(
         rewindow purge --older-than 7 --yes
     """
     config, age = Config.load(), timedelta(days=older_than)
-    purged = delete(config, age) if yes else Purged(purgeable(config, age), [])
+    purged = delete(config, age, delete=yes)
     found, freed = purged.deleted, purged.bytes
     if as_json:
         folders = [str(entry.folder) for entry in found]

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rewindow.commands.screen import AsJson, JobScreen, err, out, print_json
 from rewindow.config import Config
 from rewindow.errors import InputError
-from rewindow.launcher.loop import run_plain
+from rewindow.launcher import verbs
 from rewindow.ledger import Ledger
 from rewindow.recording.dependents import readers
 from rewindow.recording.inventory import late_windows
@@ -55,15 +55,13 @@ def record(
         config.stream(name)
     results = {}
     for name in stream:
-        arguments = ["--stream", name] + (["--sealed-to", sealed_to] if sealed_to else []) + ["--end"] * end
-        arguments += ["--seal-again"] * seal_again
         if reopen:
             _ask(config, name, yes)
-            arguments.append("--reopen")
-        outcome = run_plain(config, "record.py", arguments, name, JobScreen())
-        results[name] = {key: value for key, value in outcome.facts.items() if key not in ("exit_code", "message")}
+        results[name] = verbs.record(
+            config, name, sealed_to=sealed_to, end=end, seal_again=seal_again, reopen=reopen, listener=JobScreen()
+        )
     if as_json:
-        print_json(results)
+        print_json({name: result.to_json() for name, result in results.items()})
     else:
         out.print(escape(f"recorded: {', '.join(results)}"))
 

@@ -20,14 +20,12 @@ from rewindow.commands.plan import (
     VerifyInputs,
     parameters,
 )
-from rewindow.commands.screen import AsJson, First, From, JobScreen, Last, To, err, out, print_json
+from rewindow.commands.screen import AsJson, First, From, JobScreen, Last, To, out, print_json
 from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.inspection.replay_status import next_step
-from rewindow.launcher import known_replay, run_attempts
-from rewindow.ledger import Ledger
+from rewindow.launcher import verbs
 from rewindow.ledger.replays import State
-from rewindow.planning import ReplayRequest, create_replay
 
 WITH_RESUME = frozenset({"resume", "again", "as_json", "crash"})
 """Parameters that are about the attempt; all others are about the plan, which a resumed replay has already."""
@@ -72,31 +70,23 @@ def replay(
     config = Config.load()
     if resume is not None:
         _refuse_wishes(context, resume)
-        plan = known_replay(config, Ledger.open(config.ledger_url), resume).read_plan()
+        result = verbs.resume(config, resume, again=again, listener=JobScreen(), crash=crash)
     elif application:
-        request = ReplayRequest(
-            application, first=first, last=last, from_time=from_time, to_time=to_time, mode=mode, replay_id=replay_id,
+        result = verbs.replay(
+            config, application, listener=JobScreen(), crash=crash,
+            first=first, last=last, from_time=from_time, to_time=to_time, mode=mode, replay_id=replay_id,
             parameters=parameters(parameter), group_windows=group_windows, checkpoint_windows=checkpoint_windows,
             allow_missing=allow_missing, state_from=state_from, initial_state=initial_state,
             allow_other_code=allow_other_code, allow_affected=allow_affected, reason=reason,
             verify_inputs=verify_inputs,
         )  # fmt: skip
-        plan = create_replay(config, request)
     else:
         raise InputError("nothing to replay: neither an application nor --resume is given")
-    windows = f"{len(plan.range):,} windows {plan.range}"
-    err.print(f"replay [bold]{escape(plan.replay_id)}[/bold]: {windows}, {plan.mode.words}")
-    for text in plan.warnings:
-        err.print(f"[yellow]warning[/yellow]: {escape(text)}")
-    outcome = run_attempts(config, plan.replay_id, JobScreen(), again=again, crash=crash)
-    if outcome is None:
-        err.print("it had ended before: nothing was computed")
     if as_json:
-        print_json({"replay": plan.replay_id, "exit_code": 0, **(dict(outcome.facts) if outcome else {})})
+        print_json({"exit_code": 0, **result.to_json()})
     else:
-        row = Ledger.open(config.ledger_url).replays.get(plan.replay_id)
-        staged = f"replay {plan.replay_id} is {'staged' if row.state is State.ENDED else row.state.value}"
-        out.print(escape(f"{staged}. {next_step(row)}"))
+        state = "staged" if result.state is State.ENDED else result.state.value
+        out.print(escape(f"replay {result.replay_id} is {state}. {next_step(result.replay_id, result.state)}"))
 
 
 def _refuse_wishes(context: typer.Context, replay_id: str) -> None:

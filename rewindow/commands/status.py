@@ -73,7 +73,7 @@ def _show(config: Config, found: ReplayStatus) -> None:
         out.print(f"\nnext attempt, {escape(found.recovery)}")
     for stale in found.stale:
         out.print(f"[yellow]stale[/yellow]: {escape(stale.table_name)} [{stale.first}, {stale.last}]")
-    out.print(f"\n{escape(next_step(row))}")
+    out.print(f"\n{escape(next_step(row.replay_id, row.state))}")
 
 
 def _page(config: Config, replay_id: str, as_json: bool) -> None:

@@ -9,7 +9,7 @@ import typer
 from rewindow.commands.publish import LeaveOutDamaged, show
 from rewindow.commands.screen import AsJson, JobScreen, ReplayId
 from rewindow.config import Config
-from rewindow.launcher.loop import run_plain
+from rewindow.launcher import verbs
 
 
 def undo(
@@ -24,6 +24,7 @@ def undo(
 
         rewindow undo flight_delays-376949-385704-1f2e3d
     """
-    arguments = ["--replay", replay_id, "--undo", *(["--leave-out-damaged"] if leave_out_damaged else [])]
-    outcome = run_plain(Config.load(), "publish.py", arguments, replay_id, JobScreen(), crash=crash)
-    show(outcome.facts, as_json, f"undone; publish it again with: rewindow publish {replay_id}")
+    result = verbs.undo(
+        Config.load(), replay_id, leave_out_damaged=leave_out_damaged, listener=JobScreen(), crash=crash
+    )
+    show(result, as_json, f"undone; publish it again with: rewindow publish {replay_id}")

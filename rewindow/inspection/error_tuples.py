@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from rewindow.application.error_tuples import error_columns
 from rewindow.config import Config
-from rewindow.errors import TableError
+from rewindow.errors import InputError, TableError
 from rewindow.facts.readers import newest_seals, seen_rows
+from rewindow.ledger import Ledger
 from rewindow.recovery import Plan
 from rewindow.storage import Table, query
 from rewindow.storage.layout import FACTS
@@ -31,6 +32,33 @@ class ErrorTuples:
     count: int
     rows: pa.Table
     read_from: str
+
+
+def list_errors(
+    config: Config, replay_id: str, *, window: int | None = None, port: str | None = None, limit: int = 100
+) -> list[ErrorTuples]:
+    """Returns the tuples that a replay's operators put on error ports, as readers see them, an entry a port.
+
+    Args:
+        config: settings in force.
+        replay_id: a replay.
+        window: id of the only window to look at.
+        port: the only error port to look at, as operator.port.
+        limit: rows of each port at most.
+
+    Raises:
+        InputError: there is no such replay, or it has no such error port or window.
+        TableError: see read_errors.
+    """
+    plan = Ledger.open(config.ledger_url).replays.get(replay_id).read_plan()
+    known = [table.name for table in plan.errors]
+    if port is not None and port not in known:
+        raise InputError(
+            f'replay "{replay_id}" has no error port "{port}"', hint=f"It has: {', '.join(known) or 'none'}."
+        )
+    if window is not None and window not in plan.range:
+        raise InputError(f'window {window} is not in replay "{replay_id}", which has {plan.range}')
+    return [read_errors(config, plan, name, window, limit) for name in known if port in (None, name)]
 
 
 def read_errors(config: Config, plan: Plan, port: str, window: int | None, limit: int) -> ErrorTuples:

@@ -25,7 +25,7 @@ from rewindow.errors import InputError, RangeError
 from rewindow.facts.seals import sealed_range
 from rewindow.storage import Table, query, quoted
 from rewindow.storage.streams import stored_grid, stored_settings
-from rewindow.windows import Grid, WindowRange, format_time
+from rewindow.windows import Grid, WindowRange, format_time, parse_time
 
 EMPTY, MISSING, SILENT = "empty", "missing", "silent"
 OPEN = "open"
@@ -122,14 +122,22 @@ class GapReport:
 
 
 def gaps(
-    config: Config, stream: str, first: int | None = None, last: int | None = None, *, interval_us: int | None = None
+    config: Config,
+    stream: str,
+    first: int | None = None,
+    last: int | None = None,
+    *,
+    from_time: str | None = None,
+    to_time: str | None = None,
+    interval_us: int | None = None,
 ) -> GapReport:
     """Returns what is missing from a recorded or published stream in a closed window range.
 
     Args:
         config: settings in force; keys and interval are the stream's.
         stream: its name.
-        first, last: the range; by default all sealed windows.
+        first, last: the range, window ids, closed; by default all sealed windows.
+        from_time, to_time: the range as times in ISO 8601, half-open; they win over window ids.
         interval_us: another interval than the stream's; without any, silences are not looked for.
 
     Raises:
@@ -142,6 +150,8 @@ def gaps(
         raise InputError(f'stream "{stream}" is not recorded yet', hint=f"Run: rewindow record {stream}")
     windows = Table.open(config.windows_table(stream))
     grid, settings = stored_grid(windows), config.streams.get(stream)
+    first = grid.window(parse_time(from_time)) if from_time else first
+    last = grid.window(parse_time(to_time) - 1) if to_time else last
     if interval_us is None:
         interval_us = settings.interval_us if settings else None
     elif interval_us <= 0:

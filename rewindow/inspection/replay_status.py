@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rewindow.config import Config
-from rewindow.errors import RewindowError
+from rewindow.errors import InputError, RewindowError
 from rewindow.facts.losses import Losses, losses_of
 from rewindow.ledger import Attempt, Check, Ledger, PortTotal, StaleRange
 from rewindow.ledger.replays import Replay, State
@@ -98,6 +98,25 @@ def replay_status(config: Config, replay_id: str) -> ReplayStatus:
     )  # fmt: skip
 
 
+def list_replays(
+    config: Config, application: str | None = None, *, state: str | None = None, limit: int = 20
+) -> list[Replay]:
+    """Returns replays as the ledger has them, newest first.
+
+    Args:
+        config: settings in force.
+        application: only replays of this one.
+        state: only replays in this state, such as "failed".
+        limit: how many at most.
+
+    Raises:
+        InputError: there is no such state.
+    """
+    if state is not None and state not in list(State):
+        raise InputError(f'state "{state}" is unknown', hint=f"There are: {', '.join(State)}.")
+    return Ledger.open(config.ledger_url).replays.newest(application, state, limit)
+
+
 def _expected(config: Config, row: Replay) -> str | None:
     """Returns how the next attempt of a replay that has stopped goes on (R8)."""
     if row.state is not State.FAILED:
@@ -108,9 +127,8 @@ def _expected(config: Config, row: Replay) -> str | None:
         return f"none: {error.primary}"
 
 
-def next_step(row: Replay) -> str:
-    """Returns what to do next with a replay, in words."""
-    name = row.replay_id
+def next_step(name: str, state: State) -> str:
+    """Returns what to do next with a replay in a state, in words."""
     return {
         State.PLANNED: f"Next: rewindow replay --resume {name}",
         State.RUNNING: f"It runs; should its process be gone: rewindow replay --resume {name}",
@@ -120,4 +138,4 @@ def next_step(row: Replay) -> str:
         State.PUBLISHED: f"Take it back with: rewindow undo {name}",
         State.UNDONE: f"Publish it again with: rewindow publish {name}",
         State.ABANDONED: "Nothing is left to do.",
-    }[row.state]
+    }[state]

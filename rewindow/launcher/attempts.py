@@ -84,6 +84,11 @@ class Outcome:
     facts: Mapping[str, Any]
     error: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def result(self) -> dict[str, Any]:
+        """What the job itself says of its work."""
+        return {name: value for name, value in self.facts.items() if name not in ("exit_code", "message")}
+
 
 def begin_attempt(
     config: Config, replay_id: str, crash: str | None = None, *, again: bool = False

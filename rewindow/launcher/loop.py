@@ -5,7 +5,7 @@ from __future__ import annotations
 from rewindow.config import Config
 from rewindow.errors import RewindowError
 from rewindow.launcher.attempts import Outcome, begin_attempt, note_kill, plain_submission, run
-from rewindow.launcher.listener import Listener, Silent
+from rewindow.listener import Listener, Silent
 
 TRIES = 3
 

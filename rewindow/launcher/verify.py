@@ -10,9 +10,9 @@ from dataclasses import replace
 from rewindow.certificate import Certificate, certify
 from rewindow.config import Config
 from rewindow.errors import NotDeterministicError
-from rewindow.launcher.listener import Listener, Silent
 from rewindow.launcher.loop import run_attempts
 from rewindow.ledger import Ledger
+from rewindow.listener import Listener, Silent
 from rewindow.planning.planner import create_replay
 from rewindow.planning.request import Draft, ReplayRequest
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
+from typing import TypedDict
 
 from rewindow.application import Mode
 from rewindow.errors import RewindowError
@@ -43,6 +44,28 @@ class ReplayRequest:
     reason: str = ""
     dag: str = ""
     verify_inputs: bool | None = None
+
+
+class Wishes(TypedDict, total=False):
+    """The fields of ReplayRequest but its application, for functions that take them by keyword."""
+
+    first: int | None
+    last: int | None
+    from_time: str | None
+    to_time: str | None
+    mode: str
+    replay_id: str | None
+    parameters: dict[str, str]
+    group_windows: int | None
+    checkpoint_windows: int | None
+    allow_missing: bool
+    state_from: str | None
+    initial_state: bool
+    allow_other_code: bool
+    allow_affected: bool
+    reason: str
+    dag: str
+    verify_inputs: bool | None
 
 
 @dataclass(frozen=True)

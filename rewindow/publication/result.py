@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -45,6 +46,13 @@ class PublicationResult:
     def to_json(self) -> dict[str, Any]:
         """Returns the result as JSON values."""
         return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> PublicationResult:
+        """Returns the result that JSON values say, see to_json."""
+        stale = [(table, first, last) for table, first, last in values["stale"]]
+        following = values["replay_next"] and tuple(values["replay_next"])
+        return cls(**{**values, "stale": stale, "replay_next": following})
 
 
 def result_of(

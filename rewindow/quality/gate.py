@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +12,7 @@ import pyarrow.csv as pa_csv
 from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.ledger import Ledger, State
+from rewindow.listener import Listener, Silent
 from rewindow.quality.assessment import assess
 from rewindow.quality.evaluation import evaluate, preload
 from rewindow.quality.findings import record_findings
@@ -23,14 +23,18 @@ from rewindow.recovery import OutputPlan, Plan, path_in
 from rewindow.storage.layout import Contents, check_replay_format, staged_contents, versions_of
 from rewindow.storage.results import replay_folder
 
-Tell = Callable[[str], None]
 CHECKABLE = (State.ENDED, State.CHECKED, State.PUBLISHED, State.UNDONE)
 
 
-def check(config: Config, replay_id: str, *, on_line: Tell = lambda line: None) -> GateResult:
+def check(config: Config, replay_id: str, listener: Listener | None = None) -> GateResult:
     """Judges a replay, records the verdict in the ledger and among the findings, and returns it. Starts no JVM.
 
     Its pages are drawn from the result, see rewindow.pages.gate_pages.
+
+    Args:
+        config: settings in force.
+        replay_id: a replay that has ended.
+        listener: is told the verdict on each output, and what is wrong with it; nobody by default.
 
     A replay that cannot be judged is recorded as failed, so that an older verdict does not stand for it.
 
@@ -51,7 +55,7 @@ def check(config: Config, replay_id: str, *, on_line: Tell = lambda line: None) 
     plan = found.read_plan()
     folder = path_in(config.state, replay_folder(config, replay_id))
     try:
-        result = judge(config, plan, on_line=on_line)
+        result = judge(config, plan, listener)
     except Exception as error:  # whatever it was: nothing has passed
         ledger.checks.record(replay_id, "failed", folder, {"outputs": [], "error": str(error)})
         raise
@@ -59,7 +63,7 @@ def check(config: Config, replay_id: str, *, on_line: Tell = lambda line: None) 
     return result
 
 
-def judge(config: Config, plan: Plan, *, on_line: Tell = lambda line: None) -> GateResult:
+def judge(config: Config, plan: Plan, listener: Listener | None = None) -> GateResult:
     """Judges a planned replay by what it staged; writes results and findings, and nothing to the ledger.
 
     Raises:
@@ -75,7 +79,7 @@ def judge(config: Config, plan: Plan, *, on_line: Tell = lambda line: None) -> G
     for output in plan.outputs:
         verdict = _judge_output(config, plan, output, suites[output.name], tables)
         verdicts.append(verdict)
-        _say(on_line, verdict)
+        _say(listener or Silent(), verdict)
     result = GateResult(plan, checked_at, tuple(verdicts), folder, tables)
     (folder / "result.json").write_text(json.dumps(result.to_dict(), indent=2) + "\n")
     record_findings(config, plan, result)
@@ -129,15 +133,15 @@ def _judge_output(config: Config, plan: Plan, output: OutputPlan, suite: Suite, 
     return verdict
 
 
-def _say(on_line: Tell, verdict: OutputVerdict) -> None:
+def _say(listener: Listener, verdict: OutputVerdict) -> None:
     counts = f"{verdict.evaluated} checks on {verdict.windows} windows"
-    on_line(
+    listener.line(
         f"{verdict.output}: {verdict.verdict}, {counts}, {len(verdict.failed)} failed, {len(verdict.warnings)} warnings"
     )
     for entry in (*verdict.failed, *verdict.warnings, *verdict.noted):
         word = "not run" if entry.status == "not_run" else "failed" if entry.blocks else entry.severity
         windows = f": {name_windows(entry)}" if entry.failing_windows else f": {entry.note or entry.observed}"
-        on_line(f"  {word}: {entry.check}{windows}")
+        listener.line(f"  {word}: {entry.check}{windows}")
 
 
 def parameters(plan: Plan) -> dict[str, Any]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+_WINDOWS = ("first", "last", "stream_first", "stream_last")
 
 
 @dataclass
@@ -60,9 +62,12 @@ class RecordResult:
     def to_json(self) -> dict[str, Any]:
         """Returns the counts as plain values; window ids are decimal text (W14)."""
         values = dataclasses.asdict(self)
-        for key in ("first", "last", "stream_first", "stream_last"):
-            values[key] = None if values[key] is None else str(values[key])
-        return values
+        return values | {key: None if values[key] is None else str(values[key]) for key in _WINDOWS}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> RecordResult:
+        """Returns the counts that plain values say, see to_json."""
+        return cls(**{**values, **{key: None if values[key] is None else int(values[key]) for key in _WINDOWS}})
 
     def lines(self) -> list[str]:
         """Returns what a person should read."""

@@ -32,6 +32,7 @@ from rewindow.storage.published_tables import targets_of
 DELETED = frozenset({State.ABANDONED, State.PUBLISHED})
 AGED = frozenset({State.ENDED, State.CHECKED, State.UNDONE})
 LIMIT = 100_000
+OLD = timedelta(days=30)
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Purgeable:
 
 @dataclass(frozen=True)
 class Purged:
-    """What was deleted, and the replays that were left alone because somebody publishes their tables."""
+    """What was deleted, or would be, and the replays that were left alone because somebody publishes their tables."""
 
     deleted: list[Purgeable]
     busy: list[str]
@@ -75,12 +76,16 @@ def purgeable(config: Config, older_than: timedelta) -> list[Purgeable]:
     return staged + [entry for _, entries in _states(config, ledger) for entry in entries]
 
 
-def purge(config: Config, older_than: timedelta) -> Purged:
+def purge(config: Config, older_than: timedelta = OLD, *, delete: bool = False) -> Purged:
     """Deletes the folders that nobody needs; what changes meanwhile is left alone, and so is what is being published.
 
     Args:
+        config: settings in force.
         older_than: see purgeable.
+        delete: without it nothing is deleted: what is returned would be.
     """
+    if not delete:
+        return Purged(purgeable(config, older_than), [])
     ledger = Ledger.open(config.ledger_url)
     deleted: list[Purgeable] = []
     busy: list[str] = []

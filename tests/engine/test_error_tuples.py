@@ -105,7 +105,7 @@ def test_error_tuples_are_published_taken_back_and_listed_after_a_purge(attempt:
     publish(spark, config, "one", accept="a test")
     stream = config.stream_table(f"rejects.{PORT}")
     assert Table.open(stream).schema.names[:5] == ["window_id", "offset", "arrived_at", "key", "x"]
-    purge(config, timedelta(0))
+    purge(config, timedelta(0), delete=True)
     assert not Table.exists(config.replay_root("one") / PORT)
     assert listed(config, run.plan) == wanted
     undo(spark, config, "one")

@@ -100,7 +100,7 @@ def test_everything_goes_on_in_a_moved_state_folder(
     assert certify(config, "published", "from_other").verdict == "equal"
     undo(spark, config, "killed")
     assert ledger.replays.get("killed").state is State.UNDONE
-    assert {entry.replay_id for entry in purge(config, timedelta(0)).deleted} >= {"first", "killed"}
+    assert {entry.replay_id for entry in purge(config, timedelta(0), delete=True).deleted} >= {"first", "killed"}
     new = create_replay(config, ReplayRequest("totals", first=HALF))
     assert new.start.source == "published"
 

@@ -9,6 +9,7 @@ import pytest
 
 from rewindow.errors import GateError, InputError, TableError
 from rewindow.ledger import Ledger, State
+from rewindow.listener import Lines
 from rewindow.quality import GateResult, check, failures, judge, window_report
 from rewindow.windows import WindowRange
 from tests.quality.staging import StagedReplay, ended, expectation, ledger_row, read_json
@@ -109,7 +110,7 @@ NOT_BY_FAULT = {"every-window-reported"}
 def test_faultless_replay_passes_and_everything_was_evaluated(staged: StagedReplay) -> None:
     """All checks of the suite come back, on all windows."""
     lines: list[str] = []
-    result = judge(staged.config, staged.write().plan, on_line=lines.append)
+    result = judge(staged.config, staged.write().plan, Lines(lines.append))
     verdict = result.outputs[0]
     assert (result.verdict, verdict.windows, verdict.failed, verdict.warnings) == ("passed", 20, (), ())
     assert {entry.status for entry in verdict.checks} == {"passed"}

@@ -9,6 +9,7 @@ import pytest
 from deltalake import write_deltalake
 
 from rewindow.errors import TableError
+from rewindow.listener import Lines
 from rewindow.quality import check, gate
 from rewindow.storage import Table, query
 from rewindow.storage.layout import Contents, staged_contents
@@ -21,7 +22,7 @@ def test_a_verdict_names_what_was_judged(staged: StagedReplay) -> None:
     before = staged_contents(root)
     assert check(staged.config, staged.replay_id).tables == before == ledger.checks.newest(staged.replay_id)[0].tables
     rows = Table.open(root / staged.output).delta
-    result = check(staged.config, staged.replay_id, on_line=lambda line: rows.delete("window_id = 101"))
+    result = check(staged.config, staged.replay_id, Lines(lambda line: rows.delete("window_id = 101")))
     assert result.verdict == "passed" and staged_contents(root) != before
     assert ledger.checks.newest(staged.replay_id)[0].tables == before
 

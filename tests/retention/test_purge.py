@@ -61,7 +61,7 @@ def test_a_published_replay_loses_its_tables_but_for_the_facts(config: Config, h
     """Facts stay, for `certify` and `why`; a second purge finds nothing more (W86)."""
     published(config, "one")
     assert names(purgeable(config, AT_ONCE)) == {"one/delays", "one/ranks", "one/checkpoints"}
-    assert purge(config, AT_ONCE).bytes > 0
+    assert purge(config, AT_ONCE, delete=True).bytes > 0
     assert [path.name for path in config.replay_root("one").iterdir()] == ["facts"]
     assert purgeable(config, AT_ONCE) == []
 
@@ -69,10 +69,10 @@ def test_a_published_replay_loses_its_tables_but_for_the_facts(config: Config, h
 def test_a_rebuilt_ledger_never_leads_purge_to_the_working_directory(config: Config, here: Path) -> None:
     """Publish, purge, lose the ledger, rebuild, purge again: the project is as it was."""
     published(config, "one").close()
-    purge(config, AT_ONCE)
+    purge(config, AT_ONCE, delete=True)
     (config.state / "ledger.sqlite").unlink()
     assert rebuild_ledger(config).replays == 1
-    assert purge(config, AT_ONCE).deleted == []
+    assert purge(config, AT_ONCE, delete=True).deleted == []
     assert [path.read_text() for path in here.glob("*/file")] == ["mine", "mine"]
 
 
@@ -108,7 +108,7 @@ def test_a_replay_whose_plan_was_purged_is_refused_by_certify(config: Config, he
     """After purge and rebuild its digests are there, but not what they are of: an error for people."""
     published(config, "one").close()
     simple(config, "two", 100, 103, ledger=False)
-    purge(config, AT_ONCE)
+    purge(config, AT_ONCE, delete=True)
     (config.state / "ledger.sqlite").unlink()
     rebuild_ledger(config)
     with pytest.raises(InputError, match='the plan of replay "one" was purged'):
@@ -119,10 +119,10 @@ def test_tables_that_somebody_publishes_are_left_alone(config: Config, here: Pat
     """Purge takes the locks of the replay's publishers and does not wait for them; next time it deletes."""
     other = published(config, "one")
     with other.publications.publishing(["app.ranks"]):
-        purged = purge(config, AT_ONCE)
+        purged = purge(config, AT_ONCE, delete=True)
     assert (purged.deleted, purged.busy) == ([], ["one"])
     assert purgeable(config, AT_ONCE) != []
-    assert names(purge(config, AT_ONCE).deleted) == {"one/delays", "one/ranks", "one/checkpoints"}
+    assert names(purge(config, AT_ONCE, delete=True).deleted) == {"one/delays", "one/ranks", "one/checkpoints"}
 
 
 def test_a_publication_that_begins_after_the_first_look_keeps_its_tables(
@@ -138,7 +138,7 @@ def test_a_publication_that_begins_after_the_first_look_keeps_its_tables(
         return found
 
     monkeypatch.setattr(module, "purgeable", look_then_publish)
-    assert purge(config, AT_ONCE).deleted == []
+    assert purge(config, AT_ONCE, delete=True).deleted == []
     assert Table.exists(config.replay_root("one") / "ranks")
 
 
@@ -159,7 +159,7 @@ def test_a_checkpoint_from_which_an_open_replay_starts_is_kept(config: Config, h
     plan = simple(config, "two", 104, 107, start=start, ledger=False).plan
     ledger = Ledger.open(config.ledger_url)
     ledger.replays.create("two", "app", 104, 107, "exactly_once", plan.model_dump(mode="json"), "code-1")
-    assert names(purge(config, AT_ONCE).deleted) == {"one/delays", "one/ranks"}
+    assert names(purge(config, AT_ONCE, delete=True).deleted) == {"one/delays", "one/ranks"}
     ledger.replays.abandon("two")
     left = names(purgeable(config, AT_ONCE))
     assert {name for name in left if name.startswith("one/")} == {"one/checkpoints"}

@@ -1,13 +1,14 @@
-"""Whoever watches a job: a terminal, a task's log, or nobody."""
+"""Whoever watches a verb: a terminal, a task's log, or nobody."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 
 class Listener(Protocol):
-    """Told of everything that a person may want to see while a job runs."""
+    """Told of everything that a person may want to see while a verb runs."""
 
     def job(self) -> AbstractContextManager[object]:
         """Returns what is entered while one job runs."""
@@ -20,6 +21,23 @@ class Listener(Protocol):
 
     def warn(self, text: str) -> None:
         """A line about something that went wrong and is gone on from."""
+
+
+class Lines:
+    """The listener who hands every line to one function, such as `print` or a log's `info`."""
+
+    def __init__(self, take: Callable[[str], object]) -> None:
+        self._take = take
+
+    def job(self) -> AbstractContextManager[object]:
+        """See Listener."""
+        return nullcontext()
+
+    def line(self, text: str) -> None:
+        """See Listener."""
+        self._take(text)
+
+    note = warn = line
 
 
 class Silent:

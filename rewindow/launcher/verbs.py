@@ -1,0 +1,251 @@
+"""The verbs that plan, run and end jobs, as functions: the command line calls these, and so may a program.
+
+    config = rewindow.Config.load("rewindow.toml")
+    rewindow.record(config, "clicks", end=True)
+    replay = rewindow.replay(config, "spending", mode="at_least_once")
+    rewindow.publish(config, replay.replay_id)
+
+A job is a Spark process of its own, and is begun again when it was killed; the function returns when it has ended, or
+raises its error. It is told the settings' file, the state folder and the master, and reads all else in the file.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+from rewindow.config import Config
+from rewindow.launcher.attempts import known_replay
+from rewindow.launcher.loop import run_attempts, run_plain
+from rewindow.launcher.processes import end_process_group
+from rewindow.ledger import Ledger, Replay
+from rewindow.ledger.replays import State
+from rewindow.listener import Listener, Silent
+from rewindow.planning import Draft, ReplayRequest, create_replay, draft_plan
+from rewindow.planning.request import Wishes
+from rewindow.publication.result import PublicationResult
+from rewindow.recording.result import RecordResult
+from rewindow.recovery import Plan
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """What running a replay has come to.
+
+    Attributes:
+        plan: what was planned, with the id of the replay, its closed range of windows and its mode.
+        state: where the replay is in its life; `ended` when all its windows are staged.
+        epoch: number of the attempt that ended it; None when it had ended before, and nothing was computed.
+    """
+
+    plan: Plan
+    state: State
+    epoch: int | None
+
+    @property
+    def replay_id(self) -> str:
+        """Id of the replay, for all other verbs."""
+        return self.plan.replay_id
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns it for programs; window ids are decimal text."""
+        windows = self.plan.range
+        return {
+            "replay": self.replay_id, "state": self.state.value, "epoch": self.epoch, "windows": len(windows),
+            "first": str(windows.first), "last": str(windows.last),
+        }  # fmt: skip
+
+
+def plan(config: Config, application: str, **wishes: Unpack[Wishes]) -> Draft:
+    """Returns what a replay would do, without creating anything. Starts no JVM.
+
+    Args:
+        config: settings in force.
+        application: its name.
+        wishes: range, mode and the rest of ReplayRequest, by keyword; without a range every window that all inputs
+            have sealed.
+
+    Raises:
+        InputError: the application or a stream is unknown, or a wish cannot be.
+        RangeError: windows of the range are not sealed, and `allow_missing` is not given.
+    """
+    return draft_plan(config, ReplayRequest(application, **wishes))
+
+
+def replay(
+    config: Config,
+    application: str,
+    *,
+    listener: Listener | None = None,
+    crash: str | None = None,
+    **wishes: Unpack[Wishes],
+) -> ReplayResult:
+    """Plans a range and runs it to its end, attempt after attempt, into staged tables that no reader sees.
+
+    Args:
+        config: settings in force.
+        application: its name.
+        listener: is told what happens; nobody by default.
+        crash: drill: kill the job at STEP:GROUP@ATTEMPT.
+        wishes: see plan.
+
+    Raises:
+        RewindowError: see plan; the range is held by another replay; an attempt failed for good, or all allowed ones
+            were used up: what was committed is kept, and `resume` goes on from it.
+    """
+    planned = create_replay(config, ReplayRequest(application, **wishes))
+    return _run(config, planned, listener or Silent(), again=False, crash=crash)
+
+
+def resume(
+    config: Config, replay_id: str, *, again: bool = False, listener: Listener | None = None, crash: str | None = None
+) -> ReplayResult:
+    """Goes on with a replay as it was planned, from its last checkpoint.
+
+    Args:
+        config: settings in force.
+        replay_id: a planned or failed replay.
+        again: try although it has used up its attempts.
+        listener, crash: see replay.
+
+    Raises:
+        RewindowError: there is no such replay, it is abandoned, or it failed, see replay.
+    """
+    planned = known_replay(config, Ledger.open(config.ledger_url), replay_id).read_plan()
+    return _run(config, planned, listener or Silent(), again=again, crash=crash)
+
+
+def _run(config: Config, planned: Plan, listener: Listener, *, again: bool, crash: str | None) -> ReplayResult:
+    windows = f"{len(planned.range):,} windows {planned.range}"
+    listener.note(f"replay {planned.replay_id}: {windows}, {planned.mode.words}")
+    for text in planned.warnings:
+        listener.warn(f"warning: {text}")
+    outcome = run_attempts(config, planned.replay_id, listener, again=again, crash=crash)
+    if outcome is None:
+        listener.note("it had ended before: nothing was computed")
+    row = Ledger.open(config.ledger_url).replays.get(planned.replay_id)
+    return ReplayResult(planned, row.state, row.epoch if outcome else None)
+
+
+def record(
+    config: Config,
+    stream: str,
+    *,
+    sealed_to: str | None = None,
+    end: bool = False,
+    seal_again: bool = False,
+    reopen: bool = False,
+    listener: Listener | None = None,
+) -> RecordResult:
+    """Takes what is new of a stream's source and seals its windows. A second run over the same source changes nothing.
+
+    Args:
+        config: settings in force, with the stream in them.
+        stream: its name.
+        sealed_to: seal windows up to this time in ISO 8601 (exclusive); by default up to the newest tuple's window.
+        end: nothing more will come: seal the window of the newest tuple too.
+        seal_again: the table of seals is lost: make it anew from the tuples there.
+        reopen: take late tuples from quarantine into their windows, which get a new seal; without a question.
+        listener: is told what happens; nobody by default.
+
+    Raises:
+        RewindowError: the stream is unknown, its source cannot be read, or the job failed for good.
+    """
+    config.stream(stream)
+    flags = {"--end": end, "--seal-again": seal_again, "--reopen": reopen}
+    arguments = ["--stream", stream, *(["--sealed-to", sealed_to] if sealed_to else []), *_given(flags)]
+    return RecordResult.from_json(run_plain(config, "record.py", arguments, stream, listener).result)
+
+
+def publish(
+    config: Config,
+    replay_id: str,
+    *,
+    accept: str | None = None,
+    leave_out_damaged: bool = False,
+    listener: Listener | None = None,
+    crash: str | None = None,
+) -> PublicationResult:
+    """Replaces the replay's range in the published tables: each in one commit.
+
+    Args:
+        config: settings in force.
+        replay_id: a replay that has ended and passed the gate.
+        accept: publish although it has not passed; the reason is kept.
+        leave_out_damaged: go on without the windows of damaged files; these are then missing.
+        listener: is told what happens; nobody by default.
+        crash: drill: kill the job at STEP:NUMBER.
+
+    Raises:
+        RewindowError: it has not ended or not passed; a later publication overlaps; or the job failed for good.
+    """
+    arguments = ["--accept", accept] if accept else []
+    return _publication(config, replay_id, arguments, leave_out_damaged, listener, crash)
+
+
+def withdraw(
+    config: Config,
+    replay_id: str,
+    *,
+    leave_out_damaged: bool = False,
+    listener: Listener | None = None,
+    crash: str | None = None,
+) -> PublicationResult:
+    """Gives up a publication or an undo that was begun and cannot be finished: tables show what they showed before.
+
+    Args and errors: see publish.
+    """
+    return _publication(config, replay_id, ["--withdraw"], leave_out_damaged, listener, crash)
+
+
+def undo(
+    config: Config,
+    replay_id: str,
+    *,
+    leave_out_damaged: bool = False,
+    listener: Listener | None = None,
+    crash: str | None = None,
+) -> PublicationResult:
+    """Puts back what was published before this replay. Refused when a later publication overlaps, which it names.
+
+    Args and errors: see publish.
+    """
+    return _publication(config, replay_id, ["--undo"], leave_out_damaged, listener, crash)
+
+
+def _publication(
+    config: Config,
+    replay_id: str,
+    arguments: list[str],
+    leave_out_damaged: bool,
+    listener: Listener | None,
+    crash: str | None,
+) -> PublicationResult:
+    arguments = ["--replay", replay_id, *arguments, *_given({"--leave-out-damaged": leave_out_damaged})]
+    outcome = run_plain(config, "publish.py", arguments, replay_id, listener, crash=crash)
+    return PublicationResult.from_json(outcome.result["publication"])
+
+
+def abandon(config: Config, replay_id: str, *, reason: str = "") -> Replay:
+    """Ends a replay for good, its process and its leases, and returns its row. What is published stays.
+
+    Args:
+        config: settings in force.
+        replay_id: a replay that is not published.
+        reason: why; kept with the replay.
+
+    Raises:
+        InputError: there is no such replay, or it cannot be abandoned.
+    """
+    ledger = Ledger.open(config.ledger_url)
+    last = ledger.attempts.last(replay_id)
+    row = ledger.replays.abandon(replay_id, reason)
+    is_here = last is not None and last.outcome is None and last.host == socket.gethostname()
+    if last is not None and is_here and last.process_group and last.process_identity:
+        end_process_group(last.process_group, last.process_identity)
+    return row
+
+
+def _given(flags: dict[str, bool]) -> list[str]:
+    return [flag for flag, is_given in flags.items() if is_given]

@@ -1,0 +1,123 @@
+"""The verbs as functions of the package: loaded when asked for, and each once on a real replay, in one session."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import fields
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import rewindow
+from rewindow.errors import InputError
+from rewindow.launcher import loop
+from rewindow.ledger.replays import State
+from rewindow.planning.request import ReplayRequest, Wishes
+from rewindow.publication.result import PublicationResult
+from rewindow.recording.result import RecordResult
+from tests.recovery.here import jobs_here
+from tests.recovery.project import FIRST, ROOT, WINDOWS, make_project
+from tests.test_docs import blocks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LAST = FIRST + WINDOWS - 1
+HEAVY = ("pyspark", "delta", "deltalake", "airflow", "great_expectations", "sqlalchemy", "duckdb", "pydantic")
+
+
+def loaded(code: str, *libraries: str) -> set[str]:
+    """Returns which libraries a fresh process has loaded after some code."""
+    code += f"; import sys; print(*[name for name in {libraries!r} if name in sys.modules])"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_loads_no_library() -> None:
+    """Neither does listing its names; the verbs themselves come without a JVM, without Airflow, without the gate."""
+    assert loaded("import rewindow; dir(rewindow)", *HEAVY) == set()
+    names = [name for name in rewindow.__all__ if name != "check"]
+    every = "import rewindow; [getattr(rewindow, name) for name in " + repr(names) + "]"
+    assert loaded(every, "pyspark", "airflow", "great_expectations") == set()
+
+
+def test_every_name_is_there_and_says_what_it_does() -> None:
+    """What is listed can be loaded, has a docstring and takes the settings first; another name is an error."""
+    for name in rewindow.__all__:
+        assert getattr(rewindow, name).__doc__, name
+    assert set(rewindow.__all__) <= set(dir(rewindow))
+    with pytest.raises(AttributeError, match='has no "nosuch"'):
+        rewindow.nosuch  # noqa: B018
+
+
+def test_wishes_are_the_fields_of_a_request() -> None:
+    """What `plan` and `replay` take by keyword is what a request has."""
+    assert {field.name for field in fields(ReplayRequest)} - {"application"} == set(Wishes.__annotations__)
+
+
+def test_results_survive_the_outcome_file() -> None:
+    """What a job writes as JSON is read as what it was."""
+    recorded = RecordResult("clicks", first=5, last=7, recorded=3, warnings=["x"])
+    assert RecordResult.from_json(recorded.to_json()) == recorded
+    published = PublicationResult(
+        3, "publish", "one", "app", 1, 2, already=False, versions={"app.out": 4}, stale=[("app.out", 3, 4)],
+        replay_next=(3, 4),
+    )  # fmt: skip
+    values = published.to_json() | {"stale": [["app.out", 3, 4]], "replay_next": [3, 4]}
+    assert PublicationResult.from_json(values) == published
+
+
+def test_a_replays_life_from_python(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planned, replayed, looked at, judged, published, undone, purged: each verb once, and values come back."""
+    monkeypatch.setattr(loop, "run", jobs_here(spark))
+    config = make_project(tmp_path).config
+    lines: list[str] = []
+    draft = rewindow.plan(config, "totals", first=FIRST, last=LAST)
+    assert (draft.plan.range.first, draft.plan.range.last) == (FIRST, LAST)
+    assert rewindow.list_replays(config) == []
+
+    replay = rewindow.replay(config, "totals", replay_id="one", group_windows=20, listener=rewindow.Lines(lines.append))
+    assert (replay.replay_id, replay.state, replay.epoch) == ("one", State.ENDED, 1)
+    assert lines[0] == f"replay one: {WINDOWS} windows [{FIRST}, {LAST}], exactly once"
+    assert rewindow.resume(config, "one").epoch is None
+
+    assert rewindow.status(config, "one").row.mark == WINDOWS
+    assert [row.replay_id for row in rewindow.list_replays(config, "totals", state="ended")] == ["one"]
+    assert rewindow.why(config, "totals", str(FIRST + 1))["replay"] == "one"
+    assert rewindow.list_errors(config, "one") == []
+    assert rewindow.gaps(config, "events").to_dict()["first"] == str(FIRST)
+    assert [entry.name for entry in rewindow.streams(config)] == ["events"]
+    assert rewindow.certify(config, "one", "one").equal
+
+    assert rewindow.check(config, "one").verdict == "passed"
+    published = rewindow.publish(config, "one")
+    assert (published.kind, published.first, published.last) == ("publish", FIRST, LAST)
+    assert set(rewindow.read_published(config, "totals")) == {output.name for output in draft.plan.outputs}
+    assert rewindow.undo(config, "one").kind == "undo"
+    assert rewindow.purge(config, timedelta(0)).bytes > 0
+    assert (config.replay_root("one") / "checkpoints").exists(), "a dry run deletes nothing"
+    with pytest.raises(InputError, match="cannot become abandoned"):
+        rewindow.abandon(config, "one")
+
+
+def test_what_the_readme_shows_works(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its function, as it stands there, replays, judges and publishes."""
+    monkeypatch.setattr(loop, "run", jobs_here(spark))
+    config = make_project(tmp_path).config
+    [block] = [block.content for block in blocks("README.md", "python") if "import rewindow\n" in block.content]
+    namespace: dict[str, Any] = {}
+    monkeypatch.chdir(tmp_path)
+    exec(block, namespace)
+    assert namespace["config"].state == config.state
+    assert namespace["replay_and_publish"](config, "totals").row.state is State.PUBLISHED
+
+
+def test_an_unknown_stream_starts_no_job(tmp_path: Path) -> None:
+    """`record` asks the settings first."""
+    with pytest.raises(InputError, match='stream "nosuch" is unknown'):
+        rewindow.record(rewindow.Config(state=tmp_path), "nosuch")
