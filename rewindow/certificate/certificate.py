@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
 
 from rewindow.certificate.compare import Difference, OutputResult, WindowResult, compare_output
+from rewindow.certificate.description import Description
 from rewindow.certificate.rows import RowComparison
 from rewindow.certificate.snapshots import Snapshot, both_snapshots, check_comparable
 from rewindow.config import Config
@@ -88,8 +89,8 @@ class Certificate(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     verdict: str
-    a: dict[str, Any]
-    b: dict[str, Any]
+    a: Description
+    b: Description
     application: str
     first: int
     last: int
@@ -242,7 +243,7 @@ def _draft(config: Config, left: Snapshot, right: Snapshot, results: list[Output
 
 
 def _same_inputs(left: Snapshot, right: Snapshot) -> bool | None:
-    one, other = left.description.get("inputs"), right.description.get("inputs")
+    one, other = left.description.inputs, right.description.inputs
     return None if one is None or other is None else one == other
 
 
@@ -250,22 +251,22 @@ def _notes(left: Snapshot, right: Snapshot, raw: bool) -> list[str]:
     notes = []
     if _same_inputs(left, right) is False:
         notes.append("The sides read different versions of their inputs.")
-    codes = [side.description.get("code_version") for side in (left, right)]
+    codes = [side.description.code_version for side in (left, right)]
     if all(codes) and codes[0] != codes[1]:
         notes.append("The sides were computed by different code.")
     if left.range != right.range:
         notes.append(f"The sides have different ranges: {left.range} and {right.range}.")
     for side in (left, right):
-        if side.description.get("ended") is False:
+        if side.description.ended is False:
             notes.append(f'Replay "{side.name}" has not ended.')
         if side.facts is not None and len(side.data) < len(side.outputs):
             notes.append(f'Rows of replay "{side.name}" were purged; what differs is known by digests only.')
         lacking = ", ".join(map(str, side.losses.lacking))
         if lacking:
             notes.append(f'The state of replay "{side.name}" never saw the windows {lacking}.')
-        stale = side.description.get("start_state", {}).get("stale")
-        if stale:
-            parts = ", ".join(str(WindowRange(*part)) for part in stale)
+        start = side.description.start_state
+        if start is not None and start.stale:
+            parts = ", ".join(str(WindowRange(*part)) for part in start.stale)
             notes.append(f'Replay "{side.name}" began with a state of the windows {parts}, which were stale.')
     if raw:
         notes.append("Rows of all attempts were looked at; readers see one attempt of every window.")

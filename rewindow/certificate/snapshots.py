@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rewindow.certificate.description import Description, StartDescription
 from rewindow.certificate.integrity import Doubt, doubts_of
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError, TableError
@@ -61,7 +61,7 @@ class Snapshot:
     data: dict[str, Table]
     facts: Table | None
     outputs: list[OutputPlan]
-    description: dict[str, Any]
+    description: Description
     losses: Losses = field(default_factory=Losses)
     doubts: dict[str, list[Doubt]] = field(default_factory=dict)
 
@@ -123,20 +123,20 @@ def staged_snapshot(config: Config, replay_id: str, windows: WindowRange | None 
     seals = _staged_seals(facts, asked)
     attempts = query("select distinct attempt from facts order by attempt", facts=facts)["attempt"].to_pylist()
     mark = position(facts, app_id(replay_id, FACTS)).mark
-    description = {
-        "name": replay_id, "application": plan.application, "mode": plan.mode.name, "code_version": plan.code_version,
-        "configuration_digest": plan.configuration_digest, "first": asked.first, "last": asked.last,
-        "attempts": attempts, "committed_windows": mark, "ended": mark == len(plan.range),
-        "inputs": {entry.stream: [entry.version, entry.windows_version, entry.table_id] for entry in plan.inputs},
-        "inputs_compared": _inputs_compared(plan),
-        "start_state": {
-            "source": plan.start.source, "window": plan.start.window, "digest": plan.start.digest,
-            "lacking": plan.start.lacking, "stale": plan.start.stale,
-        },
-        "table_versions": {**{name: table.version for name, table in data.items()}, FACTS: facts.version},
-        "table_ids": {**{name: table.id for name, table in data.items()}, FACTS: facts.id},
-        "windows_sealed_again": _sealed_again(seals),
-    }  # fmt: skip
+    description = Description(
+        name=replay_id, application=plan.application, mode=plan.mode.name, code_version=plan.code_version,
+        configuration_digest=plan.configuration_digest, first=asked.first, last=asked.last,
+        attempts=attempts, committed_windows=mark, ended=mark == len(plan.range),
+        inputs={entry.stream: [entry.version, entry.windows_version, entry.table_id] for entry in plan.inputs},
+        inputs_compared=_inputs_compared(plan),
+        start_state=StartDescription(
+            source=plan.start.source, window=plan.start.window, digest=plan.start.digest,
+            lacking=plan.start.lacking, stale=plan.start.stale,
+        ),
+        table_versions={**{name: table.version for name, table in data.items()}, FACTS: facts.version},
+        table_ids={**{name: table.id for name, table in data.items()}, FACTS: facts.id},
+        windows_sealed_again=_sealed_again(seals),
+    )  # fmt: skip
     return Snapshot(
         replay_id, asked, seals, data, facts, plan.staged, description, losses_of(plan, facts, checkpoints, asked)
     )
@@ -167,10 +167,10 @@ def published_snapshot(config: Config, plan: Plan, windows: WindowRange) -> Snap
         seals = read_seals(sealed, windows, table_id=table.id)
         parts.append(_published_seals(output.name, seals))
         doubts[output.name] = _published_doubts(table, name, seals, windows)
-    description = {
-        "name": PUBLISHED, "application": plan.application, "first": windows.first, "last": windows.last,
-        "table_versions": versions, "table_ids": ids,
-    }  # fmt: skip
+    description = Description(
+        name=PUBLISHED, application=plan.application, first=windows.first, last=windows.last,
+        table_versions=versions, table_ids=ids,
+    )  # fmt: skip
     return Snapshot(PUBLISHED, windows, pa.concat_tables(parts), data, None, outputs, description, doubts=doubts)
 
 
@@ -211,9 +211,9 @@ def both_snapshots(config: Config, a: str, b: str, windows: WindowRange | None) 
         try:
             staged[PUBLISHED] = published_snapshot(config, staged_plan(config, other.name), other.range)
         except TableError as error:
-            application = other.description["application"]
+            application = other.description.application
             raise InputError(f'application "{application}" is not published', detail=error.primary) from error
-    names = {side.description["application"] for side in staged.values()}
+    names = {side.description.application for side in staged.values()}
     if len(names) > 1:
         raise InputError(
             f'replays "{a}" and "{b}" are of different applications: {sorted(names)}',
@@ -241,7 +241,7 @@ def check_comparable(a: Snapshot, b: Snapshot) -> None:
 def _progress(snapshot: Snapshot) -> str:
     if snapshot.facts is None:
         return "Nothing is published in this range."
-    done = snapshot.description["committed_windows"]
+    done = snapshot.description.committed_windows
     return f'Replay "{snapshot.name}" has {f"committed its first {done:,} windows" if done else "not run"}.'
 
 

@@ -51,8 +51,9 @@ def _strip(certificate: Certificate, output: OutputCertificate) -> list[dict[str
 
 
 def _sides(certificate: Certificate) -> list[tuple[str, str, str]]:
-    rows = [("windows", f"{side['first']} to {side['last']}") for side in (certificate.a, certificate.b)]
+    rows = [("windows", f"{side.first} to {side.last}") for side in (certificate.a, certificate.b)]
     compared = [("windows", rows[0][1], rows[1][1])]
+    a, b = certificate.a.model_dump(), certificate.b.model_dump()
     for name, label in (
         ("mode", "recovery mode"),
         ("code_version", "code version"),
@@ -63,7 +64,7 @@ def _sides(certificate: Certificate) -> list[tuple[str, str, str]]:
         ("start_state", "start state"),
         ("table_versions", "table versions"),
     ):
-        compared.append((label, _text(certificate.a.get(name)), _text(certificate.b.get(name))))
+        compared.append((label, _text(a.get(name)), _text(b.get(name))))
     return compared
 
 
@@ -89,7 +90,7 @@ def write_certificate(config: Config, certificate: Certificate) -> Certificate:
         return certificate
     if not os.access(folder, os.W_OK):
         return certificate
-    name = f"{certificate.a['name']}--{certificate.b['name']}-{certificate.digest[:8]}"
+    name = f"{certificate.a.name}--{certificate.b.name}-{certificate.digest[:8]}"
     path, page = folder / f"{name}.json", folder / f"{name}.html"
     for target, text in (
         (path, certificate.to_json()),

@@ -25,6 +25,7 @@ from rewindow.certificate.certificate import (
     certify,
     is_intact,
 )
+from rewindow.certificate.description import Description, StartDescription
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
 from rewindow.facts.losses import skipped_marks
@@ -48,7 +49,7 @@ def test_equal_replays_are_certified_without_reading_their_data(config: Config) 
             file.unlink()
     certificate = certify(config, "a", "b")
     assert (certificate.verdict, certificate.data_read) == (EQUAL, False)
-    assert certificate.a["table_versions"] == certificate.b["table_versions"]
+    assert certificate.a.table_versions == certificate.b.table_versions
     assert output(certificate, "ranks").classes["equal"] == 20
 
 
@@ -280,7 +281,7 @@ def test_repeats_of_at_least_once_show_in_raw_and_only_after_its_checkpoint(conf
     assert output(raw, "delays").ranges == {"repeated": [(110, 111), (113, 114)]}, (
         "window 112 is empty: nothing repeats"
     )
-    assert raw.b["windows_sealed_again"] == 5
+    assert raw.b.windows_sealed_again == 5
 
 
 def at_most_once(config: Config, wrong: int) -> None:
@@ -365,3 +366,16 @@ def test_wrong_names_and_ranges_are_refused(config: Config) -> None:
         certify(config, "a", "other")
     with pytest.raises(InputError, match="out of range"):
         certify(config, "a", "a", tolerance=-1.0)
+
+
+def test_a_side_in_json_has_what_was_given() -> None:
+    """What is published has no attempts, no code: their names are not in the file either; both forms are read again."""
+    versions, ids = {"t": 3}, {"t": "x"}
+    side = Description(name="published", application="app", first=1, last=2, table_versions=versions, table_ids=ids)
+    assert json.loads(side.model_dump_json()) == {
+        "name": "published", "application": "app", "first": 1, "last": 2, "table_versions": versions, "table_ids": ids,
+    }  # fmt: skip
+    assert Description.model_validate_json(side.model_dump_json()) == side
+    start = StartDescription(source="published", window=None, digest="", lacking=[(1, 2)], stale=[])
+    replay = side.model_copy(update={"start_state": start})
+    assert replay.model_dump()["start_state"]["window"] is None
