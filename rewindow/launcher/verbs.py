@@ -232,11 +232,12 @@ def abandon(config: Config, replay_id: str, *, reason: str = "") -> Replay:
 
     Args:
         config: settings in force.
-        replay_id: a replay that is not published.
+        replay_id: a replay.
         reason: why; kept with the replay.
 
     Raises:
-        InputError: there is no such replay, or it cannot be abandoned.
+        InputError: there is no such replay, or it is published: undo it instead.
+        OverlapError: a publication or an undo of it is open.
     """
     ledger = Ledger.open(config.ledger_url)
     last = ledger.attempts.last(replay_id)

@@ -101,8 +101,7 @@ def test_a_replays_life_from_python(tmp_path: Path, spark: SparkSession, monkeyp
     assert rewindow.undo(config, "one").kind == "undo"
     assert rewindow.purge(config, timedelta(0)).bytes > 0
     assert (config.replay_root("one") / "checkpoints").exists(), "a dry run deletes nothing"
-    with pytest.raises(InputError, match="cannot become abandoned"):
-        rewindow.abandon(config, "one")
+    assert rewindow.abandon(config, "one", reason="seen").state is State.ABANDONED
 
 
 def test_what_the_readme_shows_works(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
