@@ -133,8 +133,8 @@ def certify(
 
     Args:
         a, b: replay ids, or "published"; `a` is the reference.
-        tolerance: floats are equal when |a - b| <= tolerance * max(1, |a|, |b|); None for what each output of `a`
-            declares.
+        tolerance: floats are equal when ``|a - b| <= tolerance * max(1, |a|, |b|)``; None for what each output of
+            `a` declares.
         raw: look at the rows of all attempts, not only at those that readers see; shows what at least once repeats.
         full: read everything and digest it again. Without it the seals are believed, except where commits that are
             not ours or altered files put those of the published tables in doubt: there rows are read and digested.
