@@ -1,7 +1,6 @@
-"""Recording: a source's tuples into a recorded stream, window by window, and what is missing from one.
+"""Recording: a source's tuples into a recorded stream, window by window.
 
-sources, readers    where a source's files are, and their rows with a position
-delta_source        the files that a Delta table has gained since it was last read
+sources             a module each: where a source's files are, what a Delta table has gained, rows with a position
 source_rows         rows into scratch files, in bounded memory
 tuples              types, arrival, window; what is malformed
 stream              the stream's tables, and the settings stored with them (W4, W15)
@@ -13,5 +12,4 @@ quarantine          tuples that could not be taken, each once
 record              all of it in order
 inventory           the streams that are there, the rows of a window, deletion; no JVM
 dependents          who needs a stream: open replays, publications; no JVM
-gaps                windows empty and missing, keys that were silent; no JVM
 """
