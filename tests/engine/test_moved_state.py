@@ -90,7 +90,7 @@ def test_everything_goes_on_in_a_moved_state_folder(
         assert job(submission, lambda line: None).facts["windows"] > 0
     ledger = Ledger.open(config.ledger_url)
     assert certify(config, "killed", "from_other").verdict == "equal"
-    assert all(layer.values for layer in read_layers(config, ledger.replays.get("killed").read_plan()))
+    assert all(len(layer.values) for layer in read_layers(config, ledger.replays.get("killed").read_plan()))
     monkeypatch.setenv("REWINDOW_CONFIG", str(config.file))
     for words in (("list", "totals"), ("status", "killed"), ("why", "totals", HALF), ("streams",)):
         assert run(*words)[0] == 0, words
