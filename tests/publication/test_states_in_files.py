@@ -56,7 +56,7 @@ def test_a_published_state_outlives_its_replay_a_vacuum_and_an_undo(spark: Spark
     """Publish, purge, VACUUM, start from it, publish again, undo, purge."""
     stage(config, spark, "one", 100, 103)
     publish(spark, config, "one")
-    purge(config, AT_ONCE)
+    purge(config, AT_ONCE, delete=True)
     vacuum(config)
     assert not (config.replay_root("one") / "checkpoints.state").exists()
     assert minutes(config, 103) == 103
@@ -64,10 +64,10 @@ def test_a_published_state_outlives_its_replay_a_vacuum_and_an_undo(spark: Spark
     stage(config, spark, "two", 100, 103, plus=7)
     publish(spark, config, "two")
     assert minutes(config, 103) == 110
-    purge(config, AT_ONCE)
+    purge(config, AT_ONCE, delete=True)
     undo(spark, config, "two")
     assert minutes(config, 103) == 103, "the state before is there again, from its own files"
-    purge(config, AT_ONCE)
+    purge(config, AT_ONCE, delete=True)
     assert minutes(config, 103) == 103
 
 
@@ -77,11 +77,11 @@ def test_a_state_that_no_undo_can_put_back_is_purged(spark: SparkSession, config
         stage(config, spark, name, 100, 103, plus)
         publish(spark, config, name)
     folder = folder_of(config.checkpoints_table("app"))
-    purge(config, AT_ONCE)
+    purge(config, AT_ONCE, delete=True)
     assert len(list(folder.rglob("*.parquet"))) == 4, "an undo of the second may need the first"
     vacuum(config)
     assert {entry.replay_id for entry in purgeable(config, AT_ONCE)} == {"app"}
-    assert [entry.replay_id for entry in purge(config, AT_ONCE).deleted] == ["app"]
+    assert [entry.replay_id for entry in purge(config, AT_ONCE, delete=True).deleted] == ["app"]
     assert len(list(folder.rglob("*.parquet"))) == 2 and minutes(config, 103) == 110
     assert purgeable(config, AT_ONCE) == []
 
