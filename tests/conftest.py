@@ -32,8 +32,15 @@ LONGEST_FIRST = (
     "tests/airflow/test_runs.py",
     "tests/publication/test_kills.py",
     "tests/engine/test_attempt.py",
+    "tests/engine/test_state_store.py",
     "tests/launcher/test_verify.py",
     "tests/commands/test_verbs.py",
+    "tests/recording/test_record.py",
+    "tests/recording/test_sources.py",
+    "tests/recording/test_crashes.py",
+    "tests/operators/test_heartbeat.py",
+    "tests/operators/test_merge.py",
+    "tests/engine/test_error_tuples.py",
 )
 """Files that take minutes begin first, so that no process has one left when the others have ended."""
 
@@ -42,6 +49,12 @@ SUBMITTING = (
     "tests/recovery/test_kills.py",
     "tests/commands/test_interrupt.py",
     "tests/commands/test_verbs.py",
+    "tests/recording/test_record.py",
+    "tests/recording/test_sources.py",
+    "tests/recording/test_crashes.py",
+    "tests/operators/test_heartbeat.py",
+    "tests/operators/test_merge.py",
+    "tests/engine/test_error_tuples.py",
 )
 """Where tests start jobs or servers of their own."""
 
