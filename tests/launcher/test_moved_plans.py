@@ -88,3 +88,10 @@ def _with_absolute_paths(plan: Plan, state: Path) -> str:
     for entry in told["inputs"]:
         entry["path"] = str(state / entry["path"])
     return json.dumps(told)
+
+
+def test_a_plan_keeps_paths_below_the_state_folder_and_no_others() -> None:
+    """What lies elsewhere does not move along."""
+    state = Path("/somewhere/state")
+    assert path_in(state, state / "streams" / "clicks") == "streams/clicks"
+    assert path_in(state, Path("/elsewhere/streams/clicks")) == "/elsewhere/streams/clicks"
