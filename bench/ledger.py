@@ -63,7 +63,7 @@ def _fill(ledger: Ledger) -> list[float]:
         _publish(ledger, number)
     ledger.replays.create("million", "bench", 0, WINDOWS - 1, "at_least_once", {"replay_id": "million"}, "v1")
     epoch = ledger.attempts.next_epoch("million")
-    ledger.attempts.begin("million", epoch, "host", 1, 1, 1.0)
+    ledger.attempts.begin("million", epoch, "host", 1, 1, "boot/0")
     reported_from = WINDOWS - REPORTED * GROUP
     reported_from -= reported_from % CHECKPOINT
     now = datetime.now(UTC)
@@ -93,7 +93,7 @@ def _publish(ledger: Ledger, number: int) -> None:
     plan = {"replay_id": name, "inputs": [{"stream": "stream", "version": number}] * 3}
     ledger.replays.create(name, "bench", first, first + 999, "exactly_once", plan, "v1")
     epoch = ledger.attempts.next_epoch(name)
-    ledger.attempts.begin(name, epoch, "host", 1, 1, 1.0)
+    ledger.attempts.begin(name, epoch, "host", 1, 1, "boot/0")
     ledger.attempts.end(name, epoch, "done")
     ledger.checks.record(name, "passed")
     publication = ledger.publications.open(name, {"bench.out0": 1, "bench.out1": 1}, first, first + 999)

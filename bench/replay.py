@@ -141,8 +141,8 @@ def _groups(spark: SparkSession, config: Config) -> list[Row]:
     group_ms = (many - one) / 9 * 1000
     window_ms = (one - few) / (WINDOWS - 100) * 1000
     ids = [run_replay(spark, config, "three", WINDOWS, "small") for _ in range(2)]
-    certify(config, *ids, write=False)
-    certify_s = min(_time(lambda: certify(config, *ids, write=False)) for _ in range(3))
+    certify(config, *ids)
+    certify_s = min(_time(lambda: certify(config, *ids)) for _ in range(3))
     _say({"one group": one, "ten groups": many, "100 windows": few, "certify": certify_s})
     return [
         Row("one more commit group, three outputs and state", f"{group_ms:.0f} ms", "", "under 400 ms", group_ms < 400),
@@ -215,7 +215,7 @@ def run_replay(
     plan = create_replay(config, request)
     ledger = Ledger.open(config.ledger_url)
     epoch = ledger.attempts.next_epoch(plan.replay_id)
-    ledger.attempts.begin(plan.replay_id, epoch, "bench", os.getpid(), os.getpid(), 0.0)
+    ledger.attempts.begin(plan.replay_id, epoch, "bench", os.getpid(), os.getpid(), "boot/0")
     app = load_application(config, application).app
     inline = config.replay.inline_state_bytes
     spark_attempt(plan, app, config.replay_root(plan.replay_id), ledger, epoch, lambda: spark, inline).run()
