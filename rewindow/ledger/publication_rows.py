@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, select
 
 from rewindow.errors import InputError
 from rewindow.ledger.models import publication_tables, publications
+from rewindow.ledger.publication_details import PublicationDetails
 from rewindow.windows import WindowRange
 
 PUBLISH, UNDO, WITHDRAW = "publish", "undo", "withdraw"
@@ -55,7 +56,7 @@ class Publication:
     first: int
     last: int
     undoes: int | None
-    details: dict[str, Any]
+    details: PublicationDetails
     tables: tuple[PublishedTable, ...]
     withdrawn: str | None
     opened_at: datetime
@@ -70,7 +71,7 @@ class Publication:
         """Returns the user metadata of its commits, from which `rewindow ledger rebuild` restores it."""
         return {
             "publication": self.number, "replay": self.replay_id, "kind": self.kind, "first": self.first,
-            "last": self.last, "undoes": self.undoes, "details": self.details,
+            "last": self.last, "undoes": self.undoes, "details": self.details.to_json(),
             "versions_before": {table.name: table.version_before for table in self.tables},
         }  # fmt: skip
 
@@ -124,7 +125,12 @@ def find_publications(
     for row in connection.execute(select(publication_tables).where(c.number.in_(tables)).order_by(c.position)):
         table = PublishedTable(row.table_name, row.version_before, row.version_after, row.done_at is not None)
         tables[row.number].append(table)
-    return [Publication(**row._mapping, tables=tuple(tables[row.number])) for row in rows]
+    return [
+        Publication(
+            **{**row._mapping, "details": PublicationDetails.from_json(row.details)}, tables=tuple(tables[row.number])
+        )
+        for row in rows
+    ]
 
 
 def of_tables(names: Iterable[str]) -> ColumnElement[bool]:

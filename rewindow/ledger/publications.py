@@ -41,9 +41,9 @@ the first opening; opening again returns them unchanged.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, insert, select, update
@@ -51,6 +51,7 @@ from sqlalchemy import ColumnElement, Connection, insert, select, update
 from rewindow.errors import InputError, OverlapError
 from rewindow.ledger.connection import PUBLICATION_COUNTER, LedgerPart
 from rewindow.ledger.models import counters, publication_tables, publications, replays
+from rewindow.ledger.publication_details import PublicationDetails
 from rewindow.ledger.publication_rows import (
     EFFECTIVE,
     PUBLISH,
@@ -66,6 +67,8 @@ from rewindow.ledger.publication_rows import (
 from rewindow.ledger.publishing import publisher_locks
 from rewindow.ledger.replays import State, end_leases, read_replay
 from rewindow.windows import WindowRange
+
+NO_DETAILS = PublicationDetails()
 
 
 class Publications(LedgerPart):
@@ -98,7 +101,7 @@ class Publications(LedgerPart):
         versions_before: Mapping[str, int | None],
         first: int,
         last: int,
-        details: Mapping[str, Any] | None = None,
+        details: PublicationDetails = NO_DETAILS,
     ) -> Publication:
         """Enters a publication before its first commit and returns it with its number.
 
@@ -126,7 +129,7 @@ class Publications(LedgerPart):
             return self._open(connection, row, versions_before, details)
 
     def open_undo(
-        self, number: int, versions_before: Mapping[str, int | None], details: Mapping[str, Any] | None = None
+        self, number: int, versions_before: Mapping[str, int | None], details: PublicationDetails = NO_DETAILS
     ) -> Publication:
         """Enters the undo of a publication before its first commit and returns it with a number of its own.
 
@@ -146,7 +149,7 @@ class Publications(LedgerPart):
             return self._open(connection, {**row, "undoes": number}, versions_before, details)
 
     def open_withdrawal(
-        self, number: int, reason: str, versions_before: Mapping[str, int], details: Mapping[str, Any] | None = None
+        self, number: int, reason: str, versions_before: Mapping[str, int], details: PublicationDetails = NO_DETAILS
     ) -> Publication:
         """Gives up an act that was begun and enters the one that takes its commits back, with a number of its own.
 
@@ -161,20 +164,18 @@ class Publications(LedgerPart):
             its = publications.c.number == number
             connection.execute(update(publications).where(its).values(closed_at=self.now, withdrawn=reason))
             row = {"replay_id": begun.replay_id, "kind": WITHDRAW, "first": begun.first, "last": begun.last}
-            kept = {**(details or {}), "reason": reason}
-            return self._open(connection, {**row, "undoes": number}, versions_before, kept)
+            return self._open(connection, {**row, "undoes": number}, versions_before, replace(details, reason=reason))
 
     def _open(
         self,
         connection: Connection,
         row: Mapping[str, Any],
         versions_before: Mapping[str, int | None],
-        details: Mapping[str, Any] | None,
+        details: PublicationDetails,
     ) -> Publication:
         step = update(counters).where(counters.c.name == PUBLICATION_COUNTER).values(value=counters.c.value + 1)
         number = int(connection.execute(step.returning(counters.c.value)).scalar_one())
-        kept = json.loads(json.dumps(details or {}))
-        values = {**row, "number": number, "details": kept, "opened_at": self.now}
+        values = {**row, "number": number, "details": details.to_json(), "opened_at": self.now}
         connection.execute(insert(publications).values(**values))
         tables = [
             {"number": number, "table_name": name, "position": position, "version_before": version}

@@ -67,7 +67,7 @@ def _lacking_of_publication(ledger: Ledger, application: str, window: int) -> It
     undone = {one.undoes for one in every}
     over = [one for one in every if one.undoes is None and one.number not in undone and window in one.range]
     newest: Publication | None = max(over, key=lambda one: one.number, default=None)
-    return [WindowRange(*part) for part in newest.details.get("state_lacks", [])] if newest else []
+    return newest.details.state_lacks if newest else ()
 
 
 def _lacking_of_replay(config: Config, ledger: Ledger, replay_id: str) -> Iterable[WindowRange]:

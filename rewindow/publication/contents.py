@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 from rewindow.config import Config
 from rewindow.errors import CheckpointError, TableError
 from rewindow.facts.seals import FIRST_GENERATION, read_seals, seal_rows
+from rewindow.ledger.publication_details import PutBack, StartedFrom
 from rewindow.names import windows_name
 from rewindow.recovery import Plan
 from rewindow.state import checkpoints as stored
@@ -89,7 +89,7 @@ def published_seals(
     return seal_rows(found, data, columns, sealed_at=sealed_at)
 
 
-def rows_before(config: Config, name: str, pieces: Sequence[tuple[WindowRange, int]]) -> pa.Table:
+def rows_before(config: Config, name: str, pieces: Sequence[PutBack]) -> pa.Table:
     """Returns the rows of a small published table in disjoint ranges, each as it was at a version.
 
     Columns that came later are null.
@@ -99,7 +99,8 @@ def rows_before(config: Config, name: str, pieces: Sequence[tuple[WindowRange, i
     """
     now = open_published(config, name)
     parts = [now.schema.empty_table()]
-    for windows, version in pieces:
+    for piece in pieces:
+        windows, version = piece.windows, piece.version
         table = open_published(config, name, version)
         if format_of(table) != format_of(now):
             raise TableError(
@@ -122,11 +123,11 @@ def published_state(config: Config, application: str, window: int) -> pa.Table:
     return rows.select(stored.SCHEMA.names).cast(stored.SCHEMA)
 
 
-def start_state(config: Config, plan: Plan) -> dict[str, Any]:
+def start_state(config: Config, plan: Plan) -> StartedFrom:
     """Returns, for judging staleness, which published state a replay began with, and its digest if it can be read."""
     start = plan.start
     if not start.taken_from or start.source not in ("published", "warm_up"):
-        return {"source": start.source, "window": None, "digest": ""}
+        return StartedFrom(start.source)
     digest = start.digest
     if not digest and start.window is not None:
         try:
@@ -134,32 +135,32 @@ def start_state(config: Config, plan: Plan) -> dict[str, Any]:
             digest = stored.state_digest(rows) if rows.num_rows else ""
         except TableError:
             digest = ""
-    return {"source": start.source, "window": start.window, "digest": digest}
+    return StartedFrom(start.source, start.window, digest)
 
 
-def files_of(config: Config, name: str, version: int, windows: WindowRange) -> list[DataFile]:
+def files_of(config: Config, name: str, piece: PutBack) -> list[DataFile]:
     """Returns the files that an earlier version of a published table has in a range, all of them there.
 
     Raises:
         TableError: the version or a file of it was removed.
     """
     try:
-        files = open_published(config, name, version).files(windows.first, windows.last)
+        files = open_published(config, name, piece.version).files(piece.windows.first, piece.windows.last)
     except TableError as error:
-        raise _gone(name, version, error.detail) from error
+        raise _gone(name, piece.version, error.detail) from error
     gone = [file.path for file in files if not Path(file.path).exists()]
     if gone:
-        raise _gone(name, version, f"{len(gone)} of {len(files)} files are gone, such as {Path(gone[0]).name}.")
+        raise _gone(name, piece.version, f"{len(gone)} of {len(files)} files are gone, such as {Path(gone[0]).name}.")
     return files
 
 
-def check_states(config: Config, name: str, version: int, windows: WindowRange) -> None:
+def check_states(config: Config, name: str, piece: PutBack) -> None:
     """Makes sure that the files of the states that an earlier version of published checkpoints names are there.
 
     Raises:
         TableError: a file was removed.
     """
-    table = open_published(config, name, version)
+    windows, table = piece.windows, open_published(config, name, piece.version)
     for rows in stored.stored_rows(table):
         inside = pc.and_(
             pc.greater_equal(rows["window_id"], windows.first), pc.less_equal(rows["window_id"], windows.last)
@@ -167,7 +168,7 @@ def check_states(config: Config, name: str, version: int, windows: WindowRange) 
         try:
             stored.check_there(rows.filter(inside), table.path)
         except CheckpointError as error:
-            raise _gone(name, version, f"{error.primary}.") from error
+            raise _gone(name, piece.version, f"{error.primary}.") from error
 
 
 def _gone(name: str, version: int, detail: str) -> TableError:

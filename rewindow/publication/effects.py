@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from rewindow.ledger import Ledger, Publication
+from rewindow.ledger.publication_details import StaleWindows
 from rewindow.ledger.publication_rows import effective_publications
 from rewindow.recovery.staleness import EffectivePublication, stale_windows
 from rewindow.storage.published_tables import Kind, kind_of
+from rewindow.windows import WindowRange
 
 
 def related_acts(ledger: Ledger, application: str, names: Iterable[str]) -> list[Publication]:
@@ -21,11 +22,8 @@ def states_in_effect(acts: Iterable[Publication]) -> list[EffectivePublication]:
     """Returns the publications that were not taken back, as far as state goes."""
     found = []
     for one in effective_publications(acts):
-        states = {int(window): digest for window, digest in one.details.get("states", {}).items()}
-        start = one.details.get("start") or {"source": "initial", "window": None, "digest": ""}
-        found.append(
-            EffectivePublication(one.number, one.range, states, start["source"], start["window"], start["digest"])
-        )
+        start, states = one.details.started_from, one.details.states
+        found.append(EffectivePublication(one.number, one.range, states, start.source, start.window, start.digest))
     return found
 
 
@@ -36,8 +34,8 @@ def stale_ranges(
     stateful: Sequence[str],
     acts: Sequence[Publication],
     in_effect: Sequence[EffectivePublication],
-) -> list[list[Any]]:
-    """Returns [table, first, last] of all that is stale of an application when some publications are in effect.
+) -> tuple[StaleWindows, ...]:
+    """Returns all that is stale of an application when some publications are in effect.
 
     Args:
         names: tables of the act that is judged.
@@ -46,9 +44,9 @@ def stale_ranges(
         in_effect: the publications that then stand.
     """
     judged = set(names).union(*map(_outputs, acts))
-    mine = [[name, part.first, part.last] for part in stale_windows(in_effect) for name in stateful]
+    mine = [StaleWindows(name, part) for part in stale_windows(in_effect) for name in stateful]
     others = [row for row in ledger.stale.ranges(application) if row.table_name not in judged]
-    return mine + [[row.table_name, row.first, row.last] for row in others]
+    return (*mine, *(StaleWindows(row.table_name, WindowRange(row.first, row.last)) for row in others))
 
 
 def _outputs(publication: Publication) -> set[str]:

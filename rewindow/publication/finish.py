@@ -6,7 +6,7 @@ publisher began.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +23,6 @@ from rewindow.ledger.staleness import REOPENED
 from rewindow.names import stream_of
 from rewindow.publication.commits import commit_once, is_begun, is_conflict, write_arrow, write_empty, write_spark
 from rewindow.publication.contents import checkpoint_rows, files_of, published_seals, rows_before
-from rewindow.publication.history import Piece
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
 from rewindow.state import checkpoints as stored
@@ -121,15 +120,15 @@ class Publisher:
         """Returns the damaged files that a commit to a table reads: those there now, and those of its source."""
         found = damaged_now(self.config, [name], publication.range)
         if publication.undoes is not None:
-            for windows, version in self._pieces(publication, name):
-                found += find_damage(open_published(self.config, name, version), name, windows)
+            for piece in publication.details.put_back.get(name, ()):
+                found += find_damage(open_published(self.config, name, piece.version), name, piece.windows)
             return found
         plan = self.ledger.replays.get(publication.replay_id).read_plan()
         target = next(target for target in targets_of(plan) if target.name == name)
-        return found + self._staged_damage(plan, target, publication.details["staged_versions"], publication.range)
+        return found + self._staged_damage(plan, target, publication.details.staged_versions, publication.range)
 
     def _staged_damage(
-        self, plan: Plan, target: PublicationTarget, pinned: dict[str, int], windows: WindowRange
+        self, plan: Plan, target: PublicationTarget, pinned: Mapping[str, int], windows: WindowRange
     ) -> list[DamagedFile]:
         staged = target.output.name if target.output is not None else CHECKPOINTS
         table = Table.open(self.config.replay_root(plan.replay_id) / staged, pinned[staged])
@@ -139,9 +138,9 @@ class Publisher:
         plan = self.ledger.replays.get(publication.replay_id).read_plan()
         self._check_staged(publication, plan)
         target = next(target for target in targets_of(plan) if target.name == name)
-        pinned = publication.details["staged_versions"]
+        pinned = publication.details.staged_versions
         if target.kind is Kind.CHECKPOINTS:
-            rows = checkpoint_rows(self.config, plan, pinned["checkpoints"], publication.details["checkpoints"])
+            rows = checkpoint_rows(self.config, plan, pinned["checkpoints"], publication.details.checkpoints)
             source = self.config.replay_root(plan.replay_id) / CHECKPOINTS
             rows = stored.brought(rows, source, self.config.stream_table(name), f"{publication.number}")
             write_arrow(self.config, name, publication, rows)
@@ -162,7 +161,7 @@ class Publisher:
 
     def _check_staged(self, publication: Publication, plan: Plan) -> None:
         """Makes sure, once by this publisher, that the staged tables still hold what was judged."""
-        judged = publication.details.get("staged")
+        judged = publication.details.staged
         key = f"{publication.number}"
         if judged is None or key in self._verified:
             return
@@ -180,18 +179,18 @@ class Publisher:
         from rewindow.publication.frames import as_stream_tuples
 
         assert target.output is not None, "tuples belong to an output"
-        facts = self._facts(plan, publication.details["staged_versions"])
+        facts = self._facts(plan, publication.details.staged_versions)
         seals = staged_seals(facts, target.output.name, publication.range)
-        view = self.view(plan, target, publication.details["staged_versions"], publication.range)
+        view = self.view(plan, target, publication.details.staged_versions, publication.range)
         frame = as_stream_tuples(view, plan, target.output, pc.sum(seals["tuples"]).as_py() or 0)
         there = set(open_published(self.config, target.name).schema.names)
         merge_schema = not set(frame.columns) <= there
         write_spark(self.config, target.name, publication, frame, merge_schema=merge_schema)
 
-    def _facts(self, plan: Plan, pinned: dict[str, int]) -> Table:
+    def _facts(self, plan: Plan, pinned: Mapping[str, int]) -> Table:
         return Table.open(self.config.replay_root(plan.replay_id) / FACTS, pinned[FACTS])
 
-    def view(self, plan: Plan, target: PublicationTarget, pinned: dict[str, int], windows: WindowRange) -> DataFrame:
+    def view(self, plan: Plan, target: PublicationTarget, pinned: Mapping[str, int], windows: WindowRange) -> DataFrame:
         """Returns what readers see of a staged output, compared with its seals once by this publisher."""
         from rewindow.facts.readers_frame import readers_frame
         from rewindow.publication.frames import check_seals
@@ -211,21 +210,16 @@ class Publisher:
     def _put_back(self, publication: Publication, name: str) -> None:
         from rewindow.publication.frames import frame_before
 
-        pieces = self._pieces(publication, name)
-        for windows, version in pieces:
-            files_of(self.config, name, version, windows)
-        if name not in publication.details["put_back"]:
+        pieces = publication.details.put_back.get(name, ())
+        for piece in pieces:
+            files_of(self.config, name, piece)
+        if name not in publication.details.put_back:
             write_empty(self.config, name, publication)
         elif kind_of(name) is Kind.DATA:
             frame = frame_before(self.spark, self.config, name, pieces)
             write_spark(self.config, name, publication, frame, merge_schema=False)
         else:
             write_arrow(self.config, name, publication, rows_before(self.config, name, pieces))
-
-    def _pieces(self, publication: Publication, name: str) -> list[tuple[WindowRange, int]]:
-        """Returns what is put back into a table, and from which versions."""
-        pieces: list[Piece] = publication.details["put_back"].get(name, [])
-        return [(WindowRange(first, last), version) for first, last, version in pieces]
 
     def _settle(self, publication: Publication) -> None:
         """Enters the stale ranges as they follow from this publication; may be repeated.
@@ -236,12 +230,13 @@ class Publisher:
         application = self.ledger.replays.get(publication.replay_id).application
         for row in self.ledger.stale.ranges(application):
             stays = row.since == REOPENED and not (
-                row.first in publication.range and row.table_name in publication.details.get("stateful", ())
+                row.first in publication.range and row.table_name in publication.details.stateful
             )
             its = publication.range if stays else WindowRange(row.first, row.last)
             self.ledger.stale.clear(application, row.table_name, its.first, its.last)
-        for name, first, last in publication.details["stale"]:
-            self.ledger.stale.add(application, name, first, last, publication.number)
+        for entry in publication.details.stale:
+            windows = entry.windows
+            self.ledger.stale.add(application, entry.table, windows.first, windows.last, publication.number)
 
 
 def _unfinishable(publication: Publication, error: RewindowError) -> TableError:

@@ -13,10 +13,10 @@ from pyspark.sql import types as T
 
 from rewindow.config import Config
 from rewindow.errors import TableError
+from rewindow.ledger.publication_details import PutBack
 from rewindow.names import quoted_column
 from rewindow.recovery import OutputPlan, Plan
 from rewindow.spark.digests import empty_digests, window_digests
-from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -63,19 +63,17 @@ def as_stream_tuples(frame: DataFrame, plan: Plan, output: OutputPlan, tuples: i
     return numbered.select("window_id", "offset", "arrived_at", *map(quoted_column, rest))
 
 
-def frame_before(
-    spark: SparkSession, config: Config, name: str, pieces: Sequence[tuple[WindowRange, int]]
-) -> DataFrame:
+def frame_before(spark: SparkSession, config: Config, name: str, pieces: Sequence[PutBack]) -> DataFrame:
     """Returns the tuples of a published stream in disjoint ranges, each as it was at a version."""
     path = str(config.stream_table(name))
     if not pieces:
         return spark.read.format("delta").load(path).limit(0)
     frames = [
         spark.read.format("delta")
-        .option("versionAsOf", version)
+        .option("versionAsOf", piece.version)
         .load(path)
-        .where(F.col("window_id").between(windows.first, windows.last))
-        for windows, version in pieces
+        .where(F.col("window_id").between(piece.windows.first, piece.windows.last))
+        for piece in pieces
     ]
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames).orderBy(
         "window_id", "offset"

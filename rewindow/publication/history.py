@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rewindow.ledger.publication_details import PutBack
 from rewindow.ledger.publication_rows import WITHDRAW, Publication, effective_publications
 from rewindow.recovery.staleness import EffectivePublication, in_effect
 from rewindow.windows import WindowRange
 
-Piece = tuple[int, int, int]
-"""First and last window, and the version of the table that shows what they are to show."""
 _Shown = tuple[WindowRange, int | None]
 
 
-def versions_without(acts: Sequence[Publication], table: str, act: Publication, left: Sequence[int]) -> list[Piece]:
+def versions_without(acts: Sequence[Publication], table: str, act: Publication, left: Sequence[int]) -> list[PutBack]:
     """Returns from which versions a table's range is put back when an act is taken back.
 
     Of several versions that show the same the newest is taken, which VACUUM removes last. As a rule that is the one
@@ -31,7 +30,7 @@ def versions_without(acts: Sequence[Publication], table: str, act: Publication, 
     """
     known = sorted(acts, key=lambda one: one.number)
     wanted = _shown([one for one in known if one.number in set(left)], act.range)
-    pieces: list[Piece] = []
+    pieces: list[PutBack] = []
     for place in range(len(known) - 1, -1, -1):
         version = next((entry.version_before for entry in known[place].tables if entry.name == table), None)
         if version is None or not wanted or known[place].kind == WITHDRAW:
@@ -40,38 +39,38 @@ def versions_without(acts: Sequence[Publication], table: str, act: Publication, 
         rest: list[_Shown] = []
         for windows, owner in wanted:
             same = [part for other, shown in before if shown == owner and (part := windows.overlap(other))]
-            pieces += [(part.first, part.last, version) for part in same]
+            pieces += [PutBack(part, version) for part in same]
             rest += [(part, owner) for part in _without(windows, same)]
         wanted = rest
     assert not wanted, f"no version of {table} shows windows {wanted[0][0]} as they are to be"
-    return _joined(sorted(pieces))
+    return _joined(sorted(pieces, key=lambda piece: piece.windows.first))
 
 
-def without_windows(pieces: Sequence[Piece], left_out: Sequence[WindowRange | None]) -> list[Piece]:
+def without_windows(pieces: Sequence[PutBack], left_out: Sequence[WindowRange | None]) -> list[PutBack]:
     """Returns pieces without some windows; None among these means all of them.
 
-    >>> without_windows([(100, 109, 3)], [WindowRange(102, 104)])
-    [(100, 101, 3), (105, 109, 3)]
+    >>> [str(piece.windows) for piece in without_windows([PutBack(WindowRange(1, 9), 3)], [WindowRange(2, 4)])]
+    ['[1, 1]', '[5, 9]']
     """
     for windows in left_out:
         if windows is None:
             return []
         pieces = [
-            (part.first, part.last, version)
-            for first, last, version in pieces
-            for part in _without(
-                WindowRange(first, last), [p for p in [windows.overlap(WindowRange(first, last))] if p]
-            )
+            PutBack(part, piece.version)
+            for piece in pieces
+            for part in _without(piece.windows, [both for both in [windows.overlap(piece.windows)] if both])
         ]
     return list(pieces)
 
 
-def _joined(pieces: Sequence[Piece]) -> list[Piece]:
-    joined: list[Piece] = []
-    for first, last, version in pieces:
-        if joined and joined[-1][1:] == (first - 1, version):
-            first = joined.pop()[0]
-        joined.append((first, last, version))
+def _joined(pieces: Sequence[PutBack]) -> list[PutBack]:
+    joined: list[PutBack] = []
+    for piece in pieces:
+        before = joined[-1] if joined else None
+        if before and (before.windows.last, before.version) == (piece.windows.first - 1, piece.version):
+            joined[-1] = PutBack(WindowRange(before.windows.first, piece.windows.last), piece.version)
+        else:
+            joined.append(piece)
     return joined
 
 

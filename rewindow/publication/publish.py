@@ -10,7 +10,8 @@ from __future__ import annotations
 import getpass
 import shutil
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from rewindow.config import Config
 from rewindow.crash import crash_point
@@ -18,6 +19,7 @@ from rewindow.errors import GateError, InputError, ResourceError, TableError
 from rewindow.facts.losses import losses_of
 from rewindow.facts.readers import staged_seals
 from rewindow.ledger import Ledger, Publication, Replay, State
+from rewindow.ledger.publication_details import PublicationDetails
 from rewindow.ledger.publication_rows import effective_publications
 from rewindow.publication.contents import checkpoint_rows, kept_checkpoints, saved_states, start_state
 from rewindow.publication.effects import related_acts, stale_ranges, states_in_effect
@@ -94,7 +96,7 @@ def publish(
         details = _details(config, ledger, plan, accept, staged)
         for table in tables:
             if table.kind is Kind.DATA:
-                publisher.view(plan, table, details["staged_versions"], plan.range)
+                publisher.view(plan, table, details.staged_versions, plan.range)
         damage = damaged_now(config, [table.name for table in tables], plan.range)
         settle_damage(config, damage, leave_out_damaged, f"rewindow publish {replay_id}", say)
         publication = _open(config, ledger, plan, details, crash)
@@ -190,7 +192,7 @@ def _visible(ledger: Ledger, replay_id: str) -> Publication | None:
     return None if publication is None or ledger.publications.later_overlapping(publication.number) else publication
 
 
-def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None, contents: Contents) -> dict[str, Any]:
+def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None, contents: Contents) -> PublicationDetails:
     """Returns all that finishing a publication needs, pinned to what was judged."""
     root = config.replay_root(plan.replay_id)
     staged = versions_of(contents)
@@ -203,7 +205,7 @@ def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None, con
     related = related_acts(ledger, plan.application, names)
     in_effect = states_in_effect(related)
     number = 1 + max((one.number for one in in_effect), default=0)
-    new = EffectivePublication(number, plan.range, states, start["source"], start["window"], start["digest"])
+    new = EffectivePublication(number, plan.range, states, start.source, start.window, start.digest)
     known = sorted(states)
     step = 1 + len(known) // STATES_MAX
     told = {*known[::step], *kept, plan.first - 1}
@@ -214,29 +216,29 @@ def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None, con
     lost = {
         output.name: len(plan.range) - staged_seals(facts, output.name, plan.range).num_rows for output in plan.staged
     }
-    return {
-        "application": plan.application,
-        "staged_versions": staged,
-        "staged": contents,
-        "checkpoints": kept,
-        "states": {str(window): states[window] for window in sorted(told) if window in states},
-        "start": start,
-        "inputs": {entry.stream: entry.table_id for entry in plan.inputs},
-        "stateful": stateful,
-        "lost": {name: count for name, count in lost.items() if count},
-        "state_lacks": [[part.first, part.last] for part in losses.lacking],
-        "accepted": accept,
-        "stale": stale_ranges(ledger, plan.application, names, stateful, related, [*in_effect, new]),
-    }
+    return PublicationDetails(
+        application=plan.application,
+        staged_versions=staged,
+        staged=contents,
+        checkpoints=tuple(kept),
+        states={window: states[window] for window in sorted(told) if window in states},
+        started_from=start,
+        inputs={entry.stream: entry.table_id for entry in plan.inputs},
+        stateful=tuple(stateful),
+        lost={name: count for name, count in lost.items() if count},
+        state_lacks=tuple(losses.lacking),
+        accepted=accept,
+        stale=stale_ranges(ledger, plan.application, names, stateful, related, [*in_effect, new]),
+    )
 
 
-def _open(config: Config, ledger: Ledger, plan: Plan, details: dict[str, Any], crash: Crash) -> Publication:
+def _open(config: Config, ledger: Ledger, plan: Plan, details: PublicationDetails, crash: Crash) -> Publication:
     _check_space(config, plan, details)
     names = [table.name for table in targets_of(plan)]
     ledger.leases.acquire(plan.replay_id, names, plan.first, plan.last)
     try:
         versions = prepare_tables(config, plan)
-        details = {**details, "table_ids": {name: open_published(config, name).id for name in versions}}
+        details = replace(details, table_ids={name: open_published(config, name).id for name in versions})
         crash(PublishStep.PREPARED, 1)
         return ledger.publications.open(plan.replay_id, versions, plan.first, plan.last, details)
     except Exception:
@@ -244,12 +246,12 @@ def _open(config: Config, ledger: Ledger, plan: Plan, details: dict[str, Any], c
         raise
 
 
-def _check_space(config: Config, plan: Plan, details: dict[str, Any]) -> None:
+def _check_space(config: Config, plan: Plan, details: PublicationDetails) -> None:
     root = config.replay_root(plan.replay_id)
     needed = sum(
         file.size
         for output in plan.staged
-        for file in Table.open(root / output.name, details["staged_versions"][output.name]).files()
+        for file in Table.open(root / output.name, details.staged_versions[output.name]).files()
     )
     free = shutil.disk_usage(config.state).free
     if free < 2 * needed:

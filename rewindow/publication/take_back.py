@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rewindow.config import Config
 from rewindow.crash import crash_point
 from rewindow.errors import InputError, TableError
 from rewindow.ledger import Ledger, Publication
+from rewindow.ledger.publication_details import PublicationDetails, PutBack
 from rewindow.ledger.publication_rows import UNDO, WITHDRAW, effective_publications
 from rewindow.names import stream_of
 from rewindow.publication.commits import is_begun
 from rewindow.publication.contents import check_states, files_of
 from rewindow.publication.effects import related_acts, stale_ranges, states_in_effect
 from rewindow.publication.finish import Publisher
-from rewindow.publication.history import Piece, versions_without, without_windows
+from rewindow.publication.history import versions_without, without_windows
 from rewindow.publication.leftovers import only_publisher
 from rewindow.publication.result import PublicationResult, result_of
 from rewindow.publication.steps import Crash, PublishStep
@@ -28,7 +29,6 @@ from rewindow.storage import Table
 from rewindow.storage.damage import damaged_error, damaged_now, find_damage, settle_damage
 from rewindow.storage.names import open_published
 from rewindow.storage.published_tables import Kind, kind_of
-from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -147,7 +147,7 @@ def open_undo(
     acts = related_acts(ledger, application, names)
     left = [act for act in acts if act.replay_id != newest.replay_id]
     covered = ledger.publications.later_overlapping(newest.number)
-    details = {} if covered else _details(config, ledger, newest, application, acts, left, spare)
+    details = PublicationDetails() if covered else _details(config, ledger, newest, application, acts, left, spare)
     ledger.leases.acquire(newest.replay_id, names, newest.first, newest.last)
     try:
         crash(PublishStep.PREPARED, 1)
@@ -178,7 +178,7 @@ def _details(
     acts: list[Publication],
     left: list[Publication],
     spare: Spare,
-) -> dict[str, Any]:
+) -> PublicationDetails:
     """Returns all that finishing needs: the versions to put back, of tables that hold the act, and what is stale then.
 
     Args:
@@ -191,24 +191,24 @@ def _details(
         TableError: a version that is needed was removed, or a file of it is damaged.
     """
     remaining = [act.number for act in effective_publications(left)]
-    put_back = {}
+    found = {}
     for name in (table.name for table in taken.tables if taken.closed_at or is_begun(config, table.name, taken)):
         on_table = [act for act in acts if act.withdrawn is None and name in {table.name for table in act.tables}]
-        put_back[name] = versions_without(on_table, name, taken, remaining)
-        for first, last, version in put_back[name]:
-            files_of(config, name, version, WindowRange(first, last))
+        found[name] = versions_without(on_table, name, taken, remaining)
+        for piece in found[name]:
+            files_of(config, name, piece)
             if kind_of(name) is Kind.CHECKPOINTS:
-                check_states(config, name, version, WindowRange(first, last))
+                check_states(config, name, piece)
     names = [table.name for table in taken.tables]
-    stateful = taken.details.get("stateful", [])
+    stateful = taken.details.stateful
     stale = stale_ranges(ledger, application, names, stateful, acts, states_in_effect(left))
-    put_back = _without_damage(config, put_back, taken, spare)
-    return {"application": application, "put_back": put_back, "stale": stale, "stateful": stateful}
+    put_back = {name: tuple(pieces) for name, pieces in _without_damage(config, found, taken, spare).items()}
+    return PublicationDetails(application, put_back=put_back, stale=stale, stateful=stateful)
 
 
 def _without_damage(
-    config: Config, put_back: dict[str, list[Piece]], taken: Publication, spare: Spare
-) -> dict[str, list[Piece]]:
+    config: Config, put_back: dict[str, list[PutBack]], taken: Publication, spare: Spare
+) -> dict[str, list[PutBack]]:
     """Returns what is put back without the windows of damaged files; takes those out of the tables as they are now.
 
     Raises:
@@ -217,8 +217,8 @@ def _without_damage(
     before = [
         entry
         for name, pieces in put_back.items()
-        for first, last, version in pieces
-        for entry in find_damage(open_published(config, name, version), name, WindowRange(first, last))
+        for piece in pieces
+        for entry in find_damage(open_published(config, name, piece.version), name, piece.windows)
     ]
     now = damaged_now(config, put_back, taken.range)
     if before and not spare.leave_out:
@@ -245,7 +245,7 @@ def _same_table(config: Config, publication: Publication, name: str) -> Table:
         TableError: it was deleted and made anew since, so that nothing of before can be put back into it.
     """
     table = open_published(config, name)
-    before = publication.details.get("table_ids", {}).get(name, table.id)
+    before = publication.details.table_ids.get(name, table.id)
     if before != table.id:
         raise TableError(
             f'table "{name}" is another one than publication {publication.number} was committed to',

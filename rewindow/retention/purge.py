@@ -153,7 +153,7 @@ def _states(config: Config, ledger: Ledger) -> Iterator[tuple[str, list[Purgeabl
     """
     for folder in sorted((config.state / "streams").glob("*.checkpoints.state")):
         table, name = Table.open(folder.with_suffix("")), folder.name.removesuffix(".checkpoints.state")
-        if any(one.details.get("application") == name for one in ledger.publications.unfinished()):
+        if any(one.details.application == name for one in ledger.publications.unfinished()):
             continue
         needed = _needed_states(table)
         why = "no checkpoint within the undo horizon names this state"

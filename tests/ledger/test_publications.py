@@ -11,6 +11,7 @@ import pytest
 
 from rewindow.errors import InputError, OverlapError
 from rewindow.ledger import Ledger, State
+from rewindow.ledger.publication_details import PublicationDetails
 from rewindow.ledger.publication_rows import effective_publications
 from tests.ledger.life import WORKERS, plan, results, run_to_end
 from tests.ledger.workers import (
@@ -58,7 +59,7 @@ def test_publication_goes_its_way(ledger: Ledger, tables: FakeTables) -> None:
     assert publication.closed_at is not None and publication.kind == "publish"
     assert tables.versions("app.out")[-1]["metadata"] == {
         "publication": 1, "replay": "r", "kind": "publish", "first": 100, "last": 199, "undoes": None,
-        "details": {"from": "r"}, "versions_before": {"app.out": 0, "app.checkpoints": 0},
+        "details": {"application": "r"}, "versions_before": {"app.out": 0, "app.checkpoints": 0},
     }  # fmt: skip
     assert ledger.replays.get("r").state is State.PUBLISHED and ledger.leases.held() == []
 
@@ -105,7 +106,7 @@ def test_a_withdrawal_gives_up_what_was_begun_and_leaves_the_replay_as_it_was(le
     with pytest.raises(InputError, match="to take it back add --withdraw"):
         ledger.publications.withdraw(first.number, "no")
     withdrawal = ledger.publications.open_withdrawal(first.number, "damaged", {"app.out": 1})
-    assert (withdrawal.kind, withdrawal.undoes, withdrawal.details["reason"]) == ("withdraw", 1, "damaged")
+    assert (withdrawal.kind, withdrawal.undoes, withdrawal.details.reason) == ("withdraw", 1, "damaged")
     assert ledger.publications.unfinished() == [withdrawal]
     with pytest.raises(InputError, match="is closed and cannot be withdrawn"):
         ledger.publications.open_withdrawal(first.number, "again", {"app.out": 1})
@@ -147,8 +148,8 @@ def test_undo_is_refused_under_a_later_publication_and_names_it(ledger: Ledger, 
 def test_opening_again_returns_what_was_entered(ledger: Ledger) -> None:
     """A publisher that comes back gets the number and the versions before of its first opening."""
     checked(ledger, "r")
-    first = ledger.publications.open("r", {"app.out": 7}, 100, 199, {"x": 1})
-    assert ledger.publications.open("r", {"app.out": 8}, 100, 199, {"x": 2}) == first
+    first = ledger.publications.open("r", {"app.out": 7}, 100, 199, PublicationDetails("one"))
+    assert ledger.publications.open("r", {"app.out": 8}, 100, 199, PublicationDetails("two")) == first
     assert ledger.publications.unfinished() == [first]
 
 

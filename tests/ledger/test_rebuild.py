@@ -12,11 +12,13 @@ import pytest
 from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.ledger import Ledger, Publication, State, publish_app_id
+from rewindow.ledger.publication_details import PublicationDetails, StaleWindows
 from rewindow.ledger.rebuild import rebuild_ledger
 from rewindow.planning.creation import create_staging
 from rewindow.storage.delta import Table, create_table
 from rewindow.storage.fence import fence
 from rewindow.storage.layout import CHECKPOINTS, FACTS, app_id
+from rewindow.windows import WindowRange
 from tests.ledger.life import begin
 from tests.ledger.test_index import write_facts
 
@@ -43,12 +45,12 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ledger.checks.record(replay_id, "passed")
     run(ledger, config, "c", 40)
     make(ledger, config, "planned", "at_least_once")
-    publish(ledger, config, "a", {"stale": [[OUT, 200, 299]]})
-    publish(ledger, config, "b", {"stale": [[OUT, 200, 250]]})
-    undone = ledger.publications.open_undo(2, versions(config), {"stale": [[OUT, 200, 299]]})
+    publish(ledger, config, "a", stale(200, 299))
+    publish(ledger, config, "b", stale(200, 250))
+    undone = ledger.publications.open_undo(2, versions(config), stale(200, 299))
     commit(ledger, config, undone, (OUT, SAVED))
     ledger.publications.close(undone.number)
-    half = ledger.publications.open("open", versions(config), 100, 199, {"stale": [[OUT, 210, 220]]})
+    half = ledger.publications.open("open", versions(config), 100, 199, stale(210, 220))
     commit(ledger, config, half, (OUT,))
     ledger.close()
     return config.state
@@ -90,7 +92,12 @@ def versions(config: Config) -> dict[str, int | None]:
     return {name: Table.open(config.state / "streams" / name).version for name in (OUT, SAVED)}
 
 
-def publish(ledger: Ledger, config: Config, replay_id: str, details: dict[str, object]) -> None:
+def stale(first: int, last: int) -> PublicationDetails:
+    """Returns details that say that windows of the output are stale."""
+    return PublicationDetails(stale=(StaleWindows(OUT, WindowRange(first, last)),))
+
+
+def publish(ledger: Ledger, config: Config, replay_id: str, details: PublicationDetails) -> None:
     """Publishes a replay."""
     publication = ledger.publications.open(replay_id, versions(config), 100, 199, details)
     commit(ledger, config, publication, (OUT, SAVED))

@@ -12,6 +12,7 @@ from typing import Any
 
 from rewindow.errors import FencedError, InputError, OverlapError
 from rewindow.ledger import Ledger, Publication, publish_app_id
+from rewindow.ledger.publication_details import PublicationDetails
 
 _barrier: Any = None
 TABLES = ("app.out", "app.checkpoints")
@@ -168,7 +169,8 @@ def publish(ledger: Ledger, tables: FakeTables, replay_id: str, crash: Callable[
         ledger.leases.acquire(replay_id, TABLES, replay.first, replay.last)
         crash("leased")
         before: dict[str, int | None] = {name: len(tables.versions(name)) - 1 for name in TABLES}
-        publication = ledger.publications.open(replay_id, before, replay.first, replay.last, {"from": replay_id})
+        details = PublicationDetails(replay_id)
+        publication = ledger.publications.open(replay_id, before, replay.first, replay.last, details)
         crash("opened")
         finish(ledger, tables, publication, crash)
     crash("unlocked")
@@ -217,7 +219,7 @@ def finish(ledger: Ledger, tables: FakeTables, publication: Publication, crash: 
 
 def _content(ledger: Ledger, tables: FakeTables, publication: Publication, name: str) -> str:
     if publication.undoes is None:
-        return str(publication.details["from"])
+        return str(publication.details.application)
     undone = {table.name: table for table in ledger.publications.get(publication.undoes).tables}
     version = undone[name].version_before
     assert version is not None

@@ -11,12 +11,14 @@ from rewindow.config import Config
 from rewindow.errors import CheckpointError
 from rewindow.facts.losses import losses_of
 from rewindow.ledger import Ledger
+from rewindow.ledger.publication_details import PublicationDetails
 from rewindow.loading.catalog import load_application
 from rewindow.planning import create_replay, draft_plan
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, create_table
 from rewindow.storage.formats import TableKind, format_property
 from rewindow.storage.layout import FACTS
+from rewindow.windows import WindowRange
 from tests.ledger.life import run_to_end
 from tests.planning.wishes import request
 from tests.recovery.project import FIRST, WINDOWS, Project
@@ -43,7 +45,8 @@ def published(config: Config, lacks: list[list[int]]) -> Ledger:
     plan = create_replay(config, request(replay_id="first", last=BASE, mode="at_most_once"))
     run_to_end(ledger, plan.replay_id)
     versions = {"totals.totals": 1, "totals.totals.windows": 1, "totals.checkpoints": 1}
-    publication = ledger.publications.open("first", versions, plan.first, plan.last, {"state_lacks": lacks})
+    details = PublicationDetails(state_lacks=tuple(WindowRange(*part) for part in lacks))
+    publication = ledger.publications.open("first", versions, plan.first, plan.last, details)
     for name in versions:
         ledger.publications.mark_done(publication.number, name, 2)
     ledger.publications.close(publication.number)

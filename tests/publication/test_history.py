@@ -9,12 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewindow.ledger import Publication, PublishedTable
+from rewindow.ledger.publication_details import PublicationDetails, PutBack
 from rewindow.ledger.publication_rows import effective_publications
 from rewindow.publication.history import versions_without
 from rewindow.windows import WindowRange
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 WINDOWS = range(12)
+DETAILS = PublicationDetails()
 RANGES = {"a": WindowRange(0, 11), "b": WindowRange(3, 7), "c": WindowRange(5, 9), "d": WindowRange(0, 4)}
 
 
@@ -41,9 +43,9 @@ class Table:
         left = [act.number for act in effective_publications([act for act in self.acts if act.replay_id != replay])]
         pieces = versions_without(self.acts, "t", mine[-1], left)
         shown = dict(self.versions[-1])
-        for first, last, version in pieces:
-            shown |= {window: self.versions[version][window] for window in range(first, last + 1)}
-        assert sorted(window for first, last, _ in pieces for window in range(first, last + 1)) == list(mine[-1].range)
+        for piece in pieces:
+            shown |= {window: self.versions[piece.version][window] for window in piece.windows}
+        assert sorted(window for piece in pieces for window in piece.windows) == list(mine[-1].range)
         self.acts.append(self._act(replay, "undo", mine[-1].number))
         self.versions.append(shown)
 
@@ -57,7 +59,17 @@ class Table:
         windows = RANGES[replay]
         tables = (PublishedTable("t", version, version + 1, True),)
         return Publication(
-            len(self.acts) + 1, replay, kind, windows.first, windows.last, undoes, {}, tables, None, AT, AT
+            len(self.acts) + 1,
+            replay,
+            kind,
+            windows.first,
+            windows.last,
+            undoes,
+            DETAILS,
+            tables,
+            None,
+            AT,
+            AT,
         )
 
 
@@ -97,4 +109,4 @@ def test_an_undo_takes_the_version_just_before_as_a_rule() -> None:
     for replay in ("a", "b", "c"):
         table.publish(replay)
     (act,) = [act for act in table.acts if act.replay_id == "c"]
-    assert versions_without(table.acts, "t", act, [1, 2]) == [(5, 9, 2)]
+    assert versions_without(table.acts, "t", act, [1, 2]) == [PutBack(WindowRange(5, 9), 2)]

@@ -207,7 +207,7 @@ def test_repeated_windows_stay_staged_and_lost_ones_are_published_as_missing(
     replay.digest(spark).end(epoch=2, checked=False)
     result = publish(spark, config, "once", accept="known outage of a station", who="somebody")
     assert (result.lost, result.state_lacks) == ({"ranks": 2}, [[105, 106]])
-    assert book(config).publications.get(result.number).details["accepted"] == "known outage of a station"
+    assert book(config).publications.get(result.number).details.accepted == "known outage of a station"
     assert sorted(minutes(config)) == [100, 101, 102, 103, 104, 107, 108, 109]
     sealed = [row["window_id"] for row in table_rows(config.windows_table("app.ranks"))]
     assert sealed == [100, 101, 102, 103, 104, 107, 108, 109]

@@ -110,7 +110,7 @@ def test_a_publication_takes_the_versions_that_were_judged(config: Config) -> No
     judged = publishing.check_publishable(config, ledger, ledger.replays.get("r"), replay.plan)
     drop_rows(replay.root)
     details = publishing._details(config, ledger, replay.plan, None, judged)
-    assert details["staged_versions"]["ranks"] == Table.open(replay.root / "ranks").version - 1
+    assert details.staged_versions["ranks"] == Table.open(replay.root / "ranks").version - 1
 
 
 def test_a_publication_that_was_begun_stops_at_facts_that_were_altered_since(config: Config) -> None:

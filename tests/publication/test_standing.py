@@ -8,12 +8,14 @@ import pytest
 
 from rewindow.config import Config
 from rewindow.ledger import Ledger, Publication
+from rewindow.ledger.publication_details import StaleWindows
 from rewindow.publication import publish as publishing
 from rewindow.publication.prepare import prepare_tables
 from rewindow.publication.take_back import Spare, open_undo
 from rewindow.recovery import StartState
 from rewindow.storage.layout import staged_contents
 from rewindow.storage.names import open_published
+from rewindow.windows import WindowRange
 from tests.publication.staging import simple, state_of
 
 
@@ -39,15 +41,15 @@ def test_publications_of_other_outputs_make_nothing_stale(config: Config, next_s
     """Another output of the same application name, over some of the windows, with a state of its own."""
     opened(config, "one", 100, 109, ("ranks",))
     opened(config, "other", 104, 105, ("delays",))
-    assert opened(config, "two", 110, 119, ("ranks",), **next_start).details["stale"] == []
+    assert opened(config, "two", 110, 119, ("ranks",), **next_start).details.stale == ()
 
 
 def test_publications_that_share_an_output_still_make_stale(config: Config, next_start: dict[str, Any]) -> None:
     """The same with an output that both have: what follows the windows in between has another state before it."""
     opened(config, "one", 100, 109, ("ranks",))
     opened(config, "other", 104, 105, ("delays", "ranks"))
-    stale = opened(config, "two", 110, 119, ("ranks",), **next_start).details["stale"]
-    assert stale == [["app.ranks", 106, 119]]
+    stale = opened(config, "two", 110, 119, ("ranks",), **next_start).details.stale
+    assert stale == (StaleWindows("app.ranks", WindowRange(106, 119)),)
 
 
 def test_stale_windows_of_other_outputs_stay_stale(config: Config) -> None:
@@ -55,7 +57,9 @@ def test_stale_windows_of_other_outputs_stay_stale(config: Config) -> None:
     opened(config, "other", 104, 105, ("delays",))
     ledger = Ledger.open(config.ledger_url)
     ledger.stale.add("app", "app.delays", 104, 105, 1)
-    assert opened(config, "one", 100, 109, ("ranks",)).details["stale"] == [["app.delays", 104, 105]]
+    assert opened(config, "one", 100, 109, ("ranks",)).details.stale == (
+        StaleWindows("app.delays", WindowRange(104, 105)),
+    )
 
 
 def test_an_undo_leaves_other_outputs_alone(config: Config) -> None:
@@ -63,9 +67,9 @@ def test_an_undo_leaves_other_outputs_alone(config: Config) -> None:
     opened(config, "one", 100, 109, ("ranks",))
     opened(config, "other", 104, 105, ("delays",))
     fix = opened(config, "fix", 100, 101, ("ranks",), plus=7)
-    assert fix.details["stale"] == [["app.ranks", 102, 109]]
+    assert fix.details.stale == (StaleWindows("app.ranks", WindowRange(102, 109)),)
     ledger = Ledger.open(config.ledger_url)
     ledger.stale.add("app", "app.delays", 104, 105, 1)
     spare = Spare(leave_out=False, command="", say=lambda line: None)
     undo = open_undo(config, ledger, fix, "app", spare, lambda step, number: None)
-    assert undo.details["stale"] == [["app.delays", 104, 105]]
+    assert undo.details.stale == (StaleWindows("app.delays", WindowRange(104, 105)),)

@@ -22,7 +22,7 @@ def ledger(tmp_path: Path) -> Ledger:
         ledger.replays.create(name, "app", first, last, "exactly_once", plan, "v1")
     for name, first, last in (("done", 100, 199), ("undone", 300, 399)):
         run_to_end(ledger, name)
-        publication = ledger.publications.open(name, {"app.totals": None, "app.rows": None}, first, last, {})
+        publication = ledger.publications.open(name, {"app.totals": None, "app.rows": None}, first, last)
         close(ledger, publication.number)
     undo = ledger.publications.open_undo(2, {"app.totals": 1, "app.rows": 1})
     close(ledger, undo.number)

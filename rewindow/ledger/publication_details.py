@@ -1,0 +1,126 @@
+"""What an act of publication keeps in the ledger, so that anybody can roll it forward, and its form as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from rewindow.storage.layout import Contents
+from rewindow.windows import WindowRange
+
+
+@dataclass(frozen=True)
+class PutBack:
+    """Windows of a table that an act puts back, and the version of the table that shows what they are to show."""
+
+    windows: WindowRange
+    version: int
+
+
+@dataclass(frozen=True)
+class StaleWindows:
+    """Windows of a table that are stale."""
+
+    table: str
+    windows: WindowRange
+
+
+@dataclass(frozen=True)
+class StartedFrom:
+    """The state that a replay began with.
+
+    Attributes:
+        source: where it came from (see `rewindow.recovery.StartState`).
+        window: the window whose published state it was; None when it was none.
+        digest: its digest; empty when that is not known.
+    """
+
+    source: str = "initial"
+    window: int | None = None
+    digest: str = ""
+
+
+@dataclass(frozen=True)
+class PublicationDetails:
+    """What finishing an act needs beside its replay and its range; parts that an act does not have are empty.
+
+    Attributes:
+        application: name of the application.
+        staged_versions: table of the replay to the version that is published.
+        staged: what these versions held when they were judged; None where that was not kept.
+        checkpoints: windows whose checkpoints are published.
+        states: window to the digest of the state after it.
+        started_from: the state that the replay began with.
+        inputs: stream to the Delta id of its table.
+        stateful: tables of outputs with state before them.
+        lost: output to the number of windows that at most once gave up.
+        state_lacks: windows that the state never saw.
+        accepted: why it was published although its gate had not passed.
+        stale: all that is stale of the application once the act is finished.
+        table_ids: published table to its Delta id.
+        put_back: table to what an undo or a withdrawal puts back; a table that did not hold the act is not in it.
+        reason: why an act was withdrawn.
+    """
+
+    application: str = ""
+    staged_versions: Mapping[str, int] = field(default_factory=dict)
+    staged: Contents | None = None
+    checkpoints: tuple[int, ...] = ()
+    states: Mapping[int, str] = field(default_factory=dict)
+    started_from: StartedFrom = StartedFrom()
+    inputs: Mapping[str, str | None] = field(default_factory=dict)
+    stateful: tuple[str, ...] = ()
+    lost: Mapping[str, int] = field(default_factory=dict)
+    state_lacks: tuple[WindowRange, ...] = ()
+    accepted: str | None = None
+    stale: tuple[StaleWindows, ...] = ()
+    table_ids: Mapping[str, str] = field(default_factory=dict)
+    put_back: Mapping[str, tuple[PutBack, ...]] = field(default_factory=dict)
+    reason: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the details as JSON values; parts that are empty are left out."""
+        start = self.started_from
+        nested = {
+            "states": {str(window): digest for window, digest in self.states.items()},
+            "start": {} if start == StartedFrom() else asdict(start),
+            "state_lacks": [[part.first, part.last] for part in self.state_lacks],
+            "stale": [[entry.table, entry.windows.first, entry.windows.last] for entry in self.stale],
+            "put_back": {
+                name: [[part.windows.first, part.windows.last, part.version] for part in parts]
+                for name, parts in self.put_back.items()
+            },
+        }
+        names = [part.name for part in fields(self) if part.name not in (*nested, "started_from")]
+        written = {**{name: _plain(getattr(self, name)) for name in names}, **nested}
+        return {name: value for name, value in written.items() if value}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> PublicationDetails:
+        """Returns the details that JSON values say, those of older versions too."""
+        start = values.get("start") or {}
+        return cls(
+            application=values.get("application", ""),
+            staged_versions=values.get("staged_versions", {}),
+            staged=values.get("staged"),
+            checkpoints=tuple(values.get("checkpoints", ())),
+            states={int(window): digest for window, digest in values.get("states", {}).items()},
+            started_from=StartedFrom(start.get("source", "initial"), start.get("window"), start.get("digest", "")),
+            inputs=values.get("inputs", {}),
+            stateful=tuple(values.get("stateful", ())),
+            lost=values.get("lost", {}),
+            state_lacks=tuple(WindowRange(*part) for part in values.get("state_lacks", ())),
+            accepted=values.get("accepted"),
+            stale=tuple(StaleWindows(name, WindowRange(*windows)) for name, *windows in values.get("stale", ())),
+            table_ids=values.get("table_ids", {}),
+            put_back={
+                name: tuple(PutBack(WindowRange(first, last), version) for first, last, version in parts)
+                for name, parts in values.get("put_back", {}).items()
+            },
+            reason=values.get("reason", ""),
+        )
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
