@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rewindow.certificate.compare import Difference, OutputResult, WindowResult, compare_output
 from rewindow.certificate.description import Description
+from rewindow.certificate.lacking import OnlyIn
 from rewindow.certificate.rows import RowComparison
 from rewindow.certificate.snapshots import Snapshot, both_snapshots, check_comparable
 from rewindow.config import Config
@@ -49,7 +50,8 @@ class OutputCertificate(BaseModel):
         windows: windows compared; `classes` counts them by class, `ranges` lists all but the equal ones. A window that
             neither side has is lost.
         digest_a, digest_b: one digest over all windows' digests of a side.
-        lost_tuples, repeated_tuples: rows that b lacks, rows that b has again.
+        only_in_tuples: rows that one side has and the other one lacks, whatever the class of their windows.
+        lost_tuples, repeated_tuples: rows of lost windows that b lacks, rows that b has again.
         changes: per column, over rows matched by the declared key.
         top_windows: the windows with most differing rows.
         only_in: windows that one side alone has, as ranges (O139).
@@ -65,6 +67,7 @@ class OutputCertificate(BaseModel):
     classes: dict[str, int]
     ranges: dict[str, list[tuple[int, int]]]
     only_in: dict[str, list[tuple[int, int]]]
+    only_in_tuples: OnlyIn = OnlyIn()
     lost_tuples: int
     repeated_tuples: int
     rows_added: int
@@ -81,6 +84,7 @@ class Certificate(BaseModel):
     """A statement on two sides, a and b, over a window range; `digest` covers all of it but the time it was made at.
 
     Attributes:
+        only_in_tuples: rows that one side has and the other one lacks, over all outputs.
         data_read: whether rows of any window were read.
         contents: "not read" when the seals were believed, since versions, names, sizes and times of the published
             tables' files speak for them; "read where in doubt"; or "read", all of them.
@@ -100,6 +104,7 @@ class Certificate(BaseModel):
     same_inputs: bool | None
     notes: list[str]
     outputs: list[OutputCertificate]
+    only_in_tuples: OnlyIn = OnlyIn()
     first_difference: dict[str, Any] | None
     data_read: bool
     contents: str = "not read"
@@ -113,6 +118,10 @@ class Certificate(BaseModel):
     def equal(self) -> bool:
         """Whether nothing differs, floats within the tolerance."""
         return self.verdict != DIFFERENT
+
+    def missing_words(self, tuples: OnlyIn | None = None) -> str:
+        """Returns how many tuples of an output, or of all, each side lacks, with the names of the sides."""
+        return (tuples or self.only_in_tuples).words(self.a.name, self.b.name)
 
     def to_json(self) -> str:
         """Returns the certificate as JSON."""
@@ -224,6 +233,7 @@ def _draft(config: Config, left: Snapshot, right: Snapshot, results: list[Output
     plan = staged_plan(config, left.name if left.name != PUBLISHED else right.name)
     differing = [(found.window, number) for number, result in enumerate(results) for found in result.differing]
     near = any(result.equal_within_tolerance for result in results)
+    outputs = [_output(left, right, result) for result in results]
     return {
         "verdict": DIFFERENT if differing else EQUAL_WITHIN_TOLERANCE if near else EQUAL,
         "a": left.description,
@@ -236,7 +246,8 @@ def _draft(config: Config, left: Snapshot, right: Snapshot, results: list[Output
         "raw": raw,
         "same_inputs": _same_inputs(left, right),
         "notes": [*_notes(left, right, raw), *_notes_on_missing(results)],
-        "outputs": [_output(left, right, result) for result in results],
+        "outputs": outputs,
+        "only_in_tuples": OnlyIn.sum(output.only_in_tuples for output in outputs),
         "first_difference": _first_difference(left, right, results, raw) if differing else None,
         "data_read": any(result.data_read for result in results) or raw,
     }
@@ -305,6 +316,11 @@ def _output(left: Snapshot, right: Snapshot, result: OutputResult) -> OutputCert
             for side in ("a", "b")
             if any(found.only_in == side for found in result.differing)
         },
+        only_in_tuples=OnlyIn(
+            a=sum(found.missing for found in result.differing),
+            b=sum(found.surplus for found in result.differing),
+            at_least=result.by_digest,
+        ),
         lost_tuples=sum(found.missing for found in result.differing if found.difference is Difference.LOST),
         repeated_tuples=sum(found.surplus for found in result.differing if found.difference is Difference.REPEATED),
         rows_added=result.rows_added,

@@ -71,7 +71,7 @@ class WindowResult:
 
 @dataclass
 class OutputResult:
-    """The comparison of one output."""
+    """The comparison of one output; `by_digest`: rows of a side were purged, so that windows in both were not read."""
 
     output: OutputPlan
     windows: int
@@ -84,6 +84,7 @@ class OutputResult:
     rows_removed: int = 0
     rows_changed: int = 0
     data_read: bool = False
+    by_digest: bool = False
 
 
 def compare_output(a: Snapshot, b: Snapshot, output: OutputPlan, raw: bool) -> OutputResult:
@@ -105,6 +106,7 @@ def compare_output(a: Snapshot, b: Snapshot, output: OutputPlan, raw: bool) -> O
         for batch in _batches(both):
             _compare_batch(comparison, batch, a, b, result)
     else:
+        result.by_digest = bool(both)
         result.differing += [_by_digest(pair, a, b, output.name) for pair in both]
     result.differing.sort(key=lambda found: found.window)
     return result

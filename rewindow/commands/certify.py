@@ -63,14 +63,14 @@ def _show(certificate: Certificate) -> None:
     out.print(f"[{color}]{escape(certificate.verdict)}[/{color}]: {escape(span)}, in {certificate.seconds} s")
     found_classes = {name for output in certificate.outputs for name, count in output.classes.items() if count}
     classes = sorted(found_classes | {"equal"})
-    columns = ("output", "windows", *classes, "tuples lost", "tuples repeated", "rows changed")
+    columns = ("output", "windows", *classes, "only in a", "only in b", "tuples repeated", "rows changed")
     rows = []
     for output in certificate.outputs:
         counts = [output.classes.get(name, 0) for name in classes]
-        rows.append(
-            (output.name, output.windows, *counts, output.lost_tuples, output.repeated_tuples, output.rows_changed)
-        )
+        only = output.only_in_tuples
+        rows.append((output.name, output.windows, *counts, only.a, only.b, output.repeated_tuples, output.rows_changed))
     print_rows("", columns, rows)
+    _show_missing(certificate)
     out.print(f"contents: {CONTENTS[certificate.contents]}")
     for note in certificate.notes:
         out.print(f"note: {escape(note)}")
@@ -79,3 +79,15 @@ def _show(certificate: Certificate) -> None:
         plain = {name: value for name, value in found.items() if not isinstance(value, list | dict)}
         out.print("first difference: " + ", ".join(f"{name} {escape(str(value))}" for name, value in plain.items()))
     out.print(f"page: {escape(certificate.page or 'not written, since the state folder cannot be written to')}")
+
+
+def _show_missing(certificate: Certificate) -> None:
+    """Prints how many tuples each side lacks: of every output that differs, and in sum where there are several."""
+    if certificate.equal:
+        return
+    out.print(escape(f"a is {certificate.a.name}, b is {certificate.b.name}"))
+    differing = [output for output in certificate.outputs if output.only_in_tuples.a or output.only_in_tuples.b]
+    for output in differing:
+        out.print(escape(f"{output.name}: {certificate.missing_words(output.only_in_tuples)}"))
+    if len(differing) != 1:
+        out.print(escape(f"in all: {certificate.missing_words()}"))

@@ -19,7 +19,7 @@ from rewindow.storage import create_table
 from rewindow.storage.streams import QUARANTINE_SCHEMA, WINDOWS_SCHEMA, create_quarantine, stream_properties
 from rewindow.windows import WindowRange
 from tests.commands.conftest import Command
-from tests.publication.staging import StagedReplay, simple
+from tests.publication.staging import StagedReplay, lossy_and_full, simple
 
 FIRST, LAST = 100, 109
 
@@ -148,3 +148,14 @@ def test_gaps_behind_the_last_seal_are_bad_input(command: Command, config: Confi
     for given in (("--first", 99999999), ("--from", "2015-01-01")):
         code, _, errors = command("gaps", "app.out", *given)
         assert code == 2 and "[100, 109]" in errors, errors
+
+
+def test_certify_names_what_is_missing_on_which_side(command: Command, config: Config) -> None:
+    """Whichever side is named first: of each output and in all, with the replays' ids instead of letters."""
+    lossy_and_full(config)
+    for sides in (("LOSSY", "FULL"), ("FULL", "LOSSY")):
+        code, text, errors = command("certify", *sides)
+        assert (code, errors) == (1, ""), errors
+        assert "ranks: 3 tuples of FULL are missing in LOSSY; 0 are only in LOSSY" in text
+        assert "in all: 6 tuples of FULL are missing in LOSSY; 0 are only in LOSSY" in text
+        assert f"a is {sides[0]}, b is {sides[1]}" in text

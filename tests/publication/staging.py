@@ -244,3 +244,14 @@ def simple(config: Config, replay_id: str, first: int, last: int, plus: int = 0,
     if spark is not None:
         replay.digest(spark)
     return replay.end(checked=checked, ledger=ledger)
+
+
+def lossy_and_full(config: Config) -> None:
+    """Stages FULL, and LOSSY, which lacks three rows of ranks and the windows 118 and 119 of delays."""
+    rows = rows_of(range(100, 120))
+    simple(config, "FULL", 100, 119)
+    lossy = StagedReplay(config, "LOSSY", 100, 119)
+    ranks = {window: rows["ranks"][window][1:] if window < 103 else rows["ranks"][window] for window in rows["ranks"]}
+    lossy.group(100, 119, {"ranks": ranks}, state=state_of(0))
+    lossy.group(100, 117, {"delays": rows["delays"]})
+    lossy.end(ledger=False)

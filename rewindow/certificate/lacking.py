@@ -1,0 +1,55 @@
+"""How many tuples each side of a comparison lacks, in numbers and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pydantic import BaseModel
+
+from rewindow.names import PUBLISHED
+
+
+class OnlyIn(BaseModel):
+    """Tuples that one side has and the other one lacks; a changed row counts once on each side.
+
+    Attributes:
+        a, b: how many only a has, and only b.
+        at_least: rows of a side were purged, so that only the digests' counts could be compared: there may be more.
+    """
+
+    a: int = 0
+    b: int = 0
+    at_least: bool = False
+
+    @classmethod
+    def sum(cls, parts: Iterable[OnlyIn]) -> OnlyIn:
+        """Returns the tuples of several outputs together."""
+        every = list(parts)
+        return cls(
+            a=sum(part.a for part in every), b=sum(part.b for part in every), at_least=any(p.at_least for p in every)
+        )
+
+    def words(self, a: str, b: str) -> str:
+        """Returns both directions as one sentence, named from the side that lacks more.
+
+        The order in which the sides were given does not change it:
+
+            >>> OnlyIn(a=0, b=148).words("LOSSY", "FULL")
+            '148 tuples of FULL are missing in LOSSY; 0 are only in LOSSY'
+            >>> OnlyIn(a=148, b=0).words("FULL", "LOSSY")
+            '148 tuples of FULL are missing in LOSSY; 0 are only in LOSSY'
+        """
+        fuller, poorer, missing, surplus = (b, a, self.b, self.a) if self.b > self.a else (a, b, self.a, self.b)
+        bound = "at least " if self.at_least else ""
+        tuples, place = "tuple" if missing == 1 else "tuples", _place(poorer)
+        of = f"published {tuples}" if fuller == PUBLISHED else f"{tuples} of {fuller}"
+        lacking = f"{bound}{missing:,} {of} {_is(missing)} missing in {place}"
+        return f"{lacking}; {bound}{surplus:,} {_is(surplus)} only in {place}"
+
+
+def _place(side: str) -> str:
+    return "what is published" if side == PUBLISHED else side
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"
