@@ -85,7 +85,7 @@ class StreamConfig(Section):
     source: str
     """A file, folder or glob pattern, or `package:NAME/PATH` for a file inside an installed Python package."""
     format: str | None = None
-    """csv, json, parquet or delta; by default told from the source's name."""
+    """csv, json, parquet or delta, or a source of your own; by default told from the source's name."""
     columns: str | None = None
     """Columns to read, as DDL such as "origin STRING, dep_delay INT"; by default all: CSV's as text, Parquet's and
     Delta's with their own types. JSON needs them."""
@@ -98,6 +98,8 @@ class StreamConfig(Section):
     new_columns: Literal["report", "take"] = "report"
     """Columns that appear in the source later, where neither `columns` nor `keep` names those wanted: report them, or
     take them, null in what was recorded before."""
+    source_settings: dict[str, Any] = Field(default_factory=dict)
+    """Settings that only a source of your own knows; it checks them itself. Those of this library have none."""
     changed_rows: Literal["refuse", "skip"] = "refuse"
     """Commits of a Delta source that change or delete rows: refuse them, or pass them over with all that they added."""
     keep: list[str] | None = None

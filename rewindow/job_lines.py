@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
+_Form = TypeVar("_Form")
 _OPENING = '{"rewindow":'
 _PROGRESS = "progress"
+_RECORDING = "recording"
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,29 @@ class ReplayProgress:
         return machine_line(_PROGRESS, **asdict(self))
 
 
+@dataclass(frozen=True)
+class RecordProgress:
+    """Where a recording is.
+
+    Attributes:
+        step: what it does.
+        tuples: tuples so far in this step, or that it is about; 0 where nobody knows yet.
+        seconds: since its start.
+        done, of: parts of the step that are done, and all of them; 0 of 0 where it has none.
+    """
+
+    stream: str
+    step: str
+    tuples: int
+    seconds: float
+    done: int = 0
+    of: int = 0
+
+    def line(self) -> str:
+        """Returns the line that says so."""
+        return machine_line(_RECORDING, **asdict(self))
+
+
 def machine_line(kind: str, /, **facts: Any) -> str:
     """Returns a line of a kind."""
     return json.dumps({"rewindow": kind, **facts})
@@ -56,10 +81,23 @@ def parse_progress(line: str) -> ReplayProgress | None:
     >>> parse_progress("a line for people"), parse_progress('{"rewindow": "progress", "mark":')
     (None, None)
     """
+    return _parse(line, _PROGRESS, ReplayProgress)
+
+
+def parse_recording(line: str) -> RecordProgress | None:
+    """Returns what a line of a recording's progress says, or None for any other line.
+
+    >>> parse_recording(RecordProgress("clicks", "reading", 7, 0.5).line()).step
+    'reading'
+    """
+    return _parse(line, _RECORDING, RecordProgress)
+
+
+def _parse(line: str, kind: str, form: type[_Form]) -> _Form | None:
     if not is_for_machines(line):
         return None
     try:
         facts = json.loads(line)
-        return ReplayProgress(**facts) if facts.pop("rewindow") == _PROGRESS else None
+        return form(**facts) if facts.pop("rewindow") == kind else None
     except (ValueError, KeyError, TypeError):
         return None

@@ -20,7 +20,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from rewindow.job_lines import ReplayProgress, is_for_machines, parse_progress
+from rewindow.job_lines import RecordProgress, ReplayProgress, is_for_machines, parse_progress, parse_recording
 
 PIPE_WIDTH = 160
 out = Console(highlight=False, soft_wrap=True, emoji=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
@@ -74,13 +74,18 @@ _NOISE = ("WARNING: Using incubator modules",)
 """Lines of the JVM that say nothing to anybody."""
 
 
+_QUIET_S = 2.0
+"""A recording that is done sooner shows no steps."""
+
+
 class JobScreen:
     """Shows a job's lines: its progress as a bar on a terminal, as plain lines elsewhere."""
 
     def __init__(self) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} windows"))
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"))
         self._bar = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=err)
         self._task: Any = None
+        self._step = ""
 
     @contextmanager
     def job(self) -> Iterator[None]:
@@ -102,14 +107,35 @@ class JobScreen:
     def line(self, text: str) -> None:
         """Shows a line of the job."""
         progress = parse_progress(text)
-        if progress is None:
+        if (recording := parse_recording(text)) is not None:
+            self._show_recording(recording)
+        elif progress is None:
             if text.strip() and not is_for_machines(text) and not text.startswith(_NOISE):
                 err.print(text, style="dim", markup=False)
         elif not err.is_terminal:
             err.print(_words(progress), markup=False)
         else:
-            self._task = self._task if self._task is not None else self._bar.add_task(escape(progress.replay))
-            self._bar.update(self._task, completed=progress.mark, total=progress.of)
+            self._show(progress.replay, f"{progress.mark}/{progress.of} windows", progress.mark, progress.of)
+
+    def _show(self, what: str, count: str, done: int, of: int) -> None:
+        self._task = self._task if self._task is not None else self._bar.add_task("", count="")
+        self._bar.update(self._task, description=escape(what), count=count, completed=done, total=of or None)
+
+    def _show_recording(self, recording: RecordProgress) -> None:
+        """Shows where a recording is, once it has taken so long that somebody may wonder."""
+        if recording.seconds < _QUIET_S:
+            return
+        what = f"{recording.stream}: {recording.step}"
+        count = f"{recording.tuples:,} tuples" if recording.tuples else ""
+        if err.is_terminal:
+            if recording.step != self._step:
+                self._step = recording.step
+                if self._task is not None:
+                    self._bar.reset(self._task)
+            self._show(what, count, recording.done, recording.of)
+        else:
+            share = f", {recording.done} of {recording.of} parts" if recording.of else ""
+            err.print(f"{what}{share}{', ' * bool(count)}{count}, {recording.seconds:.0f} s", style="dim", markup=False)
 
 
 def _words(progress: ReplayProgress) -> str:

@@ -1,6 +1,6 @@
 """Recording: a source's tuples into a recorded stream, window by window.
 
-sources             a module each: where a source's files are, what a Delta table has gained, rows with a position
+sources             a module each, found by its format: the parts of a source, what is new of them, rows with a position
 source_rows         rows into scratch files, in bounded memory
 tuples              types, arrival, window; what is malformed
 stream              the stream's tables, and the settings stored with them (W4, W15)
@@ -9,6 +9,7 @@ sealing             sorted files, their commit, the seals; healing a run that di
 late                what a sealed window did not have when it was sealed
 reopening           late tuples taken into their windows, which get a new seal
 quarantine          tuples that could not be taken, each once
+progress            what whoever watches is told
 record              all of it in order
 inventory           the streams that are there, the rows of a window, deletion; no JVM
 dependents          who needs a stream: open replays, publications; no JVM

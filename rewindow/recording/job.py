@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from rewindow.config import Config
+from rewindow.listener import Lines
 from rewindow.recording.record import record
-from rewindow.recording.result import RecordProgress
 from rewindow.recording.upgrade import upgradable, upgrade_others, upgrade_stream
-from rewindow.spark.job import say, tell
+from rewindow.spark.job import say
 from rewindow.spark.session import spark_session
-
-_PAUSE_S = 1.0
 
 
 def record_job(stream: str, **wishes: Any) -> dict[str, Any]:
@@ -27,7 +24,7 @@ def record_job(stream: str, **wishes: Any) -> dict[str, Any]:
     config = Config.load()
     config.stream(stream)
     spark = spark_session(config, f"rewindow record {stream}", quick=True)
-    result = record(spark, config, stream, on_progress=_teller(), **wishes)
+    result = record(spark, config, stream, listener=Lines(say), **wishes)
     for line in result.lines():
         say(line)
     return result.to_json()
@@ -49,16 +46,3 @@ def upgrade_job(names: Sequence[str]) -> dict[str, Any]:
             say(line)
     upgrade_others(config, names)
     return {"streams": [dataclasses.asdict(result) for result in results]}
-
-
-def _teller() -> Any:
-    """Returns a listener that passes on every new step, and a step's progress once a second."""
-    told: dict[str, float] = {}
-
-    def listen(progress: RecordProgress) -> None:
-        now = time.monotonic()
-        if now - told.get(progress.step, -_PAUSE_S) >= _PAUSE_S:
-            told[progress.step] = now
-            tell("recording", **dataclasses.asdict(progress))
-
-    return listen

@@ -17,8 +17,7 @@ from pyspark.sql import functions as F
 
 from rewindow.errors import FencedError, OverlapError
 from rewindow.names import quoted_column
-from rewindow.recording.sources.files import SourceFile
-from rewindow.recording.sources.readers import FILE, ROW
+from rewindow.recording.sources.source import FILE, ROW, SourceFile
 from rewindow.recording.tuples import PAYLOAD, REASON
 from rewindow.spark.frames import empty_frame, spark_schema
 from rewindow.storage import Table, data_files

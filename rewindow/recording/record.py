@@ -8,10 +8,9 @@ there.
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +22,16 @@ from rewindow.config import Config, StreamConfig
 from rewindow.crash import crash_point
 from rewindow.errors import InputError
 from rewindow.ledger import Ledger
+from rewindow.listener import Listener, Silent
 from rewindow.names import quoted_column
 from rewindow.recording import quarantine, reopening, sealing
 from rewindow.recording.dependents import mark_stale
 from rewindow.recording.extent import Extent
 from rewindow.recording.late import Comparison, compare, surplus
-from rewindow.recording.result import OnProgress, RecordProgress, RecordResult
-from rewindow.recording.source_rows import SourceContents, copy_rows, inspect_source
-from rewindow.recording.sources.delta import SourcePosition
-from rewindow.recording.sources.readers import FILE
+from rewindow.recording.progress import Progress
+from rewindow.recording.result import RecordResult
+from rewindow.recording.source_rows import copy_rows
+from rewindow.recording.sources.source import FILE, SourceContents, SourcePosition, open_source
 from rewindow.recording.stream import (
     StreamTables,
     check_settings,
@@ -53,7 +53,7 @@ def record(
     config: Config,
     name: str,
     *,
-    on_progress: OnProgress | None = None,
+    listener: Listener | None = None,
     sealed_to: str | None = None,
     end: bool = False,
     seal_again: bool = False,
@@ -67,7 +67,7 @@ def record(
         spark: a session; it is left as it was.
         config: settings in force.
         name: the stream.
-        on_progress: told of each step.
+        listener: is told of each step; nobody by default.
         sealed_to: windows that end at or before this time are sealed; by default the stream's own setting, else the
             arrival of the newest tuple less the stream's `seal_after`.
         end: nothing will come any more, so the window of the newest tuple is sealed too, and the stream gets its end
@@ -85,7 +85,7 @@ def record(
     """
     stream = config.stream(name)
     with recording_lock(config, name), _scratch(config, name) as folder, session_of(spark, stream.zone):
-        run = _Run(spark, config, name, stream, folder, on_progress or (lambda progress: None))
+        run = _Run(spark, config, name, stream, folder, Progress(name, listener or Silent()))
         if seal_again:
             run.seal_again()
         return run.record(sealed_to, end, reopen)
@@ -111,8 +111,7 @@ class _Run:
     name: str
     stream: StreamConfig
     folder: Path
-    on_progress: OnProgress
-    began: float = field(default_factory=time.monotonic)
+    progress: Progress
 
     def __post_init__(self) -> None:
         self.result = RecordResult(self.name)
@@ -142,8 +141,8 @@ class _Run:
             self._move_on(tables, tuples, contents, facts)
         sealing.remove_strays(tables)
         self.result.stream_first, self.result.stream_last = tables.first, tables.last
-        self.result.seconds = round(time.monotonic() - self.began, 3)
-        self._tell("done", self.result.recorded)
+        self.result.seconds = self.progress.seconds
+        self.progress.step("done", self.result.recorded)
         return self.result
 
     def seal_again(self) -> None:
@@ -151,9 +150,6 @@ class _Run:
         data = tuples_without_seals(self.config, self.name)
         sealing.check_grid(self.spark, self.name, data, self.stream.grid)
         create_seals(self.config, self.name, self.stream, data)
-
-    def _tell(self, step: str, tuples: int) -> None:
-        self.on_progress(RecordProgress(self.name, step, tuples, round(time.monotonic() - self.began, 3)))
 
     def _heal(self) -> SourcePosition:
         tables = open_stream_tables(self.config, self.name)
@@ -174,16 +170,17 @@ class _Run:
         stored = open_stream_tables(self.config, self.name)
         stored = stored if stored is not None and stored.binding else None
         recorded = None if stored is None else stored.data.schema
-        contents = inspect_source(self.name, self.stream, self.config.root, position, names, recorded)
+        source = open_source(self.name, self.stream, self.config.root)
+        contents = source.look(position, names, recorded)
         raw, typed = self.folder / "raw", self.folder / "typed"
         raw.mkdir()
         tuples = read_tuples(self.spark, self.name, self.stream, contents, declared, str(raw))
         if stored is not None:
             check_settings(stored, self.stream, recorded_schema(tuples.schema))
-        rows = copy_rows(self.stream, contents, raw, lambda count: self._tell("reading", count))
+        rows = copy_rows(source, contents, raw, lambda count: self.progress.step("reading", count))
         self.result.bytes_read, self.result.source_version = contents.size, contents.version
         self.result.warnings.extend(contents.warnings)
-        self._tell("typing", rows)
+        self.progress.step("typing", rows)
         tuples = read_tuples(self.spark, self.name, self.stream, contents, declared, str(raw))
         self._compute(tuples, typed)
         return replace(contents, rows=rows), self._unseen(
@@ -223,7 +220,7 @@ class _Run:
         if first is None or last is None or last < first:
             return
         windows = WindowRange(first, last)
-        self._tell(f"recording windows {windows}", facts["new"])
+        self.progress.step(f"recording windows {windows}", facts["new"])
         good = tuples.where(F.col(REASON).isNull())
         sealed = sealing.seal(self.spark, tables, good, windows, facts["new"])
         self.result.bytes_written, self.result.recorded = sealed.size, facts["new"]
@@ -241,7 +238,7 @@ class _Run:
         tables = open_stream_tables(self.config, self.name)
         if tables is None or tables.last is None or not Table.exists(self.config.quarantine_table):
             return
-        self._tell("opening windows again", 0)
+        self.progress.step("opening windows again", 0)
         quarantine = self.config.quarantine_table
         opened, count = reopening.reopen(self.spark, tables, quarantine, self.folder, self._mark_stale)
         self.result.reopened, self.result.taken = (sum(map(len, opened.windows)) if opened else 0), count
@@ -264,14 +261,14 @@ class _Run:
         by_position = not contents.whole
         path = self.config.quarantine_table
         if facts["malformed"]:
-            self._tell("putting malformed rows aside", facts["malformed"])
+            self.progress.step("putting malformed rows aside", facts["malformed"])
             bad = quarantine.malformed_rows(self.spark, tuples.where(F.col(REASON).isNotNull()), contents.files)
             new = quarantine.put_aside(self.spark, path, self.name, bad, by_position=by_position)
             self.result.malformed, self.result.known = new, facts["malformed"] - new
         crash_point("record_after_malformed")
         if before[0] is None or before[1] is None:
             return
-        self._tell("comparing sealed windows", facts["sealed"])
+        self.progress.step("comparing sealed windows", facts["sealed"])
         events = recorded_schema(tuples.schema).names[3:]
         late = self._late(tables, tuples, position, WindowRange(before[0], before[1]), facts, events)
         if late is not None:

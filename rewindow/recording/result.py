@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,22 +86,6 @@ class RecordResult:
             found.append(f"{self.stream}: {self.known:,} late or malformed tuples were in quarantine before")
         found += [f"{self.stream}: warning: {warning}" for warning in self.warnings]
         return found + ([f"{self.stream}: {self.open}"] if self.open else [])
-
-
-@dataclass(frozen=True)
-class RecordProgress:
-    """Where a recording is: its step, tuples so far in it, seconds since the start."""
-
-    stream: str
-    step: str
-    tuples: int
-    seconds: float
-
-    def __str__(self) -> str:
-        return f"{self.stream}: {self.step}, {self.tuples:,} tuples, {self.seconds:.1f} s"
-
-
-OnProgress = Callable[[RecordProgress], None]
 
 
 def _size(count: float) -> str:

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from rewindow.config import Config, StreamConfig
 from rewindow.errors import InputError, OverlapError, TableError
 from rewindow.facts.seals import columns_text, sealed_range, stream_end
-from rewindow.recording.sources.delta import SourcePosition
+from rewindow.recording.sources.source import SourcePosition
 from rewindow.spark.frames import spark_schema
 from rewindow.storage import Table
 from rewindow.storage.files import note_files, open_files

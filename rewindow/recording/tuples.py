@@ -20,8 +20,7 @@ from rewindow.application.error_tuples import PREFIX
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.names import BOOKKEEPING, quoted_column
-from rewindow.recording.source_rows import SourceContents
-from rewindow.recording.sources.readers import BAD, FILE, RAW, ROW
+from rewindow.recording.sources.source import BAD, FILE, RAW, ROW, SourceContents
 from rewindow.spark.digests import check_digestible
 
 REASON, PAYLOAD = "__reason", "__payload"
@@ -87,9 +86,8 @@ def read_tuples(
     """
     raw = spark.read.schema(_scratch_schema(contents)).parquet(folder)
     try:
-        nulls = stream.null_values if contents.kind == "csv" else []
-        json_lines = contents.kind == "json" and declared
-        typed = _typed_json(raw, declared) if json_lines else _typed(raw, contents, declared, nulls)
+        lines = declared if not contents.schema.names else None
+        typed = _typed_json(raw, lines) if lines else _typed(raw, contents, declared, contents.nulls)
         read = [field.name for field in declared.fields] if declared else contents.columns
         events = _event_expressions(name, stream, read)
         frame = typed.select(

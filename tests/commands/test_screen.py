@@ -6,6 +6,7 @@ import pytest
 
 from rewindow.commands import screen
 from rewindow.config import Config
+from rewindow.job_lines import RecordProgress
 from rewindow.ledger import Ledger
 from tests.commands.conftest import Command
 from tests.publication.staging import simple
@@ -41,3 +42,12 @@ def test_a_message_of_the_ledger_is_shown_as_it_is(command: Command, config: Con
     code, text, errors = command("status", "one")
     assert (code, errors) == (0, "")
     assert "see [/tmp/x] and [file:/y]" in text
+
+
+def test_a_recording_shows_its_steps_once_it_takes_long(capfd: pytest.CaptureFixture[str]) -> None:
+    """A step of the first two seconds is not shown; later ones say how far they are."""
+    shown = screen.JobScreen()
+    with shown.job():
+        shown.line(RecordProgress("clicks", "reading", 5, 1.9).line())
+        shown.line(RecordProgress("clicks", "writing", 1_200, 7.2, 3, 8).line())
+    assert capfd.readouterr().err == "clicks: writing, 3 of 8 parts, 1,200 tuples, 7 s\n"

@@ -12,8 +12,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from rewindow.errors import InputError
-from rewindow.recording.sources.delta import SourcePosition, find_delta_files
+from rewindow.recording.sources.delta import find_delta_files
 from rewindow.recording.sources.readers import parquet_rows
+from rewindow.recording.sources.source import SourcePosition
 
 
 def write(source: Path, *numbers: int, **settings: Any) -> None:

@@ -11,14 +11,15 @@ from pydantic import ValidationError
 
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
-from rewindow.recording.sources.files import SourceFile, find_source_files
-from rewindow.recording.sources.readers import BAD, RAW, ROW, csv_columns, csv_rows, json_rows
+from rewindow.recording.sources.files import find_source_files
+from rewindow.recording.sources.readers import csv_columns, csv_rows, json_rows
+from rewindow.recording.sources.source import BAD, RAW, ROW, SourceFile
 
 
 def file_of(folder: Path, content: bytes, name: str = "s.csv") -> SourceFile:
     """Returns a source file with some content."""
     (folder / name).write_bytes(content)
-    return find_source_files("s", str(folder / name), name.rpartition(".")[2])[0]
+    return find_source_files("s", str(folder / name), {Path(name).suffix})[0]
 
 
 def rows_of(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rewindow.errors import InputError, OverlapError
+from rewindow.job_lines import parse_recording
+from rewindow.listener import Lines
 from rewindow.recording.stream import recording_lock
 from tests.recording.conftest import Bench
 
@@ -268,3 +270,15 @@ def test_an_empty_source_seals_nothing_at_first_and_empty_windows_later(bench: B
     bench.record()
     later = bench.record(sealed_to="1970-01-01T02:48:00Z")
     assert (later.windows_sealed, later.windows_empty, later.recorded) == (3, 3, 0)
+
+
+def test_a_listener_is_told_of_every_step(bench: Bench) -> None:
+    """The one listener of all verbs is told in order what is done, and of what."""
+    from rewindow.recording.record import record
+
+    lines: list[str] = []
+    bench.write(ROWS)
+    record(bench.spark, bench.config(), "s", listener=Lines(lines.append))
+    told = [progress for progress in map(parse_recording, lines) if progress is not None]
+    assert [progress.step for progress in told][-2:] == ["recording windows [1000, 1004]", "done"]
+    assert told[-1].tuples == 5

@@ -1,1 +1,1 @@
-"""Sources: what a stream is recorded from, a module each."""
+"""Sources: what a stream is recorded from, a module each; `source` says what each answers."""

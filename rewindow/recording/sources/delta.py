@@ -10,49 +10,24 @@ When files that are still needed were compacted and vacuumed, the whole table is
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import unquote
 
 import pyarrow as pa
 
 from rewindow.errors import InputError, TableError
-from rewindow.recording.sources.files import SourceFile
-from rewindow.recording.sources.readers import spark_type
+from rewindow.recording.sources.columns import choose_columns
+from rewindow.recording.sources.files import FileSource
+from rewindow.recording.sources.readers import parquet_rows, spark_type
+from rewindow.recording.sources.source import SourceContents, SourceFile, SourcePosition, source
 from rewindow.storage import Table
 
 
 @dataclass(frozen=True)
-class SourcePosition:
-    """How far a Delta source has been recorded; kept with the stream.
-
-    Attributes:
-        version: the source's version that was read, -1 before the first run.
-        sealed_last: last window sealed when it was read; what lies behind it in files read then is done.
-        waiting: files read then that hold tuples beyond it, with their partition values.
-    """
-
-    version: int = -1
-    sealed_last: int | None = None
-    waiting: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
-
-    def to_text(self) -> str:
-        """Returns it as JSON."""
-        return json.dumps({"version": self.version, "sealed_last": self.sealed_last, "waiting": dict(self.waiting)})
-
-    @classmethod
-    def from_text(cls, text: str | None) -> SourcePosition:
-        """Returns what `to_text` wrote; without text, the position before the first run."""
-        if not text:
-            return cls()
-        values = json.loads(text)
-        return cls(values["version"], values["sealed_last"], values["waiting"])
-
-
-@dataclass(frozen=True)
-class DeltaSource:
+class DeltaFiles:
     """What is to be read from a Delta table now.
 
     Attributes:
@@ -70,7 +45,33 @@ class DeltaSource:
     whole: bool = False
 
 
-def find_delta_files(name: str, path: Path, position: SourcePosition, *, skip_changes: bool = False) -> DeltaSource:
+@source("delta")
+class DeltaSource(FileSource):
+    """A Delta table: its files are Parquet, its log says which of them are new."""
+
+    settings: ClassVar[frozenset[str]] = frozenset({"new_columns", "changed_rows"})
+
+    @classmethod
+    def is_at(cls, path: Path) -> bool:
+        """See Source."""
+        return (path / "_delta_log").is_dir()
+
+    def look(
+        self, position: SourcePosition, declared: Sequence[str] | None, recorded: pa.Schema | None
+    ) -> SourceContents:
+        """See Source."""
+        skip_changes = self.stream.changed_rows == "skip"
+        found = find_delta_files(self.name, Path(self.place), position, skip_changes=skip_changes)
+        contents = SourceContents(found.files, version=found.version, warnings=found.warnings, whole=found.whole)
+        chosen = choose_columns(self.name, self.stream, contents, [("", found.schema)], declared, recorded)
+        return replace(chosen, optional=frozenset(found.schema.names))
+
+    def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:
+        """See Source."""
+        return parquet_rows(part, contents.schema, contents.optional)
+
+
+def find_delta_files(name: str, path: Path, position: SourcePosition, *, skip_changes: bool = False) -> DeltaFiles:
     """Returns the files of a Delta table that were added after a position, and those that still wait.
 
     Args:
@@ -90,7 +91,7 @@ def find_delta_files(name: str, path: Path, position: SourcePosition, *, skip_ch
     _check_plain(name, table)
     schema = pa.schema([entry.with_type(spark_type(entry.type)) for entry in table.schema])
     if position.version < 0:
-        return DeltaSource(table.version, schema, [_source_file(path, add) for add in _active(table)], [], True)
+        return DeltaFiles(table.version, schema, [_source_file(path, add) for add in _active(table)], [], True)
     adds, changes = _since(name, table, position.version)
     if changes and not skip_changes:
         raise _changed(name, changes)
@@ -100,9 +101,9 @@ def find_delta_files(name: str, path: Path, position: SourcePosition, *, skip_ch
     if gone:
         lost = f"{len(gone)} files of its Delta source were compacted and vacuumed before they were recorded"
         warnings.append(f"{lost}; the whole table was read and compared with what is recorded")
-        return DeltaSource(table.version, schema, [_source_file(path, add) for add in _active(table)], warnings, True)
+        return DeltaFiles(table.version, schema, [_source_file(path, add) for add in _active(table)], warnings, True)
     files = [*(_source_file(path, add, seen=True) for add in waiting), *(_source_file(path, add) for add in adds)]
-    return DeltaSource(table.version, schema, files, warnings)
+    return DeltaFiles(table.version, schema, files, warnings)
 
 
 def _changed(name: str, changes: list[str]) -> InputError:

@@ -22,11 +22,8 @@ import pyarrow.parquet as pq
 
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
-from rewindow.recording.sources.files import SourceFile
+from rewindow.recording.sources.source import BAD, RAW, ROW, SourceFile
 from rewindow.storage.delta import plain_schema
-
-FILE, ROW, BAD, RAW = "__file", "__row", "__bad", "__raw"
-"""Columns of a scratch file beside the source's own: file, row number, why a row is unreadable, its text."""
 
 _BLOCK_BYTES = 8 << 20
 _LINES = 50_000

@@ -11,8 +11,7 @@ import pytest
 from deltalake import write_deltalake
 
 from rewindow.config import StreamConfig
-from rewindow.recording.source_rows import SourceContents, inspect_source
-from rewindow.recording.sources.delta import SourcePosition
+from rewindow.recording.sources.source import SourceContents, SourcePosition, open_source
 
 RECORDED = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", pa.timestamp("us", "UTC"))])
 RECORDED = RECORDED.append(pa.field("k", pa.string())).append(pa.field("at", pa.string()))
@@ -21,7 +20,7 @@ RECORDED = RECORDED.append(pa.field("k", pa.string())).append(pa.field("at", pa.
 def inspect(root: Path, recorded: pa.Schema | None = None, **settings: Any) -> SourceContents:
     """Returns the source "src" of a folder."""
     stream = StreamConfig(**{"source": "src", "arrived_at": "at", **settings})
-    return inspect_source("s", stream, root, SourcePosition(), None, recorded)
+    return open_source("s", stream, root).look(SourcePosition(), None, recorded)
 
 
 def write_source(root: Path, kind: str) -> None:

@@ -1,0 +1,97 @@
+"""Recording, against what Spark alone takes to write the same rows sorted by window: a ratio in one session.
+
+    python -m bench.record [ROWS_IN_MILLIONS]
+
+From Parquet: a plain read, range partitioning by window, sort by arrival, write. From CSV: Spark's own CSV reader with
+the same types before it. Each is run once beforehand with a tenth of the rows, so that the JVM is warm.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from rewindow.config import Config, StreamConfig
+from rewindow.recording.record import record
+from rewindow.spark.session import spark_session
+
+FILES, WINDOW_S, SPAN_S = 8, 60, 86_400
+COLUMNS = "at TIMESTAMP, k STRING, n BIGINT, x DOUBLE, y DOUBLE"
+_TUPLES_PER_FILE = 250_000
+
+
+def main(millions: float) -> None:
+    """Prints seconds of both, and their ratio."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        config = Config(state=root / "spark")
+        spark = spark_session(config, "bench record")
+        print(f"{millions:g} M rows in {FILES} files, {SPAN_S // WINDOW_S:,} windows")
+        for kind in ("parquet", "csv"):
+            for share in (0.1, 1.0):
+                rows = int(millions * 1_000_000 * share)
+                source = root / f"{kind}-{rows}"
+                make_source(source, kind, rows)
+                plain_s = seconds(lambda: plain(spark, source, kind, rows, root / f"plain-{kind}-{rows}"))
+                recorded_s = seconds(lambda: recorded(spark, source, root / f"state-{kind}-{rows}"))
+            print(f"{kind:8} plain {plain_s:6.1f} s   record {recorded_s:6.1f} s   {recorded_s / plain_s:.2f} x")
+
+
+def make_source(folder: Path, kind: str, rows: int) -> None:
+    """Writes files of rows whose arrival is a little out of order."""
+    folder.mkdir()
+    random = np.random.default_rng(7)
+    for number in range(FILES):
+        count = rows // FILES
+        begin_us = number * SPAN_S * 1_000_000 // FILES
+        steps = np.sort(random.integers(0, SPAN_S * 1_000_000 // FILES, count)) + random.integers(0, 30_000_000, count)
+        table = pa.table(
+            {
+                "at": pa.array(begin_us + steps, pa.timestamp("us", "UTC")),
+                "k": pa.array(random.integers(0, 10_000, count)).cast(pa.string()),
+                "n": random.integers(0, 1 << 40, count),
+                "x": random.random(count),
+                "y": random.random(count),
+            }
+        )
+        if kind == "csv":
+            pacsv.write_csv(table, folder / f"{number}.csv")
+        else:
+            pq.write_table(table, folder / f"{number}.parquet")
+
+
+def plain(spark: SparkSession, source: Path, kind: str, rows: int, out: Path) -> None:
+    """Writes the rows of a source as Spark alone would."""
+    reader: Any = spark.read.option("header", True).schema(COLUMNS)
+    frame = reader.csv(str(source)) if kind == "csv" else spark.read.parquet(str(source))
+    window = F.expr(f"unix_micros(at) div {WINDOW_S * 1_000_000}")
+    placed = frame.withColumn("window_id", window).repartitionByRange(max(2, rows // _TUPLES_PER_FILE), "window_id")
+    placed.sortWithinPartitions("window_id", "at").write.parquet(str(out))
+
+
+def recorded(spark: SparkSession, source: Path, state: Path) -> None:
+    """Records a source into a new stream."""
+    stream = StreamConfig(source=str(source), columns=COLUMNS, arrived_at="at", width=f"{WINDOW_S} s", keys=["k"])
+    record(spark, Config(state=state, streams={"s": stream}), "s", end=True)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Returns how long work takes."""
+    began = time.monotonic()
+    work()
+    return time.monotonic() - began
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 2)

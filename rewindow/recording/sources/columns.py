@@ -1,0 +1,71 @@
+"""Which columns of a source are read: those declared, else those recorded before, else those of its first file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from rewindow.config import StreamConfig
+from rewindow.errors import InputError
+from rewindow.recording.sources.source import SourceContents
+
+_OWN = ("window_id", "offset", "arrived_at")
+
+
+def takes_what_appears(stream: StreamConfig, declared: Sequence[str] | None) -> bool:
+    """Returns whether a column that appears in the source is one of the stream's: where the settings name none."""
+    return declared is None and stream.keep is None
+
+
+def choose_columns(
+    name: str,
+    stream: StreamConfig,
+    contents: SourceContents,
+    schemas: list[tuple[str, pa.Schema]],
+    declared: Sequence[str] | None,
+    recorded: pa.Schema | None,
+) -> SourceContents:
+    """Returns the contents with the columns to read: those declared, else those recorded before, else the first file's.
+
+    Columns that appeared later are reported, or taken, as the setting `new_columns` says.
+    """
+    first = schemas[0][1]
+    if declared is not None:
+        missing = [column for column in declared if column not in first.names]
+        if missing:
+            source = contents.files[0].name if contents.files else name
+            raise InputError(
+                f'column "{missing[0]}" is not in source file "{source}"', hint=f"It has: {', '.join(first.names)}."
+            )
+        return _with(contents, [first.field(column) for column in declared])
+    if not takes_what_appears(stream, declared):
+        return _with(contents, list(first))
+    fields = {field.name: field for _, schema in reversed(schemas) for field in schema}
+    order = list(dict.fromkeys(field.name for _, schema in schemas for field in schema))
+    known = set(first.names) if recorded is None else {*recorded.names, "arrived_at", *stream.select}
+    new = [column for column in order if column not in known]
+    if stream.new_columns == "report":
+        chosen = _with(contents, [fields[column] for column in order if column in known])
+        return replace(chosen, warnings=[*contents.warnings, *_reported(name, new, schemas)])
+    gone = [field for field in recorded or [] if field.name not in {*order, *stream.select, *_OWN}]
+    optional = frozenset([*new, *(field.name for field in gone), *(c for c in order if c not in first.names)])
+    return replace(_with(contents, [*(fields[column] for column in order), *gone]), optional=optional)
+
+
+def _with(contents: SourceContents, fields: list[pa.Field]) -> SourceContents:
+    schema = pa.schema(fields)
+    return replace(contents, columns=schema.names, schema=schema)
+
+
+def _reported(name: str, new: list[str], schemas: list[tuple[str, pa.Schema]]) -> list[str]:
+    """Returns a warning if columns of the source are not recorded."""
+    if not new:
+        return []
+    where = next(file for file, schema in schemas if new[0] in schema.names)
+    listed = ", ".join(f'"{column}"' for column in new) + (f' (first in "{where}")' if where else "")
+    return [
+        f"columns that appeared in the source are not recorded: {listed}; take them with "
+        f'new_columns = "take" of stream "{name}", or name the columns that you want'
+    ]

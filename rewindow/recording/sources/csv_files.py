@@ -1,0 +1,54 @@
+"""CSV files as source: every column is text until the stream's settings give it a type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import pyarrow as pa
+
+from rewindow.errors import InputError
+from rewindow.recording.sources.columns import choose_columns, takes_what_appears
+from rewindow.recording.sources.files import FileSource
+from rewindow.recording.sources.readers import csv_columns, csv_rows
+from rewindow.recording.sources.source import SourceContents, SourceFile, SourcePosition, source
+
+
+@source("csv")
+class CsvSource(FileSource):
+    """CSV files, also compressed, in zip files and without a header."""
+
+    suffixes: ClassVar[frozenset[str]] = frozenset({".csv", ".tsv", ".txt"})
+    settings: ClassVar[frozenset[str]] = frozenset({"delimiter", "header", "encoding", "null_values", "new_columns"})
+
+    def check(self) -> None:
+        """See Source: without a header the settings must name the columns, and a delimiter is one character."""
+        if not self.stream.header and self.stream.columns is None:
+            raise InputError(
+                f'stream "{self.name}" has a CSV source without header and no columns',
+                hint='Name them in order in rewindow.toml, such as columns = "key STRING, at TIMESTAMP".',
+            )
+        if len(self.stream.delimiter) != 1:
+            raise InputError(
+                f'setting "delimiter" of stream "{self.name}" is "{self.stream.delimiter}", not one character',
+                hint='Write it as in delimiter = ";"; a tab is "\\t".',
+            )
+
+    def look(
+        self, position: SourcePosition, declared: Sequence[str] | None, recorded: pa.Schema | None
+    ) -> SourceContents:
+        """See Source."""
+        files = self.files()
+        looked_at = files if takes_what_appears(self.stream, declared) else files[:1]
+        schemas = [(file.name, self._schema(file, declared)) for file in looked_at]
+        contents = SourceContents(files, nulls=self.stream.null_values)
+        return choose_columns(self.name, self.stream, contents, schemas, declared, recorded)
+
+    def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:
+        """See Source."""
+        return csv_rows(part, contents.columns, self.stream, contents.optional)
+
+    def _schema(self, file: SourceFile, declared: Sequence[str] | None) -> pa.Schema:
+        names = None if self.stream.header else declared
+        columns = csv_columns(file, self.stream.delimiter, names, self.stream.encoding)
+        return pa.schema([(column, pa.string()) for column in columns])

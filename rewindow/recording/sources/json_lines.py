@@ -1,0 +1,39 @@
+"""Files of JSON lines as source: a row is a line, which Spark reads by the columns of the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import pyarrow as pa
+
+from rewindow.errors import InputError
+from rewindow.recording.sources.files import FileSource
+from rewindow.recording.sources.readers import json_rows
+from rewindow.recording.sources.source import SourceContents, SourceFile, SourcePosition, source
+
+
+@source("json")
+class JsonSource(FileSource):
+    """JSON lines, also compressed and in zip files."""
+
+    suffixes: ClassVar[frozenset[str]] = frozenset({".json", ".jsonl", ".ndjson"})
+    settings: ClassVar[frozenset[str]] = frozenset({"encoding"})
+
+    def check(self) -> None:
+        """See Source: lines do not say their types."""
+        if self.stream.columns is None:
+            raise InputError(
+                f'stream "{self.name}" has a JSON source and no columns',
+                hint='Name them in rewindow.toml, such as columns = "key STRING, amount BIGINT, at TIMESTAMP".',
+            )
+
+    def look(
+        self, position: SourcePosition, declared: Sequence[str] | None, recorded: pa.Schema | None
+    ) -> SourceContents:
+        """See Source."""
+        return SourceContents(self.files(), list(declared or ()))
+
+    def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:
+        """See Source."""
+        return json_rows(part, self.stream.encoding)

@@ -1,0 +1,237 @@
+"""What a stream is recorded from: what every source answers, and how the source of a stream is found.
+
+To add a source, write a module in this folder with a class that has what `Source` names, under `@source("FORMAT")`.
+Nothing else names it: the modules of this folder are all looked at.
+
+    @source("lines")
+    class Lines(FileSource):
+        suffixes = frozenset({".log"})
+
+        def look(self, position, declared, recorded):
+            return SourceContents(self.files(), ["line"], pa.schema([("line", pa.string())]))
+
+        def rows(self, contents, part):
+            ...
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, ClassVar, Protocol, TypeVar
+
+import pyarrow as pa
+
+from rewindow.config import StreamConfig
+from rewindow.errors import InputError
+from rewindow.recording import sources
+
+FILE, ROW, BAD, RAW = "__file", "__row", "__bad", "__raw"
+"""Columns of a source's rows beside its own: part, row number, why a row is unreadable, its text."""
+
+PACKAGE = "package:"
+_PER_SOURCE = ("delimiter", "header", "encoding", "null_values", "new_columns", "changed_rows", "source_settings")
+"""Settings of a stream that mean something to some sources only."""
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A part of a source: a file, or a member of a zip file; what is read from its beginning to its end.
+
+    Attributes:
+        name: how positions name it, such as "flights.csv.zip/flights.csv".
+        path: the file that holds it.
+        open: opens its bytes.
+        size: bytes of the file, or of the member of a zip file.
+        constants: columns that the file itself does not hold (a Delta table's partition values).
+        seen: whether an earlier run has read it, and only tuples that waited then are to be taken now.
+    """
+
+    name: str
+    path: Path
+    open: Callable[[], IO[bytes]]
+    size: int
+    constants: Mapping[str, str | None] = field(default_factory=dict)
+    seen: bool = False
+
+
+@dataclass(frozen=True)
+class SourcePosition:
+    """What has been taken of a source already; kept with the stream.
+
+    Attributes:
+        version: the source's version that was read, -1 before the first run.
+        sealed_last: last window sealed when it was read; what lies behind it in parts read then is done.
+        waiting: parts read then that hold tuples beyond it, with the columns that they do not hold themselves.
+    """
+
+    version: int = -1
+    sealed_last: int | None = None
+    waiting: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+
+    def to_text(self) -> str:
+        """Returns it as JSON."""
+        return json.dumps({"version": self.version, "sealed_last": self.sealed_last, "waiting": dict(self.waiting)})
+
+    @classmethod
+    def from_text(cls, text: str | None) -> SourcePosition:
+        """Returns what `to_text` wrote; without text, the position before the first run."""
+        if not text:
+            return cls()
+        values = json.loads(text)
+        return cls(values["version"], values["sealed_last"], values["waiting"])
+
+
+@dataclass(frozen=True)
+class SourceContents:
+    """What a source has that is to be read now: its parts and columns, not its rows.
+
+    Attributes:
+        files: its parts in order; a row's `__file` is an index into them.
+        columns: its columns that are read.
+        schema: their pyarrow types, those of the rows; without any, each row is a line of JSON in `__raw`.
+        version: the version of a source that has versions, which the next run goes on from; else None.
+        warnings: what is not taken of the source.
+        optional: columns that are null in a part that lacks them.
+        whole: whether all of the source was read, so that what it lacks is missing from it.
+        nulls: texts that mean null.
+        rows: rows read, also unreadable ones.
+    """
+
+    files: list[SourceFile]
+    columns: list[str] = field(default_factory=list)
+    schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    version: int | None = None
+    warnings: Sequence[str] = ()
+    optional: frozenset[str] = frozenset()
+    whole: bool = True
+    nulls: Sequence[str] = ()
+    rows: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the source's parts."""
+        return sum(file.size for file in self.files)
+
+
+class Source(Protocol):
+    """The source of one stream; made for one recording."""
+
+    suffixes: ClassVar[frozenset[str]]
+    """Suffixes of file names that tell this format."""
+    settings: ClassVar[frozenset[str]]
+    """Settings of `_PER_SOURCE` that it knows; a stream that gives it others is refused."""
+
+    def __init__(self, name: str, stream: StreamConfig, place: str) -> None:
+        """Takes a stream's name, its settings, and its `source` as an absolute path, or as "package:..."."""
+
+    @classmethod
+    def is_at(cls, path: Path) -> bool:
+        """Returns whether what is at a path tells that it is a source of this kind, whatever its name."""
+
+    def check(self) -> None:
+        """Refuses settings that this source cannot go by.
+
+        Raises:
+            InputError: names the setting and its value.
+        """
+
+    def look(
+        self, position: SourcePosition, declared: Sequence[str] | None, recorded: pa.Schema | None
+    ) -> SourceContents:
+        """Returns what is to be read, without its rows.
+
+        Args:
+            position: what has been taken already.
+            declared: names of the columns in the settings, None if there are none.
+            recorded: columns of the recorded stream, None before its first recording.
+
+        Raises:
+            InputError: the source is not there, cannot be read, or lacks a declared column.
+        """
+
+    def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:
+        """Yields the rows of a part in their order, some at a time: `__row`, `__bad`, `__raw` and its columns.
+
+        Raises:
+            InputError: the part cannot be read.
+        """
+
+
+_Kind = TypeVar("_Kind", bound=type[Source])
+_KINDS: dict[str, type[Source]] = {}
+
+
+def source(kind: str) -> Callable[[_Kind], _Kind]:
+    """Returns a decorator that makes a class the source of a format."""
+
+    def register(cls: _Kind) -> _Kind:
+        _KINDS[kind] = cls
+        return cls
+
+    return register
+
+
+def known_sources() -> Mapping[str, type[Source]]:
+    """Returns all sources by format, in order of their names."""
+    for module in pkgutil.iter_modules(sources.__path__, f"{sources.__name__}."):
+        importlib.import_module(module.name)
+    return dict(sorted(_KINDS.items()))
+
+
+def open_source(name: str, stream: StreamConfig, root: Path) -> Source:
+    """Returns the source of a stream, with its settings checked.
+
+    Raises:
+        InputError: the format is unknown or not told, or a setting does not fit it.
+    """
+    place = stream.source if stream.source.startswith(PACKAGE) else str(root / stream.source)
+    kind = source_format(name, place, stream.format)
+    cls = known_sources()[kind]
+    foreign = [key for key in _PER_SOURCE if key in stream.model_fields_set and key not in cls.settings]
+    if foreign:
+        own = ", ".join(sorted(cls.settings - {"source_settings"})) or "none"
+        raise InputError(
+            f'setting "{foreign[0]}" of stream "{name}" means nothing to a source of format {kind}',
+            hint=f"Take it out. Settings of this format: {own}.",
+        )
+    found = cls(name, stream, place)
+    found.check()
+    return found
+
+
+def source_format(name: str, place: str, given: str | None) -> str:
+    """Returns the format of a stream's source, as set or told from its name.
+
+    Raises:
+        InputError: the format is unknown, or the name does not tell it.
+    """
+    known = known_sources()
+    if given:
+        if given.lower() not in known:
+            raise InputError(f'format "{given}" of stream "{name}" is unknown, known are {", ".join(known)}')
+        return given.lower()
+    path = Path(place)
+    told = [kind for kind, cls in known.items() if cls.is_at(path)] or _told(path.name)
+    if not told and path.is_dir():
+        told = [kind for child in sorted(path.iterdir()) for kind in _told(child.name)]
+    if not told and zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            told = [kind for member in sorted(archive.namelist()) for kind in _told(member)]
+    if not told:
+        raise InputError(
+            f'source "{place}" of stream "{name}" does not tell its format by its name',
+            hint=f"Set format to one of {', '.join(known)}.",
+        )
+    return told[0]
+
+
+def _told(name: str) -> list[str]:
+    """Returns the formats that the suffixes of a file's name tell, the last one first."""
+    suffixes = [suffix.lower() for suffix in reversed(Path(name).suffixes)]
+    return [kind for suffix in suffixes for kind, cls in _KINDS.items() if suffix in cls.suffixes]

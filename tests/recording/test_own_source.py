@@ -1,0 +1,112 @@
+"""A source is a module and nothing else: found by its format or suffix, checked by itself, read like any other."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rewindow.config import StreamConfig
+from rewindow.errors import InputError
+from rewindow.recording import sources
+from rewindow.recording.sources import source as registry
+from rewindow.recording.sources.source import Source, SourceContents, SourcePosition, known_sources, open_source
+
+MODULE = """
+import pyarrow as pa
+from rewindow.errors import InputError
+from rewindow.recording.sources.files import FileSource
+from rewindow.recording.sources.source import BAD, RAW, ROW, SourceContents, source
+
+@source("pairs")
+class Pairs(FileSource):
+    suffixes = frozenset({".pairs"})
+    settings = frozenset({"source_settings"})
+
+    def check(self):
+        if self.stream.source_settings.get("between", "") == "":
+            raise InputError(f'source of stream "{self.name}" needs source_settings.between')
+
+    def look(self, position, declared, recorded):
+        return SourceContents(self.files(), ["k", "at"], pa.schema([("k", pa.string()), ("at", pa.string())]))
+
+    def rows(self, contents, part):
+        pairs = [line.split(self.stream.source_settings["between"]) for line in part.path.read_text().splitlines()]
+        nothing = pa.nulls(len(pairs), pa.string())
+        yield pa.table({
+            "k": [pair[0] for pair in pairs], "at": [pair[1] for pair in pairs],
+            ROW: pa.array(range(1, len(pairs) + 1), pa.int64()), BAD: nothing, RAW: nothing,
+        })
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that counts as one of those in which sources lie, with a module of a new source in it."""
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    (folder / "own_pairs.py").write_text(MODULE)
+    monkeypatch.setattr(sources, "__path__", [*sources.__path__, str(folder)])
+    monkeypatch.setattr(registry, "_KINDS", dict(known_sources()))
+    sys.modules.pop("rewindow.recording.sources.own_pairs", None)
+    yield tmp_path
+    sys.modules.pop("rewindow.recording.sources.own_pairs", None)
+
+
+def opened(root: Path, name: str, **settings: Any) -> Source:
+    """Returns the source of a stream."""
+    return open_source("s", StreamConfig(source=name, arrived_at="at", **settings), root)
+
+
+def read(source: Source, declared: Sequence[str] | None = None) -> tuple[SourceContents, pa.Table]:
+    """Returns what a source has, and its rows."""
+    contents = source.look(SourcePosition(), declared, None)
+    return contents, pa.concat_tables(rows for part in contents.files for rows in source.rows(contents, part))
+
+
+@pytest.mark.parametrize("given", [None, "pairs"])
+def test_a_module_is_all_that_a_source_needs(own: Path, given: str | None) -> None:
+    """It is found by its suffix or its format, and gives its rows with their positions."""
+    (own / "1.pairs").write_text("a=1\nb=2\n")
+    contents, rows = read(opened(own, "1.pairs", format=given, source_settings={"between": "="}))
+    assert contents.columns == ["k", "at"]
+    assert rows.select(["__row", "k", "at"]).to_pylist() == [
+        {"__row": 1, "k": "a", "at": "1"},
+        {"__row": 2, "k": "b", "at": "2"},
+    ]
+
+
+def test_a_source_checks_its_own_settings(own: Path) -> None:
+    """What only it knows is not checked elsewhere, and is refused before anything is read."""
+    (own / "1.pairs").write_text("a=1\n")
+    with pytest.raises(InputError, match="needs source_settings.between"):
+        opened(own, "1.pairs")
+
+
+def test_an_unknown_format_names_those_that_are_known(own: Path) -> None:
+    """The list is that of the modules that are there."""
+    with pytest.raises(InputError, match="known are csv, delta, json, pairs, parquet"):
+        opened(own, "1.pairs", format="xml")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "named"),
+    [
+        ("s.parquet", {"delimiter": ";"}, 'setting "delimiter" of stream "s" means nothing to a source of'),
+        ("s.csv", {"changed_rows": "skip"}, 'setting "changed_rows"'),
+        ("s.csv", {"source_settings": {"x": 1}}, 'setting "source_settings"'),
+        ("s.csv", {"delimiter": "||"}, 'setting "delimiter" of stream "s" is "||", not one character'),
+        ("s.json", {"null_values": ["NA"], "columns": "k STRING"}, 'setting "null_values"'),
+    ],
+)  # fmt: skip
+def test_a_setting_that_means_nothing_to_the_source_is_refused(
+    tmp_path: Path, name: str, settings: dict[str, Any], named: str
+) -> None:
+    """Who sets it expects something of it."""
+    with pytest.raises(InputError, match=re.escape(named)):
+        opened(tmp_path, name, **settings)
