@@ -39,13 +39,17 @@ def main(millions: float) -> None:
         spark = spark_session(config, "bench record")
         print(f"{millions:g} M rows in {FILES} files, {SPAN_S // WINDOW_S:,} windows")
         for kind in ("parquet", "csv"):
-            for share in (0.1, 1.0):
-                rows = int(millions * 1_000_000 * share)
-                source = root / f"{kind}-{rows}"
-                make_source(source, kind, rows)
-                plain_s = seconds(lambda: plain(spark, source, kind, rows, root / f"plain-{kind}-{rows}"))
-                recorded_s = seconds(lambda: recorded(spark, source, root / f"state-{kind}-{rows}"))
+            for rows in (int(millions * 100_000), int(millions * 1_000_000)):
+                plain_s, recorded_s = measure(spark, root, kind, rows)
             print(f"{kind:8} plain {plain_s:6.1f} s   record {recorded_s:6.1f} s   {recorded_s / plain_s:.2f} x")
+
+
+def measure(spark: SparkSession, root: Path, kind: str, rows: int) -> tuple[float, float]:
+    """Returns seconds of the plain write and of the recording of as many rows."""
+    source = root / f"{kind}-{rows}"
+    make_source(source, kind, rows)
+    plain_s = seconds(lambda: plain(spark, source, kind, rows, root / f"plain-{kind}-{rows}"))
+    return plain_s, seconds(lambda: recorded(spark, source, root / f"state-{kind}-{rows}"))
 
 
 def make_source(folder: Path, kind: str, rows: int) -> None:
