@@ -12,5 +12,6 @@ if __name__ == "__main__":
     parser.add_argument("--end", action="store_true", help="the stream has ended: seal it to its last tuple")
     parser.add_argument("--seal-again", action="store_true", help="make a lost table of seals anew")
     parser.add_argument("--reopen", action="store_true", help="take late tuples into their windows")
+    parser.add_argument("--start-over", action="store_true", help="remove what was recorded and record it anew")
     options = parser.parse_args()
     leave(run_job(lambda: record_job(**vars(options))))

@@ -121,6 +121,9 @@ class StreamConfig(Section):
     origin: str = "1970-01-01T00:00:00Z"
     zone: str = "UTC"
     null_values: list[str] = Field(default_factory=lambda: [""])
+    malformed_max_share: float = Field(default=0.01, ge=0, le=1)
+    """Share of malformed rows above which a recording stops before it seals anything, from ten such rows on: so many
+    mean that a setting is wrong, not a row. 1 takes any number."""
     sealed_to: str | None = None
     """Windows are sealed up to this time (exclusive), also without a tuple; by default up to the newest tuple's time,
     so that its window stays open."""

@@ -13,7 +13,7 @@ from rewindow.errors import InputError
 from rewindow.launcher import verbs
 from rewindow.ledger import Ledger
 from rewindow.recording.dependents import readers
-from rewindow.recording.inventory import late_windows
+from rewindow.recording.inventory import check_unneeded, late_windows, list_streams
 
 SHOWN = 20
 
@@ -33,7 +33,13 @@ def record(
     reopen: Annotated[
         bool, typer.Option("--reopen", help="Take late tuples from the quarantine into their windows; asks first.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before windows are opened again.")] = False,
+    start_over: Annotated[
+        bool,
+        typer.Option(
+            "--start-over", help="Remove what was recorded, which nobody needs yet, and record anew; asks first."
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before windows are opened again, or removed.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Record what is new of a stream. A second run over the same source changes nothing.
@@ -49,6 +55,8 @@ def record(
         rewindow record clicks --end
 
         rewindow record clicks --reopen
+
+        rewindow record clicks --start-over
     """
     config = Config.load()
     for name in stream:
@@ -57,9 +65,12 @@ def record(
     for name in stream:
         if reopen:
             _ask(config, name, yes)
+        if start_over:
+            _ask_to_remove(config, name, yes)
         results[name] = verbs.record(
-            config, name, sealed_to=sealed_to, end=end, seal_again=seal_again, reopen=reopen, listener=JobScreen()
-        )
+            config, name, sealed_to=sealed_to, end=end, seal_again=seal_again, reopen=reopen, start_over=start_over,
+            listener=JobScreen(),
+        )  # fmt: skip
     if as_json:
         print_json({name: result.to_json() for name, result in results.items()})
     else:
@@ -89,3 +100,19 @@ def _ask(config: Config, name: str, yes: bool) -> None:
         err.print(f"has read the older seal, and becomes stale: {reader.why}", markup=False)
     if not yes:
         typer.confirm("Open these windows again?", abort=True, err=True)
+
+
+def _ask_to_remove(config: Config, name: str, yes: bool) -> None:
+    """Says what would be removed, and asks whether to go on.
+
+    Raises:
+        OverlapError: somebody needs it.
+    """
+    check_unneeded(config, name)
+    entry = next((entry for entry in list_streams(config) if entry.name == name), None)
+    if entry is None or not entry.windows:
+        return
+    err.print(f"{name}: {entry.tuples:,} tuples, {entry.windows:,} windows {entry.sealed}, are recorded", markup=False)
+    err.print("They are removed once the source has been read again; what it no longer has is lost.", markup=False)
+    if not yes:
+        typer.confirm("Remove them and record anew?", abort=True, err=True)

@@ -111,6 +111,28 @@ def rows(
 
 
 @app.command()
+def quarantine(
+    stream: Stream,
+    limit: Annotated[int, typer.Option(help="How many rows.", min=1)] = 40,
+    as_json: AsJson = False,
+) -> None:
+    """Print a stream's rows in quarantine: malformed and late ones, with their reason and where they came from.
+
+    Examples:
+
+        rewindow streams quarantine flights
+    """
+    found = inventory.quarantined(Config.load(), stream, limit)
+    if as_json:
+        print_json(found)
+        return
+    texts = [[None if value is None else str(value) for value in row.values()] for row in found]
+    print_rows(f"{stream}, quarantine", ("window", "reason", "position", "content"), texts)
+    if len(found) == limit:
+        out.print(f"the first {limit:,} rows; --limit shows more")
+
+
+@app.command()
 def delete(
     stream: Stream,
     force: Annotated[

@@ -25,6 +25,7 @@ from rewindow.listener import Listener, Silent
 from rewindow.planning import Draft, ReplayRequest, create_replay, draft_plan
 from rewindow.planning.request import Wishes
 from rewindow.publication.result import PublicationResult
+from rewindow.recording.inventory import check_unneeded
 from rewindow.recording.result import RecordResult
 from rewindow.recovery import Plan
 
@@ -136,6 +137,7 @@ def record(
     end: bool = False,
     seal_again: bool = False,
     reopen: bool = False,
+    start_over: bool = False,
     listener: Listener | None = None,
 ) -> RecordResult:
     """Takes what is new of a stream's source and seals its windows. A second run over the same source changes nothing.
@@ -147,13 +149,17 @@ def record(
         end: nothing more will come: seal the window of the newest tuple too.
         seal_again: the table of seals is lost: make it anew from the tuples there.
         reopen: take late tuples from quarantine into their windows, which get a new seal; without a question.
+        start_over: remove what was recorded and record it anew with the settings in force, while nobody needs it.
         listener: is told what happens; nobody by default.
 
     Raises:
-        RewindowError: the stream is unknown, its source cannot be read, or the job failed for good.
+        RewindowError: the stream is unknown, its source cannot be read or has too many malformed rows, or the job
+            failed for good.
     """
     config.stream(stream)
-    flags = {"--end": end, "--seal-again": seal_again, "--reopen": reopen}
+    if start_over:
+        check_unneeded(config, stream)
+    flags = {"--end": end, "--seal-again": seal_again, "--reopen": reopen, "--start-over": start_over}
     arguments = ["--stream", stream, *(["--sealed-to", sealed_to] if sealed_to else []), *_given(flags)]
     return RecordResult.from_json(run_plain(config, "record.py", arguments, stream, listener).result)
 

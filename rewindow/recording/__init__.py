@@ -4,6 +4,9 @@ sources             a module each, found by its format: the parts of a source, w
 source_rows         rows into scratch files, in bounded memory
 tuples              types, arrival, window; what is malformed
 stream              the stream's tables, and the settings stored with them (W4, W15)
+arrivals            tuples of each window, from one pass: every question on numbers is answered from them
+places              the file and the offset of every tuple, known from these numbers
+malformed           so many malformed rows that a setting must be wrong
 extent              how far a recording seals, and which windows stay open
 sealing             sorted files, their commit, the seals; healing a run that died in between
 late                what a sealed window did not have when it was sealed

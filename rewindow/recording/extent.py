@@ -4,30 +4,45 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+import numpy as np
 
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
+from rewindow.recording.arrivals import Arrivals
 from rewindow.recording.stream import StreamTables
-from rewindow.recording.tuples import REASON
 from rewindow.windows import WindowRange, format_time, parse_time
 
 
 @dataclass(frozen=True)
-class Newest:
-    """The newest tuple of a source that is not of the future.
+class Counts:
+    """What a recording does with the tuples of its source.
 
     Attributes:
-        arrived_us, window: its arrival and its window, None without a tuple.
-        future: tuples whose arrival is still to come. They tell nothing about how far the stream is.
+        malformed: rows that are no tuples.
+        sealed: tuples of windows that were sealed before.
+        new: tuples of the windows that are sealed now.
+        waiting: tuples of windows that are not sealed yet.
+        first, last: windows to seal; there are none where `last` is less, or either is None.
+        open: tuples of windows that stay open, of the future ones none; `open_first`, `open_last`: those windows.
     """
 
-    arrived_us: int | None
-    window: int | None
-    future: int
+    malformed: int
+    sealed: int
+    new: int
+    waiting: int
+    first: int | None
+    last: int | None
+    open: int = 0
+    open_first: int | None = None
+    open_last: int | None = None
+
+    @property
+    def windows(self) -> WindowRange | None:
+        """The windows to seal, None if there are none."""
+        if self.first is None or self.last is None or self.last < self.first:
+            return None
+        return WindowRange(self.first, self.last)
 
 
 @dataclass(frozen=True)
@@ -54,20 +69,16 @@ class Extent:
             )
         return self._ended_before(bound_us)
 
-    def newest(self, tuples: DataFrame) -> Newest:
-        """Returns the newest tuple, and how many are of the future."""
-        now_us, arrived_us = _now_us(), F.unix_micros("arrived_at")
-        row = tuples.where(F.col("window_id").isNotNull()).agg(
-            F.max(F.when(arrived_us <= now_us, arrived_us)), F.count_if(arrived_us > now_us)
-        )
-        newest_us, future = row.collect()[0]
-        return Newest(newest_us, None if newest_us is None else self.stream.grid.window(newest_us), future)
+    def newest_window(self, arrivals: Arrivals) -> int | None:
+        """Returns the window of the newest tuple that is not of the future, None without one."""
+        newest_us = arrivals.newest_arrival_us
+        return None if newest_us is None else self.stream.grid.window(newest_us)
 
-    def last(self, newest: Newest, tables: StreamTables, given: int | None, end: bool) -> int | None:
+    def last(self, arrivals: Arrivals, tables: StreamTables, given: int | None, end: bool) -> int | None:
         """Returns the last window to seal, None if there is none.
 
         Args:
-            newest: the newest tuple of the source.
+            arrivals: what the source has.
             tables: the stream; one that has ended is sealed no further.
             given: last window before the time that was given.
             end: whether the stream ends with its newest tuple, or at the given time if that is later.
@@ -75,46 +86,48 @@ class Extent:
         Raises:
             InputError: it is said to have ended and has tuples of the future.
         """
-        if newest.future and end:
+        if arrivals.future and end:
             raise InputError(
-                f'stream "{self.name}" has {newest.future:,} tuples of the future, so it has not ended',
+                f'stream "{self.name}" has {arrivals.future:,} tuples of the future, so it has not ended',
                 hint="Look at its expression arrived_at, or seal it only to a time: --sealed-to.",
             )
         if tables.end is not None:
             return tables.end
-        if end and newest.window is not None:
-            return newest.window if given is None else max(newest.window, given)
-        if given is not None or newest.arrived_us is None:
+        newest_us, newest = arrivals.newest_arrival_us, self.newest_window(arrivals)
+        if end and newest is not None:
+            return newest if given is None else max(newest, given)
+        if given is not None or newest_us is None:
             return given
-        return self._ended_before(newest.arrived_us - self.stream.seal_after_us)
+        return self._ended_before(newest_us - self.stream.seal_after_us)
 
-    def count(self, tuples: DataFrame, tables: StreamTables, last: int | None) -> dict[str, Any]:
-        """Returns numbers of tuples and windows: `first` and `last` are to be sealed, `open_...` stay open."""
-        now_us = _now_us()
-        window = F.col("window_id")
-        sealed = F.lit(False) if tables.last is None else window <= F.lit(tables.last)
-        inside = F.lit(False) if last is None else window <= F.lit(last)
-        open_window = F.when(~sealed & ~inside & (F.unix_micros("arrived_at") <= now_us), window)
-        row = tuples.agg(
-            F.count_if(F.col(REASON).isNotNull()).alias("malformed"),
-            F.count_if(sealed).alias("sealed"),
-            F.count_if(~sealed & inside).alias("new"),
-            F.count_if(~sealed & ~inside).alias("waiting"),
-            F.min(window).alias("first"),
-            F.min(open_window).alias("open_first"),
-            F.max(open_window).alias("open_last"),
-            F.count(open_window).alias("open"),
+    def count(self, arrivals: Arrivals, tables: StreamTables, last: int | None) -> Counts:
+        """Returns what is done with the tuples when the windows up to `last` are sealed."""
+        ids = arrivals.windows
+        sealed = ids <= tables.last if tables.last is not None else np.zeros(len(ids), bool)
+        inside = ids <= last if last is not None else np.zeros(len(ids), bool)
+        waiting = ~sealed & ~inside
+        stay_open = ids[waiting & (arrivals.present > 0)]
+        first = tables.last + 1 if tables.last is not None else (int(ids[0]) if len(ids) else None)
+        return Counts(
+            arrivals.malformed,
+            int(arrivals.tuples[sealed].sum()),
+            int(arrivals.tuples[~sealed & inside].sum()),
+            int(arrivals.tuples[waiting].sum()),
+            first,
+            last,
+            int(arrivals.present[waiting].sum()),
+            int(stay_open[0]) if len(stay_open) else None,
+            int(stay_open[-1]) if len(stay_open) else None,
         )
-        found = dict(row.collect()[0].asDict())
-        return found | {"first": found["first"] if tables.last is None else tables.last + 1, "last": last}
 
-    def open_windows(self, facts: dict[str, Any]) -> str:
+    def open_windows(self, counts: Counts) -> str:
         """Returns what a person should know of windows that hold tuples and are not sealed, from `count`."""
-        windows = WindowRange(facts["open_first"], facts["open_last"])
+        assert counts.open_first is not None and counts.open_last is not None, "asked where tuples are open"
+        windows = WindowRange(counts.open_first, counts.open_last)
         which = f"window {windows.first} is" if len(windows) == 1 else f"windows {windows} are"
         end = format_time(self.stream.grid.end_us(windows.last))
         return (
-            f"{which} open, as more may arrive: {facts['open']:,} tuples wait there. Later tuples seal them; so does,"
+            f"{which} open, as more may arrive: {counts.open:,} tuples wait there. Later tuples seal them; so does,"
             f" from {end} on, `rewindow record {self.name} --sealed-to {end}`, or, if the stream has ended,"
             f" `rewindow record {self.name} --end`"
         )

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from rewindow.config import Config
+from rewindow.crash import crash_point
 from rewindow.errors import InputError, OverlapError
 from rewindow.facts.seals import stream_end
 from rewindow.ledger import Ledger
@@ -165,7 +166,7 @@ def tables_of(config: Config, name: str) -> list[Path]:
 
 
 def delete_stream(config: Config, name: str, *, force: bool = False) -> list[Dependent]:
-    """Deletes a stream's tables and its late tuples in quarantine, and returns who needed it.
+    """Deletes a stream's tables and its rows in quarantine, and returns who needed it.
 
     A deletion that died is completed by the next one.
 
@@ -180,33 +181,77 @@ def delete_stream(config: Config, name: str, *, force: bool = False) -> list[Dep
     """
     from rewindow.recording.stream import recording_lock
 
-    paths = tables_of(config, name)
-    drafts = [path.with_name(f".{path.name}.deleted") for path in paths]
-    if not any(path.exists() for path in [*paths, *drafts]):
+    if not any(path.exists() for path in [*tables_of(config, name), *_drafts(config, name)]):
         find_stream(config, name)
     needed = dependents(Ledger.open(config.ledger_url), name)
     if needed and not force:
         raise still_needed(name, needed)
     with recording_lock(config, name):
-        for path, draft in zip(paths, drafts, strict=True):
-            shutil.rmtree(draft, ignore_errors=True)
-            if path.exists():
-                path.rename(draft)
-        for draft in drafts:
-            shutil.rmtree(draft, ignore_errors=True)
-        if Table.exists(config.quarantine_table):
-            quoted = name.replace("'", "''")
-            Table.open(config.quarantine_table).delta.delete(f"source = '{quoted}' and reason = 'late'")
+        remove_stream(config, name)
     return needed
 
 
-def still_needed(name: str, needed: Sequence[Dependent]) -> OverlapError:
-    """Returns the error for a stream that is not deleted because somebody needs it; lists them."""
+def check_unneeded(config: Config, name: str) -> None:
+    """Refuses to give up what is recorded of a stream while somebody needs it.
+
+    Raises:
+        OverlapError: names who needs it.
+    """
+    if needed := dependents(Ledger.open(config.ledger_url), name):
+        raise still_needed(name, needed, what="started over")
+
+
+def remove_stream(config: Config, name: str) -> None:
+    """Removes a stream's tables, and its rows in quarantine; whoever calls holds the stream's lock.
+
+    The tables move aside one by one, the tuples first, and go when all have moved. So a removal that died is known by
+    what it has moved, and `finish_removal` completes it.
+    """
+    drafts = _drafts(config, name)
+    for number, (path, draft) in enumerate(zip(tables_of(config, name), drafts, strict=True), start=1):
+        if path.exists():
+            shutil.rmtree(draft, ignore_errors=True)
+            path.rename(draft)
+        crash_point("remove_after_move", number)
+    if Table.exists(config.quarantine_table):
+        quoted = name.replace("'", "''")
+        Table.open(config.quarantine_table).delta.delete(f"source = '{quoted}'")
+    crash_point("remove_after_quarantine")
+    for draft in drafts:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def finish_removal(config: Config, name: str) -> None:
+    """Completes a removal that died. Where the tuples are there again, somebody has put them back: they stay."""
+    drafts = [draft for draft in _drafts(config, name) if draft.exists()]
+    if drafts and not config.stream_table(name).exists():
+        remove_stream(config, name)
+    for draft in drafts:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _drafts(config: Config, name: str) -> list[Path]:
+    return [path.with_name(f".{path.name}.deleted") for path in tables_of(config, name)]
+
+
+def quarantined(config: Config, name: str, limit: int) -> list[dict[str, Any]]:
+    """Returns rows of a stream in quarantine, by reason and position: window, reason, position and content."""
+    if not Table.exists(config.quarantine_table):
+        return []
+    quoted = name.replace("'", "''")
+    sql = f"""select window_id, reason, position, payload from q where source = '{quoted}'
+              order by reason, position, window_id limit {limit}"""
+    return query(sql, q=config.quarantine_table).to_pylist()
+
+
+def still_needed(name: str, needed: Sequence[Dependent], what: str = "deleted") -> OverlapError:
+    """Returns the error for a stream that is not deleted, or started over, because somebody needs it; lists them."""
+    force = f", or delete it all the same: rewindow streams delete {name} --force" if what == "deleted" else ""
     return OverlapError(
         f'stream "{name}" is still needed: {needed[0].why}',
         holder=needed[0].replay_id,
         detail="; ".join(entry.why for entry in needed[1:10])
         + (f"; and {len(needed) - 10} more" if len(needed) > 10 else "")
-        + ("." if len(needed) > 1 else "Nothing was deleted."),
-        hint=f"Abandon or undo them first, or delete it all the same: rewindow streams delete {name} --force",
+        + ("." if len(needed) > 1 else f"Nothing was {what}."),
+        hint=f"Abandon or undo them first{force or ', or record under another stream name'}.",
     )

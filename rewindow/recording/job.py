@@ -19,7 +19,7 @@ def record_job(stream: str, **wishes: Any) -> dict[str, Any]:
 
     Args:
         stream: its name.
-        wishes: as `record` takes them: sealed_to, end, seal_again.
+        wishes: as `record` takes them: sealed_to, end, seal_again, reopen, start_over.
     """
     config = Config.load()
     config.stream(stream)

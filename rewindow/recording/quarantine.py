@@ -20,16 +20,31 @@ from rewindow.names import quoted_column
 from rewindow.recording.sources.source import FILE, ROW, SourceFile
 from rewindow.recording.tuples import PAYLOAD, REASON
 from rewindow.spark.frames import empty_frame, spark_schema
-from rewindow.storage import Table, data_files
+from rewindow.storage import Table, data_files, query
 from rewindow.storage.streams import QUARANTINE_SCHEMA, create_quarantine
 
 LATE = "late"
+REFUSED = "refused: "
+"""A row of a recording that stopped since too many were malformed; the next one takes them out again."""
 _MICROSECONDS = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 
 
-def malformed_rows(spark: SparkSession, bad: DataFrame, files: Sequence[SourceFile]) -> DataFrame:
-    """Returns malformed rows as rows for the quarantine, without a window."""
-    return _rows(spark, bad.withColumn("window_id", F.lit(None).cast("bigint")), files, F.col(REASON), F.col(PAYLOAD))
+def malformed_rows(
+    spark: SparkSession, bad: DataFrame, files: Sequence[SourceFile], *, are_refused: bool = False
+) -> DataFrame:
+    """Returns malformed rows as rows for the quarantine, without a window; those of a refused recording say so."""
+    reason = F.concat(F.lit(REFUSED if are_refused else ""), F.col(REASON))
+    return _rows(spark, bad.withColumn("window_id", F.lit(None).cast("bigint")), files, reason, F.col(PAYLOAD))
+
+
+def take_out(path: Path, stream: str, *, only_refused: bool = False) -> None:
+    """Takes a stream's rows out of the quarantine, or those that its last recording left there when it was refused."""
+    if not Table.exists(path):
+        return
+    name = stream.replace("'", "''")
+    mine = f"source = '{name}'" + f" and reason like '{REFUSED}%'" * only_refused
+    if query(f"select count(*) as n from q where {mine}", q=path)["n"][0].as_py():
+        Table.open(path).delta.delete(mine)
 
 
 def late_rows(spark: SparkSession, late: DataFrame, files: Sequence[SourceFile], events: Sequence[str]) -> DataFrame:

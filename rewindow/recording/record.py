@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -24,9 +23,10 @@ from rewindow.errors import InputError
 from rewindow.ledger import Ledger
 from rewindow.listener import Listener, Silent
 from rewindow.names import quoted_column
-from rewindow.recording import quarantine, reopening, sealing
+from rewindow.recording import inventory, malformed, quarantine, reopening, sealing
+from rewindow.recording.arrivals import Arrivals
 from rewindow.recording.dependents import mark_stale
-from rewindow.recording.extent import Extent
+from rewindow.recording.extent import Counts, Extent
 from rewindow.recording.late import Comparison, compare, surplus
 from rewindow.recording.progress import Progress
 from rewindow.recording.result import RecordResult
@@ -58,6 +58,7 @@ def record(
     end: bool = False,
     seal_again: bool = False,
     reopen: bool = False,
+    start_over: bool = False,
 ) -> RecordResult:
     """Records what is new in a stream's source and seals its windows; returns the counts.
 
@@ -75,12 +76,14 @@ def record(
         seal_again: the table of seals is lost; it is made anew from the tuples that are there.
         reopen: late tuples are taken from the quarantine into their windows, which get a new seal (X52); an end behind
             which there are tuples is taken back.
+        start_over: what was recorded is removed and recorded anew, with the settings in force, while nobody needs it.
 
     Raises:
         InputError: the stream is unknown, its source is not there or does not fit its settings, or it was recorded
-            with other settings (W4, W15); it is said to have ended, and has tuples of the future.
+            with other settings (W4, W15); so many rows are malformed that a setting must be wrong; it is said to have
+            ended, and has tuples of the future.
         TableError: one of the stream's tables is missing, or lacks its last commits.
-        OverlapError: another recording of the stream is at work.
+        OverlapError: another recording of the stream is at work; it is to be started over, and somebody needs it.
         ResourceError: the disk is too full.
     """
     stream = config.stream(name)
@@ -88,7 +91,7 @@ def record(
         run = _Run(spark, config, name, stream, folder, Progress(name, listener or Silent()))
         if seal_again:
             run.seal_again()
-        return run.record(sealed_to, end, reopen)
+        return run.record(sealed_to, end, reopen, start_over)
 
 
 @contextmanager
@@ -117,33 +120,55 @@ class _Run:
         self.result = RecordResult(self.name)
         self.extent = Extent(self.name, self.stream)
 
-    def record(self, sealed_to: str | None, end: bool, reopen: bool) -> RecordResult:
+    def record(self, sealed_to: str | None, end: bool, reopen: bool, start_over: bool) -> RecordResult:
         """Does all steps in order."""
         given = self.extent.given(sealed_to)
-        position = self._heal()
+        inventory.finish_removal(self.config, self.name)
+        quarantine.take_out(self.config.quarantine_table, self.name, only_refused=True)
+        position = SourcePosition() if start_over else self._heal()
         if reopen:
             self._reopen()
-        contents, tuples = self._copy_source(position)
+        contents, tuples = self._copy_source(position, start_over)
         position = SourcePosition() if contents.whole else position
+        self.progress.step("counting", contents.rows)
+        arrivals = Arrivals.count(tuples)
+        self._check_malformed(arrivals, tuples, contents)
+        if start_over:
+            self._start_over()
         tables = prepare_stream(self.config, self.name, self.stream, recorded_schema(tuples.schema))
         before = (tables.first, tables.last)
-        newest = self.extent.newest(tuples)
-        if newest.future and not end:
-            self.result.warnings.append(f"{newest.future:,} tuples of the future wait, and seal nothing before them")
-        if reopen and tables.end is not None and newest.window is not None and newest.window > tables.end:
+        if arrivals.future and not end:
+            self.result.warnings.append(f"{arrivals.future:,} tuples of the future wait, and seal nothing before them")
+        newest = self.extent.newest_window(arrivals)
+        if reopen and tables.end is not None and newest is not None and newest > tables.end:
             sealing.take_back_end(tables)
-        facts = self.extent.count(tuples, tables, self.extent.last(newest, tables, given, end))
-        self._seal(tables, tuples, facts)
+        counts = self.extent.count(arrivals, tables, self.extent.last(arrivals, tables, given, end))
+        self._seal(tables, tuples, arrivals, counts)
         if end:
             sealing.end(tables)
-        self._put_aside(tables, tuples, contents, position, before, facts)
+        self._put_aside(tables, tuples, contents, position, before, counts)
         if contents.version is not None:
-            self._move_on(tables, tuples, contents, facts)
+            self._move_on(tables, tuples, contents, counts)
         sealing.remove_strays(tables)
         self.result.stream_first, self.result.stream_last = tables.first, tables.last
         self.result.seconds = self.progress.seconds
         self.progress.step("done", self.result.recorded)
         return self.result
+
+    def _check_malformed(self, arrivals: Arrivals, tuples: DataFrame, contents: SourceContents) -> None:
+        """Stops where so many rows are malformed that a setting must be wrong; they can be looked at in quarantine."""
+        if not malformed.too_many(arrivals, self.stream):
+            return
+        path, bad = self.config.quarantine_table, tuples.where(F.col(REASON).isNotNull())
+        rows = quarantine.malformed_rows(self.spark, bad, contents.files, are_refused=True)
+        quarantine.put_aside(self.spark, path, self.name, rows, by_position=True)
+        raise malformed.refused(self.name, self.stream, arrivals, bad, contents.files, path)
+
+    def _start_over(self) -> None:
+        """Removes what was recorded; only now, when the source has been read and found to be good."""
+        self.progress.step("removing what was recorded")
+        inventory.check_unneeded(self.config, self.name)
+        inventory.remove_stream(self.config, self.name)
 
     def seal_again(self) -> None:
         """Makes a lost table of seals anew, empty: healing then seals all tuples that are there."""
@@ -163,11 +188,11 @@ class _Run:
             self._count_sealed(healed, empty=_empty_windows(tables, healed))
         return tables.position
 
-    def _copy_source(self, position: SourcePosition) -> tuple[SourceContents, DataFrame]:
+    def _copy_source(self, position: SourcePosition, start_over: bool) -> tuple[SourceContents, DataFrame]:
         """Reads the source and writes its tuples, typed, into scratch files."""
         declared = parse_columns(self.name, self.stream.columns)
         names = declared.names if declared else None
-        stored = open_stream_tables(self.config, self.name)
+        stored = None if start_over else open_stream_tables(self.config, self.name)
         stored = stored if stored is not None and stored.binding else None
         recorded = None if stored is None else stored.data.schema
         source = open_source(self.name, self.stream, self.config.root)
@@ -206,24 +231,23 @@ class _Run:
         waited = F.coalesce(F.col("window_id") > F.lit(position.sealed_last), F.lit(False))
         return tuples.where(~F.col(FILE).isin(seen) | (waited if position.sealed_last is not None else F.lit(True)))
 
-    def _seal(self, tables: StreamTables, tuples: DataFrame, facts: dict[str, Any]) -> None:
+    def _seal(self, tables: StreamTables, tuples: DataFrame, arrivals: Arrivals, counts: Counts) -> None:
         """Records and seals windows, and says which stay open."""
-        self.result.waiting = facts["waiting"]
-        if facts["open"] and tables.end is not None:
+        self.result.waiting = counts.waiting
+        if counts.open and tables.end is not None:
             self.result.warnings.append(
-                f"{facts['open']:,} tuples lie behind the end of the stream, window {tables.end}, and wait;"
+                f"{counts.open:,} tuples lie behind the end of the stream, window {tables.end}, and wait;"
                 f" if it goes on after all: rewindow record {self.name} --reopen"
             )
-        elif facts["open"]:
-            self.result.open = self.extent.open_windows(facts)
-        first, last = facts["first"], facts["last"]
-        if first is None or last is None or last < first:
+        elif counts.open:
+            self.result.open = self.extent.open_windows(counts)
+        windows = counts.windows
+        if windows is None:
             return
-        windows = WindowRange(first, last)
-        self.progress.step(f"recording windows {windows}", facts["new"])
         good = tuples.where(F.col(REASON).isNull())
-        sealed = sealing.seal(self.spark, tables, good, windows, facts["new"])
-        self.result.bytes_written, self.result.recorded = sealed.size, facts["new"]
+        with self.progress.during(self.spark, f"recording windows {windows}", counts.new):
+            sealed = sealing.seal(self.spark, tables, good, windows, arrivals)
+        self.result.bytes_written, self.result.recorded = sealed.size, counts.new
         self._count_sealed(windows, sealed.empty)
 
     def _count_sealed(self, windows: WindowRange, empty: int) -> None:
@@ -255,22 +279,22 @@ class _Run:
         contents: SourceContents,
         position: SourcePosition,
         before: tuple[int | None, int | None],
-        facts: dict[str, Any],
+        counts: Counts,
     ) -> None:
         """Puts malformed rows and late tuples into quarantine; `before` are the windows sealed before this run."""
         by_position = not contents.whole
         path = self.config.quarantine_table
-        if facts["malformed"]:
-            self.progress.step("putting malformed rows aside", facts["malformed"])
+        if counts.malformed:
+            self.progress.step("putting malformed rows aside", counts.malformed)
             bad = quarantine.malformed_rows(self.spark, tuples.where(F.col(REASON).isNotNull()), contents.files)
             new = quarantine.put_aside(self.spark, path, self.name, bad, by_position=by_position)
-            self.result.malformed, self.result.known = new, facts["malformed"] - new
+            self.result.malformed, self.result.known = new, counts.malformed - new
         crash_point("record_after_malformed")
         if before[0] is None or before[1] is None:
             return
-        self.progress.step("comparing sealed windows", facts["sealed"])
+        self.progress.step("comparing sealed windows", counts.sealed)
         events = recorded_schema(tuples.schema).names[3:]
-        late = self._late(tables, tuples, position, WindowRange(before[0], before[1]), facts, events)
+        late = self._late(tables, tuples, position, WindowRange(before[0], before[1]), counts, events)
         if late is not None:
             count = late.count()
             rows = quarantine.late_rows(self.spark, late, contents.files, events)
@@ -289,11 +313,11 @@ class _Run:
         tuples: DataFrame,
         position: SourcePosition,
         windows: WindowRange,
-        facts: dict[str, Any],
+        counts: Counts,
         events: list[str],
     ) -> DataFrame | None:
         """Returns late tuples; tuples that a Delta source has gained for windows behind its position all are."""
-        self.result.already_there = facts["sealed"]
+        self.result.already_there = counts.sealed
         columns = [*POSITION, "window_id", "arrived_at", *map(quoted_column, events)]
         sealed = tuples.where(F.col(REASON).isNull() & (F.col("window_id") <= windows.last)).select(*columns)
         done = position.sealed_last
@@ -305,7 +329,7 @@ class _Run:
             found = compare(open_ones, tables, WindowRange(first, windows.last), whole=True)
         self._warn_of_short(found)
         if not found.differing:
-            return certain if certain is not None and facts["sealed"] else None
+            return certain if certain is not None and counts.sealed else None
         more = surplus(self.spark, sealed, tables, found.differing)
         return more if certain is None else more.unionByName(certain)
 
@@ -317,12 +341,10 @@ class _Run:
                 " what is recorded stays"
             )
 
-    def _move_on(
-        self, tables: StreamTables, tuples: DataFrame, contents: SourceContents, facts: dict[str, Any]
-    ) -> None:
+    def _move_on(self, tables: StreamTables, tuples: DataFrame, contents: SourceContents, counts: Counts) -> None:
         """Stores how far a Delta source has been recorded, last of all: a run that dies earlier reads it again."""
         waiting = {}
-        if facts["waiting"]:
+        if counts.waiting:
             beyond = F.col("window_id") > F.lit(-1 if tables.last is None else tables.last)
             rows = tuples.where(beyond).select(FILE).distinct().collect()
             waiting = {contents.files[row[0]].name: dict(contents.files[row[0]].constants) for row in rows}

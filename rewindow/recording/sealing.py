@@ -18,23 +18,23 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from rewindow.crash import crash_point
 from rewindow.errors import FencedError, InputError, OverlapError
 from rewindow.facts.seals import end_row, seal_rows
 from rewindow.names import quoted_column
+from rewindow.recording.arrivals import Arrivals
+from rewindow.recording.places import Places
 from rewindow.recording.stream import StreamTables
-from rewindow.recording.tuples import POSITION
 from rewindow.spark.digests import empty_digests, window_digests
 from rewindow.spark.frames import empty_frame, read_files, spark_schema
 from rewindow.storage import Table, data_files
 from rewindow.windows import Grid, WindowRange
 
 WINDOWS_MAX = 20_000_000
-_TUPLES_PER_FILE = 250_000
-_FILES_MAX = 4_000
 
 
 def heal(spark: SparkSession, tables: StreamTables) -> WindowRange | None:
@@ -52,8 +52,9 @@ def heal(spark: SparkSession, tables: StreamTables) -> WindowRange | None:
     known = [window for file in files for window in (file.first, file.last) if window is not None]
     if known:
         windows = WindowRange(min(known) if tables.last is None else tables.last + 1, max(known))
-        frame = spark.read.schema(spark_schema(tables.data.schema)).parquet(*[file.path for file in files])
-        _seal(tables, run, windows, frame)
+        schema = spark_schema(tables.data.schema)
+        frame = spark.read.schema(schema).parquet(*[file.path for file in files])
+        _seal(tables, run, windows, window_digests(frame).toArrow(), schema)
         return windows
     with _met(tables):
         tables.windows.commit_files([], app_id=tables.app_id, version=run)
@@ -109,7 +110,9 @@ class Sealed:
     empty: int
 
 
-def seal(spark: SparkSession, tables: StreamTables, good: DataFrame, windows: WindowRange, tuples: int) -> Sealed:
+def seal(
+    spark: SparkSession, tables: StreamTables, good: DataFrame, windows: WindowRange, arrivals: Arrivals
+) -> Sealed:
     """Records and seals windows.
 
     Args:
@@ -117,25 +120,27 @@ def seal(spark: SparkSession, tables: StreamTables, good: DataFrame, windows: Wi
         tables: the stream.
         good: tuples that are not malformed, of all windows.
         windows: the windows to seal, the first of them behind the last sealed one.
-        tuples: how many tuples lie in them.
+        arrivals: how many tuples lie in each window.
 
     Raises:
         OverlapError: another recording of the stream came between; nothing of this one is visible.
-        InputError: there are so many windows that an arrival timestamp must be wrong.
+        InputError: there are so many windows that an arrival timestamp must be wrong; the source changed meanwhile.
     """
     check_count(tables.name, windows)
     run = tables.run + 1
     folder = tables.data.path / f"{_prefix(run)}{uuid.uuid4().hex[:8]}"
     schema = spark_schema(tables.data.schema)
-    if tuples:
-        inside = good.where(F.col("window_id").between(windows.first, windows.last))
-        _ordered(inside, tuples).select(*map(quoted_column, schema.names)).write.parquet(str(folder))
-    files = data_files(folder) if tuples else []
+    places = Places.of(arrivals, windows)
+    if places.tuples:
+        ordered = places.put(spark, good).select(*map(quoted_column, schema.names))
+        ordered.write.parquet(str(folder))
+    files = data_files(folder) if places.tuples else []
+    written = read_files(spark, folder, schema) if places.tuples else empty_frame(spark, schema)
+    digests = places.check(tables.name, written)
     with _met(tables):
         tables.data.commit_files(files, app_id=tables.app_id, version=run)
     crash_point("record_after_data")
-    written = read_files(spark, folder, schema) if tuples else empty_frame(spark, schema)
-    empty = _seal(tables, run, windows, written)
+    empty = _seal(tables, run, windows, digests, schema)
     return Sealed(sum(file.size for file in files), empty)
 
 
@@ -157,21 +162,11 @@ def _prefix(run: int) -> str:
     return f"run-{run:06}-"
 
 
-def _ordered(tuples: DataFrame, count: int) -> DataFrame:
-    """Returns tuples with their offsets, in files ordered by window; a window is never in two files."""
-    order = ["arrived_at", *POSITION]
-    files = min(max(2, -(-count // _TUPLES_PER_FILE)), _FILES_MAX)
-    placed = tuples.repartitionByRange(files, "window_id").sortWithinPartitions("window_id", *order)
-    offset = F.row_number().over(Window.partitionBy("window_id").orderBy(*order)) - 1
-    return placed.withColumn("offset", offset.cast("bigint"))
-
-
-def _seal(tables: StreamTables, run: int, windows: WindowRange, written: DataFrame) -> int:
+def _seal(tables: StreamTables, run: int, windows: WindowRange, found: pa.Table, schema: T.StructType) -> int:
     """Seals windows with the digests of what was written, and returns how many are empty."""
-    found = window_digests(written).toArrow()
     tables.note_files()
     crash_point("record_after_files")
-    rows = seal_rows(every_window(found, windows, empty_digests(written.schema)), tables.data, tables.columns)
+    rows = seal_rows(every_window(found, windows, empty_digests(schema)), tables.data, tables.columns)
     with _met(tables):
         tables.windows.commit_arrow(rows, app_id=tables.app_id, version=run)
     crash_point("record_after_windows")

@@ -45,7 +45,8 @@ QUARANTINE_SCHEMA = pa.schema(
         ("recorded_at", _TIME),
     ]
 )
-"""A row per tuple that could not be taken; reasons are "late" or begin with "malformed: "."""
+"""A row per tuple that could not be taken; reasons are "late" or begin with "malformed: ", or with "refused: "
+before that where there were so many that nothing was recorded."""
 
 _PREFIX = "rewindow."
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from rewindow.config import Config
+from rewindow.ledger import Ledger
 from rewindow.storage.streams import QUARANTINE_SCHEMA, create_quarantine
 from tests.commands.conftest import Command
 from tests.recovery.project import FIRST, Project, make_project
@@ -53,3 +55,28 @@ def test_without_a_late_tuple_there_is_nothing_to_open(project: Project, run: Co
     put_aside(project, FIRST - 5)
     code, _, errors = run("record", "events", "--reopen", "--yes")
     assert (code, 'stream "events" has no late tuple of a sealed window' in errors) == (2, True)
+
+
+def test_a_stream_that_somebody_needs_is_not_started_over(project: Project, run: Command) -> None:
+    """Its replay is named before a job is started."""
+    code, _, errors = run("record", "events", "--start-over", "--yes")
+    assert (code != 0, 'stream "events" is still needed: replay "one"' in errors) == (True, True)
+    assert not list(project.config.state.glob("outcomes/record-*"))
+
+
+def test_a_stream_is_started_over_only_after_a_yes(
+    project: Project, run: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What would go is shown first; a no starts no job."""
+    Ledger.open(project.config.ledger_url).replays.abandon("one", "test")
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    code, _, errors = run("record", "events", "--start-over")
+    assert (code, "Remove them and record anew?" in errors, "tuples, " in errors) == (1, True, True)
+    assert not list(project.config.state.glob("outcomes/record-*"))
+
+
+def test_rows_in_quarantine_are_printed(project: Project, run: Command) -> None:
+    """With reason and position, for people and programs."""
+    put_aside(project, FIRST + 1, FIRST + 2)
+    assert f"x.csv:{FIRST + 2}" in run("streams", "quarantine", "events")[1]
+    assert [row["reason"] for row in json.loads(run("streams", "quarantine", "events", "--json")[1])] == ["late"] * 2

@@ -40,12 +40,19 @@ class Bench:
         (self.root / name).write_text(HEADER + rows)
 
     def record(
-        self, *, end: bool = False, seal_again: bool = False, reopen: bool = False, **settings: Any
+        self,
+        *,
+        end: bool = False,
+        seal_again: bool = False,
+        reopen: bool = False,
+        start_over: bool = False,
+        **settings: Any,
     ) -> RecordResult:
         """Records the stream."""
         from rewindow.recording.record import record
 
-        return record(self.spark, self.config(**settings), "s", end=end, seal_again=seal_again, reopen=reopen)
+        flags = {"end": end, "seal_again": seal_again, "reopen": reopen, "start_over": start_over}
+        return record(self.spark, self.config(**settings), "s", **flags)
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
         """Returns rows of the stream `s`, its windows `w` and, once something lies in it, the quarantine `q`."""

@@ -1,0 +1,139 @@
+"""Too many malformed rows stop a recording before it seals anything; what depends on nothing can be started over."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from rewindow.config import StreamConfig
+from rewindow.errors import InputError, OverlapError
+from rewindow.ledger import Ledger
+from rewindow.recording import inventory, malformed
+from rewindow.recording.arrivals import Arrivals
+from tests.recording.conftest import Bench
+from tests.recording.test_record import ROWS
+
+SWAPPED = "".join(f"a,{day}/02/1970,1\n" for day in range(10, 28))
+
+
+class Died(Exception):
+    """Stands for the end of the process."""
+
+
+def rows_of(count: int, bad: int) -> Arrivals:
+    """Returns as many rows, so many of them malformed."""
+    windows = pa.array([None, 1000], pa.int64())
+    numbers = {name: [bad, count - bad] for name in ("tuples", "present", "newest")}
+    return Arrivals.of(pa.table({"window_id": windows, **numbers}))
+
+
+@pytest.mark.parametrize(
+    ("count", "bad", "share", "stops"),
+    [
+        (9, 9, 0.01, False), (10, 10, 0.01, True), (1000, 10, 0.01, False), (1000, 11, 0.01, True),
+        (100, 9, 0.0, False), (100, 10, 0.0, True), (100, 100, 1.0, False), (100, 50, 0.5, False), (100, 51, 0.5, True),
+    ],
+)  # fmt: skip
+def test_the_share_counts_from_ten_rows_on(count: int, bad: int, share: float, stops: bool) -> None:
+    """Both must be more: the share than the setting, and the rows than nine."""
+    stream = StreamConfig(source="s", arrived_at="at", malformed_max_share=share)
+    assert malformed.too_many(rows_of(count, bad), stream) is stops
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [(SWAPPED, "column at is not timestamp"), ("a,,1\n" * 12 + ROWS, "no arrival timestamp")],
+)
+def test_too_many_malformed_rows_seal_nothing(bench: Bench, rows: str, reason: str) -> None:
+    """The error has numbers, reason and rows; all lie in quarantine until a run with better settings takes them out."""
+    bench.write(rows)
+    with pytest.raises(InputError) as caught:
+        bench.record()
+    said = str(caught.value)
+    assert reason in said
+    assert "s.csv:2 {" in said
+    assert "rewindow streams quarantine s" in said
+    assert not bench.config().stream_table("s").exists()
+    refused = inventory.quarantined(bench.config(), "s", 100)
+    assert {row["reason"] for row in refused} == {f"refused: malformed: {reason}"}
+    if rows == SWAPPED:
+        bench.record(columns="k STRING, at STRING, n INT", arrived_at="to_timestamp(at, 'dd/MM/yyyy')", end=True)
+        assert (len(bench.tuples()), bench.aside()) == (18, [])
+    else:
+        assert bench.record(malformed_max_share=0.8).malformed == 12
+        assert {row[1] for row in bench.aside()} == {f"malformed: {reason}"}
+
+
+def test_a_later_run_with_too_many_malformed_rows_leaves_the_stream_as_it_was(bench: Bench) -> None:
+    """New tuples beside them are not sealed either."""
+    bench.write(ROWS)
+    bench.record(sealed_to="1970-01-01T02:46:50Z")
+    before = bench.tuples()
+    bench.write(ROWS + SWAPPED)
+    with pytest.raises(InputError, match="18 malformed rows of 23"):
+        bench.record()
+    assert bench.tuples() == before
+
+
+def test_a_stream_is_started_over_with_other_settings(bench: Bench) -> None:
+    """What nobody needs may become another stream: other windows, other columns, nothing of the old in quarantine."""
+    bench.write(ROWS + "a,1970-01-01T02:46:41Z,many\n")
+    bench.record()
+    result = bench.record(start_over=True, columns="k STRING, at TIMESTAMP, n STRING", width="20 s", sealed_to=None)
+    assert (result.first, result.recorded, result.malformed) == (500, 5, 0)
+    assert bench.rows("select n from s where n = 'many'") == [{"n": "many"}]
+    assert bench.aside() == []
+
+
+def test_a_start_over_that_fails_keeps_what_was_recorded(bench: Bench) -> None:
+    """The old recording goes only when the new settings have read the source."""
+    bench.write(ROWS + SWAPPED)
+    bench.record(malformed_max_share=1)
+    before = bench.tuples()
+    with pytest.raises(InputError, match="malformed"):
+        bench.record(start_over=True)
+    assert bench.tuples() == before
+
+
+def test_a_stream_that_a_replay_reads_is_not_started_over(bench: Bench) -> None:
+    """The replay is named, and nothing is changed."""
+    bench.write(ROWS)
+    bench.record()
+    ledger = Ledger.open(bench.config().ledger_url)
+    ledger.replays.create("one", "app", 1000, 1001, "exactly_once", {"inputs": [{"stream": "s"}], "outputs": []}, "v1")
+    with pytest.raises(OverlapError, match='still needed: replay "one"') as caught:
+        bench.record(start_over=True)
+    assert "--force" not in str(caught.value)
+    assert len(bench.tuples()) == 5
+
+
+@pytest.mark.parametrize("point", [("remove_after_move", 1), ("remove_after_move", 2), ("remove_after_quarantine", 1)])
+def test_a_start_over_that_dies_is_completed_by_the_next_run(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, point: tuple[str, int]
+) -> None:
+    """Wherever it dies, an ordinary run then records the source as if nothing had been there."""
+    bench.write(ROWS + "a,1970-01-01T02:46:41Z,many\n")
+    bench.record()
+
+    def crash(step: str, number: int = 1, attempt: int | None = None) -> None:
+        if (step, number) == point:
+            raise Died
+
+    settings = {"columns": "k STRING, at TIMESTAMP, n STRING"}
+    with monkeypatch.context() as patch:
+        patch.setattr(inventory, "crash_point", crash)
+        with pytest.raises(Died):
+            bench.record(start_over=True, **settings)
+    assert bench.record(**settings).recorded == 6
+    assert bench.aside() == []
+    assert not [path.name for path in bench.config().stream_table("s").parent.iterdir() if path.name[0] == "."]
+
+
+def test_tables_that_were_put_back_are_not_removed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies aside of a removal that died goes; the tuples that are there again stay."""
+    bench.write(ROWS)
+    bench.record()
+    folder = bench.config().stream_table("s").parent
+    (folder / ".s.deleted").mkdir()
+    assert bench.record().already_there == 5
+    assert not (folder / ".s.deleted").exists()
