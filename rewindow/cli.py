@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from rewindow.errors import InputError, RewindowError
+from rewindow.names import did_you_mean
+from rewindow.version import VERSION
 
 VERBS = {
     "record": "Record what is new of a stream, and seal its windows.",
@@ -36,7 +41,9 @@ VERBS = {
 
 
 class _Verbs(TyperGroup):
-    """A group that imports a verb's module only when the verb is called: `rewindow --help` takes no time."""
+    """A group that imports a verb's module only when the verb is called: listing the verbs takes no time."""
+
+    _lists = False
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(VERBS)
@@ -44,7 +51,7 @@ class _Verbs(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in VERBS:
             return None
-        if ctx.info_name != cmd_name and "--help" in sys.argv[1:2]:
+        if self._lists:
             return TyperCommand(cmd_name, help=VERBS[cmd_name])
         module = importlib.import_module(f"rewindow.commands.{cmd_name}")
         _leave_pandas_out()
@@ -54,6 +61,30 @@ class _Verbs(TyperGroup):
         single = typer.Typer(add_completion=False, rich_markup_mode="markdown")
         single.command(name=cmd_name)(getattr(module, cmd_name, None) or module.command)
         return typer.main.get_command(single)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        given = args[0]
+        if given in VERBS or given.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        meant = did_you_mean(given, VERBS)
+        raise InputError(f'verb "{given}" is unknown', hint=f"{meant}`rewindow --help` lists all of them.")
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        with self._listing():
+            super().format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        with self._listing():
+            return super().shell_complete(ctx, incomplete)
+
+    @contextmanager
+    def _listing(self) -> Iterator[None]:
+        """Takes each verb for its one line of help meanwhile."""
+        self._lists = True
+        try:
+            yield
+        finally:
+            self._lists = False
 
 
 def _leave_pandas_out() -> None:
@@ -80,22 +111,33 @@ class _NoPandas:
 
 
 app = typer.Typer(
-    cls=_Verbs, no_args_is_help=True, add_completion=False, rich_markup_mode="markdown",
+    cls=_Verbs, no_args_is_help=True, rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Replay recorded streams from Delta tables by window id, and prove what came out.",
 )  # fmt: skip
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"rewindow {VERSION}")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
     """Replay recorded streams from Delta tables by window id, and prove what came out."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits: 0 only when all that was asked is done."""
-    from rewindow.errors import RewindowError
-
     try:
         app(args=list(arguments) if arguments is not None else None, standalone_mode=True)
+    except SystemExit:
+        raise
     except RewindowError as error:
         _say(error)
         raise SystemExit(error.exit_code) from None

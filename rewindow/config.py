@@ -17,8 +17,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from rewindow.errors import InputError
-from rewindow.names import check_name, check_replay_id, check_stream, files_name, windows_name
+from rewindow.names import check_name, check_replay_id, check_stream, did_you_mean, files_name, windows_name
 from rewindow.windows import Grid, parse_duration
+
+SETTINGS_FILE = "rewindow.toml"
 
 
 def _duration(text: str | int | float) -> int:
@@ -286,7 +288,8 @@ class Config(Section):
         """
         if name not in self.streams:
             known = ", ".join(sorted(self.streams)) or "none"
-            raise InputError(f'stream "{name}" is unknown', hint=f"Known in rewindow.toml: {known}.")
+            hint = f"{did_you_mean(name, self.streams)}Known in rewindow.toml: {known}."
+            raise InputError(f'stream "{name}" is unknown', hint=hint)
         return self.streams[name]
 
     def stream_table(self, name: str) -> Path:
@@ -321,8 +324,8 @@ def _find(path: Path | str | None) -> Path | None:
             raise InputError(f'settings file "{given}" is not there')
         return found.resolve()
     for folder in (Path.cwd(), *Path.cwd().parents):
-        if (folder / "rewindow.toml").is_file():
-            return folder / "rewindow.toml"
+        if (folder / SETTINGS_FILE).is_file():
+            return folder / SETTINGS_FILE
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from rewindow.errors import InputError
 
@@ -20,6 +21,8 @@ _STREAM = re.compile(rf"{COMPONENT}(\.{COMPONENT})*")
 _FILE_STEM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _COMPONENT_HINT = "Use letters, digits and _, not beginning with a digit."
 _LENGTH_MAX = 200
+_CLOSE = 0.66
+"""From this share of equal letters on, by difflib, a name is taken for a slip of another."""
 
 
 def quoted_column(name: str) -> str:
@@ -72,6 +75,20 @@ def check_replay_id(replay_id: str) -> str:
             f'letter, a digit or _; not "{PUBLISHED}".',
         )
     return replay_id
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """Returns the sentence of a hint that names what was probably meant, with a space behind it; empty without any.
+
+    >>> did_you_mean("clikcs", ["clicks", "weather"])
+    'Did you mean "clicks"? '
+    """
+    from difflib import get_close_matches
+
+    names = list(known)
+    beginnings = [name for name in names if given and name.startswith(given)]
+    close = (beginnings or get_close_matches(given, names, cutoff=_CLOSE))[:3]
+    return "Did you mean " + " or ".join(f'"{name}"' for name in close) + "? " if close else ""
 
 
 def windows_name(stream: str) -> str:

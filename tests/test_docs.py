@@ -109,5 +109,5 @@ def test_a_wrong_command_is_noticed() -> None:
     """The check can fail: an unknown verb, an unknown option, an argument too many."""
     command = typer.main.get_command(app)
     for words in (["replai", "x"], ["replay", "x", "--modus", "y"], ["check", "a", "b"]):
-        with pytest.raises(Exception, match=r"No such|unexpected"):
+        with pytest.raises(Exception, match=r"unknown|No such|unexpected"):
             parse(command, words)

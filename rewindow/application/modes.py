@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from pydantic_core import core_schema
 
 from rewindow.errors import InputError
+from rewindow.names import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,10 @@ class Mode:
         """
         mode = MODES.get(str(given).strip().lower().replace("-", "_").replace(" ", "_"))
         if mode is None:
-            raise InputError(f'recovery mode "{given}" is unknown', hint=f"Use one of {', '.join(MODES)}.")
+            raise InputError(
+                f'recovery mode "{given}" is unknown',
+                hint=f"{did_you_mean(str(given), MODES)}Use one of {', '.join(MODES)}.",
+            )
         return mode
 
     def __str__(self) -> str:

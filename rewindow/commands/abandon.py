@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from rewindow.commands.project import load_project
 from rewindow.commands.screen import ReplayId, out
-from rewindow.config import Config
 from rewindow.launcher import verbs
 
 
@@ -19,5 +19,5 @@ def abandon(replay_id: ReplayId, reason: Annotated[str, typer.Option(help="Why; 
 
         rewindow abandon flight_delays-376949-385704-1f2e3d --reason "wrong code"
     """
-    row = verbs.abandon(Config.load(), replay_id, reason=reason)
+    row = verbs.abandon(load_project(), replay_id, reason=reason)
     out.print(escape(f"replay {replay_id} is abandoned; windows {row.range} of {row.application} are free"))

@@ -10,8 +10,9 @@ from rich.markup import escape
 from rewindow.certificate import Certificate
 from rewindow.certificate import certify as compare
 from rewindow.certificate.certificate import CONTENTS
+from rewindow.commands.completion import sides
+from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, First, Last, out, print_json, print_rows
-from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.pages.certificate_page import write_certificate
 from rewindow.windows import WindowRange
@@ -20,8 +21,10 @@ DIFFERENT_CODE = 1
 
 
 def certify(
-    a: Annotated[str, typer.Argument(help='Reference: a replay\'s id, or "published".')],
-    b: Annotated[str, typer.Argument(help='What is compared with it: a replay\'s id, or "published".')],
+    a: Annotated[str, typer.Argument(help='Reference: a replay\'s id, or "published".', autocompletion=sides)],
+    b: Annotated[
+        str, typer.Argument(help='What is compared with it: a replay\'s id, or "published".', autocompletion=sides)
+    ],
     first: First = None,
     last: Last = None,
     tolerance: Annotated[
@@ -46,7 +49,7 @@ def certify(
     if (first is None) != (last is None):
         raise InputError("a range needs both --first and --last")
     windows = WindowRange(first, last) if first is not None and last is not None else None
-    config = Config.load()
+    config = load_project()
     found = compare(config, a, b, tolerance=tolerance, raw=raw, full=full, windows=windows)
     certificate = write_certificate(config, found)
     if as_json:

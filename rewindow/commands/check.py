@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.markup import escape
 
+from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, JobScreen, ReplayId, out, print_json
-from rewindow.config import Config
 from rewindow.errors import GateError
 
 
@@ -19,7 +19,7 @@ def check(replay_id: ReplayId, as_json: AsJson = False) -> None:
     from rewindow.pages.gate_pages import write_gate_pages
     from rewindow.quality import check as run_gate
 
-    config = Config.load()
+    config = load_project()
     result = run_gate(config, replay_id, JobScreen())
     write_gate_pages(config, result)
     if as_json:

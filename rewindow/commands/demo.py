@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rewindow.config import Config
+from rewindow.commands.project import load_project
 
 
 def demo(
@@ -30,7 +30,7 @@ def demo(
     from rewindow.demo.start import begin_afresh
     from rewindow.demo.telling import Telling
 
-    config = Config.load()
+    config = load_project()
     with Telling() as telling:
         if fresh:
             begin_afresh(config, STREAMS, APPLICATION, telling.say)

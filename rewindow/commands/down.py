@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rewindow.commands.project import load_project
 from rewindow.commands.screen import out
-from rewindow.config import Config
 
 
 def down() -> None:
@@ -15,5 +15,5 @@ def down() -> None:
     """
     from rewindow.embedded import down as stop
 
-    stop(Config.load())
+    stop(load_project())
     out.print("Airflow is stopped")

@@ -10,8 +10,8 @@ import typer
 from rich.markup import escape
 
 from rewindow.application.error_tuples import COLUMNS, DETAIL, POSITION, REASON
+from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, ReplayId, out, print_json, print_rows
-from rewindow.config import Config
 from rewindow.inspection.error_tuples import ErrorTuples, list_errors
 from rewindow.names import BOOKKEEPING
 
@@ -36,7 +36,7 @@ def errors(
 
         rewindow errors clicks-377311-377400-1f2e3d --port split.rejected --window 377311 --json
     """
-    config = Config.load()
+    config = load_project()
     found = list_errors(config, replay_id, window=window, port=port, limit=limit)
     if as_json:
         print_json(_as_dict(found, limit))

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from rewindow.commands.completion import streams
+from rewindow.commands.project import load_project
 from rewindow.commands.screen import First, From, Last, To, out, print_rows
-from rewindow.config import Config
 
 
 class Format(StrEnum):
@@ -20,7 +21,7 @@ class Format(StrEnum):
 
 
 def gaps(
-    stream: Annotated[str, typer.Argument(help="Name of a recorded or published stream.")],
+    stream: Annotated[str, typer.Argument(help="Name of a recorded or published stream.", autocompletion=streams)],
     from_time: From = None,
     to_time: To = None,
     first: First = None,
@@ -41,7 +42,7 @@ def gaps(
     """
     from rewindow.inspection.gaps import gaps as find_gaps
 
-    config = Config.load()
+    config = load_project()
     report = find_gaps(config, stream, first, last, from_time=from_time, to_time=to_time)
     if as_json or form is Format.JSON:
         typer.echo(report.to_json())

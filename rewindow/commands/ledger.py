@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, out, print_facts, print_json
-from rewindow.config import Config
 from rewindow.ledger import Ledger
 from rewindow.ledger.rebuild import rebuild_ledger
 
@@ -20,7 +20,7 @@ def rebuild(as_json: AsJson = False) -> None:
 
         rewindow ledger rebuild
     """
-    config = Config.load()
+    config = load_project()
     result = rebuild_ledger(config)
     if as_json:
         print_json(vars(result))
@@ -37,5 +37,5 @@ def upgrade() -> None:
 
         rewindow ledger upgrade
     """
-    Ledger.open(Config.load().ledger_url)
+    Ledger.open(load_project().ledger_url)
     out.print("the ledger is up to date")

@@ -6,14 +6,17 @@ from typing import Annotated
 
 import typer
 
+from rewindow.commands.completion import applications, states
+from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, print_json, print_rows
-from rewindow.config import Config
 from rewindow.inspection.replay_status import list_replays
 
 
 def command(
-    application: Annotated[str | None, typer.Argument(help="Only replays of this application.")] = None,
-    state: Annotated[str | None, typer.Option(help="Only replays in this state.")] = None,
+    application: Annotated[
+        str | None, typer.Argument(help="Only replays of this application.", autocompletion=applications)
+    ] = None,
+    state: Annotated[str | None, typer.Option(help="Only replays in this state.", autocompletion=states)] = None,
     limit: Annotated[int, typer.Option(help="How many.", min=1)] = 20,
     as_json: AsJson = False,
 ) -> None:
@@ -25,7 +28,7 @@ def command(
 
         rewindow list flight_delays --state failed
     """
-    rows = list_replays(Config.load(), application, state=state, limit=limit)
+    rows = list_replays(load_project(), application, state=state, limit=limit)
     if as_json:
         print_json(
             [

@@ -7,22 +7,25 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from rewindow.commands.completion import applications, modes, replays
+from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, First, From, JobScreen, Last, To, out, print_facts, print_json, print_rows
-from rewindow.config import Config
 from rewindow.launcher import verbs
 from rewindow.planning import Draft, ReplayRequest
 from rewindow.planning.request import Wishes
 from rewindow.retention import undo_horizon
 from rewindow.windows import format_time
 
-App = Annotated[str, typer.Argument(help="Name of the application.")]
+App = Annotated[str, typer.Argument(help="Name of the application.", autocompletion=applications)]
 ModeOption = Annotated[
-    str, typer.Option(help="Recovery mode: exactly_once, at_least_once or at_most_once.", show_default=True)
+    str, typer.Option(help="Recovery mode: exactly_once, at_least_once or at_most_once.", autocompletion=modes)
 ]
 GroupWindows = Annotated[int | None, typer.Option(help="Fixed number of windows in a commit group.")]
 CheckpointWindows = Annotated[int | None, typer.Option(help="Windows between two checkpoints (D).")]
 AllowMissing = Annotated[bool, typer.Option(help="Replay although windows of the range are not sealed; it is kept.")]
-StateFrom = Annotated[str | None, typer.Option(help="Id of a replay whose last state is the start state.")]
+StateFrom = Annotated[
+    str | None, typer.Option(help="Id of a replay whose last state is the start state.", autocompletion=replays)
+]
 InitialState = Annotated[bool, typer.Option(help="Start from the initial state although the range begins later.")]
 Affected = Annotated[
     bool, typer.Option("--allow-affected", help="Start from a state that lacks lost windows or is stale; it is kept.")
@@ -70,7 +73,7 @@ def plan(
 
         rewindow plan flight_delays --verify 48
     """
-    config = Config.load()
+    config = load_project()
     wishes = Wishes(
         first=first, last=last, from_time=from_time, to_time=to_time, mode=mode,
         parameters=parameters(parameter), group_windows=group_windows, checkpoint_windows=checkpoint_windows,

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, JobScreen, ReplayId, out, print_json
-from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.launcher import verbs
 from rewindow.publication.result import PublicationResult
@@ -42,7 +42,7 @@ def publish(
 
         rewindow publish flight_delays-376949-385704-1f2e3d --withdraw
     """
-    config = Config.load()
+    config = load_project()
     if withdraw:
         if accept:
             raise InputError("--accept and --withdraw exclude each other")

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, out, print_json, print_rows
-from rewindow.config import Config
 from rewindow.retention.purge import purge as delete
 
 
@@ -28,7 +28,7 @@ def purge(
 
         rewindow purge --older-than 7 --yes
     """
-    config, age = Config.load(), timedelta(days=older_than)
+    config, age = load_project(), timedelta(days=older_than)
     purged = delete(config, age, delete=yes)
     found, freed = purged.deleted, purged.bytes
     if as_json:

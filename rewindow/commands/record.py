@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from rewindow.commands.completion import sources
+from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, JobScreen, err, out, print_json
 from rewindow.config import Config
 from rewindow.errors import InputError
@@ -19,7 +21,7 @@ SHOWN = 20
 
 
 def record(
-    stream: Annotated[list[str], typer.Argument(help="Streams, as named in rewindow.toml.")],
+    stream: Annotated[list[str], typer.Argument(help="Streams, as named in rewindow.toml.", autocompletion=sources)],
     sealed_to: Annotated[
         str | None,
         typer.Option(help="Seal windows up to this time (exclusive); default: rewindow.toml, or the newest tuple."),
@@ -58,7 +60,7 @@ def record(
 
         rewindow record clicks --start-over
     """
-    config = Config.load()
+    config = load_project()
     for name in stream:
         config.stream(name)
     results = {}

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from rewindow.commands.completion import applications, replays
 from rewindow.commands.plan import (
     Affected,
     AllowMissing,
@@ -20,8 +21,8 @@ from rewindow.commands.plan import (
     VerifyInputs,
     parameters,
 )
+from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, First, From, JobScreen, Last, To, out, print_json
-from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.inspection.replay_status import next_step
 from rewindow.launcher import verbs
@@ -33,14 +34,16 @@ WITH_RESUME = frozenset({"resume", "again", "as_json", "crash"})
 
 def replay(
     context: typer.Context,
-    application: Annotated[str | None, typer.Argument(help="Name of the application.")] = None,
+    application: Annotated[
+        str | None, typer.Argument(help="Name of the application.", autocompletion=applications)
+    ] = None,
     from_time: From = None,
     to_time: To = None,
     first: First = None,
     last: Last = None,
     mode: ModeOption = "exactly_once",
     replay_id: Annotated[str | None, typer.Option("--id", help="Id of the new replay; made up by default.")] = None,
-    resume: Annotated[str | None, typer.Option(help="Id of a replay to go on with.")] = None,
+    resume: Annotated[str | None, typer.Option(help="Id of a replay to go on with.", autocompletion=replays)] = None,
     again: Annotated[bool, typer.Option(help="Try again although the replay has used up its attempts.")] = False,
     group_windows: GroupWindows = None,
     checkpoint_windows: CheckpointWindows = None,
@@ -67,7 +70,7 @@ def replay(
 
         rewindow replay --resume flight_delays-377000-377099-1f2e3d
     """
-    config = Config.load()
+    config = load_project()
     if resume is not None:
         _refuse_wishes(context, resume)
         result = verbs.resume(config, resume, again=again, listener=JobScreen(), crash=crash)

@@ -20,6 +20,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from rewindow.commands.completion import replays
 from rewindow.job_lines import RecordProgress, ReplayProgress, is_for_machines, parse_progress, parse_recording
 
 PIPE_WIDTH = 160
@@ -31,7 +32,7 @@ First = Annotated[int | None, typer.Option(help="First window id (closed range).
 Last = Annotated[int | None, typer.Option(help="Last window id (closed range).")]
 From = Annotated[str | None, typer.Option("--from", help="Begin of the range as a time, ISO 8601 (half-open range).")]
 To = Annotated[str | None, typer.Option("--to", help="End of the range as a time, not included.")]
-ReplayId = Annotated[str, typer.Argument(help="Id of a replay, see `rewindow list`.")]
+ReplayId = Annotated[str, typer.Argument(help="Id of a replay, see `rewindow list`.", autocompletion=replays)]
 
 
 def print_json(value: Any) -> None:

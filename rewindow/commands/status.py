@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, ReplayId, err, out, print_facts, print_json, print_rows
 from rewindow.config import Config
 from rewindow.inspection.replay_status import ReplayStatus, next_step, replay_status
@@ -26,7 +27,7 @@ def status(
 
         rewindow status flight_delays-376949-385704-1f2e3d --page
     """
-    config = Config.load()
+    config = load_project()
     if page:
         _page(config, replay_id, as_json)
         return

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from rewindow.commands import completion
+from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, JobScreen, err, out, print_facts, print_json, print_rows
-from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.launcher.loop import run_plain
 from rewindow.ledger import Ledger
@@ -16,7 +17,9 @@ from rewindow.recording import inventory
 from rewindow.recording.dependents import dependents
 
 DIFFERENT_CODE = 1
-Stream = Annotated[str, typer.Argument(help="Name of a recorded or published stream.")]
+Stream = Annotated[
+    str, typer.Argument(help="Name of a recorded or published stream.", autocompletion=completion.streams)
+]
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
@@ -39,7 +42,7 @@ def streams(context: typer.Context, as_json: AsJson = False) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    entries = inventory.list_streams(Config.load())
+    entries = inventory.list_streams(load_project())
     if as_json:
         print_json([entry.to_dict() for entry in entries])
         return
@@ -62,7 +65,7 @@ def show(stream: Stream, as_json: AsJson = False) -> None:
 
         rewindow streams show flights
     """
-    config = Config.load()
+    config = load_project()
     entry = inventory.find_stream(config, stream)
     columns = inventory.columns_of(config, stream)
     needed = [dependent.why for dependent in dependents(Ledger.open(config.ledger_url), stream)]
@@ -99,7 +102,7 @@ def rows(
 
         rewindow streams rows flights 377311
     """
-    number, is_sealed, found = inventory.rows_of(Config.load(), stream, window, limit)
+    number, is_sealed, found = inventory.rows_of(load_project(), stream, window, limit)
     state = "sealed" if is_sealed else "missing: not sealed"
     if as_json:
         print_json({"stream": stream, "window": str(number), "sealed": is_sealed, "tuples": found.to_pylist()})
@@ -122,7 +125,7 @@ def quarantine(
 
         rewindow streams quarantine flights
     """
-    found = inventory.quarantined(Config.load(), stream, limit)
+    found = inventory.quarantined(load_project(), stream, limit)
     if as_json:
         print_json(found)
         return
@@ -146,7 +149,7 @@ def delete(
 
         rewindow streams delete clicks
     """
-    config = Config.load()
+    config = load_project()
     needed = dependents(Ledger.open(config.ledger_url), stream)
     if needed and not force:
         raise inventory.still_needed(stream, needed)
@@ -179,7 +182,7 @@ def upgrade(
         rewindow streams upgrade flights weather
     """
     names = name or []
-    outcome = run_plain(Config.load(), "upgrade.py", names, names[0] if len(names) == 1 else "streams", JobScreen())
+    outcome = run_plain(load_project(), "upgrade.py", names, names[0] if len(names) == 1 else "streams", JobScreen())
     if as_json:
         print_json({"streams": outcome.facts["streams"]})
     if any(stream["differing"] for stream in outcome.facts["streams"]):

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from rewindow.commands.project import load_project
 from rewindow.commands.publish import LeaveOutDamaged, show
 from rewindow.commands.screen import AsJson, JobScreen, ReplayId
-from rewindow.config import Config
 from rewindow.launcher import verbs
 
 
@@ -25,6 +25,6 @@ def undo(
         rewindow undo flight_delays-376949-385704-1f2e3d
     """
     result = verbs.undo(
-        Config.load(), replay_id, leave_out_damaged=leave_out_damaged, listener=JobScreen(), crash=crash
+        load_project(), replay_id, leave_out_damaged=leave_out_damaged, listener=JobScreen(), crash=crash
     )
     show(result, as_json, f"undone; publish it again with: rewindow publish {replay_id}")

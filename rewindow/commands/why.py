@@ -7,13 +7,17 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from rewindow.commands.completion import subjects
+from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, out, print_facts, print_json, print_rows
-from rewindow.config import Config
 from rewindow.inspection.window_life import window_life
 
 
 def why(
-    subject: Annotated[str, typer.Argument(help="A replay's id, or an application: then its newest replay of it.")],
+    subject: Annotated[
+        str,
+        typer.Argument(help="A replay's id, or an application: then its newest replay of it.", autocompletion=subjects),
+    ],
     window: Annotated[str, typer.Argument(help="Window id, or a time inside the window.")],
     as_json: AsJson = False,
 ) -> None:
@@ -25,7 +29,7 @@ def why(
 
         rewindow why flight_delays 2013-01-16T07:30Z
     """
-    life = window_life(Config.load(), subject, window)
+    life = window_life(load_project(), subject, window)
     if as_json:
         print_json(life)
     else:

@@ -10,6 +10,7 @@ from rewindow.errors import InputError, RewindowError
 from rewindow.facts.losses import Losses, losses_of
 from rewindow.ledger import Attempt, Check, Ledger, PortTotal, StaleRange
 from rewindow.ledger.replays import Replay, State
+from rewindow.names import did_you_mean
 from rewindow.planning.forecast import expect_recovery
 from rewindow.recovery import Plan
 from rewindow.storage import Table
@@ -113,7 +114,8 @@ def list_replays(
         InputError: there is no such state.
     """
     if state is not None and state not in list(State):
-        raise InputError(f'state "{state}" is unknown', hint=f"There are: {', '.join(State)}.")
+        hint = f"{did_you_mean(state, State)}There are: {', '.join(State)}."
+        raise InputError(f'state "{state}" is unknown', hint=hint)
     return Ledger.open(config.ledger_url).replays.newest(application, state, limit)
 
 

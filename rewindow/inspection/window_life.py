@@ -9,6 +9,7 @@ from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import Replay, State
+from rewindow.names import did_you_mean
 from rewindow.recovery import Plan
 from rewindow.storage import Table, query
 from rewindow.storage.layout import CHECKPOINTS, FACTS
@@ -36,7 +37,12 @@ def _find(config: Config, ledger: Ledger, subject: str, window: str) -> tuple[Re
     found = ledger.replays.find(subject)
     candidates = [found] if found else [row for row in ledger.replays.newest(subject, limit=200) if row.plan]
     if not candidates:
-        raise InputError(f'there is no replay "{subject}", and none of an application of that name')
+        rows = ledger.replays.newest()
+        known = dict.fromkeys([*(row.application for row in rows), *(row.replay_id for row in rows)])
+        raise InputError(
+            f'there is no replay "{subject}", and none of an application of that name',
+            hint=f"{did_you_mean(subject, known)}See those that there are with: rewindow list",
+        )
     passed_over = []
     for row in candidates:
         number = int(window) if window.isdigit() else row.read_plan().grid.window(parse_time(window))

@@ -23,6 +23,7 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 from rewindow.errors import FencedError, InputError, OverlapError
 from rewindow.ledger.connection import LedgerPart
 from rewindow.ledger.models import leases, publications, replays
+from rewindow.names import did_you_mean
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -117,6 +118,8 @@ class Replay:
             ) from error
 
 
+_SUGGESTED_FROM = 1000
+"""So many of the newest replays are looked at for what an unknown id was meant to be."""
 _COLUMNS = [replays.c[name] for name in Replay.__dataclass_fields__]
 
 
@@ -271,7 +274,9 @@ def read_replay(connection: Connection, replay_id: str) -> Replay:
     """
     found = find_replay(connection, replay_id)
     if found is None:
-        raise InputError(f'replay "{replay_id}" is unknown', hint="`rewindow list` shows those that there are.")
+        newest = select(replays.c.replay_id).order_by(replays.c.created_at.desc()).limit(_SUGGESTED_FROM)
+        meant = did_you_mean(replay_id, connection.execute(newest).scalars())
+        raise InputError(f'replay "{replay_id}" is unknown', hint=f"{meant}`rewindow list` shows those that there are.")
     return found
 
 

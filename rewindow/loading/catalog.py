@@ -18,7 +18,7 @@ from rewindow.config import Config
 from rewindow.errors import CheckpointError, InputError, RewindowError
 from rewindow.loading.code_versions import code_version, configuration_digest
 from rewindow.loading.stream_applications import HEARTBEAT, heartbeat_application
-from rewindow.names import check_name
+from rewindow.names import check_name, did_you_mean
 from rewindow.recovery import Plan
 from rewindow.storage import Table
 from rewindow.version import PACKAGE
@@ -73,8 +73,9 @@ def load_application(config: Config, name: str, parameters: Mapping[str, str] | 
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
         if not name.startswith(HEARTBEAT) or name.removeprefix(HEARTBEAT) not in config.streams:
-            known = ", ".join(application_names(config)) or "none"
-            raise InputError(f'application "{name}" is unknown', hint=f"Known: {known}.")
+            known = application_names(config)
+            hint = f"{did_you_mean(name, known)}Known: {', '.join(known) or 'none'}."
+            raise InputError(f'application "{name}" is unknown', hint=hint)
         _refuse_parameters(name, parameters)
         app, sources = _fill(config, name.removeprefix(HEARTBEAT)), []
     else:

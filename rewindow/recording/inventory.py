@@ -15,7 +15,7 @@ from rewindow.crash import crash_point
 from rewindow.errors import InputError, OverlapError
 from rewindow.facts.seals import stream_end
 from rewindow.ledger import Ledger
-from rewindow.names import windows_name
+from rewindow.names import did_you_mean, windows_name
 from rewindow.recording.dependents import Dependent, dependents
 from rewindow.storage import Table, query
 from rewindow.storage.files import files_path
@@ -84,8 +84,9 @@ def find_stream(config: Config, name: str) -> StreamEntry:
         TableError: one of its tables cannot be read.
     """
     if not any(path.exists() for path in tables_of(config, name)):
-        known = ", ".join(entry.name for entry in list_streams(config)) or "none"
-        raise InputError(f'stream "{name}" is not recorded', detail=f"There are: {known}.")
+        known = [entry.name for entry in list_streams(config)]
+        hint = f"{did_you_mean(name, known)}Recorded and published are: {', '.join(known) or 'none'}."
+        raise InputError(f'stream "{name}" is not recorded', hint=hint)
     return _entry(config, name, _late(config).get(name, 0))
 
 

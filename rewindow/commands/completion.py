@@ -1,0 +1,76 @@
+"""What the shell offers behind a verb: names out of the settings, the state folder and the ledger.
+
+Reads only. Where there is no project, or it cannot be read, nothing is offered: a shell has no place for an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from rewindow.config import Config
+from rewindow.errors import RewindowError
+
+_REPLAYS_OFFERED = 200
+
+
+def _offer(incomplete: str, names: Callable[[Config], Iterable[str]]) -> list[str]:
+    try:
+        return [name for name in names(Config.load()) if name.startswith(incomplete)]
+    except RewindowError:
+        return []
+
+
+def sources(incomplete: str) -> list[str]:
+    """Returns the streams that can be recorded."""
+    return _offer(incomplete, lambda config: sorted(config.streams))
+
+
+def streams(incomplete: str) -> list[str]:
+    """Returns the streams of the settings, and those that are recorded or published."""
+    from rewindow.storage.streams import sealed_streams
+
+    return _offer(incomplete, lambda config: sorted({*config.streams, *sealed_streams(config.state / "streams")}))
+
+
+def applications(incomplete: str) -> list[str]:
+    """Returns the applications that can be replayed; imports none of them."""
+    from rewindow.loading.catalog import application_names
+
+    return _offer(incomplete, application_names)
+
+
+def replays(incomplete: str) -> list[str]:
+    """Returns the newest replays, newest first; a ledger that is not there is not made."""
+    from rewindow.ledger import Ledger
+
+    def names(config: Config) -> list[str]:
+        newest = Ledger.open(config.ledger_url, make=False).replays.newest(limit=_REPLAYS_OFFERED)
+        return [row.replay_id for row in newest]
+
+    return _offer(incomplete, names)
+
+
+def subjects(incomplete: str) -> list[str]:
+    """Returns replays and applications."""
+    return [*applications(incomplete), *replays(incomplete)]
+
+
+def sides(incomplete: str) -> list[str]:
+    """Returns what a certificate compares: replays, and "published"."""
+    from rewindow.names import PUBLISHED
+
+    return [*(name for name in [PUBLISHED] if name.startswith(incomplete)), *replays(incomplete)]
+
+
+def modes(incomplete: str) -> list[str]:
+    """Returns the recovery modes."""
+    from rewindow.application.modes import MODES
+
+    return [mode for mode in MODES if mode.startswith(incomplete)]
+
+
+def states(incomplete: str) -> list[str]:
+    """Returns the states that a replay can be in."""
+    from rewindow.ledger.replays import State
+
+    return [state for state in State if state.startswith(incomplete)]

@@ -1,0 +1,27 @@
+"""The project that a verb works in: the settings of the folder, or of one above it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rewindow.config import SETTINGS_FILE, Config
+from rewindow.errors import InputError
+
+
+def load_project() -> Config:
+    """Returns the settings of the project that the working directory lies in; makes nothing.
+
+    Raises:
+        InputError: there is no settings file, so that a state folder would be made where nobody looks for it; or it is
+            wrong.
+    """
+    config = Config.load()
+    if config.file is None:
+        here = Path.cwd()
+        searched = ", ".join(str(folder) for folder in (here, *here.parents))
+        raise InputError(
+            f"no {SETTINGS_FILE} was found",
+            detail=f"Searched: {searched}. Nothing was made.",
+            hint="Go to your project's folder, or name its file in REWINDOW_CONFIG, or begin one here: rewindow init",
+        )
+    return config
