@@ -95,7 +95,8 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         with mapped_errors():
             note_kill(config, submission, outcome)
         if outcome.exit_code != DONE:
-            self.log.error("The job's last lines:\n%s", "\n".join(f"    {line}" for line in self._last_lines))
+            if not outcome.error:
+                self.log.error("The job's last lines:\n%s", "\n".join(f"    {line}" for line in self._last_lines))
             message = f"The {self._subject} ended: {cause(outcome.exit_code)}\n{outcome.message}\n{self._ending()}"
             raise failure(message, is_retryable(outcome.exit_code, outcome.retryable))
         self.log.info("The %s is done", self._subject)

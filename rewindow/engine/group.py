@@ -19,6 +19,7 @@ from rewindow.application import Application, Node, OperatorContext, PortHandle
 from rewindow.application.error_tuples import COLUMNS
 from rewindow.engine.computation import Digests, GroupResult, SkipResult
 from rewindow.engine.error_tuples import as_errors, check_reasons
+from rewindow.engine.operator_errors import explained, frames_of
 from rewindow.errors import InputError
 from rewindow.facts.group_facts import WindowDigest
 from rewindow.names import quoted_column
@@ -46,7 +47,7 @@ _WHOLE_STAGE = "spark.sql.codegen.wholeStage"
 
 
 class GroupRunner:
-    """Computes groups of windows for one attempt."""
+    """Computes groups of windows for one attempt; `next_act` is what to do when an operator's code fails."""
 
     def __init__(
         self,
@@ -56,8 +57,10 @@ class GroupRunner:
         root: Path,
         epoch: int,
         states: SizedStates,
+        next_act: str = "",
     ) -> None:
         self._spark = spark
+        self._next_act = next_act
         self._states = states
         self._app = app
         self._inputs = inputs
@@ -191,15 +194,25 @@ class GroupRunner:
         result: GroupResult,
     ) -> dict[PortHandle, DataFrame]:
         inputs = {port: frames[end] for port, end in node.feeds.items()}
-        made = node.operator.transform(inputs, states.get(node.name), self._context_of(node, context))
-        by_port = {node.default_port().port: made} if isinstance(made, DataFrame) else made
+        with explained([node], context.windows, "transform", self._next_act):
+            made = node.operator.transform(inputs, states.get(node.name), self._context_of(node, context))
+            by_port = frames_of(node, made)
         found: dict[PortHandle, DataFrame] = {}
         for port, frame in by_port.items():
             handle = node[port]
             if handle not in self._materialised:
                 found[handle] = frame
                 continue
-            found[handle] = self._materialise(handle, frame, mark, staged, result)
+            with explained(self._computed_with(node), context.windows, f'output port "{port}"', self._next_act):
+                found[handle] = self._materialise(handle, frame, mark, staged, result)
+        return found
+
+    def _computed_with(self, node: Node) -> list[Node]:
+        """Returns an operator, and those before it whose frames are computed only when it is."""
+        found = [node]
+        for one in found:
+            ends = [end for end in one.feeds.values() if end.operator and end not in self._materialised]
+            found += [before for end in ends if (before := self._app.nodes[str(end.operator)]) not in found]
         return found
 
     def _materialise(
@@ -244,11 +257,12 @@ class GroupRunner:
     ) -> State:
         inputs = {port: frames[end] for port, end in node.feeds.items()}
         outputs = {port: frames[node[port]] for port in node.operator.output_ports() if node[port] in frames}
-        frame = node.operator.next_state(inputs, outputs, state, self._context_of(node, context))
-        place = f"{self._epoch}-{context.last}"
-        if node.operator.state_increments:
-            return self._states.save_changes(node, frame, before, place, is_small=self._is_small, tuples=self._tuples)
-        return self._states.save(node, frame, before, place, is_small=self._is_small)
+        place, size = f"{self._epoch}-{context.last}", {"is_small": self._is_small}
+        with explained(self._computed_with(node), context.windows, "next_state", self._next_act):
+            frame = node.operator.next_state(inputs, outputs, state, self._context_of(node, context))
+            if node.operator.state_increments:
+                return self._states.save_changes(node, frame, before, place, tuples=self._tuples, **size)
+            return self._states.save(node, frame, before, place, **size)
 
     def _context_of(self, node: Node, context: OperatorContext) -> OperatorContext:
         return replace(context, operator=f"{self._app.name}.{node.name}")

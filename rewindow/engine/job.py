@@ -12,13 +12,12 @@ from py4j.protocol import Py4JNetworkError
 from rewindow.config import Config
 from rewindow.engine.progress import Progress
 from rewindow.engine.spark_engine import spark_attempt
-from rewindow.errors import FencedError, Interrupted, RewindowError
+from rewindow.errors import FencedError, Interrupted
 from rewindow.job_lines import ReplayProgress
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.loading.catalog import check_code, load_application
 from rewindow.process_identity import process_identity
-from rewindow.spark.job import StopRequest, say
-from rewindow.spark.passing import describe
+from rewindow.spark.job import StopRequest, in_words, say
 from rewindow.spark.session import spark_session
 
 if TYPE_CHECKING:
@@ -47,8 +46,7 @@ def replay(replay_id: str, epoch: int) -> dict[str, Any]:
         ledger.attempts.end(replay_id, epoch, AttemptEnd.KILLED, "the JVM of the job is gone")
         raise
     except Exception as error:
-        message = str(error) if isinstance(error, RewindowError) else describe(error)
-        ledger.attempts.end(replay_id, epoch, AttemptEnd.FAILED, message)
+        ledger.attempts.end(replay_id, epoch, AttemptEnd.FAILED, str(in_words(error)))
         raise
     ledger.attempts.end(replay_id, epoch, AttemptEnd.DONE)
     ledger.counts.fill(replay_id, config.replay_root(replay_id))

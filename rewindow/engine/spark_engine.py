@@ -11,6 +11,7 @@ from rewindow.engine.attempt import Attempt
 from rewindow.engine.committed import Committed
 from rewindow.engine.computation import Counts, GroupResult, Seals, SkipResult
 from rewindow.engine.group import GroupRunner
+from rewindow.engine.operator_errors import next_act
 from rewindow.facts.group_facts import Seal, WindowDigest, check_input_counts
 from rewindow.facts.seals import read_seals
 from rewindow.loading.catalog import application_modules
@@ -83,7 +84,7 @@ class SparkEngine:
             entry.stream: Table.open(entry.windows_table(state), entry.windows_version) for entry in plan.inputs
         }
         states = SizedStates(spark, folder_of(root / CHECKPOINTS), inline_state_bytes)
-        self._runner = GroupRunner(spark, app, self._inputs, root, epoch, states)
+        self._runner = GroupRunner(spark, app, self._inputs, root, epoch, states, next_act(plan))
         self._committed = Committed(plan, root, epoch, self._runner, tables)
 
     def count_inputs(self, windows: WindowRange, *, check: bool = True) -> Counts:

@@ -27,6 +27,7 @@ from rewindow.parent_death import dies_with_parent
 from rewindow.planning.forecast import expect_recovery
 from rewindow.recovery import Plan
 from rewindow.spark.java import check_limits
+from rewindow.spark.job_log import LOG_VARIABLE
 from rewindow.spark.settings import (
     make_scratch,
     properties_arguments,
@@ -221,7 +222,7 @@ def job_file(name: str) -> Path:
 
 
 def _outcome_variable(outcome: Path) -> dict[str, str]:
-    return {"REWINDOW_OUTCOME": str(outcome)}
+    return {"REWINDOW_OUTCOME": str(outcome), LOG_VARIABLE: str(outcome.with_suffix(".log"))}
 
 
 def job_environment(config: Config, crash: str | None = None) -> dict[str, str]:

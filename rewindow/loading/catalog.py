@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from rewindow.config import Config
 from rewindow.errors import CheckpointError, InputError, RewindowError
 from rewindow.loading.code_versions import code_version, configuration_digest
 from rewindow.loading.stream_applications import HEARTBEAT, heartbeat_application
+from rewindow.loading.user_lines import raised_at
 from rewindow.names import check_name, did_you_mean
 from rewindow.recovery import Plan
 from rewindow.storage import Table
@@ -129,7 +131,7 @@ def _import(name: str, path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise InputError(f'application "{name}" cannot be imported: {error}', detail=f"Read from {path}.") from error
+        raise _broken(f'application "{name}" cannot be imported', error, path) from error
     return module
 
 
@@ -143,12 +145,32 @@ def _application_of(module: ModuleType, name: str, parameters: Mapping[str, str]
         raise
     except Exception as error:
         given = ", ".join(f"{key}={value}" for key, value in parameters.items()) or "no parameters"
-        raise InputError(f'application "{name}" cannot be built with {given}: {error}') from error
+        raise _broken(
+            f'application "{name}" cannot be built with {given}', error, Path(module.__file__ or "")
+        ) from error
     if not isinstance(app, Application):
         raise InputError(f'application "{name}" is not there', hint="Its module must hold `app` or `build()`.")
     if app.name != name:
         raise InputError(f'application "{app.name}" must have the name of its file, {name}')
     return app
+
+
+def _broken(what: str, error: Exception, path: Path) -> InputError:
+    """Returns why an application's definition failed, with the line of its folder that raised it."""
+    files = {str(path), *(str(file) for part in ("*.py", "*/*.py") for file in path.parent.glob(part))}
+    line = raised_at(error, files)
+    hint = "Mend it: nothing was created."
+    if _asked_for_spark(error):
+        hint = "Planning starts no Spark: make columns and functions of Spark inside transform."
+    said = f"{type(error).__name__}: {error}".rstrip(": ")
+    return InputError(f"{what}: {said}", detail=f"Raised by {line}." if line else f"Read from {path}.", hint=hint)
+
+
+def _asked_for_spark(error: Exception) -> bool:
+    """Returns whether pyspark raised an error since there is no session: it says so, or fails at an assertion."""
+    innermost = traceback.extract_tb(error.__traceback__)[-1].filename
+    is_pyspark = "/pyspark/" in Path(innermost).as_posix()
+    return is_pyspark and (isinstance(error, AssertionError) or "SESSION_OR_CONTEXT_NOT_EXISTS" in str(error))
 
 
 def _refuse_parameters(name: str, parameters: Mapping[str, str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -193,6 +194,18 @@ class Plan(_Value):
     def grid(self) -> Grid:
         """The grid of all inputs and outputs."""
         return Grid(self.width_ms, self.origin_ms)
+
+    @property
+    def command(self) -> str:
+        """The command line that replays the same range in the same way, with the code as it is then."""
+        words = ["rewindow", "replay", self.application, "--first", str(self.first), "--last", str(self.last)]
+        words += ["--mode", self.mode.name] if self.mode is not Mode.EXACTLY_ONCE else []
+        words += ["--group-windows", str(self.group_windows)] if self.group_windows else []
+        words += ["--allow-missing"] if any(entry.missing for entry in self.inputs) else []
+        words += ["--allow-affected"] if self.start.affects else []
+        for name, value in self.parameters.items():
+            words += ["--parameter", f"{name}={value}"]
+        return shlex.join(words)
 
     def window_of(self, mark: int) -> int:
         """Returns the last window that a mark covers; mark 0 is the window before the range."""

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from rewindow.errors import Interrupted, RewindowError
 from rewindow.job_lines import machine_line
 from rewindow.parent_death import end_group_with_parent
+from rewindow.spark.job_log import hush_pyspark, keep_traceback, where_all_is
 from rewindow.spark.passing import describe, is_passing
 
 OUTCOME_VARIABLE = "REWINDOW_OUTCOME"
@@ -27,9 +27,12 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
     that is not ours is worth a retry when it is the machine's or Spark's, not when it is a bug of an operator.
     """
     end_group_with_parent()
+    hush_pyspark()
     try:
         outcome = {"exit_code": 0, "message": "done", **(work() or {})}
     except RewindowError as error:
+        if error.__cause__ is not None:
+            keep_traceback(error)
         outcome = {
             "exit_code": error.exit_code, "message": str(error), "retryable": error.retryable,
             "kind": type(error).__name__, "error": error.parts,
@@ -43,16 +46,21 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
             "error": stopped.parts,
         }  # fmt: skip
     except Exception as error:  # noqa: BLE001  (whatever it is, the outcome file must say so)
-        traceback.print_tb(error.__traceback__)
-        retryable = is_passing(error)
+        keep_traceback(error)
+        retryable, ours = is_passing(error), in_words(error)
         outcome = {
             "exit_code": RETRY_CODE if retryable else RewindowError.exit_code,
-            "message": describe(error), "retryable": retryable, "kind": type(error).__name__,
+            "message": str(ours), "retryable": retryable, "kind": type(error).__name__, "error": ours.parts,
         }  # fmt: skip
     told = _write(outcome)
     if outcome["exit_code"] and not told:
         print(outcome["message"], file=sys.stderr, flush=True)
     return int(outcome["exit_code"])
+
+
+def in_words(error: Exception) -> RewindowError:
+    """Returns an error of ours as it is, and of any other one what happened and where the whole traceback is."""
+    return error if isinstance(error, RewindowError) else RewindowError(describe(error), detail=where_all_is())
 
 
 def tell(kind: str, /, **facts: Any) -> None:

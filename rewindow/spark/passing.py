@@ -62,12 +62,21 @@ def describe(error: BaseException) -> str:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException, PythonException
 
-    if isinstance(error, Py4JError | PySparkException) and not isinstance(error, PythonException):
+    if isinstance(error, PythonException):
+        return _of_worker(str(error))
+    if isinstance(error, Py4JError | PySparkException):
         found = _CONDITION.search(spark_text(error))
         return f"Spark failed: {found[0] if found else _root_cause(spark_text(error))}"
     if isinstance(error, OSError):
         return f"{type(error).__name__}: {plain_text(error)}"
     return f"{type(error).__name__}: {error}"
+
+
+def _of_worker(text: str) -> str:
+    """Returns the last line of the Python traceback that a worker of Spark left: the error itself."""
+    _, _, trace = text.rpartition("Traceback (most recent call last):")
+    lines = [line for line in trace.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
+    return lines[0] if lines else "PythonException: " + " ".join(text.split())[:300]
 
 
 def _passes_in_spark(text: str) -> bool:

@@ -1,0 +1,112 @@
+"""Errors in the code of an operator, as a user wants to read them: whose, where, what, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from pyspark.sql import DataFrame
+
+from rewindow.application import Node
+from rewindow.errors import InputError, RewindowError
+from rewindow.loading.catalog import application_modules
+from rewindow.loading.user_lines import UserLine, class_lines, raised_at
+from rewindow.recovery import Plan
+from rewindow.spark.job_log import where_all_is
+from rewindow.spark.passing import describe, is_passing
+from rewindow.windows import WindowRange
+
+
+@contextmanager
+def explained(nodes: Sequence[Node], windows: WindowRange, part: str, hint: str) -> Iterator[None]:
+    """Lets an error of an operator's code leave with its name, the windows, the line of the user's file, and a hint.
+
+    What another attempt may not meet again, such as a lost JVM, leaves as it came.
+
+    Args:
+        nodes: the operator whose code is run; then those before it whose frames have not been computed yet.
+        windows: those that are computed.
+        part: what is computed, in words.
+        hint: what to do next.
+
+    Raises:
+        RewindowError: the operator's code failed, or what it returned is not what it declares.
+    """
+    node = nodes[0]
+    where = f"{part}, windows {windows}"
+    try:
+        yield
+    except RewindowError as error:
+        error.detail = error.detail or f'Operator "{node.name}", {where}{_class(node)}.'
+        error.hint = error.hint or hint
+        raise
+    except Exception as error:
+        if is_passing(error):
+            raise
+        line = raised_at(error, _user_files(nodes))
+        owner = _owner(nodes, line)
+        others = ", ".join(f'"{one.name}"' for one in nodes if one is not owner)
+        said = f"Raised by {line}" if line else f"It names no line of yours{_class(owner)}"
+        along = f"Computed in the same step: {others}" if others and not _is_inside(owner, line) else ""
+        raise RewindowError(
+            f'operator "{owner.name}" failed: {describe(error)}',
+            detail=". ".join(filter(None, [said, f"In {where}", along, where_all_is()])) + ".",
+            hint=hint,
+        ) from error
+
+
+def next_act(plan: Plan) -> str:
+    """Returns what to do after an operator has failed: mended code is other code, so the range is planned anew."""
+    return (
+        f"Mend it, then plan the range again: rewindow abandon {plan.replay_id} && {plan.command}; "
+        f"or, if the cause was not in the code: rewindow replay --resume {plan.replay_id}"
+    )
+
+
+def frames_of(node: Node, returned: Mapping[str, DataFrame] | DataFrame) -> Mapping[str, DataFrame]:
+    """Returns the frames of an operator's output ports by name, from what `transform` has returned.
+
+    Raises:
+        InputError: it is no frame, or not the frames of the ports that the operator declares.
+    """
+    frames = {node.default_port().port: returned} if isinstance(returned, DataFrame) else returned
+    declared = ", ".join(node.output_ports()) or "none"
+    wrong = (
+        f"{type(frames).__name__} instead of a DataFrame"
+        if not isinstance(frames, Mapping)
+        else next((f'the port "{name}"' for name in frames if name not in node.output_ports()), "")
+        or next((f'no frame for port "{name}"' for name in node.output_ports() if name not in frames), "")
+        or next(
+            (
+                f'{type(frame).__name__} instead of a DataFrame for port "{name}"'
+                for name, frame in frames.items()
+                if not isinstance(frame, DataFrame)
+            ),
+            "",
+        )
+    )
+    if wrong:
+        raise InputError(f'transform of operator "{node.name}" returned {wrong}; its output ports are: {declared}')
+    return frames
+
+
+def _user_files(nodes: Sequence[Node]) -> set[str]:
+    """Returns the files of the applications loaded so far, and those of the operators' classes."""
+    files = {module.__file__ for module in application_modules() if module.__file__}
+    return files | {file for node in nodes for file, _ in class_lines(node.operator)}
+
+
+def _owner(nodes: Sequence[Node], line: UserLine | None) -> Node:
+    """Returns the operator whose class has a line; the first one for a line outside of all."""
+    return next((node for node in nodes if _is_inside(node, line)), nodes[0])
+
+
+def _is_inside(node: Node, line: UserLine | None) -> bool:
+    if line is None:
+        return False
+    return any(file == line.file and line.line in lines for file, lines in class_lines(node.operator))
+
+
+def _class(node: Node) -> str:
+    found = class_lines(node.operator)
+    return f', class {type(node.operator).__name__} at "{found[0][0]}", line {found[0][1].start}' if found else ""

@@ -1,0 +1,44 @@
+"""The log of a job: whole tracebacks, and all that the JVM says, in a file beside the job's outcome.
+
+A terminal or a task's log shows the cause in a few lines and names this file, to which the JVM writes too.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from pathlib import Path
+
+LOG_VARIABLE = "REWINDOW_LOG"
+
+
+def log_file() -> Path | None:
+    """Returns where this job's log is; None for a process that nobody has launched as a job."""
+    path = os.environ.get(LOG_VARIABLE)
+    return Path(path) if path else None
+
+
+def where_all_is() -> str:
+    """Returns the sentence that names the log, empty without one."""
+    path = log_file()
+    return f"The whole traceback is in {path}" if path else ""
+
+
+def hush_pyspark() -> None:
+    """Stops pyspark from printing an error with the JVM's frames, in JSON, when it raises the same one."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+
+
+def keep_traceback(error: BaseException) -> None:
+    """Appends an error with its causes to the job's log; without one, they are printed."""
+    text = "".join(traceback.format_exception(error))
+    path = log_file()
+    if path is None:
+        print(text, flush=True)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(text)
