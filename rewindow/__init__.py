@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rewindow.inspection.window_life import window_life as why
     from rewindow.launcher.verbs import abandon, plan, publish, record, replay, resume, undo, withdraw
     from rewindow.listener import Lines, Listener
+    from rewindow.planning.unpublished import unpublished
     from rewindow.publication.read import read_published
     from rewindow.quality import check
     from rewindow.recording.inventory import list_streams as streams
@@ -52,6 +53,7 @@ _PLACES = {
     "status": "inspection.replay_status:replay_status",
     "streams": "recording.inventory:list_streams",
     "undo": "launcher.verbs:undo",
+    "unpublished": "planning.unpublished:unpublished",
     "why": "inspection.window_life:window_life",
     "withdraw": "launcher.verbs:withdraw",
 }
@@ -78,6 +80,7 @@ __all__ = [
     "status",
     "streams",
     "undo",
+    "unpublished",
     "why",
     "withdraw",
 ]

@@ -159,6 +159,22 @@ def to_ranges(windows: Iterable[int]) -> list[WindowRange]:
     return [WindowRange(first, last) for first, last in ranges]
 
 
+def without(windows: WindowRange, taken: list[WindowRange]) -> list[WindowRange]:
+    """Returns what is left of a range without others, ascending.
+
+    >>> [str(part) for part in without(WindowRange(0, 9), [WindowRange(7, 20), WindowRange(0, 2), WindowRange(1, 4)])]
+    ['[5, 6]']
+    """
+    left, begin = [], windows.first
+    for part in sorted(taken):
+        if part.first > windows.last:
+            break
+        if part.first > begin:
+            left.append(WindowRange(begin, part.first - 1))
+        begin = max(begin, part.last + 1)
+    return [*left, WindowRange(begin, windows.last)] if begin <= windows.last else left
+
+
 @dataclass(frozen=True)
 class Grid:
     """Windows of equal width from an origin on (W3 to W5). Streams of equal grid share window ids.

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rewindow_airflow.assets import stream_asset
     from rewindow_airflow.factories import (
         approve,
         build_report_site,
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
         plan_filling,
         plan_form,
         plan_interval,
+        plan_unpublished,
         publish,
         record,
         replay,
         report_gaps,
         scheduled_dag,
+        stream_dag,
     )
 
 __all__ = [
@@ -38,11 +41,14 @@ __all__ = [
     "plan_filling",
     "plan_form",
     "plan_interval",
+    "plan_unpublished",
     "publish",
     "record",
     "replay",
     "report_gaps",
     "scheduled_dag",
+    "stream_asset",
+    "stream_dag",
 ]
 
 
@@ -50,4 +56,4 @@ def __getattr__(name: str) -> Any:
     """Imports the factories when one is asked for: Airflow itself imports this package while it starts."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("rewindow_airflow.factories"), name)
+    return getattr(import_module(f"rewindow_airflow.{'assets' if name == 'stream_asset' else 'factories'}"), name)

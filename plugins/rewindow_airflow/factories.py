@@ -16,10 +16,11 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from airflow.sdk import DAG, Asset, BaseOperator, CronDataIntervalTimetable
+from airflow.sdk import DAG, AssetAny, BaseOperator, CronDataIntervalTimetable
 
 from rewindow.config import Config
 from rewindow_airflow import replay_requests
+from rewindow_airflow.assets import PUBLICATIONS, stream_asset
 from rewindow_airflow.forms import CRASH, applications, daily_params, default_application, replay_params
 from rewindow_airflow.operators import RewindowSubmitOperator
 from rewindow_airflow.policy import DEFAULT_ARGS, SINCE
@@ -60,6 +61,19 @@ def interval_dag(
     return scheduled_dag(dag_id, schedule=schedule, start_date=start_date, **{"params": params, **arguments})
 
 
+def stream_dag(dag_id: str, *streams: str, application: str | None = None, **arguments: Any) -> DAG:
+    """Returns a DAG that runs when a stream has grown, for the tasks that `plan_unpublished` begins.
+
+    Args:
+        dag_id: names the DAG, and its replays.
+        streams: recorded or published streams; each new event of any of them starts a run, one after the other.
+        application: what every run replays; without one, `[airflow] application`.
+        arguments: others of Airflow's DAG.
+    """
+    schedule = AssetAny(*map(stream_asset, streams))
+    return interval_dag(dag_id, application=application, schedule=schedule, **arguments)
+
+
 def form_dag(dag_id: str, *, application: str | None = None, **arguments: Any) -> DAG:
     """Returns a DAG that a person starts with a form, for the tasks that `plan_form` begins.
 
@@ -91,7 +105,7 @@ def record(stream: str, **arguments: Any) -> BaseOperator:
         arguments={"stream": stream, "sealed_to": "{{ data_interval_end | default('', true) }}"},
         **{
             "task_id": f"record_{stream}",
-            "outlets": [Asset(name=stream, uri=f"rewindow://streams/{stream}")],
+            "outlets": [stream_asset(stream)],
             **arguments,
         },
     )
@@ -101,6 +115,13 @@ def plan_interval(**arguments: Any) -> BaseOperator:
     """Returns the task that plans a run's data interval, once the run before has succeeded."""
     return RewindowPlanOperator(
         request_of=replay_requests.interval_request, in_order=True, **{"task_id": "plan_replay", **arguments}
+    )
+
+
+def plan_unpublished(**arguments: Any) -> BaseOperator:
+    """Returns the task that plans all that is sealed and not yet published; with nothing such, the run is skipped."""
+    return RewindowPlanOperator(
+        request_of=replay_requests.unpublished_request, **{"task_id": "plan_replay", **arguments}
     )
 
 
@@ -136,8 +157,11 @@ def approve(plan: BaseOperator, **arguments: Any) -> BaseOperator:
 
 
 def publish(plan: BaseOperator, **arguments: Any) -> BaseOperator:
-    """Returns the task that makes the output visible to readers."""
-    return RewindowSubmitOperator(job="publish", replay=_replay_of(plan), **{"task_id": "publish_windows", **arguments})
+    """Returns the task that makes the output visible to readers, and emits the assets of the published streams."""
+    outlets = [PUBLICATIONS, *arguments.pop("outlets", ())]
+    return RewindowSubmitOperator(
+        job="publish", replay=_replay_of(plan), outlets=outlets, **{"task_id": "publish_windows", **arguments}
+    )
 
 
 def report_gaps(stream: str, **arguments: Any) -> BaseOperator:

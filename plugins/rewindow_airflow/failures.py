@@ -17,6 +17,10 @@ WAITS_MAX = 288
 """A day of waits."""
 
 
+class Nothing(Exception):
+    """There is nothing to do, for the reason that it says: the task is skipped, and all after it."""
+
+
 class NotYet(Exception):
     """Something that a task needs is not recorded yet; waiting for it is no failure and uses up no try."""
 

@@ -1,50 +1,89 @@
-"""Names a replay after the DAG run that it belongs to, so that a retry or a clear finds it again."""
+"""Names a replay after the DAG run that it belongs to, so that a retry or a clear finds it again.
+
+The name has the day that the replay computes, for people: `replay_daily-2013-01-05-eab92e3f10`. What finds it is the
+rest: the DAG and the digest, which are those of the run and do not change with what is planned.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rewindow.config import Config
     from rewindow.ledger import Ledger, Replay
+    from rewindow.planning import ReplayRequest
 
 
 _LENGTH_MAX = 40
 """Letters of a DAG's or a stream's name in an id, which must stay short enough for a file's name."""
+_DIGITS = 10
 
 
-def replay_id_of(dag_id: str, run_id: str, part: str = "") -> str:
-    """Returns the id of a DAG run's first replay: the same one for every try, another one for every run.
+@dataclass(frozen=True)
+class RunName:
+    """What all replays of one DAG run have in common.
+
+    Attributes:
+        prefix: the DAG's name, and the part's if there is one.
+        digest: of the run.
+    """
+
+    prefix: str
+    digest: str
+
+    def replay_id(self, day: str = "", number: int = 1) -> str:
+        """Returns the id of one of the run's replays.
+
+        >>> run_name("replay_daily", "scheduled__2013-01-06T00:00:00+00:00").replay_id("2013-01-05", 2)
+        'replay_daily-2013-01-05-0ec9db78d6-2'
+        """
+        return "-".join(filter(None, (self.prefix, day, self.digest, str(number) if number > 1 else "")))
+
+    def number_of(self, replay_id: str) -> int | None:
+        """Returns which of the run's replays an id names, None when it names one of another run."""
+        found = re.fullmatch(rf"{re.escape(self.prefix)}(?:-\d+-\d\d-\d\d)?-{self.digest}(?:-(\d+))?", replay_id)
+        return None if found is None else int(found[1] or 1)
+
+
+def run_name(dag_id: str, run_id: str, part: str = "") -> RunName:
+    """Returns the name of a DAG run.
 
     Args:
-        dag_id: id of the DAG, which the name begins with.
-        run_id: id of its run; the day in it, if any, becomes part of the name.
+        dag_id: id of the DAG.
+        run_id: id of its run.
         part: tells replays of one run apart, such as the stream.
-
-    >>> replay_id_of("replay_daily", "scheduled__2013-01-05T00:00:00+00:00")
-    'replay_daily-2013-01-05-eab92e'
     """
     digest = hashlib.sha256(f"{dag_id}\n{run_id}\n{part}".encode()).hexdigest()
-    day = re.search(r"\d{4}-\d{2}-\d{2}", run_id)
-    parts = [
-        re.sub(r"[^A-Za-z0-9_]", "_", dag_id)[:_LENGTH_MAX],
-        re.sub(r"[^A-Za-z0-9_]", "_", part)[:_LENGTH_MAX],
-        day[0] if day else "",
-        digest[:6],
-    ]
-    return "-".join(part for part in parts if part)
+    words = (re.sub(r"[^A-Za-z0-9_]", "_", word)[:_LENGTH_MAX] for word in (dag_id, part))
+    return RunName("-".join(filter(None, words)), digest[:_DIGITS])
 
 
-def newest_of(ledger: Ledger, first_id: str) -> tuple[str, Replay | None]:
-    """Returns the id of a DAG run's newest replay, and the replay unless it is still to be planned.
+def newest_of(ledger: Ledger, run: RunName) -> tuple[int, Replay | None]:
+    """Returns the number of a DAG run's newest replay, and the replay unless it is still to be planned.
 
-    A closed one (published, undone, abandoned) is never computed again: the run's next one is `<first_id>-2`, then -3.
+    A closed one (published, undone, abandoned) is never computed again: the run's next one has the next number.
     """
     from rewindow.launcher.attempts import CLOSED_STATES
 
-    replay_id, number = first_id, 1
-    while (known := ledger.replays.find(replay_id)) is not None and known.state in CLOSED_STATES:
-        number += 1
-        replay_id = f"{first_id}-{number}"
-    return replay_id, known
+    numbers = {number: name for name in ledger.replays.ids(f"{run.prefix}-") if (number := run.number_of(name))}
+    if not numbers:
+        return 1, None
+    newest = max(numbers)
+    known = ledger.replays.get(numbers[newest])
+    return (newest + 1, None) if known.state in CLOSED_STATES else (newest, known)
+
+
+def day_of(config: Config, request: ReplayRequest) -> str:
+    """Returns the day (UTC) on which the range of a request begins, empty when it has no beginning of its own."""
+    from rewindow.loading.catalog import load_application
+    from rewindow.windows import format_time, parse_time
+
+    if request.from_time is not None:
+        return format_time(parse_time(request.from_time)).partition("T")[0]
+    if request.first is None:
+        return ""
+    grid = load_application(config, request.application, request.parameters).app.grid
+    return format_time(grid.start_us(request.first)).partition("T")[0]

@@ -7,12 +7,13 @@ is needed of it is a process. A connection of the provider's type `spark` is und
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowRuntimeError, AirflowSkipException
 
+from rewindow_airflow.assets import PUBLICATIONS, stream_asset, tell_published, tell_recorded
 from rewindow_airflow.attempts import BEGINNINGS, settings_for
 from rewindow_airflow.failures import DONE, cause, failure, is_retryable, mapped_errors
 from rewindow_airflow.links import REPLAY_LINKS
@@ -22,6 +23,7 @@ from rewindow_airflow.spark_process import SparkProcess
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from rewindow.config import Config
     from rewindow.job_lines import ReplayProgress
     from rewindow.launcher import Outcome, Submission
 
@@ -103,7 +105,16 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         # A try before may have sealed windows and died before their asset was emitted.
         if self.job == "record" and not outcome.facts.get("windows_sealed") and context["ti"].try_number == 1:
             raise AirflowSkipException("No window was sealed, so the stream's asset is not emitted")
+        with mapped_errors():
+            self._tell_assets(config, name, outcome.facts, context)
         return {"name": name, "epoch": submission.epoch, **outcome.facts}
+
+    def _tell_assets(self, config: Config, name: str, facts: Mapping[str, Any], context: Context) -> None:
+        """Says in the events of the task's assets what has become of the streams."""
+        if self.job == "record" and stream_asset(name) in self.outlets:
+            tell_recorded(context, name, facts)
+        if self.job == "publish" and PUBLICATIONS in self.outlets:
+            tell_published(context, config, facts["publication"])
 
     def on_kill(self) -> None:
         """Ends the job with everything that it started."""

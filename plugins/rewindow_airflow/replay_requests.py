@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rewindow.errors import InputError
 from rewindow.windows import Grid, WindowRange, format_time
-from rewindow_airflow.failures import NotYet
+from rewindow_airflow.failures import Nothing, NotYet
 from rewindow_airflow.forms import applications, parse_form, refuse_unknown
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rewindow.recovery import Plan
 
 
-def form_request(config: Config, replay_id: str, context: Context) -> ReplayRequest:
+def form_request(config: Config, context: Context) -> ReplayRequest:
     """Returns the request of a filled-in form of replay_windows."""
     from rewindow.planning import ReplayRequest
 
@@ -31,7 +31,6 @@ def form_request(config: Config, replay_id: str, context: Context) -> ReplayRequ
         from_time=form.from_time,
         to_time=form.to_time,
         mode=form.mode,
-        replay_id=replay_id,
         group_windows=form.group_windows,
         checkpoint_windows=form.checkpoint_windows,
         allow_missing=form.allow_missing,
@@ -41,17 +40,53 @@ def form_request(config: Config, replay_id: str, context: Context) -> ReplayRequ
     )
 
 
-def interval_request(config: Config, replay_id: str, context: Context) -> ReplayRequest | None:
-    """Returns the request for a DAG run's data interval, or None when no window of it will ever be recorded.
+def interval_request(config: Config, context: Context) -> ReplayRequest:
+    """Returns the request for a DAG run's data interval.
 
     Airflow gives `initial_state` to every day of a backfill; it counts for a day before which no state was published.
 
     Raises:
+        Nothing: no window of the interval will ever be recorded.
         NotYet: windows of the interval are not sealed yet.
         InputError: a parameter is unknown to the DAG, or the run has no data interval.
     """
-    from rewindow.planning import ReplayRequest
+    application = _application(config, context)
+    grid, sealed, final = sealed_range(config, application)
+    wanted = _windows_of(grid, context)
+    windows = clip(wanted, sealed, final)
+    if windows is None:
+        raise Nothing(f"no window of {wanted} will be recorded, sealed are {sealed}")
+    if windows.last > sealed.last:
+        raise NotYet(f"windows {windows} are not all sealed yet, sealed are {sealed}; DAG record_streams seals them")
+    return _request(config, context, application, windows)
 
+
+def unpublished_request(config: Config, context: Context) -> ReplayRequest:
+    """Returns the request for all that is sealed and not yet published, whatever has started the run.
+
+    Raises:
+        Nothing: all of it is published, or an input is not recorded.
+        InputError: a parameter is unknown to the DAG.
+    """
+    from rewindow.planning.unpublished import unpublished
+
+    application = _application(config, context)
+    try:
+        _, sealed, _ = sealed_range(config, application)
+    except NotYet as lack:
+        raise Nothing(str(lack)) from lack
+    windows = unpublished(config, application)
+    if windows is None:
+        raise Nothing(f'all windows {sealed} that the inputs of "{application}" have sealed are published')
+    return _request(config, context, application, windows)
+
+
+def _application(config: Config, context: Context) -> str:
+    """Returns the application that a run is to replay.
+
+    Raises:
+        InputError: a parameter is unknown to the DAG, or none is named and there are several.
+    """
     params = context["params"]
     refuse_unknown(params, context["dag"].params)
     if params["application"] is None:
@@ -61,39 +96,45 @@ def interval_request(config: Config, replay_id: str, context: Context) -> Replay
             hint='Name it for all runs in rewindow.toml, [airflow] application = "NAME", or for this one in its '
             "configuration.",
         )
-    grid, sealed, final = sealed_range(config, params["application"])
-    windows = clip(_windows_of(grid, context), sealed, final)
-    if windows is None:
-        return None
-    if windows.last > sealed.last:
-        raise NotYet(f"windows {windows} are not all sealed yet, sealed are {sealed}; DAG record_streams seals them")
+    return str(params["application"])
+
+
+def _request(config: Config, context: Context, application: str, windows: WindowRange) -> ReplayRequest:
+    """Returns the request for windows, in the way that the run's parameters say."""
+    from rewindow.planning import ReplayRequest
+
+    params = context["params"]
     return ReplayRequest(
-        application=params["application"],
+        application=application,
         first=windows.first,
         last=windows.last,
         mode=params["mode"],
-        replay_id=replay_id,
         group_windows=params["group_windows"],
-        initial_state=params["initial_state"] and not has_state_before(config, params["application"], windows.first),
+        initial_state=params["initial_state"] and not has_state_before(config, application, windows.first),
         allow_affected=params["allow_affected"],
         reason=f"DAG run {context['dag_run'].run_id}",
     )
 
 
-def gap_request(stream: str, config: Config, replay_id: str, context: Context) -> ReplayRequest | None:
-    """Returns the request to fill what is recorded of a stream and not filled yet, or None when all of it is."""
+def gap_request(stream: str, config: Config, context: Context) -> ReplayRequest:
+    """Returns the request to fill what is recorded of a stream and not filled yet.
+
+    Raises:
+        Nothing: all of it is filled.
+    """
     from rewindow.loading.stream_applications import HEARTBEAT
     from rewindow.planning import ReplayRequest
 
     application = f"{HEARTBEAT}{stream}"
     recorded, filled = sealed_of(config, stream), sealed_of(config, f"{application}.filled")
-    if recorded is None or (filled is not None and filled.last >= recorded.last):
-        return None
+    if recorded is None:
+        raise Nothing(f'stream "{stream}" is not recorded yet')
+    if filled is not None and filled.last >= recorded.last:
+        raise Nothing(f'all recorded windows of stream "{stream}", {recorded}, are filled')
     return ReplayRequest(
         application=application,
         first=recorded.first if filled is None else filled.last + 1,
         last=recorded.last,
-        replay_id=replay_id,
         reason=f"DAG run {context['dag_run'].run_id}",
     )
 
@@ -203,7 +244,8 @@ def _windows_of(grid: Grid, context: Context) -> WindowRange:
     if begin is None or end is None:
         raise InputError(
             "the run has no data interval",
-            hint="Trigger it with a logical date, or replay a range of your choice: DAG replay_windows.",
+            hint="A DAG that an asset starts plans by plan_unpublished; by hand, trigger it with a logical date, or "
+            "replay a range of your choice: DAG replay_windows.",
         )
     return grid.aligned_range(_micros(begin), _micros(end))
 

@@ -11,9 +11,9 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
-from rewindow_airflow.failures import WAIT, NotYet, mapped_errors, waiting
+from rewindow_airflow.failures import WAIT, Nothing, NotYet, mapped_errors, waiting
 from rewindow_airflow.forms import APPROVE, STAGED
-from rewindow_airflow.identity import newest_of, replay_id_of
+from rewindow_airflow.identity import RunName, day_of, newest_of, run_name
 from rewindow_airflow.links import ReportsLink
 from rewindow_airflow.operators import ReplayTask
 from rewindow_airflow.order import make_way, turn_of
@@ -37,8 +37,7 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
     plans a new one once it is published, undone or abandoned. Later tasks take the id from this one's XCom.
 
     Args:
-        request_of: makes the request from settings, replay id and Airflow's context; None means: nothing to do, and
-            all later tasks are skipped.
+        request_of: makes the request from settings and Airflow's context.
         part: tells replays of one run apart.
         in_order: plan only once the run before, in the order of logical dates, has succeeded.
     """
@@ -46,7 +45,7 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
     def __init__(
         self,
         *,
-        request_of: Callable[[Config, str, Context], ReplayRequest | None],
+        request_of: Callable[[Config, Context], ReplayRequest],
         part: str = "",
         in_order: bool = False,
         **kwargs: Any,
@@ -79,11 +78,12 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
         if self.in_order and (change := turn_of(context)) is not None:
             self.log.info("The run before this one has not succeeded yet: waiting for it")
             self.defer(trigger=change, method_name="execute")
-        self.replay = replay_id_of(run.dag_id, run.run_id, self.part)
+        name = run_name(run.dag_id, run.run_id, self.part)
         with mapped_errors():
             config = Config.load()
-            self.replay, known = newest_of(Ledger.open(config.ledger_url), self.replay)
-            plan = self._planned(config, context) if known is None else known.read_plan()
+            number, known = newest_of(Ledger.open(config.ledger_url), name)
+            plan = self._planned(config, context, name, number) if known is None else known.read_plan()
+            self.replay = plan.replay_id
             if known is not None:
                 self.log.info("This run's replay is %s: going on with it", known.state)
                 refuse_other_wishes(plan, run.conf or {})
@@ -92,19 +92,20 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
             self.log.info("%s", line)
         return {"replay_id": self.replay, "first": plan.range.first, "last": plan.range.last}
 
-    def _planned(self, config: Config, context: Context) -> Plan:
+    def _planned(self, config: Config, context: Context, name: RunName, number: int) -> Plan:
         from rewindow.planning import create_replay
 
         try:
-            request = self.request_of(config, self.replay, context)
+            request = self.request_of(config, context)
+        except Nothing as reason:
+            raise AirflowSkipException(f"Nothing to replay: {reason}") from reason
         except NotYet as lack:
             if self.in_order:
                 make_way(context)
             self.log.info("%s\nLooking again in %s", lack, WAIT)
             raise waiting(lack, context.get("task_reschedule_count", 0)) from lack
-        if request is None:
-            raise AirflowSkipException("No window to replay: none of this range is sealed in every input")
-        return create_replay(config, replace(request, dag=context["dag_run"].dag_id))
+        replay_id = name.replay_id(day_of(config, request), number)
+        return create_replay(config, replace(request, replay_id=replay_id, dag=context["dag_run"].dag_id))
 
 
 class RewindowCheckOperator(ReplayTask, BaseOperator):

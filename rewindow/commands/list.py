@@ -20,7 +20,7 @@ def command(
     limit: Annotated[int, typer.Option(help="How many.", min=1)] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List replays, newest first.
+    """List replays, newest first: what each computes, as times and as windows, and since when it is in its state.
 
     Examples:
 
@@ -34,19 +34,33 @@ def command(
             [
                 {
                     "replay": row.replay_id, "application": row.application, "first": str(row.first),
-                    "last": str(row.last), "mode": row.mode, "state": row.state, "attempts": row.epoch,
-                    "mark": row.mark, "created_at": row.created_at,
+                    "last": str(row.last), "from": times[0], "to": times[1], "mode": row.mode, "state": row.state,
+                    "attempts": row.epoch, "mark": row.mark, "created_at": row.created_at,
+                    "changed_at": row.changed_at,
                 }
                 for row in rows
+                for times in [row.times() or (None, None)]
             ]
         )  # fmt: skip
         return
-    columns = ("replay", "windows", "mode", "state", "done", "attempts", "planned at")
+    columns = (
+        "replay", "application", "from", "to", "windows", "mode", "state", "done", "attempts", "planned", "since",
+    )  # fmt: skip
     body = [
         (
-            row.replay_id, str(row.range), row.mode.replace("_", " "), row.state.value,
-            f"{100 * row.mark / len(row.range):.0f} %", row.epoch, f"{row.created_at:%Y-%m-%d %H:%M}",
+            row.replay_id, row.application, *map(_minute, row.times() or ("", "")), str(row.range),
+            row.mode.replace("_", " "), row.state.value, f"{100 * row.mark / len(row.range):.0f} %", row.epoch,
+            f"{row.created_at:%Y-%m-%d %H:%M}", f"{row.changed_at:%Y-%m-%d %H:%M}",
         )
         for row in rows
     ]  # fmt: skip
     print_rows("", columns, body)
+
+
+def _minute(time: str) -> str:
+    """Returns a time as the list shows it, without what is zero in it.
+
+    >>> _minute("2013-01-05T00:00:00Z"), _minute("2013-01-05T10:30:00.250000Z")
+    ('2013-01-05', '2013-01-05 10:30:00.250000')
+    """
+    return time.removesuffix("Z").replace("T", " ").removesuffix(" 00:00:00").removesuffix(":00")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
@@ -10,11 +11,14 @@ from rich.markup import escape
 from rewindow.commands.completion import applications, modes, replays
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, First, From, JobScreen, Last, To, out, print_facts, print_json, print_rows
+from rewindow.config import Config
+from rewindow.errors import RangeError
 from rewindow.launcher import verbs
 from rewindow.planning import Draft, ReplayRequest
 from rewindow.planning.request import Wishes
+from rewindow.planning.unpublished import unpublished as unpublished_windows
 from rewindow.retention import undo_horizon
-from rewindow.windows import format_time
+from rewindow.windows import WindowRange, format_time
 
 App = Annotated[str, typer.Argument(help="Name of the application.", autocompletion=applications)]
 ModeOption = Annotated[
@@ -42,6 +46,9 @@ VerifyInputs = Annotated[
 Parameter = Annotated[
     list[str] | None, typer.Option("--parameter", "-p", help="name=value for an application that takes parameters.")
 ]
+Unpublished = Annotated[
+    bool, typer.Option("--unpublished", help="All that is sealed and not yet published, in place of a range.")
+]
 
 
 def plan(
@@ -50,6 +57,7 @@ def plan(
     to_time: To = None,
     first: First = None,
     last: Last = None,
+    unpublished: Unpublished = False,
     mode: ModeOption = "exactly_once",
     group_windows: GroupWindows = None,
     checkpoint_windows: CheckpointWindows = None,
@@ -74,6 +82,11 @@ def plan(
         rewindow plan flight_delays --verify 48
     """
     config = load_project()
+    if unpublished:
+        windows = unpublished_range(config, application, parameter, (from_time, to_time, first, last))
+        if windows is None:
+            return say_nothing_to_replay(application, as_json=as_json)
+        first, last = windows.first, windows.last
     wishes = Wishes(
         first=first, last=last, from_time=from_time, to_time=to_time, mode=mode,
         parameters=parameters(parameter), group_windows=group_windows, checkpoint_windows=checkpoint_windows,
@@ -92,6 +105,33 @@ def plan(
         from rewindow.launcher.verify import verify_sample
 
         verify_sample(config, ReplayRequest(application, **wishes), draft, verify, JobScreen())
+
+
+def unpublished_range(
+    config: Config, application: str, given: list[str] | None, ends: Iterable[object]
+) -> WindowRange | None:
+    """Returns the windows that --unpublished means, None when everything is published.
+
+    Args:
+        config: settings in force.
+        application: its name.
+        given: its parameters as name=value.
+        ends: what was given of another range.
+
+    Raises:
+        RangeError: another range is given too.
+    """
+    if any(end is not None for end in ends):
+        raise RangeError("a range is given twice: --unpublished is one, and so are --from, --to, --first and --last")
+    return unpublished_windows(config, application, parameters(given))
+
+
+def say_nothing_to_replay(application: str, *, as_json: bool) -> None:
+    """Says that --unpublished has found nothing, which is no failure."""
+    if as_json:
+        print_json({"exit_code": 0, "application": application, "replay": None, "windows": 0})
+    else:
+        out.print(escape(f"nothing to replay: all that the inputs of {application} have sealed is published"))
 
 
 def parameters(given: list[str] | None) -> dict[str, str]:

@@ -18,8 +18,11 @@ from rewindow.commands.plan import (
     OtherCode,
     Parameter,
     StateFrom,
+    Unpublished,
     VerifyInputs,
     parameters,
+    say_nothing_to_replay,
+    unpublished_range,
 )
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, First, From, JobScreen, Last, To, out, print_json
@@ -41,6 +44,7 @@ def replay(
     to_time: To = None,
     first: First = None,
     last: Last = None,
+    unpublished: Unpublished = False,
     mode: ModeOption = "exactly_once",
     replay_id: Annotated[str | None, typer.Option("--id", help="Id of the new replay; made up by default.")] = None,
     resume: Annotated[str | None, typer.Option(help="Id of a replay to go on with.", autocompletion=replays)] = None,
@@ -68,6 +72,8 @@ def replay(
 
         rewindow replay flight_delays --first 377000 --last 377099 --mode at_most_once
 
+        rewindow replay flight_delays --unpublished
+
         rewindow replay --resume flight_delays-377000-377099-1f2e3d
     """
     config = load_project()
@@ -75,6 +81,11 @@ def replay(
         _refuse_wishes(context, resume)
         result = verbs.resume(config, resume, again=again, listener=JobScreen(), crash=crash)
     elif application:
+        if unpublished:
+            windows = unpublished_range(config, application, parameter, (from_time, to_time, first, last))
+            if windows is None:
+                return say_nothing_to_replay(application, as_json=as_json)
+            first, last = windows.first, windows.last
         result = verbs.replay(
             config, application, listener=JobScreen(), crash=crash,
             first=first, last=last, from_time=from_time, to_time=to_time, mode=mode, replay_id=replay_id,

@@ -276,6 +276,13 @@ class Publications(LedgerPart):
                 iter(find_publications(connection, wanted & overlapping(WindowRange(first, last)), limit=1)), None
             )
 
+    def standing_ranges(self, table_name: str) -> list[WindowRange]:
+        """Returns the ranges of the publications that stand in a table, oldest first; undone ones do not."""
+        wanted = EFFECTIVE & publications.c.closed_at.is_not(None) & of_tables([table_name])
+        query = select(publications.c.first, publications.c.last).where(wanted).order_by(publications.c.number)
+        with self.reading() as connection:
+            return [WindowRange(row.first, row.last) for row in connection.execute(query)]
+
     def later_overlapping(self, number: int) -> list[Publication]:
         """Returns the later publications that stand over windows of this one in one of its tables, newest first."""
         with self.reading() as connection:

@@ -24,7 +24,7 @@ from rewindow.errors import FencedError, InputError, OverlapError
 from rewindow.ledger.connection import LedgerPart
 from rewindow.ledger.models import leases, publications, replays
 from rewindow.names import did_you_mean
-from rewindow.windows import WindowRange
+from rewindow.windows import Grid, WindowRange, format_time
 
 if TYPE_CHECKING:
     from rewindow.recovery import Plan
@@ -90,6 +90,13 @@ class Replay:
     def range(self) -> WindowRange:
         """The windows to replay."""
         return WindowRange(self.first, self.last)
+
+    def times(self) -> tuple[str, str] | None:
+        """Returns begin and end of the range as times, None when the plan was purged and the ledger rebuilt."""
+        if "width_ms" not in self.plan:
+            return None
+        grid = Grid(self.plan["width_ms"], self.plan.get("origin_ms", 0))
+        return format_time(grid.start_us(self.first)), format_time(grid.end_us(self.last))
 
     def read_plan(self) -> Plan:
         """Returns the plan, validated.
@@ -181,6 +188,12 @@ class Replays(LedgerPart):
         """Returns a replay, None if there is none of this id."""
         with self.reading() as connection:
             return find_replay(connection, replay_id)
+
+    def ids(self, prefix: str) -> list[str]:
+        """Returns the ids that begin with some text."""
+        query = select(replays.c.replay_id).where(replays.c.replay_id.startswith(prefix, autoescape=True))
+        with self.reading() as connection:
+            return list(connection.scalars(query))
 
     def newest(
         self, application: str | None = None, state: str | Iterable[str] | None = None, limit: int = 100

@@ -18,7 +18,7 @@ from rewindow.storage import Table
 from rewindow.storage.formats import TableKind, check_format
 from rewindow.storage.inputs import InputFiles
 from rewindow.storage.streams import check_reaches, holes, sealed_streams, stored_grid, stored_settings
-from rewindow.windows import WindowRange, format_time
+from rewindow.windows import WindowRange, format_time, without
 
 
 @dataclass(frozen=True)
@@ -168,6 +168,12 @@ def _sealed_in(stream: RecordedStream, windows: WindowRange) -> tuple[pa.Table, 
     rows = read_seals(stream.seals, windows, table_id=stream.table.id)
     last = windows.last if stream.end is None else min(windows.last, stream.end)
     return rows, holes(rows["window_id"], WindowRange(windows.first, last)) if last >= windows.first else []
+
+
+def sealed_parts(stream: RecordedStream, windows: WindowRange) -> list[WindowRange]:
+    """Returns the stretches of a range that a stream has sealed, ascending; those after its end are (X21)."""
+    _, missing = _sealed_in(stream, windows)
+    return without(windows, missing)
 
 
 def _missing_error(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException
+from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException, AirflowSkipException
 from deltalake import write_deltalake
 
 from rewindow.config import Config
@@ -24,13 +24,22 @@ from rewindow.storage.formats import TableKind, format_property
 from rewindow_airflow import replay_requests
 from rewindow_airflow.failures import WAIT, WAITS_MAX
 from rewindow_airflow.forms import daily_params
-from rewindow_airflow.identity import replay_id_of
+from rewindow_airflow.identity import run_name
 from rewindow_airflow.links import REPLAY_LINKS
 from rewindow_airflow.steps import RewindowPlanOperator
-from tests.airflow.conftest import in_force
-from tests.airflow.small_project import DAYS, FIRST_DAY
+from tests.airflow.conftest import ROOT, in_force
+from tests.airflow.small_project import DAYS, FIRST_DAY, make_project, record
+from tests.ledger.life import run_to_end
 
 DAG = "replay_daily"
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    """The project, its stream recorded without Spark."""
+    config = Config.load(make_project(tmp_path_factory.mktemp("planned"), ROOT))
+    record(config)
+    return config
 
 
 @pytest.fixture(autouse=True)
@@ -68,12 +77,12 @@ def plan(found: dict[str, Any]) -> RewindowPlanOperator:
 def test_run_goes_on_with_its_replay_while_that_is_open() -> None:
     """A retry or a clear of the plan finds the same replay."""
     first, again = plan(context("open")), plan(context("open"))
-    assert first.replay == again.replay == replay_id_of(DAG, "open")
+    assert first.replay == again.replay == run_name(DAG, "open").replay_id("2026-03-01")
 
 
 def test_run_plans_a_new_replay_once_its_last_one_is_closed(settings: Config) -> None:
     """An abandoned replay is followed by a second and a third one of the same run, and the links follow."""
-    ledger, first = Ledger.open(settings.ledger_url), replay_id_of(DAG, "closed")
+    ledger, first = Ledger.open(settings.ledger_url), run_name(DAG, "closed").replay_id("2026-03-01")
     for replay_id in (first, f"{first}-2", f"{first}-3"):
         operator = plan(context("closed"))
         assert operator.replay == replay_id
@@ -164,8 +173,65 @@ def test_run_without_a_data_interval_is_refused() -> None:
     """A run triggered without a logical date has no day; the hint says what to do instead of trying twenty times."""
     found = context("manual__1")
     del found["data_interval_start"], found["data_interval_end"]
-    with pytest.raises(AirflowFailException, match="the run has no data interval\n  Hint: .* replay_windows"):
+    with pytest.raises(AirflowFailException, match="the run has no data interval\n  Hint: .* plan_unpublished"):
         plan(found)
+
+
+def plan_unpublished(run_id: str) -> dict[str, Any]:
+    """Plans in a run that an asset has started, which has no data interval."""
+    found = context(run_id)
+    del found["data_interval_start"], found["data_interval_end"]
+    operator = RewindowPlanOperator(task_id="plan_replay", request_of=replay_requests.unpublished_request)
+    answer: dict[str, Any] = operator.execute(found)  # type: ignore[arg-type]
+    return answer
+
+
+def test_run_of_an_asset_plans_what_is_sealed_and_not_published(settings: Config) -> None:
+    """It needs no data interval; once all is published the run is skipped, and says why."""
+    first = int(FIRST_DAY.timestamp()) // 3600
+    planned = plan_unpublished("asset_triggered__1")
+    assert (planned["first"], planned["last"]) == (first, first + 24 * DAYS - 1)
+    ledger = Ledger.open(settings.ledger_url)
+    run_to_end(ledger, planned["replay_id"])
+    tables = {"clicks_by_page.totals": None}
+    number = ledger.publications.open(planned["replay_id"], tables, planned["first"], planned["last"]).number
+    ledger.publications.mark_done(number, "clicks_by_page.totals", 1)
+    ledger.publications.close(number)
+    with pytest.raises(AirflowSkipException, match=r'Nothing to replay: all windows .* "clicks_by_page" have sealed'):
+        plan_unpublished("asset_triggered__2")
+
+
+def test_id_of_a_replay_has_the_day_that_it_computes() -> None:
+    """A run of today over the second day, by its interval or by its windows, is found in a list by that day."""
+    today = "manual__2027-05-06T10:11:12+00:00"
+    assert plan(context(today, 1)).replay.startswith("replay_daily-2026-03-02-")
+    assert plan_unpublished(today.replace("manual", "asset_triggered"))["replay_id"].startswith(
+        "replay_daily-2026-03-01-"
+    )
+
+
+def test_replay_of_a_run_is_found_though_its_day_has_changed(settings: Config) -> None:
+    """Planned again, the range would begin elsewhere; the run goes on with what it has planned."""
+    planned = plan_unpublished("asset_triggered__4")
+    other = {"clicks_by_page.totals": None}
+    first = planned["first"]
+    plan(context("one day", 0))
+    ledger = Ledger.open(settings.ledger_url)
+    one_day = ledger.replays.newest(limit=1)[0]
+    run_to_end(ledger, one_day.replay_id)
+    number = ledger.publications.open(one_day.replay_id, other, first, first + 23).number
+    ledger.publications.mark_done(number, "clicks_by_page.totals", 1)
+    ledger.publications.close(number)
+    assert plan_unpublished("asset_triggered__4") == planned
+    assert plan_unpublished("asset_triggered__5")["replay_id"].startswith("replay_daily-2026-03-02-")
+
+
+def test_run_of_an_asset_is_skipped_while_another_input_is_not_recorded(settings: Config) -> None:
+    """The other stream's asset will start another run."""
+    shutil.rmtree(settings.windows_table("clicks"))
+    shutil.rmtree(settings.stream_table("clicks"))
+    with pytest.raises(AirflowSkipException, match='stream "clicks" is not recorded yet'):
+        plan_unpublished("asset_triggered__3")
 
 
 def test_parameter_that_the_dag_does_not_have_is_refused() -> None:

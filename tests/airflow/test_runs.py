@@ -6,7 +6,7 @@ The recording is a job of its own, as all are under `rewindow up` (test_supervis
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +16,23 @@ from rewindow.config import Config
 from rewindow.ledger import Ledger
 from rewindow.storage import Table, query
 from rewindow_airflow import failures
-from rewindow_airflow.identity import replay_id_of
+from rewindow_airflow.identity import run_name
 from rewindow_airflow.spark_process import SparkProcess
 from tests.airflow.conftest import ROOT, assert_success, in_force
-from tests.airflow.small_project import DAYS, FIRST_DAY, make_project
+from tests.airflow.small_project import DAYS, FIRST_DAY, SILENT_HOURS, make_project
 from tests.recovery.here import run_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(1500)  # Of a loaded machine; a free one needs a minute.
+FOLLOWING = """
+from rewindow_airflow import check, plan_unpublished, publish, replay, stream_dag
+
+with stream_dag("replay_new_clicks", "clicks", application="clicks_by_page"):
+    plan = plan_unpublished()
+    plan >> replay(plan) >> check(plan) >> publish(plan)
+"""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -70,7 +77,9 @@ def test_replay_windows_publishes_what_the_form_asks_for(first_day: Any, recorde
     ).to_pylist()
     day = sum(number % 7 for number in range(24))
     assert rows == [{"page": "home", "total": day}, {"page": "shop", "total": day + 24}]
-    report = recorded.results / "quality" / "replays" / replay_id_of("replay_windows", first_day.run_id)
+    report = (
+        recorded.results / "quality" / "replays" / run_name("replay_windows", first_day.run_id).replay_id("2026-03-01")
+    )
     assert (report / "totals.html").is_file()
     assert (report / "totals.windows.csv").is_file()
 
@@ -84,10 +93,10 @@ def test_replay_daily_goes_on_where_the_day_before_ended(
     """
     moment = FIRST_DAY + timedelta(days=2)
     ledger = Ledger.open(recorded.ledger_url)
-    for suffix in ("", "-2"):
+    for number in (1, 2):
         run = dags["replay_daily"].test(logical_date=moment, run_after=moment)  # The same run id each time.
         assert_success(run)
-        row = ledger.replays.get(replay_id_of("replay_daily", run.run_id) + suffix)
+        row = ledger.replays.get(run_name("replay_daily", run.run_id).replay_id("2026-03-02", number))
         newest = ledger.publications.newest(application="clicks_by_page", limit=1)[0]
         assert (row.state, row.mark, newest.replay_id) == ("published", 24, row.replay_id)
         home = query(
@@ -95,6 +104,53 @@ def test_replay_daily_goes_on_where_the_day_before_ended(
             t=recorded.stream_table("clicks_by_page.totals"),
         )
         assert home.to_pylist() == [{"total": sum(number % 7 for number in range(48))}]
+
+
+def test_growing_stream_is_followed_and_its_publication_is_an_asset(
+    first_day: Any, recorded: Config, tmp_path: Path
+) -> None:
+    """A run that an asset starts has no data interval: it publishes all that is new, and its event tells what."""
+    before = Ledger.open(recorded.ledger_url).publications.newest(application="clicks_by_page", limit=1)[0]
+    dag = dag_of(tmp_path, FOLLOWING)
+    assert_success(dag.test())
+    newest = Ledger.open(recorded.ledger_url).publications.newest(application="clicks_by_page", limit=1)[0]
+    assert (newest.first, newest.last) == (before.last + 1, hour(DAYS) - 1)
+    assert published_event("clicks_by_page.totals") == {
+        "replay": newest.replay_id,
+        "application": "clicks_by_page",
+        "publication": newest.number,
+        "first": str(newest.first),
+        "last": str(newest.last),
+        "from": f"{moment(newest.first):%Y-%m-%dT%H:%M:%SZ}",
+        "to": f"{FIRST_DAY + timedelta(days=DAYS):%Y-%m-%dT%H:%M:%SZ}",
+        "windows": len(newest.range),
+        "tuples": 2 * len(newest.range) - sum(hour(0) + at in newest.range for at in SILENT_HOURS),
+    }
+    assert {instance.state for instance in dag.test().get_task_instances()} == {"skipped"}
+
+
+def dag_of(folder: Path, text: str) -> Any:
+    """Returns the DAG of a file, known to Airflow."""
+    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+
+    (folder / "one.py").write_text(text)
+    bag = DagBag(dag_folder=str(folder / "one.py"), collect_dags=True)
+    assert not bag.import_errors
+    sync_bag_to_db(bag, "dags-folder", None)
+    [dag] = bag.dags.values()
+    for task in dag.tasks:
+        task.retries = 0
+    return dag
+
+
+def published_event(stream: str) -> Any:
+    """Returns what the newest event of a stream's asset tells."""
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        events = session.query(AssetEvent).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
+        return events.filter(AssetModel.uri == f"rewindow://streams/{stream}").order_by(AssetEvent.id).all()[-1].extra
 
 
 def test_replay_daily_skips_a_day_before_the_recording(dags: Mapping[str, Any], recorded: Config) -> None:
@@ -135,6 +191,11 @@ def test_expectation_reports_builds_the_page(dags: Mapping[str, Any], recorded: 
 def hour(days: int) -> int:
     """Returns the window, one an hour, that begins some days after the first."""
     return int((FIRST_DAY + timedelta(days=days)).timestamp()) // 3600
+
+
+def moment(window: int) -> datetime:
+    """Returns the begin of a window."""
+    return datetime.fromtimestamp(3600 * window, UTC)
 
 
 def count(path: Path) -> int:

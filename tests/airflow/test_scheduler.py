@@ -17,8 +17,11 @@ from rewindow.embedded import environment
 from rewindow.embedded.environment import airflow_home
 from rewindow.embedded.processes import started_at
 from rewindow.embedded.status import read_status
+from rewindow.ledger import Ledger
 from tests.airflow.airflows import LiveAirflow, live_airflow
 from tests.airflow.conftest import ROOT
+from tests.airflow.small_project import DAYS as PROJECT_DAYS
+from tests.airflow.small_project import make_project, record
 
 pytestmark = pytest.mark.timeout(1500)  # Of a loaded machine; a free one needs two minutes.
 DAYS = 21
@@ -35,14 +38,15 @@ from pathlib import Path
 from airflow.sdk import DAG, CronDataIntervalTimetable, task
 
 from rewindow.errors import InputError
-from rewindow_airflow import failures
+from rewindow_airflow import failures, plan_unpublished, stream_asset, stream_dag
+from rewindow_airflow.assets import PUBLICATIONS
 from rewindow_airflow.steps import RewindowPlanOperator
 
 failures.WAIT = timedelta(seconds=4)
 FOLDER = Path(__file__).parents[1]
 
 
-def request_of(config, replay_id, context):
+def request_of(config, context):
     run = context["dag_run"]
     if run.dag_id == "unsealed" and run.logical_date.day == 2 and not (FOLDER / "sealed").exists():
         raise failures.NotYet("the second day is not sealed yet")
@@ -67,6 +71,28 @@ for name in ("days", "every_day", "backfilled", "unsealed"):
     globals()[name] = dag
 
 
+with stream_dag("follow_clicks", "clicks", "clicks_by_page.totals", application="clicks_by_page"):
+    plan_unpublished()
+
+
+with DAG(dag_id="recorded", schedule=None, is_paused_upon_creation=False):
+
+    @task(outlets=[stream_asset("clicks")])
+    def record():
+        pass
+
+    record()
+
+
+with DAG(dag_id="published", schedule=None, is_paused_upon_creation=False):
+
+    @task(outlets=[PUBLICATIONS])
+    def publish(outlet_events):
+        outlet_events[PUBLICATIONS].add(stream_asset("clicks_by_page.totals"), {{"replay": "r-1"}})
+
+    publish()
+
+
 with DAG(dag_id="long", schedule=None, is_paused_upon_creation=False):
 
     @task
@@ -88,11 +114,12 @@ PLAN = 'RewindowPlanOperator(task_id="plan_replay", request_of=request_of, in_or
 def project(tmp_path_factory: pytest.TempPathFactory) -> Config:
     """A project whose one DAG file is the test's."""
     folder = tmp_path_factory.mktemp("ordered")
+    config = Config.load(make_project(folder, ROOT))
+    record(config)
+    (folder / "dags").unlink()
     (folder / "dags").mkdir()
     (folder / "dags" / "days.py").write_text(DAG.format(plan=PLAN))
-    (folder / "plugins").symlink_to(ROOT / "plugins")
-    (folder / "rewindow.toml").write_text('state = "state"\n')
-    return Config.load(folder / "rewindow.toml")
+    return config
 
 
 @pytest.fixture(scope="module")
@@ -183,6 +210,19 @@ def test_day_that_waits_for_its_recording_keeps_no_earlier_one_from_its_slot(
     (project.root / "sealed").touch()
     airflow.until(lambda: airflow.ask(second)["state"] == "success", "the second day is done")
     assert done(project, "unsealed") == ["2026-01-01", "2026-01-01", "2026-01-02"]
+
+
+def test_recording_and_publishing_start_the_dag_that_follows_a_stream(airflow: LiveAirflow, project: Config) -> None:
+    """Each event starts a run without a data interval; the first plans all that is new, and so does each after it."""
+    unpause(airflow, "follow_clicks")
+    for number, dag in enumerate(("recorded", "published"), 1):
+        trigger(airflow, dag, START)
+        done = ["success"] * number
+        airflow.until(lambda done=done: list(airflow.runs("follow_clicks").values()) == done, f"{dag} was followed")  # type: ignore[misc]
+    planned = Ledger.open(project.ledger_url).replays.newest()
+    assert [(row.application, len(row.range)) for row in planned] == [("clicks_by_page", 24 * PROJECT_DAYS)] * 2
+    [event] = airflow.ask("assets/events?source_dag_id=published")["asset_events"]
+    assert (event["uri"], event["extra"]["replay"]) == ("rewindow://streams/clicks_by_page.totals", "r-1")
 
 
 def test_task_outlives_the_scheduler_that_began_it(airflow: LiveAirflow, project: Config) -> None:

@@ -9,9 +9,11 @@ from shutil import rmtree
 
 import pyarrow as pa
 import pytest
+from sqlalchemy import update
 
 from rewindow.config import Config
 from rewindow.ledger import Ledger
+from rewindow.ledger.models import replays
 from rewindow.pages.reading import pages_folder
 from rewindow.quality.findings import record_findings
 from rewindow.quality.outcome import CheckOutcome, GateResult, OutputVerdict
@@ -20,6 +22,7 @@ from rewindow.storage.streams import QUARANTINE_SCHEMA, WINDOWS_SCHEMA, create_q
 from rewindow.windows import WindowRange
 from tests.commands.conftest import Command
 from tests.publication.staging import StagedReplay, lossy_and_full, simple
+from tests.recovery.project import make_project
 
 FIRST, LAST = 100, 109
 
@@ -159,3 +162,57 @@ def test_certify_names_what_is_missing_on_which_side(command: Command, config: C
         assert "ranks: 3 tuples of FULL are missing in LOSSY; 0 are only in LOSSY" in text
         assert "in all: 6 tuples of FULL are missing in LOSSY; 0 are only in LOSSY" in text
         assert f"a is {sides[0]}, b is {sides[1]}" in text
+
+
+@pytest.mark.parametrize("verb", ["plan", "replay"])
+def test_unpublished_is_a_range_like_another(
+    verb: str, run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given beside another range it is refused; when all is published, there is nothing to do, which is no error."""
+    config = make_project(tmp_path).config
+    monkeypatch.setenv("REWINDOW_CONFIG", str(config.file))
+    code, _, errors = run(verb, "totals", "--unpublished", "--first", "1000")
+    assert (code, "given twice" in errors) == (2, True)
+    monkeypatch.setattr("rewindow.commands.plan.unpublished_windows", lambda *_: None)
+    code, text, _ = run(verb, "totals", "--unpublished")
+    assert (code, text) == (0, "nothing to replay: all that the inputs of totals have sealed is published\n")
+    assert json.loads(run(verb, "totals", "--unpublished", "--json")[1])["windows"] == 0
+
+
+def test_plan_shows_the_unpublished_range(run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first publication it is all that is sealed."""
+    monkeypatch.setenv("REWINDOW_CONFIG", str(make_project(tmp_path).config.file))
+    planned = json.loads(run("plan", "totals", "--unpublished", "--json")[1])
+    assert (planned["first"], planned["windows"]) == (1000, 24)
+
+
+def test_list_shows_what_a_replay_computes_and_since_when_it_is_in_its_state(
+    run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Application and range, as times and as windows; a purged plan of a rebuilt ledger has no times."""
+    project = make_project(tmp_path)
+    monkeypatch.setenv("REWINDOW_CONFIG", str(project.config.file))
+    project.plan("one", "exactly_once", first=1008, last=1010, initial_state=True)
+    [listed] = json.loads(run("list", "--json")[1])
+    assert (listed["application"], listed["from"], listed["to"]) == (
+        "totals", "1970-02-12T00:00:00Z", "1970-02-12T03:00:00Z"
+    )  # fmt: skip
+    head, row = run("list")[1].splitlines()
+    assert head.split() == [
+        "replay",
+        "application",
+        "from",
+        "to",
+        "windows",
+        "mode",
+        "state",
+        "done",
+        "attempts",
+        "planned",
+        "since",
+    ]
+    assert row.split()[:6] == ["one", "totals", "1970-02-12", "1970-02-12", "03:00", "[1008,"]
+    with Ledger.open(project.config.ledger_url).replays.serialised() as connection:
+        connection.execute(update(replays).values(plan={}))
+    assert json.loads(run("list", "--json")[1])[0]["from"] is None
+    assert run("list")[0] == 0

@@ -1,0 +1,59 @@
+"""What an application has still to publish: the windows that its inputs have sealed since. Starts no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rewindow.application import Application
+from rewindow.config import Config
+from rewindow.ledger import Ledger
+from rewindow.loading.catalog import load_application
+from rewindow.planning.inputs import RecordedStream, check_grids, common_range, open_recorded_stream, sealed_parts
+from rewindow.storage.names import data_name
+from rewindow.windows import WindowRange, without
+
+
+def unpublished(config: Config, application: str, parameters: Mapping[str, str] | None = None) -> WindowRange | None:
+    """Returns all that is sealed and not yet published of an application, or None when all of it is published.
+
+    It is one range, since states are carried through it: from the first window that every input has sealed and some
+    output lacks, to the last sealed one. What is published between comes again. A window counts as published when a
+    publication that stands covers it, also where that one gave windows up (at most once).
+
+    Args:
+        config: settings in force.
+        application: its name.
+        parameters: of an application that takes some.
+
+    Raises:
+        InputError: the application or a stream is unknown, or a stream is not recorded.
+        RangeError: the inputs have no sealed window in common.
+    """
+    app = load_application(config, application, dict(parameters or {})).app
+    recorded = {name: open_recorded_stream(config, name) for name in app.streams}
+    check_grids(app, recorded)
+    sealed = common_range(recorded)
+    for lack in _lacks(config, app, sealed):
+        first = _first_sealed(recorded, lack)
+        if first is not None:
+            return WindowRange(first, sealed.last)
+    return None
+
+
+def _lacks(config: Config, app: Application, sealed: WindowRange) -> list[WindowRange]:
+    """Returns the stretches of a range that some output lacks, ascending."""
+    published = Ledger.open(config.ledger_url).publications
+    found = {
+        lack
+        for output in app.outputs
+        for lack in without(sealed, published.standing_ranges(data_name(app.name, output)))
+    }
+    return sorted(found)
+
+
+def _first_sealed(recorded: Mapping[str, RecordedStream], windows: WindowRange) -> int | None:
+    """Returns the first window of a range that every input has sealed, or None."""
+    parts = [windows]
+    for stream in recorded.values():
+        parts = [sealed for part in parts for sealed in sealed_parts(stream, part)]
+    return parts[0].first if parts else None
