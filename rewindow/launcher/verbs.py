@@ -24,6 +24,7 @@ from rewindow.ledger.replays import State
 from rewindow.listener import Listener, Silent
 from rewindow.planning import Draft, ReplayRequest, create_replay, draft_plan
 from rewindow.planning.request import Wishes
+from rewindow.publication.acts import Act
 from rewindow.publication.result import PublicationResult
 from rewindow.recording.inventory import check_unneeded
 from rewindow.recording.result import RecordResult
@@ -186,8 +187,7 @@ def publish(
     Raises:
         RewindowError: it has not ended or not passed; a later publication overlaps; or the job failed for good.
     """
-    arguments = ["--accept", accept] if accept else []
-    return _publication(config, replay_id, arguments, leave_out_damaged, listener, crash)
+    return _publication(Act.PUBLISH, config, replay_id, accept, leave_out_damaged, listener, crash)
 
 
 def withdraw(
@@ -202,7 +202,7 @@ def withdraw(
 
     Args and errors: see publish.
     """
-    return _publication(config, replay_id, ["--withdraw"], leave_out_damaged, listener, crash)
+    return _publication(Act.WITHDRAW, config, replay_id, None, leave_out_damaged, listener, crash)
 
 
 def undo(
@@ -217,18 +217,31 @@ def undo(
 
     Args and errors: see publish.
     """
-    return _publication(config, replay_id, ["--undo"], leave_out_damaged, listener, crash)
+    return _publication(Act.UNDO, config, replay_id, None, leave_out_damaged, listener, crash)
 
 
 def _publication(
+    act: Act,
     config: Config,
     replay_id: str,
-    arguments: list[str],
+    accept: str | None,
     leave_out_damaged: bool,
     listener: Listener | None,
     crash: str | None,
 ) -> PublicationResult:
-    arguments = ["--replay", replay_id, *arguments, *_given({"--leave-out-damaged": leave_out_damaged})]
+    """Acts in this process, which starts no JVM; by a job where a table needs Spark, or to be killed in a drill."""
+    from rewindow.publication.acts import perform
+    from rewindow.publication.spark_needed import SparkNeeded
+
+    told = listener or Silent()
+    if crash is None:
+        try:
+            with told.job():
+                return perform(act, config, replay_id, told.line, accept=accept, leave_out_damaged=leave_out_damaged)
+        except SparkNeeded as needed:
+            told.note(f"{needed}: starting Spark")
+    flags = {"--undo": act is Act.UNDO, "--withdraw": act is Act.WITHDRAW, "--leave-out-damaged": leave_out_damaged}
+    arguments = ["--replay", replay_id, *(["--accept", accept] if accept else []), *_given(flags)]
     outcome = run_plain(config, "publish.py", arguments, replay_id, listener, crash=crash)
     return PublicationResult.from_json(outcome.result["publication"])
 

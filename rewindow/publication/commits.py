@@ -91,7 +91,7 @@ def _holds(config: Config, name: str, version: int, number: int) -> bool:
         return False  # This version's log is gone, so that it is older than the commit.
 
 
-def write_spark(config: Config, name: str, publication: Publication, frame: DataFrame, *, merge_schema: bool) -> None:
+def write_spark(config: Config, name: str, publication: Publication, frame: DataFrame) -> None:
     """Replaces a range of a published table as a whole, by Spark, in one commit."""
     writer = frame.write.format("delta").mode("overwrite")
     options = {
@@ -99,7 +99,6 @@ def write_spark(config: Config, name: str, publication: Publication, frame: Data
         "txnAppId": publish_app_id(name),
         "txnVersion": str(publication.number),
         "userMetadata": json.dumps(publication.commit_metadata()),
-        "mergeSchema": str(merge_schema).lower(),
     }
     writer.options(**options).save(str(config.stream_table(name)))
 
@@ -112,6 +111,7 @@ def write_arrow(config: Config, name: str, publication: Publication, rows: pa.Ta
     properties = CommitProperties(
         custom_metadata={"userMetadata": json.dumps(publication.commit_metadata())},
         app_transactions=[Transaction(publish_app_id(name), publication.number)],
+        max_commit_retries=0,
     )
     predicate = _predicate(publication.range)
     write_deltalake(table.delta, rows, mode="overwrite", predicate=predicate, commit_properties=properties)

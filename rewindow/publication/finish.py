@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc
-
 from rewindow.config import Config
 from rewindow.errors import CheckpointError, InputError, RewindowError, TableError
 from rewindow.facts.readers import event_columns, staged_seals
@@ -21,8 +19,17 @@ from rewindow.facts.seals import columns_text
 from rewindow.ledger import Ledger, Publication
 from rewindow.ledger.staleness import REOPENED
 from rewindow.names import stream_of
+from rewindow.publication.by_files import (
+    publish_rows,
+    put_back,
+    reason_to_publish_with_spark,
+    reason_to_put_back_with_spark,
+    settle_files,
+)
 from rewindow.publication.commits import commit_once, is_begun, is_conflict, write_arrow, write_empty, write_spark
 from rewindow.publication.contents import checkpoint_rows, files_of, published_seals, rows_before
+from rewindow.publication.spark_needed import SparkNeeded
+from rewindow.publication.staged_output import StagedOutput
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
 from rewindow.state import checkpoints as stored
@@ -35,7 +42,7 @@ from rewindow.storage.published_tables import Kind, PublicationTarget, kind_of, 
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 @dataclass
@@ -43,14 +50,15 @@ class Publisher:
     """Brings open publications to their end.
 
     Attributes:
+        spark: for tables that cannot be written without it; None: such a table raises SparkNeeded.
         say: told, in a line for people, about each table.
     """
 
-    spark: SparkSession
+    spark: SparkSession | None
     config: Config
     ledger: Ledger
     crash: Crash
-    say: Callable[[str], None] = lambda line: None
+    say: Callable[[str], object] = lambda line: None
     _verified: set[str] = field(default_factory=set)
 
     def roll_forward(self, publication: Publication) -> Publication:
@@ -79,7 +87,7 @@ class Publisher:
             commit = partial(self._commit, publication, table.name, versions)
             version = commit_once(self.config, table.name, publication, commit)
             versions[table.name] = version
-            self._note_files(table.name)
+            self._settle_files(publication, table.name)
             self.crash(PublishStep.TABLE_COMMITTED, number)
             self.ledger.publications.mark_done(publication.number, table.name, version)
             self.say(f"{table.name}: windows {publication.range} replaced, version {version}")
@@ -90,9 +98,12 @@ class Publisher:
         self.crash(PublishStep.CLOSED, 1)
         return self.ledger.publications.get(publication.number)
 
-    def _note_files(self, name: str) -> None:
-        """Notes the files that a commit to a table of tuples has brought, before the table counts as done."""
+    def _settle_files(self, publication: Publication, name: str) -> None:
+        """Looks for and notes the files that a commit to a table of tuples has brought, before it counts as done."""
         if kind_of(name) is Kind.DATA:
+            pieces = publication.details.put_back.get(name, ())
+            sources = [file for piece in pieces for file in files_of(self.config, name, piece)]
+            settle_files(self.config, publication, name, sources)
             data = open_published(self.config, name)
             note_files(data, open_files(data.path))
 
@@ -108,7 +119,7 @@ class Publisher:
         """Turns what a library says of a file that cannot be read into an error that names the file."""
         try:
             yield
-        except RewindowError:
+        except (RewindowError, SparkNeeded):
             raise
         except Exception as error:
             damage = [] if is_conflict(error) else look()
@@ -176,50 +187,68 @@ class Publisher:
         self._verified.add(key)
 
     def _publish_tuples(self, publication: Publication, plan: Plan, target: PublicationTarget) -> None:
+        staged = self.staged(plan, target, publication.details.staged_versions)
+        self.check(staged)
+        reason = reason_to_publish_with_spark(self.config, target.name, publication.range)
+        if not reason:
+            publish_rows(self.config, publication, target.name, staged)
+            return
         from rewindow.publication.frames import as_stream_tuples
 
-        assert target.output is not None, "tuples belong to an output"
-        facts = self._facts(plan, publication.details.staged_versions)
-        seals = staged_seals(facts, target.output.name, publication.range)
-        view = self.view(plan, target, publication.details.staged_versions, publication.range)
-        frame = as_stream_tuples(view, plan, target.output, pc.sum(seals["tuples"]).as_py() or 0)
-        there = set(open_published(self.config, target.name).schema.names)
-        merge_schema = not set(frame.columns) <= there
-        write_spark(self.config, target.name, publication, frame, merge_schema=merge_schema)
+        frame = as_stream_tuples(self.spark_for(target.name, reason), staged)
+        write_spark(self.config, target.name, publication, frame)
 
     def _facts(self, plan: Plan, pinned: Mapping[str, int]) -> Table:
         return Table.open(self.config.replay_root(plan.replay_id) / FACTS, pinned[FACTS])
 
-    def view(self, plan: Plan, target: PublicationTarget, pinned: Mapping[str, int], windows: WindowRange) -> DataFrame:
-        """Returns what readers see of a staged output, compared with its seals once by this publisher."""
-        from rewindow.facts.readers_frame import readers_frame
-        from rewindow.publication.frames import check_seals
-
+    def staged(self, plan: Plan, target: PublicationTarget, pinned: Mapping[str, int]) -> StagedOutput:
+        """Returns a staged output and its seals, at the versions that are published."""
         assert target.output is not None, "only outputs are staged"
-        output = target.output
-        seals = staged_seals(self._facts(plan, pinned), output.name, windows)
-        staged = Table.open(self.config.replay_root(plan.replay_id) / output.name, pinned[output.name])
-        frame = readers_frame(self.spark, staged, seals, windows)
-        key = f"{plan.replay_id}/{output.name}/{windows}"
-        if key not in self._verified:
-            with self._naming_damage(lambda: self._staged_damage(plan, target, pinned, windows)):
-                check_seals(frame, seals, output.name)
-            self._verified.add(key)
-        return frame
+        table = Table.open(self.config.replay_root(plan.replay_id) / target.output.name, pinned[target.output.name])
+        return StagedOutput(
+            plan, target.output, table, staged_seals(self._facts(plan, pinned), target.output.name, plan.range)
+        )
+
+    def check(self, staged: StagedOutput) -> None:
+        """Compares a staged output with its seals, once by this publisher.
+
+        Raises:
+            TableError: a window is not what was sealed, or a file is damaged.
+        """
+        windows, name = staged.plan.range, f"{staged.plan.replay_id}/{staged.output.name}"
+        if name in self._verified:
+            return
+        with self._naming_damage(lambda: find_damage(staged.table, name, windows)):
+            for part in staged.parts():
+                staged.check(staged.rows(part), part)
+        self._verified.add(name)
+
+    def spark_for(self, name: str, reason: str) -> SparkSession:
+        """Returns the session for a table that needs Spark.
+
+        Raises:
+            SparkNeeded: this publisher has none.
+        """
+        if self.spark is None:
+            raise SparkNeeded(reason)
+        self.say(f"{name}: {reason}, so Spark writes its rows")
+        return self.spark
 
     def _put_back(self, publication: Publication, name: str) -> None:
-        from rewindow.publication.frames import frame_before
-
         pieces = publication.details.put_back.get(name, ())
         for piece in pieces:
             files_of(self.config, name, piece)
         if name not in publication.details.put_back:
             write_empty(self.config, name, publication)
-        elif kind_of(name) is Kind.DATA:
-            frame = frame_before(self.spark, self.config, name, pieces)
-            write_spark(self.config, name, publication, frame, merge_schema=False)
-        else:
+        elif kind_of(name) is not Kind.DATA:
             write_arrow(self.config, name, publication, rows_before(self.config, name, pieces))
+        elif reason := reason_to_put_back_with_spark(self.config, name, publication.range, pieces):
+            from rewindow.publication.frames import frame_before
+
+            frame = frame_before(self.spark_for(name, reason), self.config, name, pieces)
+            write_spark(self.config, name, publication, frame)
+        else:
+            put_back(self.config, publication, name, pieces)
 
     def _settle(self, publication: Publication) -> None:
         """Enters the stale ranges as they follow from this publication; may be repeated.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+from deltalake import Schema
 
 from rewindow.config import Config
 from rewindow.errors import TableError
@@ -59,10 +60,18 @@ def _prepare(config: Config, plan: Plan, target: PublicationTarget) -> Table:
         open_files(path)
         table = Table.open(path)
         table.check_committable()
-        return table
+        return _with_columns(table, schema)
     table = Table.open(path)
     _check_windows(table, plan)
     return check_format(table, TableKind.SEALS)
+
+
+def _with_columns(table: Table, wanted: pa.Schema) -> Table:
+    """Adds the columns that a table does not have yet, by a commit of its own; may be repeated."""
+    new = [column for column in wanted if column.name not in table.schema.names]
+    if new:
+        table.delta.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
+    return table.refresh()
 
 
 def _check_windows(table: Table, plan: Plan) -> None:

@@ -21,6 +21,7 @@ from rewindow.facts.readers import staged_seals
 from rewindow.ledger import Ledger, Publication, Replay, State
 from rewindow.ledger.publication_details import PublicationDetails
 from rewindow.ledger.publication_rows import effective_publications
+from rewindow.publication.by_files import reason_to_publish_with_spark
 from rewindow.publication.contents import checkpoint_rows, kept_checkpoints, saved_states, start_state
 from rewindow.publication.effects import related_acts, stale_ranges, states_in_effect
 from rewindow.publication.finish import Publisher
@@ -50,14 +51,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STATES_MAX = 200
-Say = Callable[[str], None]
+Say = Callable[[str], object]
 
 
 def publish(
-    spark: SparkSession,
     config: Config,
     replay_id: str,
     *,
+    spark: SparkSession | None = None,
     accept: str | None = None,
     who: str | None = None,
     leave_out_damaged: bool = False,
@@ -67,6 +68,7 @@ def publish(
     """Publishes the whole range of a replay; again it changes nothing.
 
     Args:
+        spark: for tables that cannot be written without it (see `spark_needed`); None: they are refused.
         accept: publish although the gate has not passed, for this reason, which is kept.
         who: who accepts; the user of this process unless given.
         leave_out_damaged: take damaged files of the published tables out; their other windows are then missing.
@@ -77,6 +79,7 @@ def publish(
         InputError: the replay is unknown, has not ended, or is abandoned; its plan was purged.
         GateError: its gate has not passed, and nobody accepts it.
         OverlapError: another process publishes one of its tables, or another replay runs on its range.
+        SparkNeeded: a table cannot be written without Spark, and `spark` is None; nothing of it was committed.
         TableError: a published table is not ours or does not fit, or what is staged is not what was sealed.
     """
     ledger = Ledger.open(config.ledger_url)
@@ -96,7 +99,9 @@ def publish(
         details = _details(config, ledger, plan, accept, staged)
         for table in tables:
             if table.kind is Kind.DATA:
-                publisher.view(plan, table, details.staged_versions, plan.range)
+                if reason := reason_to_publish_with_spark(config, table.name, plan.range):
+                    publisher.spark_for(table.name, reason)
+                publisher.check(publisher.staged(plan, table, details.staged_versions))
         damage = damaged_now(config, [table.name for table in tables], plan.range)
         settle_damage(config, damage, leave_out_damaged, f"rewindow publish {replay_id}", say)
         publication = _open(config, ledger, plan, details, crash)

@@ -17,6 +17,7 @@ from rewindow.ledger import Ledger, Publication
 from rewindow.ledger.publication_details import PublicationDetails, PutBack
 from rewindow.ledger.publication_rows import UNDO, WITHDRAW, effective_publications
 from rewindow.names import stream_of
+from rewindow.publication.by_files import reason_to_put_back_with_spark
 from rewindow.publication.commits import is_begun
 from rewindow.publication.contents import check_states, files_of
 from rewindow.publication.effects import related_acts, stale_ranges, states_in_effect
@@ -33,24 +34,32 @@ from rewindow.storage.published_tables import Kind, kind_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Say = Callable[[str], None]
+Say = Callable[[str], object]
 _WITHDRAWN = "withdrawn on request"
 
 
 @dataclass(frozen=True)
 class Spare:
-    """What to do about damaged files: leave their windows out, or name the command that would."""
+    """What to do about files that cannot simply be put back.
+
+    Attributes:
+        leave_out: leave the windows of damaged ones out.
+        command: the command that would.
+        say: told what is left out.
+        spark_for: told a table that needs Spark and why, before anything is begun.
+    """
 
     leave_out: bool
     command: str
     say: Say
+    spark_for: Callable[[str, str], object] = lambda table, reason: None
 
 
 def undo(
-    spark: SparkSession,
     config: Config,
     replay_id: str,
     *,
+    spark: SparkSession | None = None,
     leave_out_damaged: bool = False,
     crash: Crash = crash_point,
     say: Say = lambda line: None,
@@ -60,11 +69,13 @@ def undo(
     Again it changes nothing.
 
     Args:
+        spark: see publish.
         leave_out_damaged: windows whose files are damaged, now or in the versions before, are missing afterwards.
         crash: called after each step.
         say: told what is done, in lines for people.
 
     Raises:
+        SparkNeeded: see publish.
         InputError: the replay is not published, or a later publication overlaps it (names that).
         TableError: the versions before were removed by VACUUM or log cleanup; a file is damaged (names its windows).
         OverlapError: another process publishes one of its tables, or another replay runs on its range.
@@ -84,17 +95,17 @@ def undo(
             raise InputError(f'replay "{replay_id}" was never published: its publications were given up')
         if newest.kind == UNDO:
             return result_of(config, ledger, newest, already=True, rolled=rolled)
-        spare = Spare(leave_out_damaged, f"rewindow undo {replay_id}", say)
+        spare = Spare(leave_out_damaged, f"rewindow undo {replay_id}", say, publisher.spark_for)
         publication = open_undo(config, ledger, newest, replay.application, spare, crash)
         crash(PublishStep.OPENED, 1)
         return result_of(config, ledger, publisher.finish(publication), rolled=rolled)
 
 
 def withdraw(
-    spark: SparkSession,
     config: Config,
     replay_id: str,
     *,
+    spark: SparkSession | None = None,
     leave_out_damaged: bool = False,
     crash: Crash = crash_point,
     say: Say = lambda line: None,
@@ -104,7 +115,7 @@ def withdraw(
     The staged tables are not needed for it. Again it changes nothing.
 
     Args:
-        leave_out_damaged, crash, say: see undo.
+        spark, leave_out_damaged, crash, say: see undo.
 
     Raises:
         InputError: nothing of the replay was begun and left open.
@@ -133,7 +144,7 @@ def withdraw(
         if not any(is_begun(config, table.name, begun) for table in begun.tables):
             ledger.publications.withdraw(begun.number, _WITHDRAWN)
             return result_of(config, ledger, ledger.publications.get(begun.number), rolled=rolled)
-        spare = Spare(leave_out_damaged, f"rewindow publish {replay_id} --withdraw", say)
+        spare = Spare(leave_out_damaged, f"rewindow publish {replay_id} --withdraw", say, publisher.spark_for)
         publication = _open_withdrawal(config, ledger, begun, replay.application, spare)
         crash(PublishStep.OPENED, 1)
         return result_of(config, ledger, publisher.finish(publication), rolled=rolled)
@@ -199,6 +210,10 @@ def _details(
             files_of(config, name, piece)
             if kind_of(name) is Kind.CHECKPOINTS:
                 check_states(config, name, piece)
+        if kind_of(name) is Kind.DATA and (
+            reason := reason_to_put_back_with_spark(config, name, taken.range, found[name])
+        ):
+            spare.spark_for(name, reason)
     names = [table.name for table in taken.tables]
     stateful = taken.details.stateful
     stale = stale_ranges(ledger, application, names, stateful, acts, states_in_effect(left))

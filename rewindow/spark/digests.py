@@ -43,7 +43,7 @@ _PLAIN = (
     T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType, T.YearMonthIntervalType,
 )  # fmt: skip
 _FLOATS = (T.FloatType, T.DoubleType)
-_SALTS = (0x52657769_6E646F77, 0x776F646E_69776552)
+SALTS = (0x52657769_6E646F77, 0x776F646E_69776552)
 _BITMAP_COLUMNS = 62
 _LOW_HALF = 0xFFFFFFFF
 _ZERO = "0" * 16
@@ -72,7 +72,7 @@ def digest_columns(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED
     fields = _event_fields(schema, exclude)
     check_digestible(schema, exclude)
     name = schema_hash(schema, exclude)
-    floats = [field for field in fields if _holds_float(field.dataType)]
+    floats = [field for field in fields if holds_float(field.dataType)]
     exact = [field for field in fields if field not in floats]
     nothing = F.lit(None).cast("string")
     return [
@@ -87,7 +87,7 @@ def first_float_digest(schema: T.StructType, exclude: Collection[str] = NOT_DIGE
 
     Only for lifting what it recorded; null without float columns.
     """
-    floats = [field for field in _event_fields(schema, exclude) if _holds_float(field.dataType)]
+    floats = [field for field in _event_fields(schema, exclude) if holds_float(field.dataType)]
     return _sums(schema_hash(schema, exclude), floats, []) if floats else F.lit(None).cast("string")
 
 
@@ -95,7 +95,7 @@ def row_hashes(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED) ->
     """Returns the two hashes of a tuple over all event columns; together they stand for its content."""
     check_digestible(schema, exclude)
     values = [(_named(field), field.dataType) for field in _event_fields(schema, exclude)]
-    return _hash_fields(_SALTS[0], values), _hash_fields(_SALTS[1], values[::-1])
+    return _hash_fields(SALTS[0], values), _hash_fields(SALTS[1], values[::-1])
 
 
 def sum_of_rows(schema: T.StructType) -> Column:
@@ -111,7 +111,7 @@ def bucket_of(schema: T.StructType, key: Collection[str], buckets: int) -> Colum
 
 def empty_digests(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED) -> tuple[str, str | None]:
     """Returns digest and float digest of a window without a tuple."""
-    floats = any(_holds_float(field.dataType) for field in _event_fields(schema, exclude))
+    floats = any(holds_float(field.dataType) for field in _event_fields(schema, exclude))
     empty = f"{schema_hash(schema, exclude)}-{_ZERO}-{_ZERO}"
     return empty, empty if floats else None
 
@@ -158,13 +158,13 @@ def _undigestible(kind: T.DataType) -> T.DataType | None:
     return None if isinstance(kind, _PLAIN + _FLOATS) else kind
 
 
-def _holds_float(kind: T.DataType) -> bool:
+def holds_float(kind: T.DataType) -> bool:
     if isinstance(kind, T.StructType):
-        return any(_holds_float(field.dataType) for field in kind.fields)
+        return any(holds_float(field.dataType) for field in kind.fields)
     if isinstance(kind, T.ArrayType):
-        return _holds_float(kind.elementType)
+        return holds_float(kind.elementType)
     if isinstance(kind, T.MapType):
-        return _holds_float(kind.keyType) or _holds_float(kind.valueType)
+        return holds_float(kind.keyType) or holds_float(kind.valueType)
     return isinstance(kind, _FLOATS)
 
 
@@ -182,7 +182,7 @@ def _describe(kind: T.DataType) -> str:
 def _sums(name: str, exact: list[T.StructField], floats: list[T.StructField]) -> Column:
     """Returns the two sums of a digest as text; floats, where given, are hashed with the hash of their row's others."""
     hashes = []
-    for salt, order in zip(_SALTS, (1, -1), strict=True):
+    for salt, order in zip(SALTS, (1, -1), strict=True):
         row_hash = _hash_fields(salt, [(_named(field), field.dataType) for field in exact[::order]])
         if floats:
             values = [(_named(field), field.dataType) for field in floats[::order]]

@@ -37,7 +37,7 @@ def row_hashes(frame: pa.Table | pa.RecordBatch, columns: Sequence[str] | None =
         InputError: a column's type has no hash.
     """
     names = sorted(frame.schema.names if columns is None else columns)
-    return _level([_one_array(frame[name]) for name in names], frame.num_rows)
+    return level_hashes([one_array(frame[name]) for name in names], frame.num_rows)
 
 
 def buckets_of(frame: pa.Table, key: Sequence[str], buckets: int) -> Hashes:
@@ -60,21 +60,22 @@ def digest_text(schema: pa.Schema, rows: int, total: int) -> str:
     return f"{hashlib.sha256(text.encode()).hexdigest()[:8]}-{rows}-{total % 2**64:016x}"
 
 
-def _level(columns: list[pa.Array], rows: int) -> Hashes:
-    """Returns the hash of one level of values: salt, null bitmaps, values."""
-    hashes = _hash_longs(np.full(rows, SALT, np.uint64), np.full(rows, SEED, np.uint64))
+def level_hashes(columns: Sequence[pa.Array], rows: int, salt: int = SALT) -> Hashes:
+    """Returns the hash of one level of values, in the order in which they are given: salt, null bitmaps, values."""
+    hashes = _hash_longs(np.full(rows, salt, np.uint64), np.full(rows, SEED, np.uint64))
     for start in range(0, len(columns), _BITMAP_COLUMNS):
         bitmap = np.zeros(rows, np.uint64)
         for bit, column in enumerate(columns[start : start + _BITMAP_COLUMNS]):
             bitmap |= _nulls(column).astype(np.uint64) << np.uint64(bit)
         hashes = _hash_longs(bitmap, hashes)
     for column in columns:
-        hashed = _hash_values(column, hashes)
+        hashed = _hash_values(column, hashes, salt)
         hashes = np.where(_nulls(column), hashes, hashed) if column.null_count else hashed
     return hashes
 
 
-def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Returns a column in one piece."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
@@ -84,14 +85,14 @@ def _nulls(column: pa.Array) -> Any:
     return pc.is_null(column).to_numpy(zero_copy_only=False)
 
 
-def _hash_values(column: pa.Array, seeds: Hashes) -> Hashes:
+def _hash_values(column: pa.Array, seeds: Hashes, salt: int) -> Hashes:
     """Returns the hash of each value, begun with a seed of its own; what it says of nulls means nothing."""
     kind = column.type
     if pa.types.is_struct(kind):
         fields = sorted(range(kind.num_fields), key=lambda place: kind.field(place).name)
-        return _hash_longs(_level([pc.struct_field(column, place) for place in fields], len(column)), seeds)
+        return _hash_longs(level_hashes([pc.struct_field(column, at) for at in fields], len(column), salt), seeds)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
-        return _hash_longs(_hash_lists(column), seeds)
+        return _hash_longs(_hash_lists(column, salt), seeds)
     if _is_bytes(kind):
         return _hash_bytes(column.cast(pa.large_binary()), seeds)
     if pa.types.is_decimal(kind):
@@ -133,28 +134,30 @@ def _words(column: pa.Array) -> Any:
 def _hash_decimals(column: pa.Array, seeds: Hashes) -> Hashes:
     """Hashes unscaled values: as a long up to 18 digits, above that as the fewest bytes that hold them."""
     kind, scale = column.type, column.type.scale
-    unscaled = [0 if value is None else int(value.scaleb(scale)) for value in column.to_pylist()]
     if kind.precision <= 18:
-        return _hash_longs(np.array(unscaled, np.int64).view(np.uint64), seeds)
+        words = np.frombuffer(column.cast(pa.decimal128(kind.precision, scale)).buffers()[1], np.uint64)
+        return _hash_longs(words[2 * column.offset : 2 * (column.offset + len(column)) : 2], seeds)
+    unscaled = [0 if value is None else int(value.scaleb(scale)) for value in column.to_pylist()]
     lengths = [(number if number >= 0 else ~number).bit_length() // 8 + 1 for number in unscaled]
     pairs = zip(unscaled, lengths, strict=True)
     texts = [number.to_bytes(length, "big", signed=True) for number, length in pairs]
     return _hash_bytes(pa.array(texts, pa.large_binary()), seeds)
 
 
-def _hash_lists(column: pa.Array) -> Hashes:
+def _hash_lists(column: pa.Array, salt: int) -> Hashes:
     """Returns a hash for each list: salt, size, the hashes of its elements; those of a map's entries are sorted."""
     kind, is_map = column.type, pa.types.is_map(column.type)
     if is_map:
         column = column.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int32)
     flat = column.flatten()
-    elements = _level([pc.struct_field(flat, place) for place in (0, 1)] if is_map else [flat], len(flat))
+    parts = [pc.struct_field(flat, place) for place in (0, 1)] if is_map else [flat]
+    elements = level_hashes(parts, len(flat), salt)
     starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])[:-1]
     if is_map:
         of_list = np.repeat(np.arange(len(lengths)), lengths)
         elements = elements[np.lexsort((elements.view(np.int64), of_list))]
-    hashes = _hash_longs(np.full(len(lengths), SALT, np.uint64), np.full(len(lengths), SEED, np.uint64))
+    hashes = _hash_longs(np.full(len(lengths), salt, np.uint64), np.full(len(lengths), SEED, np.uint64))
     hashes = _hash_ints(lengths.view(np.uint32), hashes)
     for place in range(int(lengths.max(initial=0))):
         longer = np.flatnonzero(lengths > place)

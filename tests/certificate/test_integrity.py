@@ -7,7 +7,6 @@ import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -30,9 +29,6 @@ from rewindow.storage.names import open_published
 from rewindow.windows import WindowRange
 from tests.publication.kills import settings
 from tests.publication.staging import simple
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 APP = "publish/t"
 RANGE = WindowRange(100, 119)
@@ -160,11 +156,11 @@ def test_a_changed_time_is_settled_by_the_checksum(config: Config) -> None:
     assert doubt.windows == WindowRange(100, 107) and f'"{file.name}" of table "app.ranks" was changed' in doubt.why
 
 
-def test_a_certificate_sees_what_others_changed_in_a_published_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_certificate_sees_what_others_changed_in_a_published_table(tmp_path: Path) -> None:
     """Rows deleted, a file damaged in place, and with --full also what left no trace; else contents are not read."""
     config = settings(tmp_path)
-    simple(config, "r", 100, 107, spark=spark, outputs=("ranks",))
-    publish(spark, config, "r")
+    simple(config, "r", 100, 107, publishable=True, outputs=("ranks",))
+    publish(config, "r")
     path = config.stream_table("app.ranks")
     plain = certify(config, "r", "published")
     assert (plain.verdict, plain.contents, plain.data_read, plain.notes) == (EQUAL, "not read", False, [])

@@ -102,13 +102,13 @@ def test_error_tuples_are_published_taken_back_and_listed_after_a_purge(attempt:
     report = build_report(run.plan, run.plan.outputs[0], sources, suite_for(config.expectations, None).measures)
     assert sum(report["error_tuples"].to_pylist()) == wanted.total()
 
-    publish(spark, config, "one", accept="a test")
+    publish(config, "one", accept="a test")
     stream = config.stream_table(f"rejects.{PORT}")
     assert Table.open(stream).schema.names[:5] == ["window_id", "offset", "arrived_at", "key", "x"]
     purge(config, timedelta(0), delete=True)
     assert not Table.exists(config.replay_root("one") / PORT)
     assert listed(config, run.plan) == wanted
-    undo(spark, config, "one")
+    undo(config, "one")
     assert query("select count(*) as n from s", s=stream)["n"][0].as_py() == 0
     with pytest.raises(TableError, match=f"{wanted.total()} error tuples of port .* are gone"):
         read_errors(config, run.plan, PORT, None, 10)
@@ -150,7 +150,7 @@ def test_columns_with_odd_names_are_written_and_published(attempt: Attempts, spa
     config: Config = attempt.config  # type: ignore[attr-defined]
     attempt("odd_names", "one", group_windows=24).run()
     Ledger.open(config.ledger_url).attempts.end("one", 1, AttemptEnd.DONE)
-    publish(spark, config, "one", accept="a test")
+    publish(config, "one", accept="a test")
     even, odd = (
         query('select "a.`key`" as key, "x`" as x from t', t=config.stream_table(f"odd_names.{name}"))
         for name in ("even", "rename.odd")
@@ -170,7 +170,7 @@ def test_certificates_compare_error_tables(
         monkeypatch.setenv("SPLIT_REASON", reason)
         attempt("rejects", name, group_windows=24).run()
         Ledger.open(config.ledger_url).attempts.end(name, 1, AttemptEnd.DONE)
-    publish(spark, config, "one", accept="a test")
+    publish(config, "one", accept="a test")
     for reference in ("one", PUBLISHED):
         equal, other = (certify(config, reference, name) for name in ("two", "three"))
         assert (equal.verdict, equal.data_read, equal.notes) == (EQUAL, False, [])

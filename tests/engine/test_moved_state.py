@@ -60,7 +60,7 @@ def finish(config: Config, spark: SparkSession, attempt: Callable[..., Attempt],
     made.run()
     made.ledger.attempts.end(name, made.epoch, "done")
     check(config, name)
-    publish(spark, config, name, accept="a test")
+    publish(config, name, accept="a test")
 
 
 def moved(config: Config) -> Config:
@@ -96,9 +96,9 @@ def test_everything_goes_on_in_a_moved_state_folder(
         assert run(*words)[0] == 0, words
 
     check(config, "killed")
-    publish(spark, config, "killed", accept="a test")
+    publish(config, "killed", accept="a test")
     assert certify(config, "published", "from_other").verdict == "equal"
-    undo(spark, config, "killed")
+    undo(config, "killed")
     assert ledger.replays.get("killed").state is State.UNDONE
     assert {entry.replay_id for entry in purge(config, timedelta(0), delete=True).deleted} >= {"first", "killed"}
     new = create_replay(config, ReplayRequest("totals", first=HALF))

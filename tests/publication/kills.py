@@ -48,9 +48,9 @@ class Scene:
         shutil.copytree(self.config.state, folder / "state")
         return Scene(settings(folder), self.take_back)
 
-    def act(self, spark: SparkSession) -> PublicationResult:
+    def act(self, spark: SparkSession | None = None) -> PublicationResult:
         """Publishes or undoes, in this process."""
-        return undo(spark, self.config, "fix") if self.take_back else publish(spark, self.config, "fix")
+        return (undo if self.take_back else publish)(self.config, "fix", spark=spark)
 
     def start(self, crash: str = "") -> subprocess.Popen[str]:
         """Starts the job in a process of its own, to be killed at a step."""
@@ -112,11 +112,11 @@ def settings(folder: Path) -> Config:
     return Config.load(file)
 
 
-def build(folder: Path, spark: SparkSession) -> tuple[Scene, Scene]:
+def build(folder: Path) -> tuple[Scene, Scene]:
     """Returns the scene before the publication of the fix, and the one before its undo."""
     config = settings(folder / "publish")
-    simple(config, "r0", 100, 107, spark=spark, outputs=("ranks",))
-    publish(spark, config, "r0")
+    simple(config, "r0", 100, 107, publishable=True, outputs=("ranks",))
+    publish(config, "r0")
     rows = published_state(config, "app", 107)
     path = config.checkpoints_table("app")
     start = StartState(
@@ -124,12 +124,12 @@ def build(folder: Path, spark: SparkSession) -> tuple[Scene, Scene]:
         digest=stored.state_digest(rows),
     )  # fmt: skip
     state = stored.decode(rows.to_pylist()[0], Path())
-    simple(config, "r1", 108, 109, spark=spark, outputs=("ranks",), start=start, start_state=state)
-    publish(spark, config, "r1")
-    simple(config, "fix", 100, 107, plus=7, spark=spark, outputs=("ranks",))
+    simple(config, "r1", 108, 109, publishable=True, outputs=("ranks",), start=start, start_state=state)
+    publish(config, "r1")
+    simple(config, "fix", 100, 107, plus=7, publishable=True, outputs=("ranks",))
     before = Scene(config, take_back=False)
     published = before.copy(folder / "undo")
-    published.act(spark)
+    published.act()
     return before, Scene(published.config, take_back=True)
 
 

@@ -9,21 +9,21 @@ import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from rewindow.application import Mode
 from rewindow.config import Config
+from rewindow.facts.arrow_digests import arrow_digests
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.planning.creation import create_staging
 from rewindow.recovery import OutputPlan, Plan, StartState, guarantee
+from rewindow.spark.digests import empty_digests
+from rewindow.spark.frames import spark_schema
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Position, Table
 from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, staged_contents, staged_schema
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 DELAYS = pa.schema([("origin", pa.string()), ("flights", pa.int64()), ("delay", pa.decimal128(12, 2))])
@@ -143,19 +143,11 @@ class StagedReplay:
         rows = stored.encode(window, mark, {"ranks_operator": state}, {"ranks_operator": 1}, made)
         self._commit(CHECKPOINTS, rows, epoch, window)
 
-    def digest(self, spark: SparkSession) -> StagedReplay:
+    def digest(self) -> StagedReplay:
         """Gives the seals the digests that the engine would take."""
-        for output in self.outputs:
-            sealed = {
-                (fact["window_id"], fact["attempt"]): fact["rows"]
-                for fact in self.facts
-                if fact["port"] == output and not fact["lost"]
-            }
-            digests = spark_digests(spark, output, list(sealed.values()))
-            found = dict(zip(sealed, digests, strict=True))
-            for fact in self.facts:
-                if fact["port"] == output and not fact["lost"]:
-                    fact["digest"], fact["float_digest"] = found[fact["window_id"], fact["attempt"]]
+        for fact in self.facts:
+            if not fact["lost"]:
+                fact["digest"], fact["float_digest"] = engine_digests(fact["port"], OUTPUTS[fact["port"]], fact["rows"])
         return self
 
     def end(self, *, epoch: int = 1, checked: bool = True, ledger: bool = True) -> StagedReplay:
@@ -193,23 +185,15 @@ class StagedReplay:
         Table.open(self.root / name).commit_arrow(frame, app_id=app_id(self.replay_id, name), version=version)
 
 
-_KNOWN: dict[str, tuple[str, str | None]] = {}
-
-
-def spark_digests(spark: SparkSession, output: str, windows: list[list[Row]]) -> list[tuple[str, str | None]]:
-    """Returns the engine's digests of windows with these rows; what was digested once is not digested again."""
-    from rewindow.spark.digests import empty_digests, window_digests
-    from rewindow.spark.frames import spark_schema, to_frame
-
-    names = [f"{output} {rows!r}" for rows in windows]
-    new = {name: rows for name, rows in zip(names, windows, strict=True) if name not in _KNOWN}
-    if new:
-        schema = staged_schema(OUTPUTS[output])
-        flat = [{**row, "window_id": w, "attempt": 1} for w, rows in enumerate(new.values()) for row in rows]
-        _KNOWN.update(dict.fromkeys(new, empty_digests(spark_schema(schema))))
-        for row in window_digests(to_frame(spark, pa.Table.from_pylist(flat, schema=schema))).toArrow().to_pylist():
-            _KNOWN[list(new)[row["window_id"]]] = (row["digest"], row["float_digest"])
-    return [_KNOWN[name] for name in names]
+def engine_digests(output: str, schema: pa.Schema, rows: list[Row]) -> tuple[str, str | None]:
+    """Returns the engine's digests of a window with these rows."""
+    if not rows:
+        return empty_digests(spark_schema(schema))
+    frame = pa.Table.from_pylist(
+        [{**row, "window_id": 0} for row in rows], pa.schema([("window_id", pa.int64()), *schema])
+    )
+    (found,) = arrow_digests(frame, schema).to_pylist()
+    return found["digest"], found["float_digest"]
 
 
 def state_of(total: int) -> pa.Table:
@@ -238,11 +222,15 @@ def rows_of(windows: Iterable[int], plus: int = 0) -> dict[str, dict[int, list[R
 
 def simple(config: Config, replay_id: str, first: int, last: int, plus: int = 0, **fields: Any) -> StagedReplay:
     """Returns an ended, checked replay of one group."""
-    checked, ledger, spark = fields.pop("checked", True), fields.pop("ledger", True), fields.pop("spark", None)
+    checked, ledger, publishable = (
+        fields.pop("checked", True),
+        fields.pop("ledger", True),
+        fields.pop("publishable", False),
+    )
     replay = StagedReplay(config, replay_id, first, last, **fields)
     replay.group(first, last, rows_of(range(first, last + 1), plus), state=state_of(last + plus))
-    if spark is not None:
-        replay.digest(spark)
+    if publishable:
+        replay.digest()
     return replay.end(checked=checked, ledger=ledger)
 
 

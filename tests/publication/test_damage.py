@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -13,16 +12,13 @@ from deltalake import write_deltalake
 from rewindow.config import Config
 from rewindow.errors import TableError
 from rewindow.ledger import Ledger
-from rewindow.publication import frames
+from rewindow.publication import staged_output
 from rewindow.publication.publish import publish
 from rewindow.publication.take_back import undo
 from rewindow.storage import Table, query
 from rewindow.storage.damage import KEPT_IN, damaged_error, damaged_now, find_damage, leave_out
 from rewindow.windows import WindowRange
 from tests.publication.staging import simple
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 RANGE = WindowRange(100, 109)
 
@@ -101,31 +97,31 @@ def test_a_file_that_is_gone_elsewhere_is_not_forgotten_on_the_way(config: Confi
 
 
 def test_good_windows_are_put_back_and_published_beside_damaged_ones(
-    spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch
+    config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over a damaged earlier version, and over a damaged file that is there now: refused, then on request done."""
-    monkeypatch.setattr(frames, "TUPLES_PER_FILE", 4)
-    simple(config, "r0", 100, 107, spark=spark, outputs=("ranks",))
-    simple(config, "fix", 100, 107, plus=9, spark=spark, outputs=("ranks",))
-    simple(config, "next", 106, 107, plus=5, spark=spark, outputs=("ranks",))
+    monkeypatch.setattr(staged_output, "TUPLES_PER_FILE", 4)
+    simple(config, "r0", 100, 107, publishable=True, outputs=("ranks",))
+    simple(config, "fix", 100, 107, plus=9, publishable=True, outputs=("ranks",))
+    simple(config, "next", 106, 107, plus=5, publishable=True, outputs=("ranks",))
     path, seals = config.stream_table("app.ranks"), config.windows_table("app.ranks")
-    publish(spark, config, "r0")
+    publish(config, "r0")
     damaged = file_of(path, 103)
     (held,) = [(file.first, file.last) for file in Table.open(path).files() if file.path == str(damaged)]
-    publish(spark, config, "fix")
+    publish(config, "fix")
     cut(damaged)
     with pytest.raises(TableError, match=f'of table "app.ranks" is damaged: windows {held[0]} to {held[1]}'):
-        undo(spark, config, "fix")
+        undo(config, "fix")
     ledger = Ledger.open(config.ledger_url)
     assert ledger.publications.unfinished() == [] and ledger.leases.held() == []
-    undo(spark, config, "fix", leave_out_damaged=True)
+    undo(config, "fix", leave_out_damaged=True)
     left = [w for w in range(100, 108) if not held[0] <= w <= held[1]]
     assert windows_of(path) == sorted([*left, *left]) and windows_of(seals) == left
 
     newest = file_of(path, 107)
     cut(newest)
     with pytest.raises(TableError, match=f'file "{newest.name}" of table "app.ranks" is damaged'):
-        publish(spark, config, "next")
+        publish(config, "next")
     assert ledger.publications.unfinished() == []
-    publish(spark, config, "next", leave_out_damaged=True)
+    publish(config, "next", leave_out_damaged=True)
     assert {106, 107} <= set(windows_of(seals)) and windows_of(seals) == sorted(set(windows_of(path)))

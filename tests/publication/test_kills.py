@@ -21,6 +21,7 @@ from rewindow.ledger import Ledger, State
 from rewindow.publication import read_published
 from rewindow.publication.publish import publish
 from rewindow.publication.steps import PublishStep
+from rewindow.storage import Table
 from tests.publication.kills import TABLES, Scene, build
 
 if TYPE_CHECKING:
@@ -38,13 +39,13 @@ MATRIX = [(act, str(step)) for act in ("publish", "undo") for step in STEPS if (
 
 
 @pytest.fixture(scope="module")
-def scenes(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> dict[str, Scene]:
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scene]:
     """The scenes before a publication and before an undo, and each after an undisturbed act."""
     folder = tmp_path_factory.mktemp("scenes")
-    before = dict(zip(("publish", "undo"), build(folder, spark), strict=True))
+    before = dict(zip(("publish", "undo"), build(folder), strict=True))
     for act in ("publish", "undo"):
         before[f"{act}, undisturbed"] = before[act].copy(folder / f"{act}-undisturbed")
-        before[f"{act}, undisturbed"].act(spark)
+        before[f"{act}, undisturbed"].act()
     return before
 
 
@@ -57,13 +58,13 @@ def check_as_if_undisturbed(scene: Scene, golden: Scene) -> None:
     assert standing["open"] == [] and standing["leases"] == [] and all(standing["versions"])
 
 
-def recover(act: str, step: str, scenes: dict[str, Scene], folder: Path, spark: SparkSession) -> None:
+def recover(act: str, step: str, scenes: dict[str, Scene], folder: Path) -> None:
     """Kills an act at a step, repeats it, and checks the end; and once more, which changes nothing."""
     scene = scenes[act].copy(folder)
     scene.kill_at(step)
-    scene.act(spark)
+    scene.act()
     check_as_if_undisturbed(scene, scenes[f"{act}, undisturbed"])
-    assert scene.act(spark).already
+    assert scene.act().already
     check_as_if_undisturbed(scene, scenes[f"{act}, undisturbed"])
 
 
@@ -78,42 +79,38 @@ def test_the_undisturbed_acts_do_what_the_kills_are_held_against(scenes: dict[st
 
 
 @pytest.mark.parametrize(("act", "step"), QUICK)
-def test_a_killed_act_is_rolled_forward(
-    act: str, step: str, scenes: dict[str, Scene], tmp_path: Path, spark: SparkSession
-) -> None:
+def test_a_killed_act_is_rolled_forward(act: str, step: str, scenes: dict[str, Scene], tmp_path: Path) -> None:
     """A commit that the ledger does not know is found; a half-done act is completed."""
-    recover(act, step, scenes, tmp_path, spark)
+    recover(act, step, scenes, tmp_path)
 
 
 @pytest.mark.recovery_matrix
 @pytest.mark.parametrize(("act", "step"), MATRIX)
 def test_an_act_killed_at_any_step_is_rolled_forward(
-    act: str, step: str, scenes: dict[str, Scene], tmp_path: Path, spark: SparkSession
+    act: str, step: str, scenes: dict[str, Scene], tmp_path: Path
 ) -> None:
     """Every other step of both."""
-    recover(act, step, scenes, tmp_path, spark)
+    recover(act, step, scenes, tmp_path)
 
 
 @pytest.mark.recovery_matrix
-def test_two_kills_in_a_row_are_rolled_forward(scenes: dict[str, Scene], tmp_path: Path, spark: SparkSession) -> None:
+def test_two_kills_in_a_row_are_rolled_forward(scenes: dict[str, Scene], tmp_path: Path) -> None:
     """The second publisher is killed while it rolls the first one forward."""
     scene = scenes["publish"].copy(tmp_path)
     scene.kill_at("opened")
     scene.kill_at("table_committed:2")
-    scene.act(spark)
+    scene.act()
     check_as_if_undisturbed(scene, scenes["publish, undisturbed"])
 
 
 @pytest.mark.recovery_matrix
-def test_another_publisher_rolls_a_killed_one_forward_first(
-    scenes: dict[str, Scene], tmp_path: Path, spark: SparkSession
-) -> None:
+def test_another_publisher_rolls_a_killed_one_forward_first(scenes: dict[str, Scene], tmp_path: Path) -> None:
     """Whoever publishes next finishes what was begun; until then readers keep the last whole publication."""
     scene = scenes["publish"].copy(tmp_path)
     before = read_published(scene.config, "app")
     scene.kill_at("table_committed:2")
     assert read_published(scene.config, "app") == before
-    result = publish(spark, scene.config, "r1")
+    result = publish(scene.config, "r1")
     assert result.already and result.rolled_forward == [3]
     check_as_if_undisturbed(scene, scenes["publish, undisturbed"])
 
@@ -125,6 +122,7 @@ def test_a_jvm_that_outlives_its_publisher_is_ended_before_anything_else(
     """Python alone is killed while Spark writes files and cannot even notice; the next publisher begins at once."""
     scene = scenes["publish"].copy(tmp_path)
     table = scene.config.stream_table("app.ranks")
+    Table.open(table).delta.alter.add_constraint({"known": "window_id >= 0"})  # Needs Spark from now on.
     before = set(table.glob("*.parquet"))
     process = scene.start()
     while set(table.glob("*.parquet")) == before and process.poll() is None:
@@ -146,9 +144,7 @@ def test_a_jvm_that_outlives_its_publisher_is_ended_before_anything_else(
 
 
 @pytest.mark.recovery_matrix
-def test_a_stopped_publisher_keeps_the_others_out_until_it_ends(
-    scenes: dict[str, Scene], tmp_path: Path, spark: SparkSession
-) -> None:
+def test_a_stopped_publisher_keeps_the_others_out_until_it_ends(scenes: dict[str, Scene], tmp_path: Path) -> None:
     """SIGSTOP: the lock is held, the next one is told who publishes; after SIGCONT it ends by itself."""
     scene = scenes["publish"].copy(tmp_path)
     process = scene.start()
@@ -157,7 +153,7 @@ def test_a_stopped_publisher_keeps_the_others_out_until_it_ends(
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGSTOP)
     with pytest.raises(OverlapError, match="is being published by another process"):
-        scene.act(spark)
+        scene.act()
     os.killpg(process.pid, signal.SIGCONT)
     output, _ = process.communicate(timeout=280)
     assert process.returncode == 0, output

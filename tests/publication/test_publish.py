@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,7 +16,7 @@ from rewindow.certificate.snapshots import staged_plan
 from rewindow.config import Config
 from rewindow.errors import GateError, InputError, OverlapError, TableError
 from rewindow.ledger import Ledger, State
-from rewindow.publication import frames, published_state, read_published
+from rewindow.publication import published_state, read_published, staged_output
 from rewindow.publication.prepare import prepare_tables
 from rewindow.publication.publish import check_publishable, publish
 from rewindow.publication.read import published_arrow
@@ -29,9 +29,6 @@ from rewindow.storage.formats import TableKind, format_property
 from rewindow.storage.streams import WINDOWS_SCHEMA, stored_grid
 from rewindow.windows import Grid, WindowRange
 from tests.publication.staging import HOUR_MS, StagedReplay, rows_of, simple, state_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def book(config: Config) -> Ledger:
@@ -61,22 +58,20 @@ def after(config: Config, window: int) -> StartState:
     )
 
 
-def following(config: Config, spark: SparkSession, replay_id: str, first: int, last: int, plus: int = 0) -> None:
+def following(config: Config, replay_id: str, first: int, last: int, plus: int = 0) -> None:
     """Stages a replay that begins with the state published before it."""
     rows = published_state(config, "app", first - 1).to_pylist()
     start = after(config, first - 1)
     ranks_only(
-        config, replay_id, first, last, plus, spark=spark, start=start, start_state=stored.decode(rows[0], Path())
+        config, replay_id, first, last, plus, publishable=True, start=start, start_state=stored.decode(rows[0], Path())
     )
 
 
-def test_a_published_output_is_a_recorded_stream(
-    spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_published_output_is_a_recorded_stream(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     """Window, offset by key, arrival at the window's start, seals also of empty windows; idempotent, undone."""
-    monkeypatch.setattr(frames, "TUPLES_PER_FILE", 5)
-    simple(config, "r1", 100, 107, spark=spark)
-    result = publish(spark, config, "r1")
+    monkeypatch.setattr(staged_output, "TUPLES_PER_FILE", 5)
+    simple(config, "r1", 100, 107, publishable=True)
+    result = publish(config, "r1")
     files = sorted((file.first, file.last) for file in Table.open(config.stream_table("app.ranks")).files())
     assert len(files) > 1 and all(one[1] < other[0] for one, other in pairwise(files)), "files are ordered by window"
     rows = published_arrow(config, "app", "ranks", WindowRange(100, 107))
@@ -92,36 +87,36 @@ def test_a_published_output_is_a_recorded_stream(
     assert {row["data_version"] for row in by_window.values()} == {result.versions["app.delays"]}
     assert book(config).replays.get("r1").state is State.PUBLISHED and book(config).leases.held() == []
     assert certify(config, "r1", "published").verdict == "equal"
-    again = publish(spark, config, "r1")
+    again = publish(config, "r1")
     assert (again.already, again.number, again.versions) == (True, result.number, result.versions)
     assert Table.open(config.stream_table("app.ranks")).version == result.versions["app.ranks"]
-    undo(spark, config, "r1")
+    undo(config, "r1")
     assert all(table_rows(config.stream_table(name)) == [] for name in result.versions), (
         "missing again, nothing is left"
     )
 
 
-def test_a_range_is_replaced_as_a_whole_and_undone_as_a_whole(spark: SparkSession, config: Config) -> None:
+def test_a_range_is_replaced_as_a_whole_and_undone_as_a_whole(config: Config) -> None:
     """A fix over the middle replaces it, and is undone before what lies under it: rows, seals, states."""
-    ranks_only(config, "r1", 100, 119, spark=spark)
-    names = list(publish(spark, config, "r1").versions)
+    ranks_only(config, "r1", 100, 119, publishable=True)
+    names = list(publish(config, "r1").versions)
     before = {name: sortable(table_rows(config.stream_table(name))) for name in names}
-    ranks_only(config, "fix", 105, 109, plus=1000, spark=spark)
-    publish(spark, config, "fix")
+    ranks_only(config, "fix", 105, 109, plus=1000, publishable=True)
+    publish(config, "fix")
     assert minutes(config) == {w: w * 10 + (1000 if 105 <= w <= 109 else 0) for w in range(100, 120)}
     assert stored.decode(published_state(config, "app", 109).to_pylist()[0], Path())["minutes"].to_pylist()[0] == 1109
     assert certify(config, "fix", "published").verdict == "equal"
     with pytest.raises(InputError, match="cannot be undone before later ones") as refused:
-        undo(spark, config, "r1")
+        undo(config, "r1")
     assert 'replay "fix"' in str(refused.value)
-    undone = undo(spark, config, "fix")
+    undone = undo(config, "fix")
     assert {name: sortable(table_rows(config.stream_table(name))) for name in names} == before
     assert published_state(config, "app", 109).num_rows == 0
     assert certify(config, "r1", "published").verdict == "equal"
     assert book(config).replays.get("fix").state is State.UNDONE
-    again = undo(spark, config, "fix")
+    again = undo(config, "fix")
     assert (again.already, again.number) == (True, undone.number)
-    republished = publish(spark, config, "fix")
+    republished = publish(config, "fix")
     assert republished.number > undone.number and minutes(config)[105] == 2050
 
 
@@ -135,27 +130,27 @@ def sortable(rows: list[dict[str, Any]]) -> list[str]:
     return sorted(map(repr, rows))
 
 
-def test_a_changed_state_makes_later_windows_stale(spark: SparkSession, config: Config) -> None:
+def test_a_changed_state_makes_later_windows_stale(config: Config) -> None:
     """Stateful outputs are listed with what to replay next; the undo of the cause ends it."""
-    ranks_only(config, "r1", 100, 109, spark=spark)
-    assert publish(spark, config, "r1").stale == []
-    following(config, spark, "r2", 110, 119)
-    assert publish(spark, config, "r2").stale == []
-    ranks_only(config, "fix", 100, 109, plus=5, spark=spark)
-    fixed = publish(spark, config, "fix")
+    ranks_only(config, "r1", 100, 109, publishable=True)
+    assert publish(config, "r1").stale == []
+    following(config, "r2", 110, 119)
+    assert publish(config, "r2").stale == []
+    ranks_only(config, "fix", 100, 109, plus=5, publishable=True)
+    fixed = publish(config, "fix")
     assert fixed.stale == [("app.ranks", 110, 119)] and fixed.replay_next == (110, 119)
-    assert undo(spark, config, "fix").stale == []
+    assert undo(config, "fix").stale == []
 
 
-def test_a_replay_whose_gate_has_not_passed_is_refused_unless_accepted(spark: SparkSession, config: Config) -> None:
+def test_a_replay_whose_gate_has_not_passed_is_refused_unless_accepted(config: Config) -> None:
     """Not checked, failed, then accepted: the reason is kept with the replay."""
     ranks_only(config, "r1", 100, 103, checked=False)
     with pytest.raises(GateError, match="its gate was not run"):
-        publish(spark, config, "r1")
+        publish(config, "r1")
     ledger = book(config)
     ledger.checks.record("r1", "failed", "results/r1")
     with pytest.raises(GateError, match="its gate failed"):
-        publish(spark, config, "r1")
+        publish(config, "r1")
     assert not Table.exists(config.stream_table("app.ranks"))
     plan = staged_plan(config, "r1")
     check_publishable(config, ledger, ledger.replays.get("r1"), plan, "known outage of a station", "somebody")
@@ -187,25 +182,23 @@ def test_a_replay_that_has_lost_commits_since_it_ended_is_refused_by_name(config
     assert "rewindow replay --resume half" in error.value.hint
 
 
-def test_repeated_windows_stay_staged_and_lost_ones_are_published_as_missing(
-    spark: SparkSession, config: Config
-) -> None:
+def test_repeated_windows_stay_staged_and_lost_ones_are_published_as_missing(config: Config) -> None:
     """At least once: the newest sealed attempt. At most once: no row, no seal, also where something was before."""
     replay = StagedReplay(config, "twice", 100, 109, mode=Mode.AT_LEAST_ONCE, outputs=("ranks",))
     replay.group(100, 104, rows_of(range(100, 105)), 1, state=state_of(1))
     replay.group(105, 107, rows_of(range(105, 108)), 1)
     replay.write("ranks", 108, 108, rows_of([108])["ranks"], 1)
     replay.group(105, 109, rows_of(range(105, 110)), 2, state=state_of(2))
-    replay.digest(spark).end(epoch=2)
-    publish(spark, config, "twice")
+    replay.digest().end(epoch=2)
+    publish(config, "twice")
     assert published_arrow(config, "app", "ranks", WindowRange(100, 109)).num_rows == 20
     assert certify(config, "twice", "published").verdict == "equal"
     replay = StagedReplay(config, "once", 100, 109, mode=Mode.AT_MOST_ONCE, outputs=("ranks",))
     replay.group(100, 104, rows_of(range(100, 105)), 1, state=state_of(1))
     replay.lose(105, 106, ["ranks"], 2)
     replay.group(107, 109, rows_of(range(107, 110)), 2, state=state_of(2))
-    replay.digest(spark).end(epoch=2, checked=False)
-    result = publish(spark, config, "once", accept="known outage of a station", who="somebody")
+    replay.digest().end(epoch=2, checked=False)
+    result = publish(config, "once", accept="known outage of a station", who="somebody")
     assert (result.lost, result.state_lacks) == ({"ranks": 2}, [[105, 106]])
     assert book(config).publications.get(result.number).details.accepted == "known outage of a station"
     assert sorted(minutes(config)) == [100, 101, 102, 103, 104, 107, 108, 109]
@@ -213,25 +206,25 @@ def test_repeated_windows_stay_staged_and_lost_ones_are_published_as_missing(
     assert sealed == [100, 101, 102, 103, 104, 107, 108, 109]
 
 
-def test_staged_files_that_were_altered_are_not_published(spark: SparkSession, config: Config) -> None:
+def test_staged_files_that_were_altered_are_not_published(config: Config) -> None:
     """What is published is what was sealed, certified and judged."""
     replay = StagedReplay(config, "r1", 100, 103, outputs=("ranks",)).group(
         100, 103, rows_of(range(100, 104)), state=state_of(1)
     )
-    replay.digest(spark)
+    replay.digest()
     replay.write("ranks", 103, 103, rows_of([103], plus=9)["ranks"], 1)
     replay.end()
     with pytest.raises(TableError, match='window 103 of staged output "ranks" is not what was sealed'):
-        publish(spark, config, "r1")
+        publish(config, "r1")
     assert not Table.exists(config.stream_table("app.ranks"))
     assert book(config).publications.newest() == [] and book(config).leases.held() == []
 
 
-def test_readers_pin_a_publication_until_its_files_are_vacuumed(spark: SparkSession, config: Config) -> None:
+def test_readers_pin_a_publication_until_its_files_are_vacuumed(config: Config) -> None:
     """Its versions stay readable after the next one; once gone, reading and undo say so."""
-    ranks_only(config, "r1", 100, 103, spark=spark)
-    ranks_only(config, "fix", 102, 103, plus=50, spark=spark)
-    one, two = publish(spark, config, "r1"), publish(spark, config, "fix")
+    ranks_only(config, "r1", 100, 103, publishable=True)
+    ranks_only(config, "fix", 102, 103, plus=50, publishable=True)
+    one, two = publish(config, "r1"), publish(config, "fix")
     first, newest = read_published(config, "app", one.number), read_published(config, "app")
     assert {name: version for name, (_, version) in first.items()} == {"ranks": one.versions["app.ranks"]}
     assert newest == read_published(config, "app", two.number) and newest != first
@@ -245,7 +238,7 @@ def test_readers_pin_a_publication_until_its_files_are_vacuumed(spark: SparkSess
     with pytest.raises(TableError, match='of table "app.ranks" is no longer there'):
         published_arrow(config, "app", "ranks", windows, one.number)
     with pytest.raises(TableError, match='of table "app.ranks" is no longer there'):
-        undo(spark, config, "fix")
+        undo(config, "fix")
     assert minutes(config)[102] == 1070 and book(config).replays.get("fix").state is State.PUBLISHED
 
 
@@ -261,38 +254,36 @@ def test_tables_keep_what_an_undo_needs_and_say_when_they_do_not(config: Config)
     assert (horizon.days, horizon.short) == (2.0, {"app.ranks": 2.0})
 
 
-def test_a_table_that_does_not_fit_is_refused_and_new_columns_are_added(spark: SparkSession, config: Config) -> None:
+def test_a_table_that_does_not_fit_is_refused_and_new_columns_are_added(config: Config) -> None:
     """A foreign table under the name is left alone; a lost column is named; an added one is null in older windows."""
     foreign = pa.schema([("something", pa.int64())])
     path = config.stream_table("app.ranks")
     from rewindow.storage import create_table
 
     create_table(path, foreign)
-    ranks_only(config, "r1", 100, 103, spark=spark)
+    ranks_only(config, "r1", 100, 103, publishable=True)
     with pytest.raises(TableError, match="not a stream that Rewindow published"):
-        publish(spark, config, "r1")
+        publish(config, "r1")
     assert Table.open(path).schema == foreign and book(config).leases.held() == []
     shutil.rmtree(path)
     older = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("carrier", pa.string())])
     create_table(path, older, format_property(TableKind.STREAM))
-    publish(spark, config, "r1")
+    publish(config, "r1")
     assert minutes(config)[100] == 1000
 
 
-def test_a_range_on_which_another_replay_runs_is_not_published(spark: SparkSession, config: Config) -> None:
+def test_a_range_on_which_another_replay_runs_is_not_published(config: Config) -> None:
     """The lease names the holder; nothing was opened."""
-    ranks_only(config, "r1", 100, 103, spark=spark)
+    ranks_only(config, "r1", 100, 103, publishable=True)
     ranks_only(config, "other", 102, 110, checked=False)
     ledger = book(config)
     ledger.leases.acquire("other", ["app.ranks"], 102, 110)
     with pytest.raises(OverlapError, match='replay "other" holds'):
-        publish(spark, config, "r1")
+        publish(config, "r1")
     assert ledger.publications.newest() == []
 
 
-def test_a_publication_whose_source_is_gone_before_its_first_commit_is_given_up(
-    spark: SparkSession, config: Config
-) -> None:
+def test_a_publication_whose_source_is_gone_before_its_first_commit_is_given_up(config: Config) -> None:
     """Nobody is blocked by what cannot be finished and has changed nothing; the ledger keeps why."""
 
     class Died(Exception):
@@ -302,12 +293,12 @@ def test_a_publication_whose_source_is_gone_before_its_first_commit_is_given_up(
         if step == "opened":
             raise Died
 
-    ranks_only(config, "r1", 100, 103, spark=spark)
+    ranks_only(config, "r1", 100, 103, publishable=True)
     with pytest.raises(Died):
-        publish(spark, config, "r1", crash=die)
+        publish(config, "r1", crash=die)
     shutil.rmtree(config.replay_root("r1") / "ranks")
     with pytest.raises(TableError, match="is not there"):
-        publish(spark, config, "r1")
+        publish(config, "r1")
     given_up = book(config).publications.newest("r1")[0]
     assert given_up.withdrawn is not None and "is not there" in given_up.withdrawn
     assert book(config).publications.unfinished() == [] and book(config).leases.held() == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,20 +20,17 @@ from rewindow.state.files import State, StateFiles, folder_of, read_rows, write_
 from rewindow.storage import Table
 from tests.publication.staging import StagedReplay, rows_of, state_of
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 AT_ONCE = timedelta(0)
 KEY = ("carrier",)
 
 
-def stage(config: Config, spark: SparkSession, replay_id: str, first: int, last: int, plus: int = 0) -> Path:
+def stage(config: Config, replay_id: str, first: int, last: int, plus: int = 0) -> Path:
     """Stages a replay whose state at its end lies in files, and returns their folder."""
     replay = StagedReplay(config, replay_id, first, last, outputs=("ranks",))
     folder = folder_of(replay.root / "checkpoints")
     state = write_rows(state_of(last + plus), folder, f"1-{last}/ranks_operator/state", KEY, 2)
     replay.group(first, last, rows_of(range(first, last + 1), plus), state=state)  # type: ignore[arg-type]
-    replay.digest(spark).end()
+    replay.digest().end()
     return folder
 
 
@@ -52,30 +48,30 @@ def vacuum(config: Config) -> None:
     table.delta.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
 
 
-def test_a_published_state_outlives_its_replay_a_vacuum_and_an_undo(spark: SparkSession, config: Config) -> None:
+def test_a_published_state_outlives_its_replay_a_vacuum_and_an_undo(config: Config) -> None:
     """Publish, purge, VACUUM, start from it, publish again, undo, purge."""
-    stage(config, spark, "one", 100, 103)
-    publish(spark, config, "one")
+    stage(config, "one", 100, 103)
+    publish(config, "one")
     purge(config, AT_ONCE, delete=True)
     vacuum(config)
     assert not (config.replay_root("one") / "checkpoints.state").exists()
     assert minutes(config, 103) == 103
 
-    stage(config, spark, "two", 100, 103, plus=7)
-    publish(spark, config, "two")
+    stage(config, "two", 100, 103, plus=7)
+    publish(config, "two")
     assert minutes(config, 103) == 110
     purge(config, AT_ONCE, delete=True)
-    undo(spark, config, "two")
+    undo(config, "two")
     assert minutes(config, 103) == 103, "the state before is there again, from its own files"
     purge(config, AT_ONCE, delete=True)
     assert minutes(config, 103) == 103
 
 
-def test_a_state_that_no_undo_can_put_back_is_purged(spark: SparkSession, config: Config) -> None:
+def test_a_state_that_no_undo_can_put_back_is_purged(config: Config) -> None:
     """Once a VACUUM has taken the rows that name it; until then it stays."""
     for name, plus in (("one", 0), ("two", 7)):
-        stage(config, spark, name, 100, 103, plus)
-        publish(spark, config, name)
+        stage(config, name, 100, 103, plus)
+        publish(config, name)
     folder = folder_of(config.checkpoints_table("app"))
     purge(config, AT_ONCE, delete=True)
     assert len(list(folder.rglob("*.parquet"))) == 4, "an undo of the second may need the first"
@@ -86,36 +82,34 @@ def test_a_state_that_no_undo_can_put_back_is_purged(spark: SparkSession, config
     assert purgeable(config, AT_ONCE) == []
 
 
-def test_an_undo_whose_state_is_gone_changes_nothing(spark: SparkSession, config: Config) -> None:
+def test_an_undo_whose_state_is_gone_changes_nothing(config: Config) -> None:
     """It is refused before it begins."""
     for name, plus in (("one", 0), ("two", 7)):
-        stage(config, spark, name, 100, 103, plus)
-        publish(spark, config, name)
+        stage(config, name, 100, 103, plus)
+        publish(config, name)
     number = Ledger.open(config.ledger_url).publications.newest("one")[0].number
     shutil.rmtree(folder_of(config.checkpoints_table("app")) / str(number))
     with pytest.raises(TableError, match="is no longer there, so that it cannot be put back"):
-        undo(spark, config, "two")
+        undo(config, "two")
     assert minutes(config, 103) == 110
 
 
-def test_a_damaged_state_is_not_published(spark: SparkSession, config: Config) -> None:
+def test_a_damaged_state_is_not_published(config: Config) -> None:
     """A bucket that is not what its checkpoint says, and nothing was begun."""
-    folder = stage(config, spark, "one", 100, 103)
+    folder = stage(config, "one", 100, 103)
     next(folder.rglob("*.parquet")).unlink()
     with pytest.raises(CheckpointError, match='operator "ranks_operator" at window 103 is damaged: bucket'):
-        publish(spark, config, "one")
+        publish(config, "one")
     assert Ledger.open(config.ledger_url).publications.newest("one") == []
 
 
-def test_files_are_copied_where_they_cannot_be_linked(
-    spark: SparkSession, config: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_copied_where_they_cannot_be_linked(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another file system, say."""
 
     def refuse(*paths: object) -> None:
         raise OSError(18, "Invalid cross-device link")
 
     monkeypatch.setattr("rewindow.state.files.os.link", refuse)
-    stage(config, spark, "one", 100, 103)
-    publish(spark, config, "one")
+    stage(config, "one", 100, 103)
+    publish(config, "one")
     assert minutes(config, 103) == 103

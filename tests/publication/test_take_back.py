@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from deltalake import write_deltalake
@@ -16,9 +16,6 @@ from rewindow.publication.publish import publish
 from rewindow.publication.take_back import undo, withdraw
 from rewindow.storage import Table, query
 from tests.publication.staging import simple
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 TABLES = ("app.ranks", "app.ranks.windows", "app.checkpoints")
 NOTHING: dict[str, list[Any]] = {name: [] for name in TABLES}
@@ -38,9 +35,9 @@ def die_at(step: str, number: int = 1) -> Callable[[str, int], None]:
     return die
 
 
-def stage(config: Config, spark: SparkSession, replay_id: str, first: int, last: int, plus: int = 0) -> None:
+def stage(config: Config, replay_id: str, first: int, last: int, plus: int = 0) -> None:
     """Stages a replay of one output."""
-    simple(config, replay_id, first, last, plus, spark=spark, outputs=("ranks",))
+    simple(config, replay_id, first, last, plus, publishable=True, outputs=("ranks",))
 
 
 def contents(config: Config) -> dict[str, list[Any]]:
@@ -53,39 +50,39 @@ def contents(config: Config) -> dict[str, list[Any]]:
     return found
 
 
-def test_undone_replays_leave_what_was_there_before_the_first_of_them(spark: SparkSession, config: Config) -> None:
+def test_undone_replays_leave_what_was_there_before_the_first_of_them(config: Config) -> None:
     """Publish r1, r2, r1 again, undo r1, undo r2: nothing of r1 comes back from below."""
-    stage(config, spark, "r1", 100, 103)
-    stage(config, spark, "r2", 102, 105, plus=50)
-    publish(spark, config, "r1")
-    publish(spark, config, "r2")
-    publish(spark, config, "r1")
-    undo(spark, config, "r1")
+    stage(config, "r1", 100, 103)
+    stage(config, "r2", 102, 105, plus=50)
+    publish(config, "r1")
+    publish(config, "r2")
+    publish(config, "r1")
+    undo(config, "r1")
     windows = query("select distinct window_id as w from t order by w", t=Table.open(config.stream_table("app.ranks")))
     assert windows["w"].to_pylist() == [102, 103, 104, 105], "of r2 alone"
     ledger = Ledger.open(config.ledger_url)
     assert (ledger.replays.get("r1").state, ledger.replays.get("r2").state) == (State.UNDONE, State.PUBLISHED)
-    undo(spark, config, "r2")
+    undo(config, "r2")
     assert contents(config) == NOTHING
-    assert undo(spark, config, "r1").already
+    assert undo(config, "r1").already
     assert [ledger.replays.get(name).state for name in ("r1", "r2")] == [State.UNDONE] * 2
 
 
-def test_a_begun_publication_whose_source_is_gone_is_withdrawn(spark: SparkSession, config: Config) -> None:
+def test_a_begun_publication_whose_source_is_gone_is_withdrawn(config: Config) -> None:
     """Until then it names the way out to everybody; afterwards readers see what they saw, and others publish again."""
-    stage(config, spark, "r0", 100, 105)
-    publish(spark, config, "r0")
+    stage(config, "r0", 100, 105)
+    publish(config, "r0")
     before = contents(config)
-    stage(config, spark, "fix", 102, 103, plus=9)
-    stage(config, spark, "next", 104, 107, plus=5)
+    stage(config, "fix", 102, 103, plus=9)
+    stage(config, "next", 104, 107, plus=5)
     with pytest.raises(Died):
-        publish(spark, config, "fix", crash=die_at("table_committed"))
+        publish(config, "fix", crash=die_at("table_committed"))
     shutil.rmtree(config.replay_root("fix"))
-    for act in (lambda: publish(spark, config, "next"), lambda: undo(spark, config, "r0")):
+    for act in (lambda: publish(config, "next"), lambda: undo(config, "r0")):
         with pytest.raises(TableError, match='publication 2 of replay "fix" was begun and cannot') as error:
             act()
         assert "rewindow publish fix --withdraw" in error.value.hint
-    result = withdraw(spark, config, "fix")
+    result = withdraw(config, "fix")
     assert (result.kind, result.already) == ("withdraw", False) and contents(config) == before
     ledger = Ledger.open(config.ledger_url)
     assert ledger.publications.unfinished() == [] and ledger.leases.held() == []
@@ -93,55 +90,55 @@ def test_a_begun_publication_whose_source_is_gone_is_withdrawn(spark: SparkSessi
         ledger.replays.get("fix").state is State.CHECKED
         and ledger.publications.get(2).withdrawn == "withdrawn on request"
     )
-    assert withdraw(spark, config, "fix").already
-    assert not publish(spark, config, "next").already
-    undo(spark, config, "next")
-    undo(spark, config, "r0")
+    assert withdraw(config, "fix").already
+    assert not publish(config, "next").already
+    undo(config, "next")
+    undo(config, "r0")
     assert contents(config) == NOTHING
 
 
-def test_a_begun_undo_is_withdrawn(spark: SparkSession, config: Config) -> None:
+def test_a_begun_undo_is_withdrawn(config: Config) -> None:
     """Readers see the publication again, and it can be undone later."""
-    stage(config, spark, "r0", 100, 103)
-    publish(spark, config, "r0")
+    stage(config, "r0", 100, 103)
+    publish(config, "r0")
     before = contents(config)
     with pytest.raises(Died):
-        undo(spark, config, "r0", crash=die_at("table_committed", 2))
+        undo(config, "r0", crash=die_at("table_committed", 2))
     assert contents(config) != before
-    withdraw(spark, config, "r0")
+    withdraw(config, "r0")
     assert contents(config) == before
     assert Ledger.open(config.ledger_url).replays.get("r0").state is State.PUBLISHED
-    assert publish(spark, config, "r0").already
-    undo(spark, config, "r0")
+    assert publish(config, "r0").already
+    undo(config, "r0")
     assert contents(config) == NOTHING
 
 
-def test_there_is_nothing_to_withdraw_but_what_was_begun(spark: SparkSession, config: Config) -> None:
+def test_there_is_nothing_to_withdraw_but_what_was_begun(config: Config) -> None:
     """Neither before a publication nor after it; one without a commit is given up at once."""
-    stage(config, spark, "r0", 100, 101)
+    stage(config, "r0", 100, 101)
     with pytest.raises(InputError, match="no publication that was begun and left open"):
-        withdraw(spark, config, "r0")
+        withdraw(config, "r0")
     with pytest.raises(Died):
-        publish(spark, config, "r0", crash=die_at("opened"))
-    result = withdraw(spark, config, "r0")
+        publish(config, "r0", crash=die_at("opened"))
+    result = withdraw(config, "r0")
     assert (result.withdrawn, result.already) == ("withdrawn on request", False)
-    publish(spark, config, "r0")
+    publish(config, "r0")
     with pytest.raises(InputError, match="no publication that was begun") as error:
-        withdraw(spark, config, "r0")
+        withdraw(config, "r0")
     assert "rewindow undo r0" in error.value.hint
 
 
-def test_undo_refuses_a_table_that_was_deleted_and_made_anew(spark: SparkSession, config: Config) -> None:
+def test_undo_refuses_a_table_that_was_deleted_and_made_anew(config: Config) -> None:
     """Nothing of before can be put back into it, though it has the same name and as many versions; nothing is begun."""
-    stage(config, spark, "r0", 100, 103)
-    publish(spark, config, "r0")
+    stage(config, "r0", 100, 103)
+    publish(config, "r0")
     path = config.stream_table("app.ranks")
     rows, version, before = query("select * from t", t=path), Table.open(path).version, Table.open(path).id
     shutil.rmtree(path)
     for _ in range(version + 1):
         write_deltalake(str(path), rows, mode="overwrite")
     with pytest.raises(TableError, match='table "app.ranks" is another one than publication 1') as error:
-        undo(spark, config, "r0")
+        undo(config, "r0")
     assert before in str(error.value) and "Replay the range" in error.value.hint
     ledger = Ledger.open(config.ledger_url)
     assert (ledger.publications.unfinished(), ledger.leases.held()) == ([], [])

@@ -1,0 +1,101 @@
+"""The digests of windows from Arrow rows: what `rewindow.spark.digests` takes, without a JVM.
+
+Where rows are at hand in Python, such as those of a file that a publication cuts, their digests are held against the
+seals at once. Memory and time grow with the rows that are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rewindow.state.row_hash import Hashes, level_hashes, one_array
+
+DIGESTS_SCHEMA = pa.schema(
+    [("window_id", pa.int64()), ("tuples", pa.int64()), ("digest", pa.string()), ("float_digest", pa.string())]
+)
+
+
+def arrow_digests(rows: pa.Table, events: pa.Schema) -> pa.Table:
+    """Returns the digests of the windows that have a tuple, ascending.
+
+    Args:
+        rows: `window_id` and the event columns.
+        events: the event columns with their types, as the output's table has them.
+
+    Raises:
+        InputError: a column's type cannot be digested.
+    """
+    from rewindow.spark.digests import NOT_DIGESTED, SALTS, holds_float, schema_hash
+    from rewindow.spark.frames import spark_schema
+
+    fields = [field for field in spark_schema(events).fields if field.name not in NOT_DIGESTED]
+    names = sorted(field.name for field in fields)
+    floats = [field.name for field in sorted(fields, key=lambda field: field.name) if holds_float(field.dataType)]
+    exact = [name for name in names if name not in floats]
+    columns = {name: one_array(rows[name].cast(events.field(name).type)) for name in names}
+    ids = one_array(rows["window_id"]).to_numpy(zero_copy_only=False)
+    order = np.argsort(ids, kind="stable")
+    windows, starts = np.unique(ids[order], return_index=True)
+    prefix = schema_hash(spark_schema(events))
+    digests, float_digests = [], []
+    for salt, step in zip(SALTS, (1, -1), strict=True):
+        hashes = level_hashes([columns[name] for name in exact[::step]], len(ids), salt)
+        digests.append(_sums(hashes[order], starts))
+        if floats:
+            of_row = pa.array(hashes.view(np.int64))
+            hashes = level_hashes([of_row, *(columns[name] for name in floats[::step])], len(ids), salt)
+            float_digests.append(_sums(hashes[order], starts))
+    return pa.table(
+        {
+            "window_id": windows,
+            "tuples": np.diff([*starts, len(ids)]),
+            "digest": _texts(prefix, digests),
+            "float_digest": _texts(prefix, float_digests) if floats else pa.nulls(len(windows), pa.string()),
+        },
+        schema=DIGESTS_SCHEMA,
+    )
+
+
+def differing_windows(found: pa.Table, seals: pa.Table, events: pa.Schema) -> pa.Table:
+    """Returns the windows whose digests are not those that were sealed: window_id, tuples, and how many were `sealed`.
+
+    Args:
+        found: from `arrow_digests`.
+        seals: a row for each window that may be there; one without a tuple has the digest of nothing.
+        events: the event columns.
+    """
+    from rewindow.spark.digests import empty_digests
+    from rewindow.spark.frames import spark_schema
+
+    nothing = dict(zip(("digest", "float_digest"), empty_digests(spark_schema(events)), strict=True))
+    place = pc.index_in(seals["window_id"], one_array(found["window_id"]))
+    differs = _differ(pc.fill_null(found["tuples"].take(place), 0), seals["tuples"])
+    for name, empty in nothing.items():
+        here = found[name].take(place)
+        here = pc.if_else(pc.is_null(place), pa.scalar(empty, pa.string()), here)
+        differs |= _differ(here, seals[name])
+    held = pc.fill_null(found["tuples"].take(place), 0)
+    known = pa.table({"window_id": seals["window_id"], "tuples": held, "sealed": seals["tuples"]})
+    unknown = found.filter(pc.invert(pc.is_in(found["window_id"], one_array(seals["window_id"]))))
+    never = unknown.select(["window_id", "tuples"]).append_column("sealed", pa.nulls(unknown.num_rows, pa.int64()))
+    return pa.concat_tables([known.filter(pa.array(differs)), never])
+
+
+def _differ(one: pa.ChunkedArray, other: pa.ChunkedArray) -> Any:
+    """Returns where two columns differ; null is equal to null alone."""
+    unequal = pc.fill_null(pc.not_equal(one, other), False)
+    return pc.or_(unequal, pc.xor(pc.is_null(one), pc.is_null(other))).to_numpy()
+
+
+def _sums(hashes: Hashes, starts: Any) -> Hashes:
+    """Returns the sum of hashes modulo 2^64 from each start to the next one."""
+    return np.add.reduceat(hashes, starts) if len(starts) else hashes[:0]
+
+
+def _texts(prefix: str, sums: Sequence[Hashes]) -> pa.Array:
+    return pa.array([f"{prefix}-{one:016x}-{two:016x}" for one, two in zip(*(s.tolist() for s in sums), strict=True)])

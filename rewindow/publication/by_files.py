@@ -1,0 +1,251 @@
+"""A range of a published table replaced by files, in one commit by delta-rs: files added, files removed. No JVM.
+
+What a commit adds is built on one snapshot of the table and committed on that snapshot alone: whoever commits in
+between makes it fail, and everything is built anew (`rewindow.publication.commits`). Files that lie inside the range
+are removed whole, those on its edge are cut: their other rows are written into a new file.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, Transaction
+from deltalake.transaction import RemoveAction
+
+from rewindow.config import Config
+from rewindow.errors import TableError
+from rewindow.ledger import Publication, publish_app_id
+from rewindow.ledger.publication_details import PutBack
+from rewindow.publication.contents import files_of
+from rewindow.publication.spark_needed import reason_for_spark
+from rewindow.publication.staged_output import StagedOutput, inside, outside, read_rows
+from rewindow.storage import Table
+from rewindow.storage.delta import DataFile
+from rewindow.storage.failures import table_failure
+from rewindow.storage.names import open_published
+from rewindow.storage.new_files import NewFile, link_file, put_right, sync_folders, write_file
+from rewindow.windows import WindowRange
+
+
+@dataclass
+class Replacement:
+    """A commit under construction: what it adds to a table and removes from it, on one snapshot.
+
+    Attributes:
+        table: the published table, pinned to that snapshot.
+    """
+
+    table: Table
+    publication: Publication
+    added: list[NewFile] = field(default_factory=list)
+    removed: list[DataFile] = field(default_factory=list)
+    _written: list[Path] = field(default_factory=list)
+
+    def write(self, rows: pa.Table) -> NewFile:
+        """Adds rows as a new file; a column that they lack is null."""
+        schema = self.table.schema
+        ordered = [name for name in schema.names if name in rows.column_names]
+        file = write_file(self.table.path, folder_of(self.publication), rows.select(ordered))
+        self._written.append(self.table.path / file.path)
+        self.added.append(file)
+        return file
+
+    def clear(self, windows: WindowRange) -> None:
+        """Removes what the table holds of a range: whole files, and of others the part that lies in it."""
+        for file in self.table.files(windows.first, windows.last):
+            self.removed.append(file)
+            if not within(file, windows):
+                self.keep(file, self.table.schema, outside(windows))
+
+    def keep(self, file: DataFile, schema: pa.Schema, wanted: object) -> None:
+        """Adds some rows of a file as a file of their own, read back and compared."""
+        rows = read_rows([file], schema, schema.names, wanted)
+        if rows.num_rows:
+            self._check_equal(self.write(rows), rows)
+
+    def link(self, file: DataFile, schema: pa.Schema) -> None:
+        """Adds a file as it is, under a new name."""
+        path = f"{folder_of(self.publication)}/{link_name(file)}"
+        self.added.append(link_file(Path(file.path), self.table.path, path, file.changed_ms, schema))
+
+    def read_back(self, file: NewFile) -> pa.Table:
+        """Returns what a new file holds."""
+        return pq.read_table(self.table.path / file.path, partitioning=None)
+
+    def _check_equal(self, file: NewFile, rows: pa.Table) -> None:
+        if not self.read_back(file).equals(rows.select(self.read_back(file).column_names)):
+            raise TableError(
+                f'file "{file.path}" of table "{self.table.path.name}" does not hold what was written to it',
+                detail="It was read back before the commit; nothing was changed.",
+                hint="The disk or the memory of this machine may be failing; look at it, then try again.",
+            )
+
+    def commit(self) -> None:
+        """Commits on the very snapshot on which this was built.
+
+        Raises:
+            CommitFailedError: another commit came between.
+        """
+        publication, delta = self.publication, self.table.delta
+        name = self.table.path.name
+        sync_folders(self.table.path, [folder_of(self.publication)] if self.added else [])
+        now_ms = int(time.time() * 1000)
+        removes = [RemoveAction(_log_path(self.table, file), True, now_ms, file.size, {}) for file in self.removed]
+        metadata = {"userMetadata": json.dumps(publication.commit_metadata()), "isBlindAppend": False}
+        properties = CommitProperties(
+            custom_metadata=metadata,  # type: ignore[arg-type]
+            max_commit_retries=0,  # Its own retries would leave rows of others beside ours, or double ours.
+            app_transactions=[Transaction(publish_app_id(name), publication.number)],
+        )
+        actions = [*(file.action() for file in self.added), *removes]
+        delta.create_write_transaction(actions, "append", delta.schema(), commit_properties=properties)
+        Table.open(self.table.path).sync()
+
+    def drop(self) -> None:
+        """Deletes the files that were written for a commit which was not tried."""
+        for path in self._written:
+            path.unlink(missing_ok=True)
+
+
+def publish_rows(config: Config, publication: Publication, name: str, staged: StagedOutput) -> None:
+    """Replaces a publication's range of a published stream by what readers see of a staged output.
+
+    Raises:
+        TableError: what was written is not what was sealed; columns do not fit.
+        CommitFailedError: another commit came between.
+    """
+    with _replacement(config, publication, name) as change:
+        change.clear(publication.range)
+        for windows in staged.parts():
+            rows = staged.as_stream(staged.rows(windows))
+            if not rows.num_rows:
+                continue
+            check_columns(change.table, rows.schema)
+            written = change.write(rows)
+            staged.check(change.read_back(written), windows)
+
+
+def put_back(config: Config, publication: Publication, name: str, pieces: Sequence[PutBack]) -> None:
+    """Replaces a publication's range of a published stream by what earlier versions of it hold there.
+
+    Raises:
+        TableError: a version or a file of it was removed.
+        CommitFailedError: another commit came between.
+    """
+    with _replacement(config, publication, name) as change:
+        change.clear(publication.range)
+        for piece in pieces:
+            schema = open_published(config, name, piece.version).schema
+            for file in files_of(config, name, piece):
+                if within(file, piece.windows):
+                    change.link(file, schema)
+                else:
+                    change.keep(file, schema, inside(piece.windows))
+
+
+def reason_to_publish_with_spark(config: Config, name: str, windows: WindowRange) -> str:
+    """Returns why the range of a published stream cannot be replaced without Spark; empty when it can."""
+    if not Table.exists(config.stream_table(name)):
+        return ""
+    table = open_published(config, name)
+    return reason_for_spark(table, table.files(windows.first, windows.last))
+
+
+def reason_to_put_back_with_spark(config: Config, name: str, windows: WindowRange, pieces: Sequence[PutBack]) -> str:
+    """Returns why earlier versions of a published stream cannot be put back without Spark; empty when they can."""
+    now = open_published(config, name)
+    if reason := reason_for_spark(now, now.files(windows.first, windows.last)):
+        return reason
+    for piece in pieces:
+        table = open_published(config, name, piece.version)
+        if reason := reason_for_spark(table, files_of(config, name, piece)):
+            return reason
+        if not {(column.name, column.type) for column in table.schema} <= {(c.name, c.type) for c in now.schema}:
+            return f'table "{name}" had other columns at version {piece.version}'
+    return ""
+
+
+def settle_files(config: Config, publication: Publication, name: str, sources: Sequence[DataFile]) -> None:
+    """Makes sure that the files which a publication has added are there; one that is missing is linked again.
+
+    Args:
+        sources: the files that may have been linked.
+
+    Raises:
+        TableError: a file is gone and has no source.
+    """
+    table = open_published(config, name)
+    by_name = {link_name(file): file for file in sources}
+    for file in table.files(publication.first, publication.last):
+        path = Path(file.path)
+        if path.parent != table.path / folder_of(publication):
+            continue
+        source = by_name.get(path.name)
+        if not path.exists():
+            if source is None or not Path(source.path).exists():
+                raise TableError(
+                    f'file "{path.name}" of table "{name}" is gone since it was published',
+                    detail="Somebody removed it before the publication had ended.",
+                    hint=f"Take back what was begun: rewindow publish {publication.replay_id} --withdraw",
+                )
+            link_file(Path(source.path), table.path, _log_path(table, file), file.changed_ms, table.schema)
+        if source is not None:
+            put_right(path, file.changed_ms)
+
+
+def folder_of(publication: Publication) -> str:
+    """Returns the folder of a publication's files in the folder of each table."""
+    return f"publication-{publication.number}"
+
+
+def link_name(file: DataFile) -> str:
+    """Returns the name under which a file is linked: those of the folder that it lies in and of itself."""
+    path = Path(file.path)
+    return f"{path.parent.name}-{path.name}"
+
+
+def within(file: DataFile, windows: WindowRange) -> bool:
+    """Returns whether all rows of a file are of a range."""
+    return file.first is not None and file.last is not None and file.first in windows and file.last in windows
+
+
+def check_columns(table: Table, schema: pa.Schema) -> None:
+    """Refuses files with columns that a table does not have, or has with another type.
+
+    Raises:
+        TableError: names the column.
+    """
+    for column in schema:
+        if column.name not in table.schema.names or table.schema.field(column.name).type != column.type:
+            raise TableError(
+                f'column "{column.name}" of type {column.type} does not fit table "{table.path.name}"',
+                detail="The table was changed while it was being published. Nothing was changed now.",
+                hint="Publish again; or give the column back to the table as it was.",
+            )
+
+
+@contextmanager
+def _replacement(config: Config, publication: Publication, name: str) -> Iterator[Replacement]:
+    """Gives a commit to build, and commits it; what was written for one that could not be built is deleted."""
+    change = Replacement(open_published(config, name), publication)
+    try:
+        yield change
+    except BaseException as error:
+        change.drop()
+        if isinstance(error, OSError):
+            raise table_failure(f'table "{name}" cannot be written', error) from error
+        raise
+    change.commit()
+
+
+def _log_path(table: Table, file: DataFile) -> str:
+    """Returns the path of a file as the table's log has it."""
+    path = Path(file.path)
+    return path.relative_to(table.path).as_posix() if path.is_relative_to(table.path) else file.path

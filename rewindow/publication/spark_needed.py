@@ -1,0 +1,56 @@
+"""When a publication needs Spark: tables with features that delta-rs does not keep, and columns that it cannot digest.
+
+Everything else is published by files, without a JVM. Delta-rs refuses to commit to what it does not know; what is
+listed here it would commit to, and get wrong or leave unchecked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import PurePath
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from rewindow.storage import Table
+from rewindow.storage.delta import DataFile
+
+_KEPT = {"appendOnly", "invariants", "changeDataFeed", "deletionVectors", "timestampNtz", "v2Checkpoint"}
+_SEEN_OTHERWISE = {"columnMapping", "generatedColumns", "identityColumns", "checkConstraints"}
+"""Features of the protocol that matter only where a property or a column makes use of them."""
+_OF_COLUMNS = ("delta.generationExpression", "delta.invariants", "delta.identity.start")
+
+
+class SparkNeeded(Exception):
+    """A publication cannot go on without Spark; nothing was committed to the table that asks for it."""
+
+
+def reason_for_spark(table: Table, touched: Iterable[DataFile]) -> str:
+    """Returns why a commit to a table, or reading files of it, needs Spark; empty when it does not.
+
+    Args:
+        table: as it is now, or at the version that is read.
+        touched: its files that are removed, cut or read.
+    """
+    name, properties = table.path.name, table.properties
+    extra = set(table.delta.protocol().writer_features or []) - _KEPT - _SEEN_OTHERWISE
+    if extra:
+        return f'table "{name}" has the feature {sorted(extra)[0]}'
+    if properties.get("delta.columnMapping.mode", "none") != "none":
+        return f'table "{name}" has column mapping'
+    if table.delta.metadata().partition_columns:
+        return f'table "{name}" is partitioned'
+    if any(key.startswith("delta.constraints.") for key in properties):
+        return f'table "{name}" has a constraint'
+    for field in table.delta.schema().fields:
+        if any(key in field.metadata for key in _OF_COLUMNS):
+            return f'column "{field.name}" of table "{name}" is computed or has a constraint'
+    return f'a file of table "{name}" has a deletion vector' if _has_vectors(table, touched) else ""
+
+
+def _has_vectors(table: Table, touched: Iterable[DataFile]) -> bool:
+    if "deletionVectors" not in (table.delta.protocol().reader_features or []):
+        return False
+    vectors = pa.table(table.delta.deletion_vectors())["filepath"].to_pylist()
+    with_vector = {PurePath(unquote(path)).name for path in vectors}
+    return any(PurePath(file.path).name in with_vector for file in touched)

@@ -1,0 +1,130 @@
+"""What readers see of a staged output, as Arrow rows, and in the shape of a published stream. No JVM.
+
+Rows are taken in parts of whole windows with about a million tuples each, so that memory does not grow with the range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from rewindow.errors import TableError
+from rewindow.facts.arrow_digests import arrow_digests, differing_windows
+from rewindow.facts.readers import event_columns
+from rewindow.recovery import OutputPlan, Plan
+from rewindow.storage import Table
+from rewindow.storage.delta import DataFile
+from rewindow.windows import WindowRange
+
+TUPLES_PER_FILE = 1_000_000
+_FORMAT = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
+
+
+@dataclass(frozen=True)
+class StagedOutput:
+    """A staged output of a replay, pinned to the version that is published.
+
+    Attributes:
+        table: the staged table.
+        seals: what was sealed, a row for each window, ascending (see `rewindow.facts.readers.staged_seals`).
+    """
+
+    plan: Plan
+    output: OutputPlan
+    table: Table
+    seals: pa.Table
+
+    @cached_property
+    def events(self) -> pa.Schema:
+        """The event columns."""
+        return event_columns(self.table)
+
+    def parts(self) -> Iterator[WindowRange]:
+        """Yields ranges of windows that together have all tuples, each with about as many as a file is to have."""
+        if not self.seals.num_rows:
+            return
+        windows = self.seals["window_id"].to_numpy()
+        totals = np.cumsum(self.seals["tuples"].to_numpy())
+        number = np.maximum(totals - 1, 0) // TUPLES_PER_FILE
+        starts = np.flatnonzero(np.diff(number, prepend=-1)).tolist()
+        for start, end in zip(starts, [*starts[1:], len(windows)], strict=True):
+            yield WindowRange(int(windows[start]), int(windows[end - 1]))
+
+    def rows(self, windows: WindowRange) -> pa.Table:
+        """Returns the rows of a range that readers see: of each window those of the newest sealed attempt (R52)."""
+        files = self.table.files(windows.first, windows.last)
+        columns = ["window_id", "attempt", *self.events.names]
+        found = read_rows(files, self.table.schema, columns, inside(windows))
+        ids, attempts = self.seals["window_id"].to_numpy(), self.seals["attempt"].to_numpy()
+        place = np.minimum(np.searchsorted(ids, found["window_id"].to_numpy()), max(0, len(ids) - 1))
+        seen = (ids[place] == found["window_id"].to_numpy()) & (attempts[place] == found["attempt"].to_numpy())
+        return found.filter(pa.array(seen)).drop_columns(["attempt"])
+
+    def check(self, rows: pa.Table, windows: WindowRange) -> None:
+        """Compares rows of a range with the seals that were certified and checked.
+
+        Raises:
+            TableError: a window holds something else; nothing has been published.
+        """
+        ids = self.seals["window_id"]
+        mine = pc.and_(pc.greater_equal(ids, windows.first), pc.less_equal(ids, windows.last))
+        wrong = differing_windows(arrow_digests(rows, self.events), self.seals.filter(mine), self.events)
+        for row in wrong.slice(0, 1).to_pylist():
+            raise TableError(
+                f'window {row["window_id"]} of staged output "{self.output.name}" is not what was sealed: it holds '
+                f"{row['tuples']} tuples, sealed were {row['sealed']}",
+                detail="Its files were altered or damaged after the replay. Nothing was published.",
+                hint="Plan the range again.",
+            )
+
+    def as_stream(self, rows: pa.Table) -> pa.Table:
+        """Returns rows in the shape of a recorded stream, ordered by window and offset.
+
+        `offset` counts from 0 in each window in the order of the declared key, ties by all other columns; `arrived_at`
+        is the output's own, else the start of the window.
+        """
+        if "arrived_at" not in rows.column_names:
+            grid = self.plan.grid
+            start_us = pc.add(pc.multiply(rows["window_id"], grid.width_us), grid.origin_us)
+            rows = rows.append_column("arrived_at", start_us.cast(pa.timestamp("us", tz="UTC")))
+        rest = [name for name in rows.column_names if name not in ("window_id", "arrived_at")]
+        ordered = ["window_id", *self.output.key, *(name for name in rest if name not in self.output.key)]
+        sortable = [(name, "ascending", "at_start") for name in ordered if not pa.types.is_nested(rows[name].type)]
+        rows = rows.take(pc.sort_indices(rows, sortable))
+        ids = rows["window_id"].to_numpy()
+        starts = np.flatnonzero(np.diff(ids, prepend=ids[:1] - 1))
+        counts = np.diff([*starts, len(ids)])
+        offsets = np.arange(len(ids)) - np.repeat(starts, counts)
+        rows = rows.append_column("offset", pa.array(offsets, pa.int64()))
+        return rows.select(["window_id", "offset", "arrived_at", *rest])
+
+
+def read_rows(files: Sequence[DataFile], schema: pa.Schema, columns: Sequence[str], wanted: ds.Expression) -> pa.Table:
+    """Returns rows of Parquet files; a column that a file does not have is null.
+
+    Args:
+        schema: of the table.
+        columns: those to return.
+        wanted: which rows.
+    """
+    if not files:
+        return pa.schema([schema.field(name) for name in columns]).empty_table()
+    found = ds.dataset([file.path for file in files], schema=schema, format=_FORMAT)
+    return found.to_table(columns=list(columns), filter=wanted)
+
+
+def outside(windows: WindowRange) -> ds.Expression:
+    """Returns the condition that a row is not of a range; so are rows without a window."""
+    window = ds.field("window_id")
+    return window.is_null() | (window < windows.first) | (window > windows.last)
+
+
+def inside(windows: WindowRange) -> ds.Expression:
+    """Returns the condition that a row is of a range."""
+    return (ds.field("window_id") >= windows.first) & (ds.field("window_id") <= windows.last)

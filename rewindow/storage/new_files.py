@@ -1,0 +1,170 @@
+"""Files that a commit adds to a table and that we wrote or linked ourselves: written whole, synced, with statistics.
+
+A file has a temporary name until it is complete and synced, so that nothing half written ever has a name that a table
+could hold. Where the place is on another file system than the source, a link becomes a copy.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake.transaction import AddAction
+
+_TEXT_MAX = 64
+"""Longer bounds of text are left out of the statistics: their end would have to be cut and rounded up."""
+_NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EACCES})
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """A complete Parquet file in the folder of a table, not yet part of it.
+
+    Attributes:
+        path: within the table's folder.
+        rows, size: as its footer and the file system have them.
+        changed_ms: when its bytes were written, as the table's log shall have it.
+        statistics: of its columns, as the table's log has them.
+        copied: it had to be copied, as it could not be linked.
+    """
+
+    path: str
+    rows: int
+    size: int
+    changed_ms: int
+    statistics: str
+    copied: bool = False
+
+    def action(self) -> AddAction:
+        """Returns what adds it to the table."""
+        return AddAction(self.path, self.size, {}, self.changed_ms, True, self.statistics)
+
+
+def write_file(root: Path, folder: str, rows: pa.Table) -> NewFile:
+    """Writes rows into a new file below a table's folder.
+
+    Args:
+        root: the table's folder.
+        folder: where in it; made if it is not there.
+    """
+    path = root / folder / f"rows-{uuid4()}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".draft")
+    try:
+        pq.write_table(rows, draft, compression="zstd")
+        _finish(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+    found = path.stat()
+    footer = pq.read_metadata(path)
+    changed_ms = found.st_mtime_ns // 1_000_000
+    return NewFile(f"{folder}/{path.name}", footer.num_rows, found.st_size, changed_ms, statistics(footer, rows.schema))
+
+
+def link_file(source: Path, root: Path, path: str, changed_ms: int, schema: pa.Schema) -> NewFile:
+    """Makes a file of elsewhere appear below a table's folder too: by a hard link, by a copy where that is impossible.
+
+    Its time is set to now, so that no VACUUM takes it before it is part of the table; `changed_ms` of the result is
+    what was given, to which `put_right` sets it later. May be repeated.
+    """
+    target, copied = root / path, False
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.exists():
+        try:
+            os.link(source, target)
+        except OSError as error:
+            if error.errno not in _NO_LINK:
+                raise
+            _copy(source, target)
+            copied = True
+    os.utime(target)
+    footer = pq.read_metadata(target)
+    size = target.stat().st_size
+    return NewFile(path, footer.num_rows, size, changed_ms, statistics(footer, schema), copied)
+
+
+def put_right(path: Path, changed_ms: int) -> None:
+    """Sets the time of a linked file to the one that its table's log has, which is also its source's."""
+    if path.stat().st_mtime_ns // 1_000_000 != changed_ms:
+        os.utime(path, ns=(changed_ms * 1_000_000, changed_ms * 1_000_000))
+
+
+def sync_folders(root: Path, folders: Iterable[str]) -> None:
+    """Makes the names of new files outlive a power cut."""
+    for folder in {root, *(root / folder for folder in folders)}:
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def statistics(footer: pq.FileMetaData, schema: pa.Schema) -> str:
+    """Returns a file's statistics as a table's log has them: rows, nulls, and bounds of numbers, times and short text.
+
+    Floats have no bounds: Parquet leaves NaN out of them, and Spark sorts it behind all numbers.
+    """
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    places = {footer.schema.column(place).path: place for place in range(len(footer.schema))}
+    for field in schema:
+        place = places.get(field.name)
+        if place is None:
+            continue
+        found = [footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)]
+        if not all(one is not None and one.has_null_count for one in found):
+            continue
+        nulls[field.name] = sum(one.null_count for one in found)
+        bounds = _bounds([one for one in found if one.has_min_max], field.type) if _is_whole(found) else None
+        if bounds:
+            low[field.name], high[field.name] = bounds
+    return json.dumps({"numRecords": footer.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls})
+
+
+def _is_whole(found: Sequence[Any]) -> bool:
+    """Returns whether every row group with a value has its bounds."""
+    return all(one.has_min_max or one.num_values == 0 for one in found)
+
+
+def _bounds(found: Sequence[Any], kind: pa.DataType) -> tuple[Any, Any] | None:
+    tests = (pa.types.is_integer, pa.types.is_string, pa.types.is_date32, pa.types.is_timestamp)
+    if not found or not any(test(kind) for test in tests):
+        return None
+    low, high = min(one.min for one in found), max(one.max for one in found)
+    if isinstance(low, str) and max(len(low), len(high)) > _TEXT_MAX:
+        return None
+    return _as_json(low, kind), _as_json(high, kind)
+
+
+def _as_json(value: Any, kind: pa.DataType) -> Any:
+    if isinstance(value, datetime):
+        text = value.replace(tzinfo=None).isoformat(timespec="microseconds")
+        return f"{text}Z" if kind.tz else text
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _copy(source: Path, target: Path) -> None:
+    draft = target.with_name(f"{target.name}.draft")
+    try:
+        shutil.copyfile(source, draft)
+        _finish(draft, target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _finish(draft: Path, path: Path) -> None:
+    """Gives a file its name once its bytes outlive a power cut."""
+    with draft.open("rb") as stream:
+        os.fsync(stream.fileno())
+    draft.replace(path)
