@@ -9,16 +9,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rewindow.operators.event_time.lateness import Lateness, lateness
+    from rewindow.operators.event_time.settings import EventTime, StreamTime
     from rewindow.operators.heartbeat.operator import Heartbeat
     from rewindow.operators.merge.operator import Merge
     from rewindow.operators.metronome import Metronome
 
-_PLACES = {"Heartbeat": "heartbeat.operator", "Merge": "merge.operator", "Metronome": "metronome"}
-__all__ = ["Heartbeat", "Merge", "Metronome"]
+_PLACES = {
+    "EventTime": "event_time.settings",
+    "Heartbeat": "heartbeat.operator",
+    "Lateness": "event_time.lateness",
+    "Merge": "merge.operator",
+    "Metronome": "metronome",
+    "StreamTime": "event_time.settings",
+    "lateness": "event_time.lateness",
+}
+__all__ = ["EventTime", "Heartbeat", "Lateness", "Merge", "Metronome", "StreamTime", "lateness"]
 
 
 def __getattr__(name: str) -> Any:
-    """Returns an operator of the library."""
+    """Returns an operator or a function of the library."""
     if name in _PLACES:
         return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
     raise AttributeError(f'module "{__name__}" has no "{name}"')

@@ -1,0 +1,236 @@
+"""Which tuples of a recording were late, as it would have been decided when they arrived (docs/rules/event_time.md).
+
+time = EventTime(streams={"clicks": StreamTime(event_at="clicked_at")}, lag="5 s", watermark_interval="1 min")
+judged = lateness({"clicks": clicks}, time)
+judged.late["clicks"].show()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from rewindow.errors import InputError
+from rewindow.names import quoted_column
+from rewindow.operators.event_time import watermarks as marks
+from rewindow.operators.event_time.settings import EventTime, StreamTime
+from rewindow.operators.event_time.watermarks import AT, BEFORE, IS_NEWS, STREAM, TICK, TS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+OUTCOME, TIMESTAMP, WATERMARK, LATE_BY = ADDED = ("_rw_outcome", "_rw_event_us", "_rw_watermark_us", "_rw_late_by_us")
+"""Columns that `lateness` adds."""
+ON_TIME, LATE, NULL_TS, FAR_FUTURE = OUTCOMES = ("on_time", "late", "null_ts", "far_future")
+"""What becomes of a tuple; each has exactly one of these (E39)."""
+_SMALL_TICKS = 1_000_000
+"""So many ticks are sent to every task; more of them are joined by a shuffle."""
+_MOVES_CLOCK = f"{OUTCOME} IS NULL"
+"""Tuples that move the clock: those with a timestamp that is believed, late ones too (E1)."""
+_UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """Tuples of each declared stream, judged.
+
+    Attributes:
+        tuples: by stream, all its tuples, unchanged, and behind them `_rw_outcome STRING` (on_time, late, null_ts,
+            far_future), `_rw_event_us BIGINT` (the timestamp in microseconds since 1970-01-01 UTC),
+            `_rw_watermark_us BIGINT` (the watermark that the tuple was held against; null before the first, and where
+            the timestamp cannot be used) and `_rw_late_by_us BIGINT` (how far a late tuple lies behind it, else null).
+        ticks: the ticks that raise the watermark, in no order: `tick_us BIGINT` on the arrival clock, `watermark_us
+            BIGINT`.
+        state: what the next piece of the recording needs, a row per stream (E41); None unless the end was given.
+    """
+
+    tuples: Mapping[str, DataFrame]
+    ticks: DataFrame
+    state: DataFrame | None
+
+    @property
+    def on_time(self) -> dict[str, DataFrame]:
+        """By stream, the tuples on time, with the columns of the stream alone."""
+        return {name: frame.where(f"{OUTCOME} = '{ON_TIME}'").drop(*ADDED) for name, frame in self.tuples.items()}
+
+    @property
+    def late(self) -> dict[str, DataFrame]:
+        """By stream, the late tuples with all columns of `tuples`."""
+        return {name: frame.where(f"{OUTCOME} = '{LATE}'") for name, frame in self.tuples.items()}
+
+    @property
+    def errors(self) -> dict[str, DataFrame]:
+        """By stream, the tuples whose timestamp cannot be used, with all columns of `tuples` (E23)."""
+        refused = f"{OUTCOME} IN ('{NULL_TS}', '{FAR_FUTURE}')"
+        return {name: frame.where(refused) for name, frame in self.tuples.items()}
+
+    def counts(self, *by: str) -> DataFrame:
+        """Returns tuples by stream, the columns `by` and outcome, with the largest delay: what went in, came out (E40).
+
+        Columns: `stream STRING`, those of `by`, `outcome STRING`, `tuples BIGINT`, `late_by_us_max BIGINT`.
+        """
+        from pyspark.sql import functions as F
+
+        parts = []
+        for name, frame in self.tuples.items():
+            grouped = frame.groupBy(*by, F.col(OUTCOME).alias("outcome"))
+            counted = grouped.agg(F.count("*").alias("tuples"), F.max(LATE_BY).alias("late_by_us_max"))
+            parts.append(counted.select(F.lit(name).alias("stream"), *by, "outcome", "tuples", "late_by_us_max"))
+        return reduce(lambda one, other: one.unionByName(other), parts)
+
+
+def lateness(
+    frames: Mapping[str, DataFrame],
+    settings: EventTime,
+    *,
+    state: DataFrame | None = None,
+    start_us: int | None = None,
+    end_us: int | None = None,
+    origin_us: int = 0,
+    apart: Sequence[str] = (),
+) -> Lateness:
+    """Returns which tuples are late, held against the watermark of the last tick before their arrival (E1 to E4, E26).
+
+    Nothing runs here. Every tuple keeps its columns, and none is left out: what is late, has no timestamp or lies in
+    the far future says so. Tuples need no order: their arrival alone decides.
+
+    Args:
+        frames: the tuples of each declared stream, each with the arrival and what its timestamp is made of.
+        settings: declared streams, lag, ticks.
+        state: `state` of the result before, where the recording is taken in pieces (E42).
+        start_us: when the recording began; needed for an idle timeout, which counts from the first tick (X28).
+        end_us: where this piece ends, exclusive; with it the result has a state.
+        origin_us: ticks stand at multiples of the interval from here; the grid's origin (X35).
+        apart: columns whose values are recordings of their own, each with its own watermark.
+
+    Raises:
+        InputError: a declared stream has no frame, a frame is not declared, a column is missing or has a wrong type.
+    """
+    _check(frames, settings, state, start_us)
+    timed = {name: _timed(frames[name], name, settings, origin_us) for name in settings.streams}
+    moving = [
+        frame.where(_MOVES_CLOCK).select(*apart, _number(settings, name), TICK, AT, TS) for name, frame in timed.items()
+    ]
+    ticks = marks.tick_table(
+        reduce(lambda one, other: one.unionByName(other), moving),
+        settings, state=state, start_us=start_us, origin_us=origin_us, apart=apart,
+    )  # fmt: skip
+    held = _held(ticks, settings, start_us, end_us, state, apart)
+    judged = {name: _judge(frame, frames[name].columns, held, apart) for name, frame in timed.items()}
+    after = None
+    if end_us is not None:
+        after = marks.next_state(ticks, settings, end_us=end_us, origin_us=origin_us, apart=apart)
+    return Lateness(judged, marks.raising(ticks, settings, origin_us, end_us, apart), after)
+
+
+def _number(settings: EventTime, name: str) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.lit(list(settings.streams).index(name)).alias(STREAM)
+
+
+def _check(frames: Mapping[str, DataFrame], settings: EventTime, state: DataFrame | None, start_us: int | None) -> None:
+    if set(frames) != set(settings.streams):
+        raise InputError(
+            f"streams {', '.join(frames) or 'none'} are given, declared are {', '.join(settings.streams)}",
+            hint="Give a frame for each declared stream, an empty one where it has sent nothing.",
+        )
+    if settings.may_idle and state is None and start_us is None:
+        raise InputError(
+            "an idle timeout needs the start of the recording",
+            hint="Pass start_us: a stream that has not sent anything is idle after the timeout from then on.",
+        )
+    for name, frame in frames.items():
+        if settings.arrived_at not in frame.columns:
+            raise InputError(f'stream "{name}" has no column {settings.arrived_at}', hint=_has(frame))
+        taken = [column for column in frame.columns if column.lower() in ADDED]
+        if taken:
+            raise InputError(f'stream "{name}" has the column {", ".join(taken)}, which lateness adds')
+
+
+def _has(frame: DataFrame) -> str:
+    return f"It has {', '.join(frame.columns)}."
+
+
+def _timed(frame: DataFrame, name: str, settings: EventTime, origin_us: int) -> DataFrame:
+    """Adds arrival, timestamp and first tick of each tuple, and the outcome of one that has no usable timestamp."""
+    from pyspark.sql import functions as F
+
+    stream = settings.streams[name]
+    timed = frame.withColumns({AT: _us(frame, name, quoted_column(settings.arrived_at), 1)})
+    timed = timed.withColumns({TS: _event_us(frame, name, stream)})
+    unreadable = F.lit(NULL_TS)
+    if settings.on_unreadable == "fail":
+        text = F.concat(F.lit(f'event time: a tuple of stream "{name}" has no timestamp: '), F.to_json(F.struct("*")))
+        unreadable = F.raise_error(text).cast("string")
+    outcome = F.when(F.col(TS).isNull(), unreadable)
+    if stream.max_ahead_us is not None:
+        outcome = outcome.when(F.col(TS) - stream.max_ahead_us > F.col(AT), F.lit(FAR_FUTURE))
+    missing = F.raise_error(F.lit(f'event time: a tuple of stream "{name}" has no arrival')).cast("bigint")
+    tick = F.when(F.col(AT).isNull(), missing).otherwise(marks.tick_of(settings, F.col(AT), origin_us))
+    return timed.withColumns({TICK: tick, OUTCOME: outcome})
+
+
+def _event_us(frame: DataFrame, name: str, stream: StreamTime) -> Column:
+    """Returns the timestamp in microseconds; a column of that name is meant before an expression (E21, E22)."""
+    is_column = stream.event_at in frame.columns
+    return _us(frame, name, quoted_column(stream.event_at) if is_column else stream.event_at, _UNIT_US[stream.unit])
+
+
+def _us(frame: DataFrame, name: str, expression: str, unit_us: int) -> Column:
+    from pyspark.errors import AnalysisException, ParseException
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import IntegralType, TimestampNTZType, TimestampType
+
+    column = F.expr(expression)
+    try:
+        kind = frame.select(column.alias("at")).schema["at"].dataType
+    except (AnalysisException, ParseException) as error:
+        raise InputError(
+            f'timestamp "{expression}" of stream "{name}" is neither a column nor an expression over its columns',
+            detail=str(error).splitlines()[0], hint=_has(frame),
+        ) from error  # fmt: skip
+    if isinstance(kind, IntegralType):
+        return column.cast("bigint") * unit_us
+    if isinstance(kind, TimestampType | TimestampNTZType):
+        return F.unix_micros(column.cast("timestamp"))
+    raise InputError(
+        f'timestamp "{expression}" of stream "{name}" is {kind.simpleString()}, not a timestamp or a whole number',
+        hint=f'Read it by an expression, such as event_at = "to_timestamp({expression.strip("`")})".',
+    )
+
+
+def _held(
+    ticks: DataFrame,
+    settings: EventTime,
+    start_us: int | None,
+    end_us: int | None,
+    state: DataFrame | None,
+    apart: Sequence[str],
+) -> DataFrame:
+    """Returns for each tick that tuples wait for, the watermark that they are held against."""
+    from pyspark.sql import functions as F
+
+    held = ticks.where(F.col(IS_NEWS)).select(*apart, TICK, F.col(BEFORE).alias(WATERMARK))
+    if start_us is None or end_us is None:
+        return held
+    few = (end_us - start_us) // settings.interval_us <= _SMALL_TICKS and not apart
+    return F.broadcast(held) if few else held
+
+
+def _judge(timed: DataFrame, columns: Sequence[str], held: DataFrame, apart: Sequence[str]) -> DataFrame:
+    """Adds the outcome of each tuple (E4, E39)."""
+    from pyspark.sql import functions as F
+
+    same = {name: f"_held_{number}" for number, name in enumerate((*apart, TICK))}
+    held = held.select(*(F.col(name).alias(renamed) for name, renamed in same.items()), WATERMARK)
+    on = [F.col(quoted_column(name)).eqNullSafe(F.col(renamed)) for name, renamed in same.items()]
+    joined = timed.join(held, on, "left")
+    is_late = F.coalesce(F.col(TS) < F.col(WATERMARK), F.lit(False))
+    outcome = F.coalesce(F.col(OUTCOME), F.when(is_late, LATE).otherwise(ON_TIME))
+    late_by = F.when(outcome == LATE, F.col(WATERMARK) - F.col(TS))
+    kept = [F.col(quoted_column(name)) for name in columns]
+    against = F.when(F.expr(_MOVES_CLOCK), F.col(WATERMARK)).alias(WATERMARK)
+    return joined.select(*kept, outcome.alias(OUTCOME), F.col(TS).alias(TIMESTAMP), against, late_by.alias(LATE_BY))

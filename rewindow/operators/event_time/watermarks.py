@@ -1,0 +1,280 @@
+"""The watermark of one or several streams, in its set-based form (docs/rules/event_time.md sections 1 and 3).
+
+Ticks stand at the multiples of an interval on the arrival clock. At each, the watermark rises to the smallest of the
+streams' largest timestamps, less the lag, if that is more than it was. So only a tick that some tuple precedes, or at
+which a stream falls idle, can raise it, and no other tick is made. Before the first there is no watermark, so that
+negative timestamps are like any other (X27).
+
+How it scales: one aggregation gives the largest timestamp of each stream for each tick. Ticks are cut into blocks of
+`BLOCK`; the largest of all blocks before comes into each block as a first row, from one row per block, and the running
+maxima inside the blocks are computed side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from rewindow.operators.event_time.settings import EventTime, StreamTime
+from rewindow.operators.heartbeat.clock import FIRST, floor_div
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+BLOCK = 4_096
+"""Ticks of one block."""
+STREAM, TICK, AT, TS = "_stream", "_tick", "_arrived_us", "_event_us"
+"""Columns of a tuple here: number of its stream, index of the first tick that sees it, arrival, timestamp."""
+WATERMARK, BEFORE = "_watermark_us", "_before_us"
+"""Watermark after a tick, and the one before it, which its tuples are held against; null before any."""
+IS_NEWS = "_is_news"
+"""Whether a row is a tick of the range at hand; false for a row that carries what was before."""
+STATE = ("stream", "until_us", "seen_us", "ahead_us", "arrived_us", "watermark_us")
+"""Columns of the carried state, a row per stream (E41): its name; up to when; the largest timestamp at the last tick,
+and of all tuples; the last arrival, or the first tick where nothing was sent; the watermark, the same in all rows."""
+_BLOCK, _CANDIDATE = "_block", "_candidate_us"
+
+
+def tick_of(settings: EventTime, arrived_us: Column, origin_us: int) -> Column:
+    """Returns the index of the first tick that sees a tuple: the one at or after its arrival (E15, E26)."""
+    since = arrived_us - origin_us
+    if settings.tie == "tick_first":
+        return floor_div(since, settings.interval_us) + 1
+    return -floor_div(-since, settings.interval_us)
+
+
+def tick_table(
+    tuples: DataFrame,
+    settings: EventTime,
+    *,
+    state: DataFrame | None,
+    start_us: int | None,
+    origin_us: int,
+    apart: Sequence[str] = (),
+) -> DataFrame:
+    """Returns the ticks that can raise the watermark: `TICK`, `WATERMARK`, `BEFORE`, `IS_NEWS`, what each stream shows.
+
+    Args:
+        tuples: those that move the clock, of all streams: `STREAM`, `TICK`, `AT`, `TS`, and `apart`.
+        settings: declared streams, lag, interval.
+        state: what was before, as `next_state` returns it.
+        start_us: the start of the recording, from which an idle stream that never sent anything is counted (X28).
+        origin_us: ticks stand at multiples of the interval from here (X35).
+        apart: columns whose values have watermarks of their own.
+    """
+    ticks = _shown(tuples, settings, apart)
+    more = [_falling_idle(ticks, settings, origin_us, apart)] if settings.may_idle else []
+    more += _before(settings, ticks, state, start_us, origin_us, apart)
+    if more:
+        every = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), more, ticks)
+        ticks = _combine(every, settings, apart)
+    return _watermarks(ticks, settings, origin_us, apart)
+
+
+def next_state(
+    ticks: DataFrame, settings: EventTime, *, end_us: int, origin_us: int, apart: Sequence[str] = ()
+) -> DataFrame:
+    """Returns the state at an instant (E41, E46): of ticks before it, and all tuples."""
+    from pyspark.sql import functions as F
+
+    known = F.col(TICK) * settings.interval_us + origin_us < end_us
+    totals = [F.max(F.when(known, F.col(WATERMARK))).alias("watermark_us")]
+    for number in range(len(settings.streams)):
+        totals.append(F.max(F.when(known, F.col(_seen(number)))).alias(_seen(number)))
+        totals.append(F.max(_seen(number)).alias(f"_ahead_{number}"))
+        totals.append(F.max(_arrived(number)).alias(_arrived(number)))
+    streams = F.array(
+        *(
+            F.struct(
+                F.lit(name).alias("stream"),
+                F.lit(end_us).cast("bigint").alias("until_us"),
+                F.col(_seen(number)).alias("seen_us"),
+                F.col(f"_ahead_{number}").alias("ahead_us"),
+                F.col(_arrived(number)).alias("arrived_us"),
+                F.col("watermark_us"),
+            )
+            for number, name in enumerate(settings.streams)
+        )
+    )
+    return ticks.groupBy(*apart).agg(*totals).select(*apart, F.inline(streams))
+
+
+def raising(
+    ticks: DataFrame, settings: EventTime, origin_us: int, end_us: int | None, apart: Sequence[str] = ()
+) -> DataFrame:
+    """Returns the ticks before the end that raise the watermark (E3): `tick_us`, `watermark_us`."""
+    from pyspark.sql import functions as F
+
+    rises = F.coalesce(F.col(WATERMARK) > F.col(BEFORE), F.col(WATERMARK).isNotNull() & F.col(BEFORE).isNull())
+    tick_us = (F.col(TICK) * settings.interval_us + origin_us).alias("tick_us")
+    raised = ticks.where(F.col(IS_NEWS) & rises).select(*apart, tick_us, F.col(WATERMARK).alias("watermark_us"))
+    return raised if end_us is None else raised.where(F.col("tick_us") < end_us)
+
+
+def _seen(number: int) -> str:
+    return f"_seen_{number}"
+
+
+def _arrived(number: int) -> str:
+    return f"_arrived_{number}"
+
+
+def _shows(settings: EventTime, name: Callable[[int], str]) -> list[str]:
+    return [name(number) for number in range(len(settings.streams))]
+
+
+def _shown(tuples: DataFrame, settings: EventTime, apart: Sequence[str]) -> DataFrame:
+    """Returns the largest timestamp and arrival that each stream shows at each tick (E1)."""
+    from pyspark.sql import functions as F
+
+    shown = []
+    for number in range(len(settings.streams)):
+        is_own = F.col(STREAM) == number
+        shown.append(F.max(F.when(is_own, F.col(TS))).alias(_seen(number)))
+        shown.append(F.max(F.when(is_own, F.col(AT))).alias(_arrived(number)))
+    ticks = tuples.groupBy(*apart, TICK).agg(*shown)
+    return ticks.withColumns({IS_NEWS: F.lit(True), WATERMARK: F.lit(None).cast("bigint")})
+
+
+def _combine(ticks: DataFrame, settings: EventTime, apart: Sequence[str]) -> DataFrame:
+    """Returns a row per tick."""
+    from pyspark.sql import functions as F
+
+    names = [*_shows(settings, _seen), *_shows(settings, _arrived), WATERMARK]
+    shown = [F.max(name).alias(name) for name in names]
+    return ticks.groupBy(*apart, TICK).agg(*shown, F.bool_or(IS_NEWS).alias(IS_NEWS))
+
+
+def _falling_idle(ticks: DataFrame, settings: EventTime, origin_us: int, apart: Sequence[str]) -> DataFrame:
+    """Returns the ticks at which a stream falls idle if it sends nothing more (E47)."""
+    from pyspark.sql import functions as F
+
+    falls = F.array(*(_idle_tick(settings, number, origin_us) for number in _idle_streams(settings)))
+    idle = ticks.select(*apart, F.explode(falls).alias(TICK)).where(F.col(TICK).isNotNull())
+    return idle.withColumn(IS_NEWS, F.lit(True))
+
+
+def _idle_streams(settings: EventTime) -> list[int]:
+    return [number for number, stream in enumerate(settings.streams.values()) if stream.idle_timeout is not None]
+
+
+def _idle_tick(settings: EventTime, number: int, origin_us: int) -> Column:
+    """Returns the first tick at which a stream's silence is longer than its timeout."""
+    from pyspark.sql import functions as F
+
+    timeout_us = _stream(settings, number).idle_timeout_us or 0
+    return floor_div(F.col(_arrived(number)) + timeout_us - origin_us, settings.interval_us) + 1
+
+
+def _stream(settings: EventTime, number: int) -> StreamTime:
+    return list(settings.streams.values())[number]
+
+
+def _before(
+    settings: EventTime,
+    ticks: DataFrame,
+    state: DataFrame | None,
+    start_us: int | None,
+    origin_us: int,
+    apart: Sequence[str],
+) -> list[DataFrame]:
+    """Returns what was before as ticks: the last before, the first after, those at which a stream falls idle."""
+    from pyspark.sql import functions as F
+
+    if state is None and start_us is None:
+        return []
+    if state is not None:
+        carried = _carried(settings, state, origin_us, apart)
+    if start_us is not None and (state is None or apart):
+        new = _nothing_yet(settings, ticks, start_us, origin_us, apart)
+        carried = new if state is None else carried.unionByName(new.join(carried, list(apart), "left_anti"))
+    numbers = range(len(settings.streams))
+    arrived = _shows(settings, _arrived)
+    at_last = [(F.col("_first") - 1).alias(TICK), F.lit(False).alias(IS_NEWS), WATERMARK, *_shows(settings, _seen)]
+    seen = [F.col(_ahead(number)).alias(_seen(number)) for number in numbers]
+    at_first = [F.col("_first").alias(TICK), F.lit(True).alias(IS_NEWS), *seen]
+    rows = [carried.select(*apart, *arrived, *at_last), carried.select(*apart, *arrived, *at_first)]
+    for number in _idle_streams(settings):
+        tick = F.greatest(_idle_tick(settings, number, origin_us), F.col("_first")).alias(TICK)
+        rows.append(carried.select(*apart, tick, F.lit(True).alias(IS_NEWS)))
+    return rows
+
+
+def _nothing_yet(
+    settings: EventTime, ticks: DataFrame, start_us: int, origin_us: int, apart: Sequence[str]
+) -> DataFrame:
+    """Returns the state before the recording, like `_carried`: a stream waits from the first tick on (X28)."""
+    from pyspark.sql import functions as F
+
+    keys = ticks.select(*apart).distinct() if apart else ticks.sparkSession.range(1).select()
+    first = -(-(start_us - origin_us) // settings.interval_us)
+    unknown, first_us = F.lit(None).cast("bigint"), F.lit(first * settings.interval_us + origin_us).cast("bigint")
+    shown = dict.fromkeys([*_shows(settings, _seen), *_shows(settings, _ahead), WATERMARK], unknown)
+    waiting = dict.fromkeys(_shows(settings, _arrived), first_us)
+    return keys.withColumns({"_first": F.lit(first).cast("bigint"), **shown, **waiting})
+
+
+def _ahead(number: int) -> str:
+    return f"_ahead_{number}"
+
+
+def _carried(settings: EventTime, state: DataFrame, origin_us: int, apart: Sequence[str]) -> DataFrame:
+    """Returns the state in one row: `_first`, the first tick after it; what each stream has shown; the watermark."""
+    from pyspark.sql import functions as F
+
+    totals = [F.max("until_us").alias("_until"), F.max("watermark_us").alias(WATERMARK)]
+    for number, name in enumerate(settings.streams):
+        for column, alias in (("seen_us", _seen), ("ahead_us", _ahead), ("arrived_us", _arrived)):
+            totals.append(F.max(F.when(F.col("stream") == name, F.col(column))).alias(alias(number)))
+    first = -floor_div(-(F.col("_until") - origin_us), settings.interval_us)
+    return (
+        state.groupBy(*apart).agg(*totals).where(F.col("_until").isNotNull()).withColumn("_first", first).drop("_until")
+    )
+
+
+def _watermarks(ticks: DataFrame, settings: EventTime, origin_us: int, apart: Sequence[str]) -> DataFrame:
+    """Adds the watermark after each tick and the one before it (E2, E3, E25)."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    shows = [*_shows(settings, _seen), *_shows(settings, _arrived)]
+    ticks = _with_running(ticks.withColumn(_BLOCK, floor_div(F.col(TICK), BLOCK)), shows, apart)
+    candidate = F.greatest(_candidate(settings, origin_us), F.col(WATERMARK))
+    ticks = ticks.withColumn(_CANDIDATE, candidate).drop(WATERMARK)
+    if settings.may_idle:
+        ticks = _with_running(ticks, [_CANDIDATE], apart)
+    order = Window.partitionBy(*apart, _BLOCK).orderBy(TICK)
+    before = F.max(_CANDIDATE).over(order.rangeBetween(FIRST, -1))
+    after = F.max(_CANDIDATE).over(order.rangeBetween(FIRST, 0))
+    return ticks.withColumns({BEFORE: before, WATERMARK: after}).drop(_CANDIDATE, _BLOCK)
+
+
+def _with_running(ticks: DataFrame, names: list[str], apart: Sequence[str]) -> DataFrame:
+    """Replaces columns by their running maxima, in the order of ticks; a block's first row has those before."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    totals = ticks.groupBy(*apart, _BLOCK).agg(*(F.max(name).alias(name) for name in names))
+    blocks = Window.partitionBy(*apart).orderBy(_BLOCK).rowsBetween(FIRST, -1)
+    carry = totals.select(*apart, _BLOCK, *(F.max(name).over(blocks).alias(name) for name in names))
+    carry = carry.withColumns({TICK: F.col(_BLOCK) * BLOCK - 1, IS_NEWS: F.lit(False)})
+    rows = ticks.unionByName(carry, allowMissingColumns=True)
+    running = Window.partitionBy(*apart, _BLOCK).orderBy(TICK).rangeBetween(FIRST, 0)
+    return rows.withColumns({name: F.max(name).over(running) for name in names})
+
+
+def _candidate(settings: EventTime, origin_us: int) -> Column:
+    """Returns what a tick proposes: the smallest of what streams have shown that are not idle, less the lag."""
+    from pyspark.sql import functions as F
+
+    shown, waits = [], F.lit(False)
+    for number, stream in enumerate(settings.streams.values()):
+        is_active = F.lit(True)
+        if stream.idle_timeout_us is not None:
+            silence = F.col(TICK) * settings.interval_us + origin_us - F.col(_arrived(number))
+            is_active = F.coalesce(silence <= stream.idle_timeout_us, F.lit(True))
+        shown.append(F.when(is_active, F.col(_seen(number))))
+        waits = waits | (is_active & F.col(_seen(number)).isNull())
+    smallest = shown[0] if len(shown) == 1 else F.least(*shown)
+    return F.when(~waits, smallest - settings.lag_us)

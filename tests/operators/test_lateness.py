@@ -1,0 +1,256 @@
+"""Lateness against a reference that goes tuple by tuple and tick by tick, negative timestamps too (X27)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from functools import reduce
+from itertools import pairwise
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from rewindow.errors import InputError
+from rewindow.operators.event_time.lateness import Lateness, lateness
+from rewindow.operators.event_time.settings import EventTime, StreamTime
+from tests.operators.lateness_reference import Arrival, Judged, Rules, judge
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+UNIT_US, END_US, CASES = 250, 24_000, 800
+Case = list[Arrival]
+seeds = st.integers(0, 2**32)
+S = Decimal(1_000_000)
+
+
+def make_rules(random: Random) -> Rules:
+    """Returns settings: one to three streams, with and without idle timeouts and limits."""
+    streams = random.randint(1, 3)
+    idles = random.random() < 0.4
+    return Rules(
+        streams=streams,
+        interval_us=random.choice([1, 2, 4, 7]) * UNIT_US,
+        lag_us=random.choice([0, 0, 1, 3, 20]) * UNIT_US,
+        timeouts_us=tuple(
+            random.choice([0, 2, 5, 9]) * UNIT_US if idles and random.random() < 0.7 else None for _ in range(streams)
+        ),
+        aheads_us=tuple(random.choice([None, None, 8 * UNIT_US]) for _ in range(streams)),
+        tick_first=random.random() < 0.3,
+    )
+
+
+def make_case(random: Random, streams: int) -> Case:
+    """Returns a recording with ties, silences, and equal, null, negative, late and far timestamps."""
+    case, at_us = [], random.choice([0, 0, 3_000])
+    for _ in range(random.randint(0, 25)):
+        at_us = min(
+            at_us + random.choice([0, 0, 1, 2, 3, random.randint(0, 20)]) * UNIT_US // random.choice([1, 2]), END_US - 1
+        )
+        near = at_us - random.randint(-2, 8) * UNIT_US
+        far = random.randint(-60, 120) * UNIT_US
+        ts_us = None if random.random() < 0.1 else random.choice([near, near, near, far, at_us])
+        case.append(Arrival(random.randrange(streams), at_us, ts_us))
+    random.shuffle(case)
+    return case
+
+
+def settings_of(rules: Rules) -> EventTime:
+    """Returns the library's settings for the reference's rules."""
+    streams = {
+        f"s{number}": StreamTime(
+            event_at="ts",
+            idle_timeout=None if timeout is None else timeout / S,
+            max_ahead=None if ahead is None else ahead / S,
+        )
+        for number, (timeout, ahead) in enumerate(zip(rules.timeouts_us, rules.aheads_us, strict=True))
+    }
+    tie = "tick_first" if rules.tick_first else "tuple_first"
+    return EventTime(streams=streams, lag=rules.lag_us / S, watermark_interval=rules.interval_us / S, tie=tie)
+
+
+def frames_of(spark: SparkSession, cases: Sequence[Case], rules: Rules) -> dict[str, DataFrame]:
+    """Returns a frame per stream: `case`, `number`, `arrived_at`, `ts`."""
+    rows = [
+        (key, number, one.stream, one.at_us, one.ts_us)
+        for key, case in enumerate(cases)
+        for number, one in enumerate(case)
+    ]
+    frame = spark.createDataFrame(rows, "case INT, number INT, stream INT, arrived_at BIGINT, ts BIGINT").cache()
+    return {f"s{number}": frame.where(f"stream = {number}").drop("stream") for number in range(rules.streams)}
+
+
+def outcomes(results: Sequence[Lateness]) -> dict[tuple[int, int], Judged]:
+    """Returns by case and number what the library says of each tuple."""
+    frames = [frame for result in results for frame in result.tuples.values()]
+    rows = reduce(lambda one, other: one.unionByName(other), frames).collect()
+    assert len(rows) == len({(row["case"], row["number"]) for row in rows}), "each tuple has one outcome (E39)"
+    return {(row["case"], row["number"]): Judged(row["_rw_outcome"], row["_rw_watermark_us"]) for row in rows}
+
+
+def raised(results: Sequence[Lateness], cases: int) -> list[list[tuple[int, int]]]:
+    """Returns by case the ticks that raised the watermark before the end."""
+    found: list[list[tuple[int, int]]] = [[] for _ in range(cases)]
+    ticks = reduce(lambda one, other: one.unionByName(other), [result.ticks for result in results])
+    for row in ticks.where(f"tick_us < {END_US}").collect():
+        found[row["case"]].append((row["tick_us"], row["watermark_us"]))
+    return [sorted(ticks) for ticks in found]
+
+
+def assert_same(results: Sequence[Lateness], cases: Sequence[Case], rules: Rules) -> None:
+    """Shows the shortest recording whose tuples or ticks differ from the reference."""
+    found, ticks = outcomes(results), raised(results, len(cases))
+    wrong = []
+    for key, case in enumerate(cases):
+        wanted, wanted_ticks = judge(case, rules, 0, END_US)
+        mine = [found[key, number] for number in range(len(case))]
+        # The library makes ticks only for recordings with tuples: what nothing was sent for is not asked.
+        if mine != wanted or (case and ticks[key] != wanted_ticks):
+            wrong.append((case, wanted, mine, wanted_ticks, ticks[key]))
+    if wrong:
+        case, wanted, mine, wanted_ticks, own_ticks = min(wrong, key=lambda one: len(one[0]))
+        rows = [f"{one}: wanted {want}, found {got}" for one, want, got in zip(case, wanted, mine, strict=True)]
+        text = [f"{len(wrong)} of {len(cases)} recordings differ ({rules}); the shortest:", *rows]
+        raise AssertionError("\n".join([*text, f"ticks wanted {wanted_ticks}", f"ticks found {own_ticks}"]))
+
+
+def batches(count: int) -> Any:
+    """Returns Hypothesis settings for examples that each hold many recordings; a seed cannot be shrunk."""
+    return settings(
+        max_examples=count,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.explicit, Phase.generate],
+    )
+
+
+@batches(1)
+@given(seed=seeds)
+def test_lateness_is_what_a_machine_would_have_decided(spark: SparkSession, seed: int) -> None:
+    """Each tuple is held against the watermark of the last tick before it (E1 to E4, E15, E23 to E26, E47)."""
+    random = Random(seed)
+    rules = make_rules(random)
+    cases = [make_case(random, rules.streams) for _ in range(CASES)]
+    result = lateness(frames_of(spark, cases, rules), settings_of(rules), start_us=0, apart=("case",))
+    assert_same([result], cases, rules)
+
+
+@batches(1)
+@given(seed=seeds)
+def test_lateness_is_the_same_in_any_grouping(spark: SparkSession, seed: int) -> None:
+    """Pieces with carried state give the outcomes and ticks of one pass, wherever they are cut (E41, E42, E46, X35)."""
+    random = Random(seed)
+    rules = make_rules(random)
+    cases = [make_case(random, rules.streams) for _ in range(CASES)]
+    frames = frames_of(spark, cases, rules)
+    cuts = sorted({0, END_US, *(random.randrange(1, END_US, 125) for _ in range(random.randint(1, 2)))})
+    results: list[Lateness] = []
+    for first_us, end_us in pairwise(cuts):
+        part = {
+            name: frame.where(f"arrived_at >= {first_us} AND arrived_at < {end_us}") for name, frame in frames.items()
+        }
+        state = results[-1].state.localCheckpoint() if results and results[-1].state is not None else None
+        results.append(lateness(part, settings_of(rules), state=state, start_us=0, end_us=end_us, apart=("case",)))
+    assert_same(results, cases, rules)
+
+
+def one_stream(spark: SparkSession, **more: Any) -> DataFrame:
+    """Returns two tuples with timestamps of every kind."""
+    return spark.sql("""
+        SELECT timestamp_micros(at) AS arrived_at, at AS us, at div 1000 AS ms, timestamp_micros(at) AS stamp,
+               CAST(at AS STRING) AS text, at / 1.0 AS number
+        FROM VALUES (1000000), (2000000) AS rows(at)""")
+
+
+def test_lateness_reads_the_worked_example(spark: SparkSession) -> None:
+    """Lag 5 s: after the tick that follows 06:00:05, 05:59:59 is late and 06:00:00 is not (E2, E4)."""
+    rows = [(5.0, "06:00:05"), (5.5, "05:59:59"), (7.0, "05:59:59"), (7.5, "06:00:00")]
+    frame = spark.createDataFrame(rows, "at DOUBLE, ts STRING").selectExpr(
+        "timestamp_micros(CAST(at * 1000000 AS BIGINT)) AS arrived_at",
+        "to_timestamp(concat('1970-01-01 ', ts)) AS ts",
+        "at",
+    )
+    time = EventTime(streams={"s": StreamTime(event_at="ts", max_ahead=None)}, lag=5, watermark_interval=1)
+    judged = lateness({"s": frame}, time).tuples["s"]
+    assert {row["at"]: row["_rw_outcome"] for row in judged.collect()} == {
+        5.0: "on_time",
+        5.5: "late",
+        7.0: "late",
+        7.5: "on_time",
+    }
+    assert [row["_rw_late_by_us"] for row in judged.where("at = 7.0").collect()] == [1_000_000]
+
+
+def test_lateness_reads_timestamps_whole_numbers_and_expressions(spark: SparkSession) -> None:
+    """A timestamp, a number in its unit and an expression over the stream's columns give the same (E17, E21)."""
+    frame = one_stream(spark)
+    ways: list[dict[str, Any]] = [
+        {"event_at": "stamp"},
+        {"event_at": "us"},
+        {"event_at": "ms", "unit": "ms"},
+        {"event_at": "timestamp_micros(CAST(text AS BIGINT))"},
+    ]
+    for way in ways:
+        judged = lateness({"s": frame}, EventTime(streams={"s": StreamTime(**way)})).tuples["s"]
+        assert sorted(row["_rw_event_us"] for row in judged.collect()) == [1_000_000, 2_000_000], way
+
+
+@pytest.mark.parametrize(
+    ("event_at", "words"),
+    [("text", "is string, not a timestamp"), ("number", "not a timestamp"), ("nothing", "neither a column nor")],
+)
+def test_lateness_refuses_a_timestamp_it_cannot_read(spark: SparkSession, event_at: str, words: str) -> None:
+    """Text, fractions and columns that are not there are refused before anything runs, with what to write (E22)."""
+    with pytest.raises(InputError, match=words):
+        lateness({"s": one_stream(spark)}, EventTime(streams={"s": StreamTime(event_at=event_at)}))
+
+
+def test_lateness_refuses_streams_that_are_not_declared(spark: SparkSession) -> None:
+    """Which streams there are is declared, not taken from the data (E24); an idle timeout needs a start (X28)."""
+    frame = one_stream(spark)
+    time = EventTime(streams={"a": StreamTime(event_at="us"), "b": StreamTime(event_at="us", idle_timeout="1 min")})
+    with pytest.raises(InputError, match="streams a are given, declared are a, b"):
+        lateness({"a": frame}, time)
+    with pytest.raises(InputError, match="start of the recording"):
+        lateness({"a": frame, "b": frame}, time)
+
+
+def test_lateness_can_fail_on_a_missing_timestamp(spark: SparkSession) -> None:
+    """With `on_unreadable="fail"` the query stops and shows the tuple (E23)."""
+    frame = one_stream(spark).selectExpr("arrived_at", "CAST(NULL AS TIMESTAMP) AS stamp")
+    time = EventTime(streams={"s": StreamTime(event_at="stamp")}, on_unreadable="fail")
+    with pytest.raises(Exception, match='a tuple of stream "s" has no timestamp'):
+        lateness({"s": frame}, time).tuples["s"].collect()
+
+
+def test_counts_balance_and_name_the_largest_delay(spark: SparkSession) -> None:
+    """Counts by column and outcome add up to the input (E40)."""
+    random = Random(7)
+    rules = make_rules(random)
+    cases = [make_case(random, rules.streams) for _ in range(20)]
+    frames = frames_of(spark, cases, rules)
+    judged = lateness(frames, settings_of(rules), start_us=0, apart=("case",))
+    rows = judged.counts("case").collect()
+    assert sum(row["tuples"] for row in rows) == sum(map(len, cases))
+    assert all((row["late_by_us_max"] is not None) == (row["outcome"] == "late") for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"lag": -1}, "out of range"),
+        ({"lag": "2147483648 ms"}, "lag of"),
+        ({"lag": "soon"}, "cannot be read"),
+        ({"watermark_interval": 0}, "must be above 0"),
+        ({"streams": {}}, "at least 1"),
+        ({"slack": 1}, "not permitted"),
+    ],
+)
+def test_event_time_refuses_wrong_settings(wrong: dict[str, Any], words: str) -> None:
+    """Wrong settings are refused at once, by name (E18)."""
+    with pytest.raises(InputError, match=words):
+        EventTime(**({"streams": {"s": StreamTime(event_at="ts")}} | wrong))
+    assert EventTime(streams={"s": StreamTime(event_at="ts")}, lag="2147483647 ms").lag_us == 2_147_483_647_000
