@@ -75,6 +75,18 @@ def _starts_servers(item: pytest.Item) -> bool:
     return item.nodeid.startswith(SUBMITTING) or on_postgresql or bool(asks & {"spark", "postgresql", "server"})
 
 
+SCORE = "score"
+"""A property of a test, by record_property, that is printed when all have ended."""
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Prints the scores that tests have left."""
+    reports = [report for found in terminalreporter.stats.values() for report in found if hasattr(report, "when")]
+    scores = sorted({text for report in reports for key, text in report.user_properties if key == SCORE})
+    for text in scores:
+        terminalreporter.write_line(f"score: {text}")
+
+
 def pytest_collection_finish() -> None:
     """Spares the garbage collector what stays for the whole run: modules and tests are a million objects."""
     gc.collect()

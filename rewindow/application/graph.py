@@ -78,6 +78,7 @@ class Output:
     Attributes:
         key: columns that name a tuple within its window; they order a published window.
         suite: name of the suite of expectations that judges it.
+        suite_parameters: values that its expectations and measures use by name; several outputs may share a suite.
         tolerance: its floating-point values are equal when |a - b| <= tolerance * max(1, |a|, |b|) (R85).
         is_error: whether it is the table of an error port's tuples, which nobody has to declare (O69).
     """
@@ -88,6 +89,7 @@ class Output:
     suite: str | None
     tolerance: float = TOLERANCE
     is_error: bool = False
+    suite_parameters: tuple[tuple[str, str | int | float], ...] = ()
 
     @property
     def direction(self) -> str:
@@ -162,6 +164,7 @@ class Application:
         *,
         key: Sequence[str],
         suite: str | None = None,
+        suite_parameters: Mapping[str, str | int | float] | None = None,
         tolerance: float = TOLERANCE,
     ) -> None:
         """Declares an output of the application; the same one may be declared again (O48, O49).
@@ -170,7 +173,8 @@ class Application:
         cancel out, declare a `tolerance` that allows for it, or sum decimals (R85).
         """
         handle = source.default_port() if isinstance(source, Node) else source
-        output = Output(name, handle, tuple(key), suite, tolerance)
+        given = tuple(sorted((suite_parameters or {}).items()))
+        output = Output(name, handle, tuple(key), suite, tolerance, suite_parameters=given)
         if not 0 <= tolerance < math.inf:
             self.declared.append(Violation("R85", "", name, str(tolerance), "tolerance must be a number, at least 0"))
         if self.outputs.setdefault(name, output) != output:

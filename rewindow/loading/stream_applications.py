@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 
 from rewindow.application import Application
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
+from rewindow.names import PLACE
 from rewindow.operators.heartbeat.function import EMISSION
 from rewindow.operators.heartbeat.operator import Heartbeat
+from rewindow.storage import quoted
 from rewindow.windows import format_duration
 
 HEARTBEAT = "heartbeat_"
@@ -47,5 +51,25 @@ def heartbeat_application(stream: str, settings: StreamConfig, schema: pa.Schema
         f"{HEARTBEAT}{stream}", window=format_duration(settings.width_us), origin_ms=settings.grid.origin_ms
     )
     node = app.add("heartbeat", beat, stream=app.input(stream))
-    app.output("filled", node, key=[EMISSION], suite="heartbeat")
+    known = suite_parameters(stream, beat, schema)
+    app.output("filled", node, key=[EMISSION], suite="heartbeat", suite_parameters=known)
     return app
+
+
+def suite_parameters(stream: str, beat: Heartbeat, schema: pa.Schema) -> dict[str, str | int | float]:
+    """Returns what the suite `heartbeat` has to know of a stream, as SQL: its names, and which of them timers fill."""
+    passed = [field.name for field in schema if field.name not in PLACE and field.name != beat.arrived_at]
+    payload = [name for name in passed if name not in (beat.event_at, *beat.key_by)]
+    return {
+        "stream": sql_name(stream.replace(".", "_")),
+        "event_at": sql_name(beat.event_at),
+        "interval_us": beat.interval_us,
+        "keys": ", ".join(map(sql_name, beat.key_by)) or "1",
+        "columns": ", ".join(map(sql_name, passed)),
+        "has_payload": " or ".join(f"{sql_name(name)} is not null" for name in payload) or "false",
+    }
+
+
+def sql_name(name: str) -> str:
+    """Returns a name as SQL takes it; quoted where its letters would be changed."""
+    return name if re.fullmatch("[a-z_][a-z0-9_]*", name) else quoted(name)

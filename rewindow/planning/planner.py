@@ -203,6 +203,7 @@ def _output(app: Application, output: Output, plan: Plan) -> OutputPlan:
         port=output.source.port,
         key=list(output.key),
         suite=output.suite,
+        suite_parameters=dict(output.suite_parameters),
         columns=[(column.name, str(column.type)) for column in app.columns(output)],
         stateful=stateful,
         guarantee=guarantee(plan.mode, stateful=stateful, lost=plan.loss_windows_max, unseen=plan.unseen_windows_max),

@@ -53,8 +53,12 @@ def preload() -> threading.Thread:
     return thread
 
 
-def evaluate(project: Path, suite: Suite, report: pa.Table, parameters: Mapping[str, Any]) -> Evaluation:
+def evaluate(
+    project: Path, suite: Suite, report: pa.Table, parameters: Mapping[str, Any], *, pages: bool = True
+) -> Evaluation:
     """Returns what Great Expectations says of a window report; a folder without a project file takes ours.
+
+    Without `pages` there are no sections, which nobody would look at where many copies of an output are judged.
 
     Raises:
         GateError: a plugin cannot be imported, an expectation is unknown or badly formed.
@@ -72,7 +76,7 @@ def evaluate(project: Path, suite: Suite, report: pa.Table, parameters: Mapping[
             "return_unexpected_index_query": False,
         }
         found = batch.validate(expected, result_format=form, expectation_parameters=dict(parameters))
-        return Evaluation(found.to_json_dict(), fingerprint(frame), _sections(found))
+        return Evaluation(found.to_json_dict(), fingerprint(frame), _sections(found) if pages else ())
 
 
 def to_pandas(report: pa.Table) -> pd.DataFrame:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -16,6 +15,7 @@ from rewindow.listener import Listener, Silent
 from rewindow.quality.assessment import assess
 from rewindow.quality.evaluation import evaluate, preload
 from rewindow.quality.findings import record_findings
+from rewindow.quality.measures import values_of
 from rewindow.quality.outcome import GateResult, OutputVerdict, name_windows
 from rewindow.quality.suites import Suite, suite_for
 from rewindow.quality.window_table import Sources, build_report
@@ -115,7 +115,7 @@ def _judge_output(config: Config, plan: Plan, output: OutputPlan, suite: Suite, 
     versions = versions_of(tables)
     sources = Sources.open(config.replay_root(plan.replay_id), output.name, config.quarantine_table, versions)
     report = build_report(plan, output, sources, suite.measures)
-    found = evaluate(config.expectations, suite, report, parameters(plan))
+    found = evaluate(config.expectations, suite, report, values_of(plan, output))
     checks = assess(found, suite, report, plan.range)
     folder = replay_folder(config, plan.replay_id)
     verdict = OutputVerdict(
@@ -142,8 +142,3 @@ def _say(listener: Listener, verdict: OutputVerdict) -> None:
         word = "not run" if entry.status == "not_run" else "failed" if entry.blocks else entry.severity
         windows = f": {name_windows(entry)}" if entry.failing_windows else f": {entry.note or entry.observed}"
         listener.line(f"  {word}: {entry.check}{windows}")
-
-
-def parameters(plan: Plan) -> dict[str, Any]:
-    """Returns what a suite may use as {"$PARAMETER": NAME}."""
-    return {"windows": len(plan.range), "first_window": plan.first, "last_window": plan.last}

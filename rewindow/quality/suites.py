@@ -4,11 +4,14 @@ A suite is a Great Expectations suite. Two keys of its `meta` are ours and add c
 
     "measures":     {"flights": "sum(flights)"}            an aggregate over the output's rows of each window
     "row_measures": {"gone": "select window_id, ... as value from output ..."}
-                                                           a query over all rows, for rules across windows
+                                                           a query over all rows, for what an aggregate cannot say
 
-A measure is null in a window that is lost or has no rows; `{"sql": ..., "empty": 0}` gives a value for no rows. The
-suite `every_output` is part of every output's suite. An output without a single row in a whole range fails, since every
-other check has looked at nothing, unless `meta` has `"may_be_empty": true`. An expectation carries a slug in
+A measure is null in a window that is lost or has no rows; `{"sql": ..., "empty": 0}` gives a value for no rows. A query
+says with `"inputs": ["flights"]` which inputs it compares with, and with `"windows": "several"` that it looks beyond
+its window (`lag`, `lead`); expectations/README.md has the SQL that measures may use.
+
+The suite `every_output` is part of every output's suite. An output without a single row in a whole range fails, since
+every other check has looked at nothing, unless `meta` has `"may_be_empty": true`. An expectation carries a slug in
 `meta.check`, a sentence for readers in `description`, and a severity. `meta.after_loss: "warning"` makes it a warning
 in windows that are affected by a loss which at most once allows, or by a start state (docs/rules/recovery.md R14).
 
@@ -28,6 +31,7 @@ from typing import Any
 
 from rewindow.errors import GateError
 from rewindow.names import check_suite
+from rewindow.quality.measures import Measure
 from rewindow.version import PACKAGE
 
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "rewindow.expectations")
@@ -39,22 +43,6 @@ OURS = next((path for path in (PACKAGE.parent / "expectations", PACKAGE / "expec
 SEVERITIES = ("critical", "warning", "info")
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-@dataclass(frozen=True)
-class Measure:
-    """A column that a suite adds to the window report.
-
-    Attributes:
-        sql: an aggregate over the rows of a window, or a query of (window_id, value) over `output`.
-        empty: its value in a window without rows.
-        over_rows: whether `sql` is such a query.
-    """
-
-    name: str
-    sql: str
-    empty: float | None = None
-    over_rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -187,13 +175,22 @@ def _measures(suite: str, meta: Mapping[str, Any]) -> Iterable[Measure]:
             entry = {"sql": value} if isinstance(value, str) else value
             if not isinstance(entry, dict) or not entry.get("sql"):
                 raise GateError(f'measure "{name}" of suite "{suite}" has no SQL')
-            over_rows = section == "row_measures"
-            empty = entry.get("empty", 0 if over_rows else None)
-            if isinstance(empty, bool) or not isinstance(empty, int | float | None):
-                raise GateError(
-                    f'measure "{name}" of suite "{suite}" needs a number as "empty", or null, not "{empty}"'
-                )
-            yield Measure(name, entry["sql"], empty, over_rows)
+            yield _measure(f'measure "{name}" of suite "{suite}"', name, entry, over_rows=section == "row_measures")
+
+
+def _measure(which: str, name: str, entry: Mapping[str, Any], *, over_rows: bool) -> Measure:
+    known = {"sql", "empty", "inputs", "windows"} if over_rows else {"sql", "empty"}
+    if unknown := sorted(entry.keys() - known):
+        raise GateError(f'{which} has the unknown key "{unknown[0]}"', detail=f"Known are {', '.join(sorted(known))}.")
+    empty = entry.get("empty", 0 if over_rows else None)
+    if isinstance(empty, bool) or not isinstance(empty, int | float | None):
+        raise GateError(f'{which} needs a number as "empty", or null, not "{empty}"')
+    inputs, windows = entry.get("inputs", []), entry.get("windows", "one")
+    if not isinstance(inputs, list) or not all(isinstance(one, str) for one in inputs):
+        raise GateError(f'{which} needs a list of streams as "inputs", not {json.dumps(inputs)}')
+    if windows not in ("one", "several"):
+        raise GateError(f'{which} needs "one" or "several" as "windows", not {json.dumps(windows)}')
+    return Measure(name, entry["sql"], empty, over_rows, tuple(inputs), across=windows == "several")
 
 
 def _refuse_twice(suite: str, kind: str, names: list[str]) -> None:

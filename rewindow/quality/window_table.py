@@ -18,10 +18,9 @@ import pyarrow.compute as pc
 
 from rewindow.errors import GateError, RewindowError
 from rewindow.facts.losses import losses_of
-from rewindow.facts.readers import seen_rows
 from rewindow.facts.seals import read_seals, stream_end
-from rewindow.quality.suites import Measure
-from rewindow.recovery import OutputPlan, Plan
+from rewindow.quality.measures import RECORDED, Measure, for_datafusion, query_of, table_name, values_of
+from rewindow.recovery import InputPlan, OutputPlan, Plan
 from rewindow.storage import Table, query, quoted
 from rewindow.storage.layout import CHECKPOINTS, FACTS, state_folder
 
@@ -67,6 +66,8 @@ def build_report(plan: Plan, output: OutputPlan, sources: Sources, measures: tup
         GateError: rows lie outside the range, or a measure cannot be computed.
         TableError: a table of the replay is gone, or a seal of an input is damaged.
     """
+    known = values_of(plan, output)
+    measures = tuple(measure.bound(known) for measure in measures)
     made = _Report(plan, output, sources)
     made.add_facts()
     made.add_inputs()
@@ -213,18 +214,31 @@ class _Report:
     def add_row_measure(self, measure: Measure) -> None:
         """Adds a measure that looks across windows, over the rows that readers see."""
         several = bool(self.columns["repeated"].any() or not self.sealed.all())
-        rows = self._ask(
-            _over_rows_sql(measure, self.output.name, several),
-            [measure],
-            staged=self.sources.staged,
-            facts=self.sources.facts,
-        )
+        inputs = {stream: self._input(measure, stream) for stream in measure.inputs}
+        sql = query_of(measure, self.output.name, self.plan.range, inputs, several=several)
+        tables = {RECORDED + name: Table.open(e.table(self.sources.state), e.version) for name, e in inputs.items()}
+        rows = self._ask(sql, [measure], staged=self.sources.staged, facts=self.sources.facts, **tables)
         if rows.column_names != ["window_id", "value"]:
             raise GateError(
                 f'measure "{measure.name}" gives the columns {", ".join(rows.column_names)}, not window_id, value'
             )
         index = self._index(_numbers(rows, "window_id")[0], f'measure "{measure.name}"')
+        if len(np.unique(index)) < len(index):
+            raise GateError(
+                f'measure "{measure.name}" of output "{self.output.name}" gives a window several values',
+                hint="Its query needs: group by window_id.",
+            )
         self.measured[measure.name] = self._spread(rows["value"], index, measure)
+
+    def _input(self, measure: Measure, name: str) -> InputPlan:
+        """Returns the input that a measure sees by a name."""
+        known = {table_name(entry.stream): entry for entry in self.plan.inputs}
+        if name in known:
+            return known[name]
+        raise GateError(
+            f'measure "{measure.name}" of output "{self.output.name}" sees the input "{name}", which is none',
+            detail=f"Inputs of the replay: {', '.join(sorted(known)) or 'none'}.",
+        )
 
     def add_quarantine(self) -> None:
         """Adds late and otherwise quarantined tuples of the inputs."""
@@ -285,9 +299,12 @@ class _Report:
 
     def _spread(self, values: pa.ChunkedArray, index: Ints, measure: Measure) -> pa.Array:
         """Returns a measure for every window: null where the window is not sealed, `empty` where it has no rows."""
-        plain = _plain_numbers(values)
+        seen = self.sealed[index]
+        plain, index = _plain_numbers(values).filter(pa.array(seen)), index[seen]
         if pa.types.is_floating(plain.type) and pc.any(pc.is_nan(plain)).as_py():
-            window = self.plan.first + int(index[pc.is_nan(plain).index(True).as_py()])
+            window = self.plan.first + int(
+                index[pc.fill_null(pc.is_nan(plain), False).to_numpy(zero_copy_only=False)].min()
+            )
             raise GateError(
                 f'measure "{measure.name}" of output "{self.output.name}" is not a number in window {window}',
                 detail="A check would pass over it.",
@@ -311,14 +328,14 @@ class _Report:
 
     def _ask(self, sql: str, measures: list[Measure], **tables: Table) -> pa.Table:
         try:
-            return query(sql, **tables)
+            return query(for_datafusion(sql), **tables)
         except RewindowError:
             raise
         except Exception as error:  # DataFusion has no class of its own for an SQL that it refuses
             names = ", ".join(f'"{measure.name}"' for measure in measures)
             what = f"measures {names} of output" if measures else "output"
             raise GateError(
-                f'{what} "{self.output.name}" cannot be computed: {str(error).splitlines()[0]}',
+                f'{what} "{self.output.name}" cannot be computed: {str(error).splitlines()[-1]}',
                 hint="Measures are SQL of DataFusion over the output's columns; see expectations/README.md.",
             ) from error
 
@@ -348,15 +365,8 @@ def repeated_keys_sql(key: list[str]) -> str:
     return f"select window_id, attempt, sum(n - 1) as repeats from ({inner}) group by window_id, attempt"
 
 
-def _over_rows_sql(measure: Measure, output: str, several: bool) -> str:
-    rows = "select * from staged"
-    if several:
-        rows = seen_rows("staged", output)
-    return f"with output as ({rows}) select window_id, value from ({measure.sql})"
-
-
 def _column(prefix: str, stream: str) -> str:
-    return f"{prefix}_{stream.replace('.', '_')}"
+    return f"{prefix}_{table_name(stream)}"
 
 
 def _numbers(rows: pa.Table, *columns: str) -> list[Ints]:

@@ -72,6 +72,7 @@ class OutputPlan(_Value):
 
     Attributes:
         columns: name and type of each event column.
+        suite_parameters: values that the suite's expectations and measures use by name.
         stateful: whether a stateful operator stands upstream of it, so that a loss affects later windows (R14).
         guarantee: what is promised of it end to end.
         errors: whether it holds error tuples, so that it may well have none (R96).
@@ -84,6 +85,7 @@ class OutputPlan(_Value):
     port: str
     key: list[str]
     suite: str | None
+    suite_parameters: dict[str, str | int | float] = Field(default_factory=dict)
     columns: list[tuple[str, str]]
     stateful: bool
     guarantee: str

@@ -58,6 +58,7 @@ class StagedReplay:
     inputs: list[str] = field(default_factory=lambda: ["flights"])
     start: dict[str, Any] = field(default_factory=lambda: {"source": "none"})
     errors: bool = False
+    suite_parameters: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.rows: list[dict[str, Any]] = [
@@ -116,7 +117,7 @@ class StagedReplay:
         output = {
             "name": self.output, "operator": "made", "port": "out", "key": self.key, "suite": self.suite,
             "columns": columns, "stateful": self.stateful, "guarantee": "",
-            "errors": self.errors,
+            "errors": self.errors, "suite_parameters": self.suite_parameters,
         }  # fmt: skip
         inputs = [
             {

@@ -231,7 +231,7 @@ def test_failure_after_a_stop_that_lost_nothing_is_not_excused(staged: StagedRep
     ("measure", "words"),
     [
         ({"sql": "select window_id, min(date '2024-01-01') as value from output group by window_id"}, "date32"),
-        ({"sql": "select window_id, 1 as value from output", "empty": "none"}, 'needs a number as "empty"'),
+        ({"sql": "select distinct window_id, 1 as value from output", "empty": "none"}, 'needs a number as "empty"'),
     ],
 )
 def test_measure_of_a_wrong_type_is_an_error_in_words(staged: StagedReplay, measure: dict, words: str) -> None:

@@ -23,6 +23,12 @@ def write(folder: Path, name: str, suite: Any) -> Path:
     return folder
 
 
+def rows_measured(**entry: Any) -> dict[str, Any]:
+    """A suite with a measure over rows."""
+    measure = {"sql": "select window_id, 1 as value from output group by window_id", **entry}
+    return {"name": "mine", "expectations": [GOOD], "meta": {"row_measures": {"a": measure}}}
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_suite_file_is_canonical(path: Path) -> None:
     """A file is what its own content would be written as, ids included."""
@@ -84,6 +90,9 @@ def test_ids_are_filled_in_for_a_suite_written_by_hand(tmp_path: Path) -> None:
         ({"name": "mine", "expectations": [GOOD, GOOD]}, 'check "no-loss" is twice'),
         ({"name": "mine", "expectations": [GOOD], "meta": {"measures": {"a b": "1"}}}, 'measure "a b"'),
         ({"name": "mine", "expectations": [GOOD], "meta": {"measures": {"a": {}}}}, 'measure "a" .* has no SQL'),
+        (rows_measured(windows="all"), 'needs "one" or "several" as "windows", not "all"'),
+        (rows_measured(inputs="flights"), 'needs a list of streams as "inputs"'),
+        (rows_measured(input=["flights"]), 'unknown key "input"'),
     ],
 )
 def test_suite_that_is_wrong_is_refused(tmp_path: Path, suite: Any, message: str) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewindow.errors import GateError
-from rewindow.quality.suites import Measure
+from rewindow.quality.measures import Measure
 from rewindow.quality.window_table import Sources, build_report
 from rewindow.windows import WindowRange
 from tests.quality.staging import StagedReplay
@@ -140,8 +141,14 @@ def test_row_measures_see_only_the_attempt_that_readers_take(staged: StagedRepla
             'measure "odd" of output "made" is not a number in window 103',
         ),
         (
-            Measure("odd", "select window_id, cast('nan' as double) as value from output", over_rows=True),
+            Measure("odd", "select distinct window_id, cast('nan' as double) as value from output", over_rows=True),
             'measure "odd" of output "made" is not a number in window 100',
+        ),
+        (Measure("many", "select window_id, 1 as value from output", over_rows=True), "gives a window several values"),
+        (Measure("odd", "count(*) filter (where flights > {most})"), 'names the value "most", which nobody has given'),
+        (
+            Measure("odd", "select window_id, 1 as value from weather", over_rows=True, inputs=("weather",)),
+            'sees the input "weather", which is none',
         ),
         (Measure("lost", "count(*)"), "has the name of a column of the window report"),
     ],
@@ -195,3 +202,19 @@ def test_error_tuples_are_those_that_readers_see(staged: StagedReplay) -> None:
         staged.facts.append(staged.fact(window, "error", "made.rejected", tuples, attempt, lost=window == 102))
     found = column(report_of(staged.write()), "error_tuples")
     assert {window: tuples for window, tuples in found.items() if tuples} == {101: 4, 103: 2}
+
+
+def test_row_measure_compares_with_an_input_where_both_are_sealed(staged: StagedReplay) -> None:
+    """It sees what the replay has read, by the stream's name with underscores; of a lost window it says nothing."""
+    staged.inputs, staged.mode = ["raw.flights"], "at_most_once"
+    staged.seals = [{"window_id": w, "tuples": 6, "stream": "raw.flights"} for w in staged.windows]
+    staged.facts = [{**fact, "port": "raw.flights"} if fact["direction"] == "in" else fact for fact in staged.facts]
+    staged.facts = [{**fact, "lost": fact["window_id"] == 103} for fact in staged.facts]
+    staged.rows = [row for row in staged.rows if row["window_id"] != 103]
+    recorded = [{"window_id": w, "origin": "EWR", "seats": w} for w in (99, 102, 103, 104, 104)]
+    write_deltalake(str(staged.config.stream_table("raw.flights")), pa.Table.from_pylist(recorded))
+    query = "select window_id, sum(seats) as value from raw_flights where seats >= {least} group by window_id"
+    measure = Measure("seats", query, empty=0, over_rows=True, inputs=("raw_flights",))
+    staged.suite_parameters = {"least": 100}
+    found = column(report_of(staged.write(), measure), "seats")
+    assert [found[w] for w in (101, 102, 103, 104)] == [0, 102, None, 208]

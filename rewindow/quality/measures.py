@@ -1,0 +1,107 @@
+"""Measures: SQL that adds a column to the window report, the same text in DataFusion and in Spark.
+
+Two things in a measure are not SQL. `{name}` stands for a value of the plan or of the output (see `values_of`), and
+`epoch_us(column)` for the microseconds since 1970 of a timestamp column, which the two engines spell in their own ways.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rewindow.errors import GateError
+from rewindow.facts.readers import seen_rows
+from rewindow.recovery import InputPlan, OutputPlan, Plan
+from rewindow.windows import WindowRange
+
+_VALUE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_EPOCH_US = re.compile(r'\bepoch_us\(\s*((?:\w+\.)?(?:\w+|"[^"]+"))\s*\)')
+RECORDED = "_rw_recorded_"
+"""How the name begins under which a query knows an input's whole table; a measure sees it by the stream's own name."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column that a suite adds to the window report.
+
+    Attributes:
+        sql: an aggregate over the rows of a window, or a query of (window_id, value) over `output` and `inputs`.
+        empty: its value in a window without rows.
+        over_rows: whether `sql` is such a query.
+        inputs: streams whose tuples of the range it sees beside `output`, dots in their names written as underscores.
+        across: whether what it says of a window depends on other windows, as with lag and lead over them.
+    """
+
+    name: str
+    sql: str
+    empty: float | None = None
+    over_rows: bool = False
+    inputs: tuple[str, ...] = ()
+    across: bool = False
+
+    def bound(self, known: Mapping[str, Any]) -> Measure:
+        """Returns the measure with its values filled in.
+
+        Raises:
+            GateError: it names a value that nobody has given.
+        """
+        inputs = tuple(self._filled(name, known) for name in self.inputs)
+        return replace(self, sql=self._filled(self.sql, known), inputs=inputs)
+
+    def _filled(self, text: str, known: Mapping[str, Any]) -> str:
+        unknown = sorted({name for name in _VALUE.findall(text) if name not in known})
+        if unknown:
+            raise GateError(
+                f'measure "{self.name}" names the value "{unknown[0]}", which nobody has given',
+                detail=f"Known are {', '.join(sorted(known))}.",
+                hint="Correct it, or give it at the application's output: suite_parameters={...}.",
+            )
+        return _VALUE.sub(lambda found: str(known[found[1]]), text)
+
+
+def values_of(plan: Plan, output: OutputPlan) -> dict[str, Any]:
+    """Returns what a suite may use as {"$PARAMETER": NAME}, and its measures as {NAME}."""
+    grid = plan.grid
+    own = {
+        "windows": len(plan.range), "first_window": plan.first, "last_window": plan.last,
+        "width_us": grid.width_us, "origin_us": grid.origin_us,
+        "begins_empty": str(plan.start.source == "initial").lower(),
+    }  # fmt: skip
+    return {**output.suite_parameters, **own}
+
+
+def for_datafusion(sql: str) -> str:
+    """Returns a measure's SQL as DataFusion takes it; Spark has `epoch_us` as a function."""
+    return _EPOCH_US.sub(r"cast(arrow_cast(\1, 'Timestamp(Microsecond, None)') as bigint)", sql)
+
+
+def query_of(
+    measure: Measure, output: str, windows: WindowRange, inputs: Mapping[str, InputPlan], *, several: bool
+) -> str:
+    """Returns the SQL of a measure over rows, for tables `staged`, `facts` and RECORDED + name of an input.
+
+    Args:
+        measure: with its values filled in.
+        output: name of the output.
+        windows: range whose tuples of the inputs are seen, but for windows that were never sealed.
+        inputs: by the names by which the measure sees them.
+        several: whether `staged` holds rows that readers do not see.
+    """
+    parts = {"output": seen_rows("staged", output) if several else "select * from staged"}
+    for name, entry in inputs.items():
+        inside = f"window_id between {windows.first} and {windows.last}"
+        inside += "".join(f" and window_id not between {first} and {last}" for first, last in entry.missing)
+        parts[name] = f"select * from {RECORDED}{name} where {inside}"
+    tables = ", ".join(f"{name} as ({rows})" for name, rows in parts.items())
+    return f"with {tables} select window_id, value from ({measure.sql})"
+
+
+def table_name(stream: str) -> str:
+    """Returns a stream's name as SQL and columns of the report have it.
+
+    >>> table_name("flight_delays.delays")
+    'flight_delays_delays'
+    """
+    return stream.replace(".", "_")

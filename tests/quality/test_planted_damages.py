@@ -1,0 +1,105 @@
+"""The shipped suites, measured: of 92 kinds of damage in real rows, how many stop the publication.
+
+The score is printed at the end of a run of the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+
+from rewindow.quality.planting import Damage, Planted, plant
+from rewindow.quality.suites import read_suite
+from rewindow.quality.window_table import build_report
+from rewindow.storage import Table
+from tests.conftest import SCORE
+from tests.quality.planted_damages import DAMAGES, is_timer, put, value, values, when
+from tests.quality.planted_rows import DATA, columns_of, specimen
+
+STOPPED = {"hourly_weather": 24, "delays": 26, "ranks": 21, "filled": 21}
+"""What each suite stops: all of its damages."""
+FURTHER: dict[str, tuple[Damage, ...]] = {
+    "hourly_weather": (
+        value("precipitation 11", put(precip=Decimal(11))),
+        value("visibility -1", put(visib=Decimal(-1))),
+        value("a report older than a day", when(is_timer, age_hours=25)),
+    ),
+}
+"""For checks that see none of the damages of the score."""
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damages_are_stopped(tmp_path: Path, name: str, record_property: Callable[[str, object], None]) -> None:
+    """Each kind fails a critical check in its window or beside it; and no check is there that sees nothing."""
+    made, damages = specimen(tmp_path, name), DAMAGES[name]
+    found = plant(made, (*damages, *FURTHER.get(name, ())), seed=1)
+    score = found[: len(damages)]
+    record_property(SCORE, told(name, score))
+    assert [one.damage.kind for one in score] == [damage.kind for damage in damages], "one found no place"
+    assert not [one.damage.kind for one in score if one.seen == "unseen"]
+    assert sum(one.seen == "stopped" for one in score) >= STOPPED[name]
+    own = read_suite(made.project, made.suite.name)
+    assert {entry["meta"]["check"] for entry in own.expectations} <= {check for one in found for check in one.checks}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_undamaged_rows_pass_every_check(tmp_path: Path, name: str) -> None:
+    """Nothing fails but what informs of the silent hours, and nothing passes for want of values."""
+    made = specimen(tmp_path, name)
+    status = {check.check: check.status for check in made.judge(made.by_window())}
+    silent = {"no-station-silent"} if name == "hourly_weather" else set()
+    assert {slug for slug, found in status.items() if found != "passed"} == silent
+
+
+def test_airport_renamed_in_every_window_is_stopped(tmp_path: Path) -> None:
+    """Three names are not the three airports."""
+    renamed = values("EWR renamed XXX", lambda row: {"origin": "XXX"} if row["origin"] == "EWR" else None, reach=None)
+    (found,) = plant(specimen(tmp_path, "delays"), [renamed], seed=1)
+    assert (found.seen, "airports-known" in found.checks) == ("stopped", True)
+
+
+def test_measures_of_one_window_depend_on_no_other(tmp_path: Path) -> None:
+    """A suite that promises it may have its measures taken group by group."""
+    for name in DAMAGES:
+        made = specimen(tmp_path / name, name)
+        whole = build_report(made.plan, made.output, made.sources, made.suite.measures)
+        window = made.plan.first + 27
+        alone = made.plan.model_copy(update={"first": window, "last": window})
+        rows = made.rows.filter(pc.equal(made.rows["window_id"], window))
+        facts = made.facts.filter(pc.equal(made.facts["window_id"], window))
+        write_deltalake(str(tmp_path / name / "rows"), rows)
+        write_deltalake(str(tmp_path / name / "facts"), facts)
+        tables = {"staged": Table.open(tmp_path / name / "rows"), "facts": Table.open(tmp_path / name / "facts")}
+        one = build_report(alone, made.output, replace(made.sources, **tables), made.suite.measures)
+        for measure in made.suite.measures:
+            if not measure.across:
+                assert one[measure.name][0] == whole[measure.name][27], measure.name
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_planted_rows_have_the_columns_of_the_application(name: str) -> None:
+    """The saved rows are of today's application: else what is measured is another output."""
+    schema = pq.read_schema(DATA / f"{name}.parquet")
+    saved = {field.name: str(field.type) for field in schema if field.name not in ("window_id", "attempt")}
+    assert saved == columns_of(name)
+
+
+def test_there_are_as_many_kinds_as_the_score_says() -> None:
+    """The list does not shrink unnoticed."""
+    assert {name: len({damage.kind for damage in damages}) for name, damages in DAMAGES.items()} == {
+        "hourly_weather": 24, "delays": 26, "ranks": 21, "filled": 21,
+    }  # fmt: skip
+
+
+def told(name: str, score: list[Planted]) -> str:
+    """Returns a score as a line."""
+    stopped = sum(one.seen == "stopped" for one in score)
+    rest = ", ".join(f"{one.damage.kind} ({one.seen})" for one in score if one.seen != "stopped")
+    return f"{name}: {stopped} of {len(score)} planted damages stopped" + (f"; {rest}" if rest else "")
