@@ -9,7 +9,7 @@ import typer
 from rewindow.commands.completion import applications, states
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, print_json, print_rows
-from rewindow.inspection.replay_status import list_replays
+from rewindow.inspection.replay_status import list_replays, lost_windows
 
 
 def command(
@@ -28,14 +28,16 @@ def command(
 
         rewindow list flight_delays --state failed
     """
-    rows = list_replays(load_project(), application, state=state, limit=limit)
+    config = load_project()
+    rows = list_replays(config, application, state=state, limit=limit)
+    lost = lost_windows(config, rows)
     if as_json:
         print_json(
             [
                 {
                     "replay": row.replay_id, "application": row.application, "first": str(row.first),
                     "last": str(row.last), "from": times[0], "to": times[1], "mode": row.mode, "state": row.state,
-                    "attempts": row.epoch, "mark": row.mark, "created_at": row.created_at,
+                    "attempts": row.epoch, "mark": row.mark, "lost": lost[row.replay_id], "created_at": row.created_at,
                     "changed_at": row.changed_at,
                 }
                 for row in rows
@@ -44,12 +46,14 @@ def command(
         )  # fmt: skip
         return
     columns = (
-        "replay", "application", "from", "to", "windows", "mode", "state", "done", "attempts", "planned", "since",
+        "replay", "application", "from", "to", "windows", "mode", "state", "done", "lost", "attempts", "planned",
+        "since",
     )  # fmt: skip
     body = [
         (
             row.replay_id, row.application, *map(_minute, row.times() or ("", "")), str(row.range),
-            row.mode.replace("_", " "), row.state.value, f"{100 * row.mark / len(row.range):.0f} %", row.epoch,
+            row.mode.replace("_", " "), row.state.value, f"{100 * row.mark / len(row.range):.0f} %",
+            lost[row.replay_id], row.epoch,
             f"{row.created_at:%Y-%m-%d %H:%M}", f"{row.changed_at:%Y-%m-%d %H:%M}",
         )
         for row in rows

@@ -27,7 +27,7 @@ from rewindow.commands.plan import (
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, First, From, JobScreen, Last, To, out, print_json
 from rewindow.errors import InputError
-from rewindow.inspection.replay_status import next_step
+from rewindow.inspection.next_act import next_step
 from rewindow.launcher import verbs
 from rewindow.ledger.replays import State
 

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, ReplayId, err, out, print_facts, print_json, print_rows
 from rewindow.config import Config
-from rewindow.inspection.replay_status import ReplayStatus, next_step, replay_status
+from rewindow.inspection.replay_status import ReplayStatus, replay_status
 from rewindow.windows import format_time
 
 
@@ -44,11 +44,12 @@ def _show(config: Config, found: ReplayStatus) -> None:
     out.print(f"[bold]{escape(row.replay_id)}[/bold]: {escape(row.application)}, {row.state.value}")
     print_facts(
         {
-            "windows": f"{row.mark:,} of {len(plan.range):,} committed, {plan.range}, {begin} to {end}",
+            "windows": f"{found.progress}; {plan.range}, {begin} to {end}",
             "mode": plan.mode.words,
             "checkpoint": f"window {plan.window_of(row.checkpoint_mark)}" if row.checkpoint_mark else "start state",
             "reason": plan.reason or "none given",
-            **({"message": row.message} if row.message else {}),
+            **({"message": found.cause} if row.message else {}),
+            **({"log": found.log} if found.log else {}),
         }
     )
     attempts = [
@@ -74,7 +75,7 @@ def _show(config: Config, found: ReplayStatus) -> None:
         out.print(f"\nnext attempt, {escape(found.recovery)}")
     for stale in found.stale:
         out.print(f"[yellow]stale[/yellow]: {escape(stale.table_name)} [{stale.first}, {stale.last}]")
-    out.print(f"\n{escape(next_step(row.replay_id, row.state))}")
+    out.print(f"\n{escape(found.next_act)}")
 
 
 def _page(config: Config, replay_id: str, as_json: bool) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rewindow.config import Config
-from rewindow.errors import InputError, RewindowError
+from rewindow.errors import InputError, RewindowError, TableError
 from rewindow.facts.losses import Losses, losses_of
+from rewindow.inspection.counts import count_replay
+from rewindow.inspection.next_act import cause, next_act
+from rewindow.inspection.stretches import Counts
 from rewindow.ledger import Attempt, Check, Ledger, PortTotal, StaleRange
 from rewindow.ledger.replays import Replay, State
 from rewindow.names import did_you_mean
@@ -30,6 +35,9 @@ class ReplayStatus:
         stale: what is stale in the published tables of its application.
         losses: what at most once gave up.
         recovery: how the next attempt of a replay that has stopped goes on, in words; None otherwise.
+        counts: windows lost, repeated and affected among others; None when its tables were purged.
+        next_act: what to do next, with the command.
+        log: file with all that the newest attempt said when it failed; None without one.
     """
 
     row: Replay
@@ -40,6 +48,23 @@ class ReplayStatus:
     stale: list[StaleRange]
     losses: Losses
     recovery: str | None
+    counts: Counts | None
+    next_act: str
+    log: Path | None
+
+    @property
+    def progress(self) -> str:
+        """How many windows are committed, and how many of them are lost, repeated or affected."""
+        committed = f"{self.row.mark:,} of {len(self.row.range):,} committed"
+        if self.counts is not None:
+            return f"{committed}, {self.counts.fate}"
+        lost = max((total.lost_windows for total in self.ports if total.direction == "out"), default=0)
+        return f"{committed}, {lost:,} lost (repeated and affected are not known: its tables were purged)"
+
+    @property
+    def cause(self) -> str:
+        """Why it is in its state, in a few lines."""
+        return cause(self.row.message)
 
     @property
     def error_tuples(self) -> int:
@@ -79,6 +104,11 @@ class ReplayStatus:
             "state_lost": self.losses.state_lost,
             "skipped": self.losses.skipped,
             "recovery": self.recovery,
+            "lost": self.counts and self.counts.lost,
+            "repeated": self.counts and self.counts.repeated,
+            "affected": self.counts and self.counts.affected,
+            "next": self.next_act,
+            "log": self.log and str(self.log),
         }
 
 
@@ -91,11 +121,13 @@ def replay_status(config: Config, replay_id: str) -> ReplayStatus:
     ledger = Ledger.open(config.ledger_url)
     row = ledger.replays.get(replay_id)
     plan = row.read_plan()
+    act, can_go_on = next_act(config, row)
     facts = config.replay_root(replay_id) / FACTS
     losses = losses_of(plan, Table.open(facts), None, plan.range) if Table.exists(facts) else Losses()
     return ReplayStatus(
         row, plan, ledger.attempts.of(replay_id), ledger.counts.totals(replay_id), ledger.checks.newest(replay_id),
-        ledger.stale.ranges(row.application), losses, _expected(config, row),
+        ledger.stale.ranges(row.application), losses,
+        _expected(config, row) if can_go_on else None, _counts(config, row, plan), act, _log(config, row),
     )  # fmt: skip
 
 
@@ -119,6 +151,26 @@ def list_replays(
     return Ledger.open(config.ledger_url).replays.newest(application, state, limit)
 
 
+def lost_windows(config: Config, rows: Sequence[Replay]) -> dict[str, int]:
+    """Returns how many windows each replay has lost, as the ledger counted them."""
+    found = Ledger.open(config.ledger_url).counts.lost_windows([row.replay_id for row in rows])
+    return {row.replay_id: found.get(row.replay_id, 0) for row in rows}
+
+
+def _counts(config: Config, row: Replay, plan: Plan) -> Counts | None:
+    """Returns what the tables of a replay hold; None when they were purged.
+
+    Tables are read only where something may be lost, repeated or affected: a single attempt, and exactly once, lose
+    and repeat nothing.
+    """
+    if (row.epoch <= 1 or plan.mode.writes_only_missing) and not plan.start.affects:
+        return Counts(windows=row.mark)
+    try:
+        return count_replay(plan, config.replay_root(row.replay_id)).summary()
+    except TableError:
+        return None
+
+
 def _expected(config: Config, row: Replay) -> str | None:
     """Returns how the next attempt of a replay that has stopped goes on (R8)."""
     if row.state is not State.FAILED:
@@ -129,15 +181,7 @@ def _expected(config: Config, row: Replay) -> str | None:
         return f"none: {error.primary}"
 
 
-def next_step(name: str, state: State) -> str:
-    """Returns what to do next with a replay in a state, in words."""
-    return {
-        State.PLANNED: f"Next: rewindow replay --resume {name}",
-        State.RUNNING: f"It runs; should its process be gone: rewindow replay --resume {name}",
-        State.FAILED: f"Next: rewindow replay --resume {name}, or give it up: rewindow abandon {name}",
-        State.ENDED: f"Next: rewindow check {name}",
-        State.CHECKED: f"Next: rewindow publish {name}",
-        State.PUBLISHED: f"Take it back with: rewindow undo {name}",
-        State.UNDONE: f"Publish it again with: rewindow publish {name}",
-        State.ABANDONED: "Nothing is left to do.",
-    }[state]
+def _log(config: Config, row: Replay) -> Path | None:
+    """Returns the log of the newest attempt, which has whole tracebacks; None when it left none."""
+    path = config.replay_root(row.replay_id) / f"outcome-{row.epoch}.log"
+    return path if row.message and path.is_file() else None

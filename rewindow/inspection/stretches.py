@@ -41,3 +41,10 @@ class Counts:
     lost: int = 0
     lost_tuples: int = 0
     affected: int = 0
+
+    @property
+    def fate(self) -> str:
+        """Windows that are not simply committed, in words, as a part of a sentence."""
+        if not (self.lost or self.repeated or self.affected):
+            return "none lost, repeated or affected"
+        return f"{self.lost:,} lost, {self.repeated:,} repeated, {self.affected:,} affected"

@@ -21,6 +21,7 @@ from rewindow.crash import check_crash
 from rewindow.errors import FencedError, InputError, Interrupted, ResourceError, RewindowError
 from rewindow.json_files import reading_json
 from rewindow.launcher.processes import end_process_group
+from rewindow.launcher.readiness import check_attempts, check_inputs, check_tables
 from rewindow.ledger import Attempt, AttemptEnd, Ledger, Replay
 from rewindow.names import check_replay_id, check_stream
 from rewindow.parent_death import dies_with_parent
@@ -37,9 +38,8 @@ from rewindow.spark.settings import (
     write_properties,
 )
 from rewindow.storage import Table
-from rewindow.storage.inputs import open_input
-from rewindow.storage.layout import CHECKPOINTS, check_replay_format
-from rewindow.storage.staged_marks import check_ledger, check_sealed_rows, lost_commits, staged_positions
+from rewindow.storage.layout import CHECKPOINTS
+from rewindow.storage.staged_marks import lost_commits
 from rewindow.version import PACKAGE
 
 CLOSED_STATES = ("published", "undone", "abandoned")
@@ -116,19 +116,15 @@ def begin_attempt(
     if row.state in CLOSED_STATES:
         return None
     plan = row.read_plan()
-    positions = staged_positions(config.replay_root(replay_id), plan)
-    check_replay_format(config.replay_root(replay_id))
-    check_ledger(config.replay_root(replay_id), plan, positions, ledger.replays.get(replay_id).epoch)
-    check_sealed_rows(config.replay_root(replay_id), plan, positions)
+    positions = check_tables(config, ledger, plan)
     lost = lost_commits(plan, positions) if row.state in ENDED_STATES else ""
     if row.state in ENDED_STATES:
         if not lost:
             return None
         ledger.replays.reopen(replay_id, f"it had ended, but has lost commits since: {lost}")
-    for entry in plan.inputs:
-        open_input(entry, config.state)
+    check_inputs(config, plan)
     if not again:
-        _check_attempts(ledger, plan)
+        check_attempts(ledger, plan)
     check_disk(config, sum(entry.bytes for entry in plan.inputs))
     command = submit_command(
         config, "replay.py", ["--replay", replay_id],
@@ -351,19 +347,6 @@ def check_disk(config: Config, input_bytes: int) -> None:
             f'no disk space in "{config.state}": {free / 1e6:.0f} MB are free, {needed / 1e6:.0f} MB are needed',
             detail="Nothing has been started.",
             hint="Free some (rewindow purge lists what nobody needs) and run the same command again.",
-        )
-
-
-def _check_attempts(ledger: Ledger, plan: Plan) -> None:
-    last = ledger.attempts.last(plan.replay_id)
-    unnoticed = 1 if last is not None and last.outcome is None else 0
-    used = ledger.attempts.since_checkpoint(plan.replay_id) + unnoticed
-    if used > plan.attempts:
-        raise RewindowError(
-            f'replay "{plan.replay_id}" has failed {used} times without a new checkpoint, allowed are {plan.attempts}',
-            detail="What it had committed is kept.",
-            hint=f"See why (rewindow status {plan.replay_id}), mend it, then: "
-            f"rewindow replay --resume {plan.replay_id} --again; or give it up: rewindow abandon {plan.replay_id}",
         )
 
 

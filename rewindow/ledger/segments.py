@@ -103,6 +103,16 @@ class Counts(LedgerPart):
         with self.reading() as connection:
             return [PortTotal(row[0], row[1], *(int(value) for value in row[2:])) for row in connection.execute(query)]
 
+    def lost_windows(self, replay_ids: Sequence[str]) -> dict[str, int]:
+        """Returns for replays how many windows their worst output has lost; those without any are left out."""
+        c = segments.c
+        query = select(c.replay_id, func.sum(_WIDTH)).where(c.replay_id.in_(replay_ids), c.lost, c.direction == "out")
+        found: dict[str, int] = {}
+        with self.reading() as connection:
+            for replay_id, windows in connection.execute(query.group_by(c.replay_id, c.port)):
+                found[replay_id] = max(found.get(replay_id, 0), int(windows))
+        return found
+
     def is_whole(self, replay_id: str) -> bool:
         """Returns whether each port's windows up to the replay's mark are indexed.
 

@@ -197,7 +197,8 @@ def check_code(plan: Plan, loaded: LoadedApplication) -> None:
             raise CheckpointError(
                 f'{name} of application "{plan.application}" has changed since replay "{plan.replay_id}" was planned',
                 detail=f"Planned with {planned}, now {now}. Its checkpoints belong to the old one.",
-                hint=f"Abandon it (rewindow abandon {plan.replay_id}) and plan the range again, or put the code back.",
+                hint=f"Plan the range again: rewindow abandon {plan.replay_id} && {plan.command}; "
+                f"or put the code back, then: rewindow replay --resume {plan.replay_id}",
             )
 
 

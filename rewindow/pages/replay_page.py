@@ -112,7 +112,7 @@ def replay_facts(story: Story) -> tuple[tuple[str, str], ...]:
     counts = story.counts
     gate = story.gate.verdict if story.gate else "not run"
     return (
-        (f"{counts.windows:,} of {len(story.windows):,}", "windows accounted for"),
+        (f"{counts.windows:,} of {len(story.windows):,}", f"windows accounted for, {counts.fate}"),
         (f"{counts.tuples_in:,}", "tuples in"),
         (f"{counts.tuples:,}", "tuples out"),
         (f"{len(story.attempts)}", "attempts"),

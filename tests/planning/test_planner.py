@@ -234,7 +234,7 @@ def test_an_application_that_cannot_be_built_is_an_error(project: Project) -> No
     folder.mkdir()
     (folder / "fussy.py").write_text("def build(x):\n    raise ValueError(f'x is {x}')\n")
     config = project.config.model_copy(update={"applications": [folder]})
-    with pytest.raises(InputError, match="cannot be built with x=1: x is 1"):
+    with pytest.raises(InputError, match="cannot be built with x=1: ValueError: x is 1"):
         draft_plan(config, request(application="fussy", parameters={"x": "1"}))
     with pytest.raises(InputError, match="cannot be built with y=1"):
         draft_plan(config, request(application="fussy", parameters={"y": "1"}))

@@ -1,0 +1,64 @@
+"""What to do next with a replay, as a command that works, and why it stopped in a few lines."""
+
+from __future__ import annotations
+
+import re
+
+from rewindow.config import Config
+from rewindow.launcher.readiness import obstacle
+from rewindow.ledger.replays import Replay, State
+
+CAUSE_LINES_MAX, LINE_CHARACTERS_MAX = 4, 500
+_STACK = re.compile(
+    r"\s*(at [\w.$/]+\(|\.\.\. \d+ more|File \"|Traceback \(|Caused by: |Driver stacktrace|JVM stacktrace)"
+)
+_HINT = "  Hint: "
+
+
+def next_step(name: str, state: State) -> str:
+    """Returns what to do next with a replay in a state in which nothing stands against it, in words."""
+    return {
+        State.PLANNED: f"Next: rewindow replay --resume {name}",
+        State.RUNNING: f"It runs; should its process be gone: rewindow replay --resume {name}",
+        State.FAILED: f"Next: rewindow replay --resume {name}, or give it up: rewindow abandon {name}",
+        State.ENDED: f"Next: rewindow check {name}",
+        State.CHECKED: f"Next: rewindow publish {name}",
+        State.PUBLISHED: f"Take it back with: rewindow undo {name}",
+        State.UNDONE: f"Publish it again with: rewindow publish {name}",
+        State.ABANDONED: "Nothing is left to do.",
+    }[state]
+
+
+def next_act(config: Config, row: Replay) -> tuple[str, bool]:
+    """Returns what to do next with a replay, and whether its next attempt could begin now.
+
+    Where a resume would be refused, that says so and names the command that works; where the last attempt ended with
+    an error that names its own next act, that one.
+    """
+    if row.state not in (State.PLANNED, State.FAILED):
+        return next_step(row.replay_id, row.state), row.state is State.RUNNING
+    against = obstacle(config, row.read_plan())
+    if against is not None:
+        detail = f" {against.detail}" if against.detail else ""
+        words = f"It cannot be resumed: {against.primary}.{detail}"
+        return f"{words}\nNext: {against.hint or f'rewindow abandon {row.replay_id}'}", False
+    _, found, hint = row.message.partition(f"\n{_HINT}")
+    if row.state is State.FAILED and found and hint.strip():
+        return f"Next: {hint.strip()}", True
+    return next_step(row.replay_id, row.state), True
+
+
+def cause(message: str) -> str:
+    r"""Returns why something failed in at most four lines: no frames of Python or of the JVM, and no hint.
+
+    >>> print(cause("Job aborted\n\tat a.B(C.scala:1)\nCaused by: java.io.IOException: disk full"))
+    Job aborted
+    java.io.IOException: disk full
+    """
+    lines = [line.rstrip() for line in message.partition(f"\n{_HINT}")[0].splitlines() if line.strip()]
+    first = next((number for number, line in enumerate(lines) if _STACK.match(line)), len(lines))
+    kept, rest = lines[:first], lines[first:]
+    causes = [line.strip().removeprefix("Caused by: ") for line in rest if line.strip().startswith("Caused by: ")]
+    python = [line for line in rest if not line.startswith((" ", "\t")) and not _STACK.match(line)]
+    kept = kept[: CAUSE_LINES_MAX - 1] + (causes or python)[-1:]
+    return "\n".join(f"{line[:LINE_CHARACTERS_MAX]} ..." if len(line) > LINE_CHARACTERS_MAX else line for line in kept)

@@ -1,0 +1,63 @@
+"""Whether a replay can go on: what is asked before an attempt begins, and what `status` says of it beforehand."""
+
+from __future__ import annotations
+
+from rewindow.config import Config
+from rewindow.errors import RewindowError
+from rewindow.ledger import Ledger
+from rewindow.loading.catalog import check_code, load_application
+from rewindow.recovery import Plan
+from rewindow.storage import Position
+from rewindow.storage.inputs import open_input
+from rewindow.storage.layout import check_replay_format
+from rewindow.storage.staged_marks import check_ledger, check_sealed_rows, staged_positions
+
+
+def obstacle(config: Config, plan: Plan) -> RewindowError | None:
+    """Returns what the next attempt of a replay would be refused for, or fail of before its first group; None: nothing.
+
+    Nothing is changed. The application is loaded, since code that has changed cannot go on from these checkpoints.
+    """
+    ledger = Ledger.open(config.ledger_url)
+    try:
+        check_tables(config, ledger, plan)
+        check_inputs(config, plan)
+        check_code(plan, load_application(config, plan.application, plan.parameters))
+        check_attempts(ledger, plan)
+    except RewindowError as error:
+        return error
+    return None
+
+
+def check_tables(config: Config, ledger: Ledger, plan: Plan) -> dict[str, Position]:
+    """Returns how far each table of a replay has come.
+
+    Raises:
+        TableError: the ledger is older than the tables, or another one; a table has lost commits for good.
+    """
+    root = config.replay_root(plan.replay_id)
+    positions = staged_positions(root, plan)
+    check_replay_format(root)
+    check_ledger(root, plan, positions, ledger.replays.get(plan.replay_id).epoch)
+    check_sealed_rows(root, plan, positions)
+    return positions
+
+
+def check_inputs(config: Config, plan: Plan) -> None:
+    """Refuses a replay of which an input is gone, or another stream has taken its place."""
+    for entry in plan.inputs:
+        open_input(entry, config.state)
+
+
+def check_attempts(ledger: Ledger, plan: Plan) -> None:
+    """Refuses a replay that has failed as often as its plan allows without a new checkpoint (R90, R91)."""
+    last = ledger.attempts.last(plan.replay_id)
+    unnoticed = 1 if last is not None and last.outcome is None else 0
+    used = ledger.attempts.since_checkpoint(plan.replay_id) + unnoticed
+    if used > plan.attempts:
+        raise RewindowError(
+            f'replay "{plan.replay_id}" has failed {used} times without a new checkpoint, allowed are {plan.attempts}',
+            detail="What it had committed is kept.",
+            hint=f"See why (rewindow status {plan.replay_id}), mend it, then: "
+            f"rewindow replay --resume {plan.replay_id} --again; or give it up: rewindow abandon {plan.replay_id}",
+        )

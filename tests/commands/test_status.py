@@ -1,0 +1,123 @@
+"""`status` and `list`: the next command works, a cause is a few lines, losses stand beside what is committed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rewindow.application import Mode
+from rewindow.config import Config
+from rewindow.ledger import AttemptEnd, Ledger
+from rewindow.pages.reading import read_story
+from rewindow.pages.replay_page import replay_facts
+from rewindow.planning import ReplayRequest, create_replay
+from tests.commands.conftest import Command
+from tests.publication.staging import StagedReplay, rows_of, state_of
+from tests.recovery.project import FIRST, WINDOWS, make_project
+
+APPLICATIONS = Path(__file__).parents[1] / "recovery" / "applications"
+JVM_STACK = "\n".join(
+    [
+        "Job aborted.",
+        *(f"\tat org.apache.spark.A.b(A.scala:{n})" for n in range(140)),
+        "Caused by: java.io.IOException: disk quota exceeded",
+        "\tat java.base/B.c(B.java:1)",
+    ]
+)
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """A project with a recorded stream and an application that a test may edit."""
+    config = make_project(tmp_path).config
+    shutil.copytree(APPLICATIONS, tmp_path / "apps", ignore=shutil.ignore_patterns("__pycache__"))
+    assert config.file is not None
+    settings = config.file.read_text().replace(str(APPLICATIONS), str(tmp_path / "apps"))
+    config.file.write_text(settings)
+    monkeypatch.setenv("REWINDOW_CONFIG", str(config.file))
+    return Config.load(config.file)
+
+
+def fail(config: Config, replay_id: str, message: str, times: int = 1, **wishes: object) -> None:
+    """Plans a replay and lets attempts of it fail before they have committed anything."""
+    create_replay(config, ReplayRequest("totals", replay_id=replay_id, group_windows=3, **wishes))  # type: ignore[arg-type]
+    ledger = Ledger.open(config.ledger_url)
+    for _ in range(times):
+        epoch = ledger.attempts.next_epoch(replay_id)
+        ledger.attempts.begin(replay_id, epoch, host="h", pid=1, process_group=1, process_identity="boot/0")
+        ledger.attempts.end(replay_id, epoch, AttemptEnd.FAILED, message)
+
+
+def test_status_recommends_a_new_plan_when_the_code_has_changed(run: Command, config: Config, tmp_path: Path) -> None:
+    """A resume would be refused: the commands given instead are carried out here, as they stand."""
+    fail(config, "one", "it failed", mode="at_least_once")
+    assert "Next: rewindow replay --resume one" in run("status", "one")[1]
+    code = tmp_path / "apps" / "totals.py"
+    code.write_text(code.read_text() + "\nNEW = 1\n")
+    text = run("status", "one")[1]
+    assert 'It cannot be resumed: code version of application "totals" has changed' in text
+    assert "next attempt, expected" not in text
+    [line] = [line for line in text.splitlines() if line.startswith("Next: ")]
+    abandon, replay = line.removeprefix("Next: Plan the range again: ").partition(";")[0].split(" && ")
+    assert shlex.split(replay)[1:] == [
+        "replay", "totals", "--first", str(FIRST), "--last", str(FIRST + WINDOWS - 1), "--mode", "at_least_once",
+        "--group-windows", "3",
+    ]  # fmt: skip
+    assert run(*shlex.split(abandon)[1:])[0] == 0
+    assert run("plan", *shlex.split(replay)[2:])[0] == 0
+
+
+def test_status_recommends_what_lets_a_replay_try_again_that_has_used_up_its_attempts(
+    run: Command, config: Config
+) -> None:
+    """Without --again it would be refused."""
+    fail(config, "one", "it failed", times=5)
+    text = run("status", "one")[1]
+    assert "It cannot be resumed" in text and "rewindow replay --resume one --again" in text
+
+
+def test_status_passes_on_the_next_act_that_an_error_names(run: Command, config: Config) -> None:
+    """The last attempt's own hint, once: not again in the message."""
+    fail(config, "one", "it failed\n  Detail: Somewhere.\n  Hint: Turn it round: rewindow replay --resume one")
+    text = run("status", "one")[1]
+    assert text.count("Turn it round") == 1 and "Next: Turn it round: rewindow replay --resume one" in text
+
+
+def test_status_shows_a_cause_in_a_few_lines_and_where_the_whole_log_is(run: Command, config: Config) -> None:
+    """Of a stack of the JVM its first line and its innermost cause; JSON has all of it."""
+    fail(config, "one", JVM_STACK)
+    log = config.replay_root("one") / "outcome-1.log"
+    log.write_text(JVM_STACK)
+    text = run("status", "one")[1]
+    assert "disk quota exceeded" in text and "Job aborted." in text and "A.scala" not in text
+    assert str(log) in text and len(text.splitlines()) < 40
+    found = json.loads(run("status", "one", "--json")[1])
+    assert (found["message"], found["log"]) == (JVM_STACK, str(log)) and "--resume one" in found["next"]
+
+
+def test_lost_repeated_and_affected_windows_stand_beside_the_committed_ones(run: Command, config: Config) -> None:
+    """All windows are committed, and five of them are lost: status says both in one sentence, list has a column."""
+    replay = StagedReplay(config, "once", 100, 119, mode=Mode.AT_MOST_ONCE)
+    replay.group(100, 109, rows_of(range(100, 110)), 1, state=state_of(1))
+    replay.lose(110, 114, ["delays", "ranks"], 2)
+    replay.group(115, 119, rows_of(range(115, 120)), 2, state=state_of(2))
+    replay.end(epoch=2, ledger=False)
+    ledger, plan = Ledger.open(config.ledger_url), replay.plan
+    ledger.replays.create("once", "app", 100, 119, plan.mode.name, plan.model_dump(mode="json"), "code-1")
+    for end in (AttemptEnd.KILLED, AttemptEnd.DONE):
+        epoch = ledger.attempts.next_epoch("once")
+        ledger.attempts.begin("once", epoch, host="h", pid=1, process_group=1, process_identity="boot/0")
+        ledger.attempts.end("once", epoch, end, "")
+    ledger.counts.fill("once", replay.root)
+    assert "20 of 20 committed, 5 lost, 0 repeated, 5 affected; [100, 119]" in run("status", "once")[1]
+    found = json.loads(run("status", "once", "--json")[1])
+    assert (found["mark"], found["lost"], found["repeated"], found["affected"]) == (20, 5, 0, 5)
+    assert json.loads(run("list", "--json")[1])[0]["lost"] == 5
+    labels = [label for _, label in replay_facts(read_story(config, "once"))]
+    assert "windows accounted for, 5 lost, 0 repeated, 5 affected" in labels
+    shutil.rmtree(replay.root / "ranks")
+    assert "20 of 20 committed, 5 lost (repeated and affected are not known" in run("status", "once")[1]
