@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 from rewindow.application import Mode
 from rewindow.config import Config
 from rewindow.facts.readers import sealed_to
 from rewindow.ledger import Ledger
+from rewindow.planning.experience import experience_of
 from rewindow.recovery import Plan, resume
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, position
 from rewindow.storage.layout import CHECKPOINTS, FACTS, STARTED, app_id
 from rewindow.windows import WindowRange
-
-START_SECONDS = 10
 
 
 @dataclass(frozen=True)
@@ -88,13 +86,10 @@ def estimate(config: Config, plan: Plan) -> tuple[float | None, str]:
     windows = len(plan.range)
     if plan.start.source == "warm_up" and plan.start.warm_up_first is not None:
         windows += plan.first - plan.start.warm_up_first
-    ledger = Ledger.open(config.ledger_url)
-    per_window = _seconds_per_window(ledger, plan.application)
-    if per_window is None:
-        return None, "no earlier replay of this application to go by"
-    return per_window * windows + START_SECONDS, (
-        f"{per_window * 1000:.1f} ms a window in its last replay, and {START_SECONDS} s to start"
-    )
+    found = experience_of(Ledger.open(config.ledger_url), plan.application)
+    if found is None:
+        return None, "no earlier replay of this application has committed anything"
+    return found.predict(windows, sum(entry.tuples for entry in plan.inputs)), str(found)
 
 
 def blockers(config: Config, plan: Plan) -> list[str]:
@@ -122,16 +117,5 @@ def _windows(plan: Plan, first: int, last: int) -> WindowRange | None:
 
 
 def _seconds(ledger: Ledger, plan: Plan, windows: int) -> float | None:
-    per_window = _seconds_per_window(ledger, plan.application)
-    return None if per_window is None else per_window * max(windows, 0) + START_SECONDS
-
-
-def _seconds_per_window(ledger: Ledger, application: str) -> float | None:
-    """Returns the mean time of a window in the newest replay of an application that committed groups."""
-    for row in ledger.replays.newest(application, limit=5):
-        groups = sorted(ledger.attempts.timings(row.replay_id), key=lambda group: (group.epoch, group.mark))
-        pairs = [pair for pair in itertools.pairwise(groups) if pair[0].epoch == pair[1].epoch]
-        if pairs:
-            seconds = sum(sum(after.timings.values()) for _, after in pairs)
-            return seconds / sum(after.mark - before.mark for before, after in pairs)
-    return None
+    found = experience_of(ledger, plan.application)
+    return None if found is None else found.predict(max(windows, 0))

@@ -30,7 +30,7 @@ from rewindow.planning.inputs import (
 from rewindow.planning.request import Draft, ReplayRequest
 from rewindow.planning.start_flaws import AFFECTED, refusal
 from rewindow.planning.start_state import find_start_state
-from rewindow.recovery import InputPlan, OutputPlan, Plan, StartState, guarantee
+from rewindow.recovery import CheckpointSchedule, InputPlan, OutputPlan, Plan, StartState, guarantee
 from rewindow.windows import WindowRange, parse_time
 
 MARKS_MANY = 100
@@ -125,7 +125,7 @@ def _plan(
         origin_ms=app.grid.origin_ms,
         mode=mode,
         checkpoint_windows=distance,
-        checkpoint_multiple=math.lcm(*(node.checkpoint_windows for node in app.nodes.values())),
+        checkpoint_multiple=_multiple(app),
         group_windows=request.group_windows or config.replay.group_windows,
         group_windows_max=bound,
         group_seconds=config.replay.group_seconds,
@@ -147,6 +147,7 @@ def _plan(
             *_forgotten_timers(app, mode),
             *_idle_distances(app, mode, request),
             *_many_checkpoints(mode, windows, distance),
+            *_cut_groups(app, mode, request.group_windows or config.replay.group_windows, distance, bound),
         ],
     )
     outputs = [_output(app, app.outputs[name], plan) for name in _topological(app)]
@@ -185,6 +186,26 @@ def _many_checkpoints(mode: Mode, windows: WindowRange, distance: int) -> list[s
         f"a checkpoint every {distance} windows makes {groups:,} commit groups of about a second each; a larger "
         "--checkpoint-windows is faster, and a crash then touches more windows"
     ]
+
+
+def _cut_groups(app: Application, mode: Mode, size: int | None, distance: int, bound: int | None) -> list[str]:
+    """Returns a warning where a fixed group size is cut: by checkpoints (W42), or by what a crash may cost (X1)."""
+    gap = CheckpointSchedule(distance, _multiple(app)).gap_max
+    if size and bound and size > bound:
+        return [
+            f"groups of {size:,} windows are cut to {bound:,}: in {mode.words} a crash may cost a whole group, and "
+            f"setting replay.loss_windows_max allows {bound:,}"
+        ]
+    if size and size > gap and not mode.saves_every_group:
+        return [
+            f"groups of {size:,} windows are cut to {gap:,}: {mode.words} makes a checkpoint every {gap:,} windows, "
+            "and a group ends there; for longer groups give --checkpoint-windows too"
+        ]
+    return []
+
+
+def _multiple(app: Application) -> int:
+    return math.lcm(*(node.checkpoint_windows for node in app.nodes.values()))
 
 
 def _topological(app: Application) -> list[str]:

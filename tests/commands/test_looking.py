@@ -207,6 +207,7 @@ def test_list_shows_what_a_replay_computes_and_since_when_it_is_in_its_state(
         "mode",
         "state",
         "done",
+        "lost",
         "attempts",
         "planned",
         "since",

@@ -1,0 +1,100 @@
+"""How long earlier replays of an application took: what a new one's time is predicted from (R47, L30)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from rewindow.ledger import Ledger
+
+REPLAYS_MAX, GROUPS_MAX = 5, 100
+START_SECONDS = 10.0
+"""What a start takes where no attempt has shown it."""
+
+
+@dataclass(frozen=True)
+class Experience:
+    """What the newest replays of an application did, as far as their commit groups are known.
+
+    Attributes:
+        replays: ids, newest first.
+        windows, tuples: those of the groups, tuples of all inputs.
+        seconds: computing and committing them.
+        start_seconds: the shortest time from an attempt's beginning to its first group's.
+        last_at: when the newest of the groups was committed.
+    """
+
+    replays: tuple[str, ...]
+    windows: int
+    tuples: int
+    seconds: float
+    start_seconds: float
+    last_at: datetime
+
+    def predict(self, windows: int, tuples: int | None = None) -> float:
+        """Returns the expected seconds of a replay, by its windows or by its tuples, whichever takes longer."""
+        shares = [windows / self.windows]
+        if tuples is not None and self.tuples:
+            shares.append(tuples / self.tuples)
+        return max(*shares, 0) * self.seconds + self.start_seconds
+
+    def __str__(self) -> str:
+        several = f"{len(self.replays)} replays" if len(self.replays) > 1 else "1 replay"
+        return (
+            f"from {several}: {self.windows:,} windows and {self.tuples:,} tuples in {self.seconds:.0f} s, and "
+            f"{self.start_seconds:.0f} s to start; the last {self.replays[0]}, {self.last_at:%Y-%m-%d %H:%M}"
+        )
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What one replay took, as far as its groups are known; `starts` has a time for each attempt that began one."""
+
+    replay_id: str
+    windows: int
+    tuples: int
+    seconds: float
+    starts: list[float]
+    last_at: datetime
+
+
+def experience_of(ledger: Ledger, application: str) -> Experience | None:
+    """Returns what the newest replays of an application that committed groups took; None without any."""
+    rows = ledger.replays.newest(application, limit=REPLAYS_MAX)
+    found = [one for row in rows if (one := _measured(ledger, row.replay_id)) and one.windows]
+    if not found:
+        return None
+    return Experience(
+        replays=tuple(one.replay_id for one in found),
+        windows=sum(one.windows for one in found),
+        tuples=sum(one.tuples for one in found),
+        seconds=sum(one.seconds for one in found),
+        start_seconds=min((start for one in found for start in one.starts), default=START_SECONDS),
+        last_at=found[0].last_at,
+    )
+
+
+def _measured(ledger: Ledger, replay_id: str) -> _Measured | None:
+    """Returns what a replay took; where an attempt went on in the middle, its first group shows only its start."""
+    groups = sorted(ledger.attempts.timings(replay_id, GROUPS_MAX), key=lambda group: (group.epoch, group.mark))
+    if not groups:
+        return None
+    began_at = {attempt.epoch: attempt.began_at for attempt in ledger.attempts.of(replay_id)}
+    is_whole = len(groups) < GROUPS_MAX
+    windows, seconds, starts = 0, 0.0, []
+    for number, group in enumerate(groups):
+        took = sum(group.timings.values())
+        goes_on = number > 0 and groups[number - 1].epoch == group.epoch
+        if not goes_on and group.epoch in began_at and (number or is_whole):
+            starts.append(max(0.0, (group.reported_at - began_at[group.epoch]).total_seconds() - took))
+        if goes_on or (number == 0 and is_whole):
+            windows += group.mark - (groups[number - 1].mark if goes_on else 0)
+            seconds += took
+    return _Measured(replay_id, windows, _tuples(ledger, replay_id, windows), seconds, starts, groups[-1].reported_at)
+
+
+def _tuples(ledger: Ledger, replay_id: str, windows: int) -> int:
+    """Returns the input tuples of some windows of a replay, in proportion to those that it has counted."""
+    inputs = [total for total in ledger.counts.totals(replay_id) if total.direction == "in"]
+    counted = max((total.windows for total in inputs), default=0)
+    return sum(total.tuples for total in inputs) * windows // counted if counted else 0

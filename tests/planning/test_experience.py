@@ -1,0 +1,106 @@
+"""How long a replay will take, from what earlier ones of its application took; and why groups are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import update
+
+from rewindow.config import ReplayConfig
+from rewindow.ledger import AttemptEnd, Ledger, PortCount
+from rewindow.ledger.models import attempts
+from rewindow.planning import draft_plan
+from rewindow.planning.experience import experience_of
+from tests.planning.wishes import request
+from tests.recovery.project import FIRST, WINDOWS, Project
+
+
+def run(project: Project, replay_id: str, runs: Sequence[Sequence[tuple[int, float]]], tuples: int = 2) -> Ledger:
+    """Enters runs of a planned replay into the ledger, each as (mark, seconds) of its groups."""
+    plan = project.plan(replay_id, "exactly_once")
+    ledger = Ledger.open(project.config.ledger_url)
+    done = 0
+    for groups in runs:
+        epoch = ledger.attempts.next_epoch(replay_id)
+        ledger.attempts.begin(replay_id, epoch, host="h", pid=1, process_group=1, process_identity="boot/0")
+        for mark, seconds in groups:
+            first, last = plan.window_of(done + 1), plan.window_of(mark)
+            ports = [PortCount("in", "events", first, last, tuples * (mark - done), False)]
+            ledger.attempts.report_progress(replay_id, epoch, mark, mark, {"compute": seconds}, ports)
+            done = mark
+        ledger.attempts.end(replay_id, epoch, AttemptEnd.DONE if done == WINDOWS else AttemptEnd.KILLED, "")
+    return ledger
+
+
+def test_a_plan_without_an_earlier_replay_says_so(project: Project) -> None:
+    """One that was planned and never ran is none."""
+    project.plan("planned", "exactly_once")
+    draft = draft_plan(project.config, request())
+    assert (draft.seconds, draft.basis) == (None, "no earlier replay of this application has committed anything")
+
+
+def test_one_replay_of_one_group_is_a_basis(project: Project) -> None:
+    """Its windows, tuples and seconds are named, and its id; half of its windows take half of its time."""
+    ledger = run(project, "one", [[(WINDOWS, 60.0)]])
+    found = experience_of(ledger, "totals")
+    assert found is not None
+    assert (found.windows, found.tuples, found.seconds, found.replays) == (WINDOWS, 2 * WINDOWS, 60.0, ("one",))
+    assert found.predict(WINDOWS // 2) == pytest.approx(30 + found.start_seconds)
+    assert found.predict(WINDOWS // 2, 4 * WINDOWS) == pytest.approx(120 + found.start_seconds)
+    draft = draft_plan(project.config, request())
+    assert draft.seconds is not None and draft.seconds >= 60
+    assert draft.basis.startswith(f"from 1 replay: {WINDOWS} windows and {2 * WINDOWS} tuples in 60 s")
+    assert "the last one, " in draft.basis
+
+
+def test_several_replays_are_added_up_and_groups_after_a_crash_count_from_the_second_on(project: Project) -> None:
+    """What the first group of a later attempt took is known, but not from which window on: it only shows a start."""
+    run(project, "one", [[(6, 6.0), (12, 6.0)], [(18, 50.0), (WINDOWS, 12.0)]])
+    ledger = run(project, "two", [[(WINDOWS, 12.0)]])
+    found = experience_of(ledger, "totals")
+    assert found is not None
+    assert (found.windows, found.seconds) == (12 + 6 + WINDOWS, 36.0)
+    assert set(found.replays) == {"one", "two"} and str(found).startswith("from 2 replays: 42 windows")
+
+
+def test_a_start_is_the_shortest_that_an_attempt_took(project: Project) -> None:
+    """From its beginning until its first group began: one that waited for long says nothing of the next one."""
+    run(project, "one", [[(WINDOWS, 60.0)]])
+    ledger = run(project, "two", [[(WINDOWS, 60.0)]])
+    for replay_id, start in (("one", 7), ("two", 500)):
+        [group] = ledger.attempts.timings(replay_id)
+        with ledger.attempts.writing() as connection:
+            began = group.reported_at - timedelta(seconds=60 + start)
+            connection.execute(update(attempts).where(attempts.c.replay_id == replay_id).values(began_at=began))
+    found = experience_of(ledger, "totals")
+    assert found is not None and found.start_seconds == pytest.approx(7)
+    assert "in 120 s, and 7 s to start" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "words"),
+    [
+        ({"mode": "at_least_once", "group_windows": 300}, "groups of 300 windows are cut to 6: at least once makes"),
+        ({"mode": "at_least_once", "group_windows": 300, "checkpoint_windows": 300}, None),
+        ({"mode": "at_least_once", "group_windows": 6}, None),
+        ({"mode": "exactly_once", "group_windows": 300}, None),
+    ],
+)
+def test_a_plan_says_that_a_group_size_is_cut_and_why(
+    project: Project, wishes: dict[str, object], words: str | None
+) -> None:
+    """Groups end where a checkpoint falls due."""
+    warnings = [text for text in draft_plan(project.config, request(**wishes)).plan.warnings if "are cut" in text]
+    assert bool(warnings) == (words is not None)
+    assert words is None or (warnings[0].startswith(words) and "--checkpoint-windows" in warnings[0])
+
+
+def test_a_plan_says_that_the_settings_group_size_is_cut_by_what_a_crash_may_cost(project: Project) -> None:
+    """A size that is asked for is refused; one of the settings is cut, and the plan says so."""
+    config = project.config.model_copy(update={"replay": ReplayConfig(group_windows=12, loss_windows_max=4)})
+    plan = draft_plan(config, request(mode="at_most_once")).plan
+    [text] = [text for text in plan.warnings if "are cut" in text]
+    assert text.startswith("groups of 12 windows are cut to 4") and "replay.loss_windows_max" in text
+    assert plan.loss_windows_max == 4 and plan.first == FIRST
