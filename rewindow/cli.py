@@ -16,6 +16,7 @@ from rewindow.names import did_you_mean
 from rewindow.version import VERSION
 
 VERBS = {
+    "init": "Begin a project in this folder, from a file.",
     "record": "Record what is new of a stream, and seal its windows.",
     "plan": "Show what a replay would do.",
     "replay": "Replay a range of windows into staged tables.",

@@ -21,6 +21,8 @@ from rewindow.names import check_name, check_replay_id, check_stream, did_you_me
 from rewindow.windows import Grid, parse_duration
 
 SETTINGS_FILE = "rewindow.toml"
+JARS = ".rewindow/jars"
+"""Where Delta's jars are unless the settings say otherwise."""
 
 
 def _duration(text: str | int | float) -> int:
@@ -268,7 +270,7 @@ class Config(Section):
     @property
     def jars(self) -> Path:
         """Folder of Delta's jars."""
-        return self.root / (self.spark.jars or ".rewindow/jars")
+        return self.root / (self.spark.jars or JARS)
 
     @property
     def results(self) -> Path:

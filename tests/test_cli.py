@@ -17,7 +17,7 @@ from tests.commands.conftest import Command, command, config, run
 from tests.publication.staging import simple
 
 __all__ = ["command", "config", "run"]
-FREE_OF_PROJECTS = {"jars"}
+FREE_OF_PROJECTS = {"init", "jars"}
 ARGUMENTS = {
     "abandon": ["x"], "certify": ["x", "y"], "check": ["x"], "errors": ["x"], "gaps": ["x"], "ledger": ["rebuild"],
     "plan": ["x"], "publish": ["x"], "record": ["x"], "replay": ["x"], "status": ["x"], "undo": ["x"],

@@ -1,0 +1,142 @@
+"""`rewindow init`: begin a project from a file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from rewindow.commands.screen import err, out, print_facts, print_rows
+from rewindow.config import JARS, SETTINGS_FILE
+from rewindow.errors import InputError
+from rewindow.new_project.files import OUTPUT, new_files, write_files
+from rewindow.new_project.sample import read_sample
+from rewindow.new_project.stream import NewStream, changed, propose_stream
+from rewindow.spark.jars import missing_jars
+from rewindow.version import PACKAGE
+
+_COLUMNS_SHOWN = 30
+
+
+def init(
+    path: Annotated[Path, typer.Argument(help="A CSV, JSON lines or Parquet file, or a folder of them.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Take what is guessed, ask nothing.")] = False,
+) -> None:
+    """Begin a project in this folder: look at a file, guess columns, arrival, key and window width, say why, write
+    rewindow.toml, a first application and a suite for its output. Nothing that is there is overwritten.
+
+    Examples:
+
+        rewindow init clicks.csv
+
+        rewindow init data/orders.jsonl --yes
+    """
+    folder = Path.cwd()
+    _refuse_a_project(folder)
+    if not yes and not sys.stdin.isatty():
+        raise InputError("there is nobody to ask", hint=f"Take what is guessed: rewindow init {path} --yes")
+    stream = propose_stream(read_sample(path), path)
+    _show(stream)
+    if not yes:
+        stream = _ask(stream)
+    jars = _jars(folder)
+    files = new_files(stream, folder, jars[0])
+    write_files(files)
+    for file in files:
+        out.print(escape(f"written: {file.relative_to(folder)}"))
+    _say_next(stream, has_jars=jars[1])
+
+
+def _refuse_a_project(folder: Path) -> None:
+    """Refuses to begin a project where one is, before anything is asked.
+
+    Raises:
+        InputError: this folder has settings, or a variable names others.
+    """
+    if (folder / SETTINGS_FILE).exists():
+        raise InputError(
+            f'file "{folder / SETTINGS_FILE}" is there already',
+            detail="Nothing was written.",
+            hint="Go to another folder, or write a further [streams.NAME] into it by hand, as README.md shows.",
+        )
+    if os.environ.get("REWINDOW_CONFIG"):
+        raise InputError(
+            f'variable REWINDOW_CONFIG names another project, "{os.environ["REWINDOW_CONFIG"]}"',
+            detail="No command would find the new one. Nothing was written.",
+            hint="Take it out of the environment: unset REWINDOW_CONFIG",
+        )
+
+
+def _jars(folder: Path) -> tuple[Path | None, bool]:
+    """Returns where Delta's jars are if not in the usual place of a project, and whether they are anywhere."""
+    ours = PACKAGE.parent / JARS
+    if not missing_jars(folder / JARS):
+        return None, True
+    return (ours, True) if not missing_jars(ours) else (None, False)
+
+
+def _show(stream: NewStream) -> None:
+    sample = stream.sample
+    looked = f"all {sample.rows:,} rows" if sample.whole else f"the first {sample.rows:,} rows"
+    out.print(escape(f"looked at {looked} of {sample.path} ({sample.kind})"))
+    shown = stream.columns[:_COLUMNS_SHOWN]
+    print_rows("", ("column", "type", "why"), [(column.name, column.kind, column.why) for column in shown])
+    if len(stream.columns) > len(shown):
+        out.print(f"... and {len(stream.columns) - len(shown):,} columns more; {SETTINGS_FILE} has all of them")
+    _show_choices(stream)
+
+
+def _show_choices(stream: NewStream) -> None:
+    out.print("")
+    why = stream.why
+    print_facts(
+        {
+            "stream": stream.name,
+            "arrived at": f"{stream.arrival.instant}     ({why['arrived_at']})",
+            "key": f"{stream.key.name if stream.key else 'none'}     ({why['keys']})",
+            "window": f"{stream.width}     ({why['width']})",
+            "silent after": f"{stream.interval or 'not looked for'}     ({why['interval']})",
+        }
+    )
+    out.print("")
+
+
+def _ask(stream: NewStream) -> NewStream:
+    """Returns the stream with the answers; an answer that cannot be is asked for again."""
+    err.print("Press Enter to take what is in brackets.", markup=False)
+    questions = (
+        ("name", "Name of the stream", stream.name),
+        ("arrival", "Column of the arrival time", stream.arrival.name),
+        ("key", 'Key, whose silence is a gap ("none" for none)', stream.key.name if stream.key else "none"),
+        ("width", "Width of a window", None),
+    )
+    for setting, words, default in questions:
+        while True:
+            answer = typer.prompt(words, default=default or stream.width, err=True).strip()
+            try:
+                stream = changed(stream, **{setting: "" if setting == "key" and answer == "none" else answer})
+                break
+            except InputError as error:
+                err.print(str(error), markup=False)
+    return stream
+
+
+def _say_next(stream: NewStream, *, has_jars: bool) -> None:
+    application = stream.application
+    steps = [] if has_jars else [("rewindow jars", "Delta's jars, once")]
+    steps += [
+        (f"rewindow record {stream.name} --end", "without --end if more will come"),
+        (f"rewindow replay {application} --id first", f"see what it would do with: rewindow plan {application}"),
+        ("rewindow check first && rewindow publish first", f"then read the stream {application}.{OUTPUT}"),
+    ]
+    if not stream.sample.rows:
+        out.print("The file has no rows yet. Once it has, go on with:")
+    else:
+        out.print("Go on with:")
+    width = max(len(command) for command, _ in steps)
+    for command, words in steps:
+        out.print(f"    {command:<{width}}   # {words}", markup=False)

@@ -1,0 +1,215 @@
+"""The files of a new project: settings, a first application, its suite; none that is there is touched."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rewindow.config import SETTINGS_FILE
+from rewindow.errors import InputError
+from rewindow.new_project.columns import Column
+from rewindow.new_project.stream import NewStream
+
+OUTPUT = "counts"
+_LINE = 100
+
+
+def new_files(stream: NewStream, folder: Path, jars: Path | None = None) -> dict[Path, str]:
+    """Returns the text of each file of a project for a stream.
+
+    Args:
+        stream: what is recorded.
+        folder: the project's.
+        jars: where Delta's jars are, None for the usual place in the project.
+    """
+    suite = f"{stream.application}_{OUTPUT}"
+    return {
+        folder / SETTINGS_FILE: _settings(stream, folder, jars),
+        folder / "applications" / f"{stream.application}.py": _application(stream, suite),
+        folder / "expectations" / "suites" / f"{suite}.json": _suite(stream, suite),
+    }
+
+
+def write_files(files: Mapping[Path, str]) -> None:
+    """Writes the files of a project, all or none.
+
+    Raises:
+        InputError: one of them is there already.
+    """
+    for path in files:
+        if path.exists():
+            raise InputError(
+                f'file "{path}" is there already',
+                detail="Nothing was written.",
+                hint=f"Go to another folder, or write a further [streams.NAME] into {SETTINGS_FILE} by hand.",
+            )
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+
+
+def _settings(stream: NewStream, folder: Path, jars: Path | None) -> str:
+    sample, arrival = stream.sample, stream.arrival
+    rows = f"all {sample.rows:,} rows" if sample.whole else f"the first {sample.rows:,} rows"
+    lines = [
+        f"# Settings of Rewindow, guessed by `rewindow init` from {rows} of the source: change what is wrong.",
+        "# Paths are relative to this file. A row that does not fit goes to quarantine, with the reason.",
+        "",
+        'state = "state"                     # tables, ledger and results',
+        'applications = ["applications"]     # a file for each; what is replayed',
+        'expectations = "expectations"       # suites/NAME.json: what must hold of an output before it is published',
+        "",
+    ]
+    if jars is not None:
+        lines += ["[spark]", f"jars = {_toml(str(jars))}     # Delta's jars", ""]
+    lines += [f"[streams.{stream.name}]", f"source = {_toml(_place(sample.path, folder))}"]
+    lines += [f"{name} = {_toml(value)}" for name, value in sample.settings.items()]
+    lines += _columns(stream)
+    lines += _event_columns(stream)
+    nulls = sorted({text for column in stream.columns for text in column.nulls})
+    lines += [f"null_values = {_toml(['', *nulls])}"] if nulls else []
+    lines += [f"# {stream.why['arrived_at']}; {arrival.why}", f"arrived_at = {_toml(arrival.instant)}"]
+    lines += [f"event_at = {_toml(arrival.event)}     # the time of the event; another column if tuples arrive later"]
+    if stream.key is not None:
+        lines += [f"# {stream.why['keys']}", f"keys = {_toml([stream.key.event])}"]
+    if stream.interval is not None:
+        lines += [f"# {stream.why['interval']}: a longer silence is a gap"]
+        lines += [f"interval = {_toml(stream.interval)}"]
+    lines += [f"# {stream.why['width']}", f"width = {_toml(stream.width)}"]
+    lines += ['# zone = "Europe/Berlin"            # of times without a zone; by default UTC']
+    lines += ['# seal_after = "5 minutes"          # how long after a window\'s end tuples of it may still come']
+    return "\n".join(lines) + "\n"
+
+
+def _place(path: str, folder: Path) -> str:
+    """Returns a source's path as the settings have it: relative where it lies in the project or beside it."""
+    relative = os.path.relpath(path, folder)
+    return path if relative.startswith(os.path.join("..", "..")) else relative
+
+
+def _columns(stream: NewStream) -> list[str]:
+    """Returns the setting `columns`; a Parquet file has types of its own."""
+    if stream.sample.kind == "parquet":
+        return []
+    lines, line = [], ""
+    for column in stream.columns:
+        word = f"{column.sql} {column.kind}"
+        if line and len(line) + len(word) > _LINE:
+            lines.append(f"    {line}")
+            line = ""
+        line += f"{word}, "
+    lines.append(f"    {line.removesuffix(', ')}")
+    return ['columns = """', *(text.rstrip() for text in lines), '"""']
+
+
+def _event_columns(stream: NewStream) -> list[str]:
+    """Returns `keep` and `select` where a column cannot be recorded as it is, or is to be recorded as a time."""
+    renamed = [column for column in stream.columns if column.event != column.name]
+    arrival = stream.arrival
+    as_time = arrival.instant != arrival.sql or arrival.kind == "DATE"
+    select = {column.event: column.sql for column in renamed}
+    if as_time:
+        select[arrival.event] = f"cast({arrival.instant} as timestamp)" if arrival.kind == "DATE" else arrival.instant
+    lines = []
+    if renamed:
+        lines.append(f"keep = {_toml([column.name for column in stream.columns if column not in renamed])}")
+    if select:
+        inside = ", ".join(f"{name} = {_toml(sql)}" for name, sql in select.items())
+        lines += ["# event columns under another name, or computed", f"select = {{ {inside} }}"]
+    return lines
+
+
+def _toml(value: Any) -> str:
+    """Returns a value as TOML: its basic strings, lists and booleans are JSON's."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _arrow(column: Column) -> str:
+    head, _, rest = column.kind.partition("(")
+    if head == "DECIMAL":
+        precision, scale = rest.rstrip(")").split(",")
+        return f"pa.decimal128({precision}, {scale})"
+    return {"BIGINT": "pa.int64()", "INT": "pa.int32()"}.get(head, "pa.string()")
+
+
+def _application(stream: NewStream, suite: str) -> str:
+    keys = [stream.key] if stream.key else []
+    sums = [f"{column.event}_sum" for column in stream.measures]
+    kinds = [
+        f"pa.decimal128(38, {c.kind[:-1].split(',')[1]})" if "(" in c.kind else "pa.int64()" for c in stream.measures
+    ]
+    casts = [kind.replace("pa.decimal128", "decimal").replace("pa.int64()", "bigint") for kind in kinds]
+    needed = "".join(f"({_toml(c.event)}, {_arrow(c)}), " for c in [*keys, *stream.measures]).rstrip(", ")
+    made = [(c.event, _arrow(c)) for c in keys] + [("tuples", "pa.int64()"), *zip(sums, kinds, strict=True)]
+    fields = "\n".join(f"        ({_toml(name)}, {kind})," for name, kind in made)
+    adds = "".join(
+        f"            F.sum({_toml(c.event)}).cast({_toml(cast)}).alias({_toml(name)}),\n"
+        for c, cast, name in zip(stream.measures, casts, sums, strict=True)
+    )
+    names = [c.event for c in keys]
+    groups = ", ".join(_toml(name) for name in ["window_id", *names])
+    per = f"{names[0]} and window" if names else "window"
+    class_name = "".join(part.capitalize() for part in stream.application.split("_"))
+    return f'''"""Counts the tuples of the stream {stream.name} for each {per}: a first application, to be changed."""
+
+from typing import ClassVar
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from rewindow.application import Application, FrameOperator, InputPort, OutputPort
+
+NEEDED = pa.schema([{needed}])
+"""Columns of the stream that are read; it may have more."""
+COUNTS = pa.schema(
+    [
+{fields}
+    ]
+)
+
+
+class {class_name}(FrameOperator):
+    """Tuples of each {per}{", and sums" if sums else ""}. What has no tuple has no row."""
+
+    inputs: ClassVar = {{"{stream.name}": InputPort(NEEDED)}}
+    outputs: ClassVar = {{"{OUTPUT}": OutputPort(COUNTS)}}
+
+    def transform(self, inputs, state, context):
+        return inputs["{stream.name}"].groupBy({groups}).agg(
+            F.count("*").alias("tuples"),
+{adds}        )
+
+
+app = Application("{stream.application}", window="{stream.width}")
+counted = app.add("counted", {class_name}(), {stream.name}=app.input("{stream.name}"))
+app.output("{OUTPUT}", counted, key={_toml(names)}, suite="{suite}")
+'''
+
+
+def _suite(stream: NewStream, suite: str) -> str:
+    came_in = f"tuples_in_{stream.name}"
+    expectations = [
+        {
+            "description": "The tuples that were counted are those that came in.",
+            "kwargs": {"column_A": "counted", "column_B": came_in, "ignore_row_if": "either_value_is_missing"},
+            "meta": {"check": "every-tuple-counted"}, "severity": "critical",
+            "type": "expect_column_pair_values_to_be_equal",
+        },
+        {
+            "description": "A row counts at least one tuple.",
+            "kwargs": {"column": "rows_without_tuple", "value_set": [0]},
+            "meta": {"check": "no-row-without-tuple"}, "severity": "critical",
+            "type": "expect_column_values_to_be_in_set",
+        },
+    ]  # fmt: skip
+    measures = {
+        "counted": {"sql": "sum(tuples)", "empty": 0},
+        "rows_without_tuple": {"sql": "count(*) filter (where tuples < 1)", "empty": 0},
+    }
+    notes = f"What is expected of each window of {stream.application}.{OUTPUT}: measures are SQL over its rows."
+    value = {"name": suite, "notes": notes, "meta": {"measures": measures}, "expectations": expectations}
+    return json.dumps(value, indent=2) + "\n"

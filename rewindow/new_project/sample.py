@@ -1,0 +1,184 @@
+"""The first rows of a source, with what it takes to read them: format, delimiter, header, encoding."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from rewindow.config import StreamConfig
+from rewindow.errors import InputError
+from rewindow.recording.sources.readers import parquet_schema
+from rewindow.recording.sources.source import SourceFile, known_sources, source_format
+
+ROWS, CELLS = 20_000, 1_000_000
+"""A sample has so many rows, or, of a wide source, so many cells."""
+_BYTES = 64 << 20
+_DELIMITERS = (",", ";", "\t", "|")
+_READ = ("csv", "json", "parquet")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The first rows of a source.
+
+    Attributes:
+        path: the file, folder or pattern, absolute.
+        kind: its format: csv, json or parquet.
+        values: the values of each column by its name; None where there is none. CSV's are texts.
+        types: DDL of the types of columns that have types of their own (Parquet).
+        settings: settings of the stream that reading took, such as a delimiter.
+        whole: whether these are all its rows.
+    """
+
+    path: str
+    kind: str
+    values: dict[str, list[Any]]
+    types: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    whole: bool = True
+
+    @property
+    def rows(self) -> int:
+        """Rows looked at."""
+        return max((len(column) for column in self.values.values()), default=0)
+
+
+def read_sample(path: Path) -> Sample:
+    """Returns the first rows of a file, or of the first file of a folder.
+
+    Raises:
+        InputError: it is not there, of a format that this does not look into, or cannot be read.
+    """
+    place = str(path.absolute())
+    if not path.exists() and not any(letter in place for letter in "*?["):
+        raise InputError(
+            f'file "{path}" is not there', hint="Name a CSV, JSON lines or Parquet file, or a folder of them."
+        )
+    kind = source_format("new", place, None)
+    if kind not in _READ:
+        raise InputError(
+            f'"{path}" is a source of format {kind}, and only {", ".join(_READ)} are looked into',
+            hint="Write rewindow.toml by hand; README.md has one to copy.",
+        )
+    first = _first_file(place, kind)
+    if kind == "parquet":
+        return _parquet(place, first)
+    with first.open() as opened:
+        data = opened.read(_BYTES)
+    text, encoding = _decoded(data)
+    settings = {} if encoding == "utf-8" else {"encoding": encoding}
+    whole = len(data) < _BYTES
+    lines = text if whole else text[: text.rfind("\n") + 1]
+    return _csv(place, first, lines, settings, whole) if kind == "csv" else _json(place, first, lines, settings, whole)
+
+
+def _first_file(place: str, kind: str) -> SourceFile:
+    stream = StreamConfig(source=place, arrived_at="", columns="x STRING")
+    found: list[SourceFile] = known_sources()[kind]("new", stream, place).files()  # type: ignore[attr-defined]
+    return found[0]
+
+
+def _decoded(data: bytes) -> tuple[str, str]:
+    for cut in range(4):  # The sample may end inside a character.
+        try:
+            return data[: len(data) - cut].decode("utf-8-sig"), "utf-8"
+        except UnicodeDecodeError:
+            continue
+    return data.decode("latin-1"), "latin-1"
+
+
+def _csv(place: str, file: SourceFile, text: str, settings: dict[str, Any], whole: bool) -> Sample:
+    delimiter = _delimiter(text)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    head = next((row for row in reader if row), [])
+    if not head:
+        raise InputError(f'source file "{file.name}" is empty', hint="Its first row must name the columns.")
+    limit = max(1, min(ROWS, CELLS // len(head)))
+    rows = [row for row in islice(reader, limit + 1) if len(row) == len(head)]
+    whole = whole and len(rows) <= limit
+    if _has_header(head):
+        names = head
+    else:
+        names, rows, settings = (
+            [f"column_{n}" for n in range(1, len(head) + 1)],
+            [head, *rows],
+            settings | {"header": False},
+        )
+    if delimiter != ",":
+        settings = settings | {"delimiter": delimiter}
+    columns = zip(*rows[:limit], strict=True) if rows else ([] for _ in names)
+    values = {name: [value or None for value in column] for name, column in zip(names, columns, strict=True)}
+    values.pop("", None)  # A column without a name, such as an index that pandas wrote, is not read.
+    if len(values) < sum(map(bool, names)):
+        raise InputError(f'source file "{file.name}" names a column twice', hint="Give each column a name of its own.")
+    return Sample(place, "csv", values, settings=settings, whole=whole)
+
+
+def _delimiter(text: str) -> str:
+    """Returns what splits the first lines into most columns, the same number in each."""
+    lines = [line for line in islice(io.StringIO(text), 20) if line.strip()]
+
+    def columns(delimiter: str) -> int:
+        counts = {len(row) for row in csv.reader(lines, delimiter=delimiter) if row}
+        return counts.pop() if len(counts) == 1 else 0
+
+    return max(_DELIMITERS, key=columns) if lines else ","
+
+
+def _has_header(head: Sequence[str]) -> bool:
+    """Returns whether the first row names columns: most cells have text, none begins as a number does."""
+    cells = [cell.strip() for cell in head]
+    return 2 * sum(map(bool, cells)) > len(cells) and not any(cell.lstrip("+-.")[:1].isdigit() for cell in cells)
+
+
+def _json(place: str, file: SourceFile, text: str, settings: dict[str, Any], whole: bool) -> Sample:
+    if text.lstrip()[:1] == "[":
+        raise InputError(
+            f'source file "{file.name}" is a JSON array, not JSON lines',
+            hint=f"Write one object a line, such as by: jq -c '.[]' {file.name} > {Path(file.name).stem}.jsonl",
+        )
+    lines = [line for line in islice(io.StringIO(text), ROWS + 1) if line.strip()]
+    found: list[dict[str, Any]] = []
+    for line in lines[:ROWS]:
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            found.append(value)
+    if lines and not found:
+        raise InputError(f'no line of source file "{file.name}" is a JSON object', hint="Write one object a line.")
+    names = list(dict.fromkeys(name for row in found for name in row))
+    values = {name: [row.get(name) for row in found] for name in names}
+    return Sample(place, "json", values, settings=settings, whole=whole and len(lines) <= ROWS)
+
+
+def _parquet(place: str, file: SourceFile) -> Sample:
+    schema = parquet_schema(file)
+    with file.open() as opened:
+        source = pq.ParquetFile(opened)
+        limit = max(1, min(ROWS, CELLS // max(1, len(schema))))
+        batch = next(source.iter_batches(batch_size=limit, columns=schema.names), None)
+        whole = source.metadata.num_rows <= limit
+    values = {name: batch.column(name).to_pylist() if batch is not None else [] for name in schema.names}
+    return Sample(place, "parquet", values, {name: _ddl(schema.field(name).type) for name in schema.names}, whole=whole)
+
+
+def _ddl(kind: Any) -> str:
+    """Returns a Parquet column's type as DDL, as far as a first application uses such columns; else its own words."""
+    import pyarrow as pa
+
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision},{kind.scale})"
+    if pa.types.is_timestamp(kind):
+        return "TIMESTAMP"
+    known = {"string": "STRING", "int64": "BIGINT", "int32": "INT", "double": "DOUBLE", "date32[day]": "DATE"}
+    return known.get(str(kind), str(kind).upper())

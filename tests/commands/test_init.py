@@ -1,0 +1,117 @@
+"""`rewindow init`: what it writes is a project that all verbs can read, and nothing that is there is touched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rewindow.config import Config
+from rewindow.loading.catalog import application_names, load_application
+from rewindow.quality.suites import read_suite
+from rewindow.storage import query
+from tests.commands.conftest import Command
+
+CLICKS = "id,clicked_at,page,amount,Room Name\n" + "".join(
+    f"{n},2026-03-01T10:{n // 60:02}:{n % 60:02}Z,{'ab'[n % 2]},{n}.50,x\n" for n in range(300)
+)
+EVENTS = "".join(
+    json.dumps({"ts": 1772359200000 + 1000 * n, "user": f"u{n % 5}", "event": {"type": "view", "n": n}}) + "\n"
+    for n in range(200)
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory."""
+    monkeypatch.delenv("REWINDOW_CONFIG", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "arrived_at", "keys", "select"),
+    [
+        ("Web Clicks.csv", CLICKS, "clicked_at", ["page"], {"room_name": "`Room Name`"}),
+        ("clicks.tsv", CLICKS.replace(",", "\t"), "clicked_at", ["page"], {"room_name": "`Room Name`"}),
+        ("events.jsonl", EVENTS, "timestamp_millis(ts)", ["user"], {"ts": "timestamp_millis(ts)"}),
+        ("empty.csv", "meter,read_at\n", "read_at", [], {}),
+    ],
+)
+def test_a_file_becomes_a_project_that_can_be_read(
+    run: Command, folder: Path, name: str, text: str, arrived_at: str, keys: list[str], select: dict[str, str]
+) -> None:
+    """Settings, application and suite agree with each other."""
+    (folder / name).write_text(text)
+    code, output, errors = run("init", name, "--yes")
+    assert (code, errors) == (0, "")
+    config = Config.load()
+    [(stream, settings)] = config.streams.items()
+    assert (settings.arrived_at, settings.keys, settings.select) == (arrived_at, keys, select)
+    assert f"rewindow record {stream} --end" in output and f"rewindow replay count_{stream} --id first" in output
+    assert f"count_{stream}" in application_names(config)
+    app = load_application(config, f"count_{stream}").app
+    assert app.grid.width_us == settings.width_us
+    assert app.outputs["counts"].key == tuple(keys)
+    suite = read_suite(config.expectations, app.outputs["counts"].suite or "")
+    assert {entry["meta"]["check"] for entry in suite.expectations} == {"every-tuple-counted", "no-row-without-tuple"}
+
+
+@pytest.mark.parametrize("there", ["rewindow.toml", "applications/count_clicks.py"])
+def test_nothing_that_is_there_is_overwritten(run: Command, folder: Path, there: str) -> None:
+    """Neither is anything else written then."""
+    (folder / "clicks.csv").write_text(CLICKS)
+    (folder / there).parent.mkdir(exist_ok=True)
+    (folder / there).write_text("mine")
+    before = sorted(folder.rglob("*"))
+    code, _, errors = run("init", "clicks.csv", "--yes")
+    assert code == 2 and "is there already" in errors and "Nothing was written." in errors
+    assert (folder / there).read_text() == "mine" and sorted(folder.rglob("*")) == before
+
+
+def test_where_nobody_can_be_asked_yes_is_needed(run: Command, folder: Path) -> None:
+    """A script must not hang, nor write what nobody has seen."""
+    (folder / "clicks.csv").write_text(CLICKS)
+    code, _, errors = run("init", "clicks.csv")
+    assert code == 2 and "rewindow init clicks.csv --yes" in errors
+    assert list(folder.iterdir()) == [folder / "clicks.csv"]
+
+
+def test_answers_become_the_settings(run: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that cannot be is asked for again."""
+    (folder / "clicks.csv").write_text(CLICKS)
+    answers = iter(["visits", "pages", "clicked_at", "none", "20 seconds"])
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("typer.prompt", lambda *_, **__: next(answers))
+    code, _, errors = run("init", "clicks.csv")
+    assert code == 0 and 'column "pages" is not in the source' in errors
+    settings = Config.load().streams["visits"]
+    assert (settings.keys, settings.width_us) == ([], 20_000_000)
+
+
+def test_a_variable_that_names_another_project_is_said(
+    run: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No verb would find the new one."""
+    (folder / "clicks.csv").write_text(CLICKS)
+    monkeypatch.setenv("REWINDOW_CONFIG", "/elsewhere/rewindow.toml")
+    code, _, errors = run("init", "clicks.csv", "--yes")
+    assert code == 2 and "unset REWINDOW_CONFIG" in errors
+
+
+@pytest.mark.jvm
+def test_the_commands_that_are_printed_work_as_printed(run: Command, folder: Path) -> None:
+    """From a JSON lines file with nested values to a published and certified table."""
+    (folder / "events.jsonl").write_text(EVENTS)
+    output = run("init", "events.jsonl", "--yes")[1]
+    steps = [line.split("#")[0] for line in output.splitlines() if line.startswith("    rewindow")]
+    commands = [command.split() for step in steps for command in step.split("&&")]
+    assert [command[1] for command in commands] == ["record", "replay", "check", "publish"]
+    for command in commands:
+        code, _, errors = run(*command[1:])
+        assert code == 0, errors
+    assert run("certify", "published", "first")[0] == 0
+    config = Config.load()
+    counts = query("select sum(tuples) as n from c", c=config.stream_table("count_events.counts"))
+    assert counts["n"].to_pylist() == [200]

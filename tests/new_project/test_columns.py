@@ -1,0 +1,93 @@
+"""What columns are taken for: by all values, never by some."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from rewindow.new_project.columns import Column, describe_columns
+from rewindow.new_project.sample import Sample
+
+
+def column(name: str, values: list[Any], kind: str = "csv") -> Column:
+    """Describes the only column of a sample."""
+    return describe_columns(Sample("x", kind, {name: values}))[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["1", "-20", "0"], "BIGINT"),
+        (["1", "007"], "STRING"),
+        (["12345678901234567890"], "DOUBLE"),
+        (["1.50", "22.00"], "DECIMAL(18,2)"),
+        (["1.5", "22.00"], "DOUBLE"),
+        (["1.5", "2"], "DOUBLE"),
+        (["1e3", "2.5"], "DOUBLE"),
+        (["1", "NA", None], "BIGINT"),
+        (["NA", "DE"], "STRING"),
+        (["true", "False"], "BOOLEAN"),
+        (["2026-03-01", "2026-03-02"], "DATE"),
+        (["2026-03-01T10:00:00Z", "2026-03-01 10:00:00.123+01:00"], "TIMESTAMP"),
+        (["2026-03-01T10:00:00Z", "soon"], "STRING"),
+        (["2026-13-01"], "STRING"),
+        ([None, None], "STRING"),
+    ],
+)
+def test_type_is_the_narrowest_that_all_texts_have(values: list[str | None], kind: str) -> None:
+    """One text that is otherwise, and it is another type; what means null does not count."""
+    assert column("x", values).kind == kind
+
+
+def test_text_that_means_null_is_told_only_where_the_column_is_no_text() -> None:
+    """NA is Namibia in a column of countries."""
+    assert column("x", ["1", "NA"]).nulls == {"NA"}
+    assert column("country", ["NA", "DE"]).nulls == frozenset()
+
+
+MOMENT = int(datetime(2026, 3, 1, 10, tzinfo=UTC).timestamp())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "instant"),
+    [
+        ("ts", str(MOMENT), "timestamp_seconds(ts)"),
+        ("ts", str(MOMENT * 1000), "timestamp_millis(ts)"),
+        ("ts", str(MOMENT * 10**6), "timestamp_micros(ts)"),
+        ("count", str(MOMENT), ""),
+        ("ts", "5", ""),
+        ("at", "2026-03-01 10:00", "at"),
+        ("Order Date", "2026-03-01T10:00:00Z", "`Order Date`"),
+        ("at", "01.03.2026 10:00", "try_to_timestamp(at, 'd.M.yyyy H:m')"),
+        ("at", "3/31/2026 10:00:00", "try_to_timestamp(at, 'M/d/yyyy H:m:s')"),
+    ],
+)
+def test_a_time_has_an_expression_that_gives_it(name: str, value: str, instant: str) -> None:
+    """Numbers only where the name says that they are a time."""
+    found = column(name, [value, None])
+    assert found.instant == instant
+    if instant and "31" not in value:
+        assert found.times == [MOMENT * 10**6, None]
+
+
+def test_days_and_months_that_could_be_either_are_said() -> None:
+    """The reader decides."""
+    assert "could be M/d/yyyy" in column("at", ["03/04/2026"]).why
+    assert "could be" not in column("at", ["03/14/2026"]).why
+
+
+def test_names_that_cannot_be_recorded_get_another() -> None:
+    """Spaces, our own columns, and those that differ only by case."""
+    sample = Sample("x", "csv", {name: ["1"] for name in ("Room Name", "offset", "a", "A", "7")})
+    assert [c.event for c in describe_columns(sample)] == ["room_name", "source_offset", "a", "A_2", "column_7"]
+
+
+def test_json_values_have_the_type_that_all_of_them_share() -> None:
+    """Nested ones too; what has no type in common is text."""
+    rows = [{"type": "view", "tags": ["a"]}, {"type": None, "n": 1}, None]
+    assert column("event", rows, "json").kind == "STRUCT<`type`: STRING, `tags`: ARRAY<STRING>, `n`: BIGINT>"
+    assert column("x", [1, "a"], "json").kind == "STRING"
+    assert column("x", [1, 2.5], "json").kind == "DOUBLE"
+    assert column("x", [True, None], "json").kind == "BOOLEAN"
