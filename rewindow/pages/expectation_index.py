@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rewindow.config import Config
+from rewindow.json_files import reading_json
 from rewindow.pages.drawing import draw
 from rewindow.quality.findings import Run, runs
 from rewindow.storage.results import index_page
@@ -35,6 +37,7 @@ def index_html(found: Sequence[Run], folder: Path, now: datetime) -> str:
         state=_state(len(outputs), failing) if outputs else "Nothing has been checked yet.",
         outputs=[runs for _, runs in sorted(outputs.items(), key=lambda one: (one[1][0].verdict == "passed", one[0]))],
         link=lambda run: os.path.relpath(run.docs, folder) if Path(run.docs).is_file() else "",
+        strength=_strength,
         now=now,
         shown_runs=SHOWN_RUNS,
         history_runs=HISTORY_RUNS,
@@ -44,3 +47,15 @@ def index_html(found: Sequence[Run], folder: Path, now: datetime) -> str:
 def _state(outputs: int, failing: int) -> str:
     what = f"{outputs} output{'s' if outputs != 1 else ''}"
     return f"{what}; the newest run of {failing} failed." if failing else f"{what}; the newest run of each passed."
+
+
+def _strength(found: Sequence[Run]) -> str:
+    """Returns what the newest trial of an output's suite by planted damages came to, in words; empty without one."""
+    files = [Path(run.docs).parent / f"{run.output}.strength.json" for run in found]
+    file = next((file for file in files if file.is_file()), None)
+    if file is None:
+        return ""
+    with reading_json(file, "strength of a suite", "Measure it again: rewindow check REPLAY --strength"):
+        known = json.loads(file.read_text())
+        share = f"{known['planted'] - known['unseen']} of {known['planted']} planted damages are noticed"
+        return f"{share}, {known['stopped']} stop the publication"

@@ -3,6 +3,7 @@
 from rewindow.quality.findings import Finding, Run, failures, runs
 from rewindow.quality.gate import check, judge, window_report
 from rewindow.quality.outcome import CheckOutcome, GateResult, OutputVerdict
+from rewindow.quality.strength import Strength, strength
 
 __all__ = [
     "CheckOutcome",
@@ -10,9 +11,11 @@ __all__ = [
     "GateResult",
     "OutputVerdict",
     "Run",
+    "Strength",
     "check",
     "failures",
     "judge",
     "runs",
+    "strength",
     "window_report",
 ]

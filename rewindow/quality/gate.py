@@ -45,14 +45,7 @@ def check(config: Config, replay_id: str, listener: Listener | None = None) -> G
             everything was evaluated. A failed verdict is returned, not raised.
     """
     ledger = Ledger.open(config.ledger_url)
-    found = ledger.replays.get(replay_id)
-    if found.state not in CHECKABLE:
-        raise InputError(
-            f'replay "{replay_id}" is {found.state}, only a replay that has ended can be checked',
-            hint=f"Look at it: rewindow status {replay_id}",
-        )
-    check_replay_format(config.replay_root(replay_id))
-    plan = found.read_plan()
+    plan = checkable(config, ledger, replay_id)
     folder = path_in(config.state, replay_folder(config, replay_id))
     try:
         result = judge(config, plan, listener)
@@ -63,6 +56,23 @@ def check(config: Config, replay_id: str, listener: Listener | None = None) -> G
     return result
 
 
+def checkable(config: Config, ledger: Ledger, replay_id: str) -> Plan:
+    """Returns the plan of a replay whose output can be judged.
+
+    Raises:
+        InputError: no replay has this id, or it has not ended.
+        TableError: its tables have the format of another version.
+    """
+    found = ledger.replays.get(replay_id)
+    if found.state not in CHECKABLE:
+        raise InputError(
+            f'replay "{replay_id}" is {found.state}, only a replay that has ended can be checked',
+            hint=f"Look at it: rewindow status {replay_id}",
+        )
+    check_replay_format(config.replay_root(replay_id))
+    return found.read_plan()
+
+
 def judge(config: Config, plan: Plan, listener: Listener | None = None) -> GateResult:
     """Judges a planned replay by what it staged; writes results and findings, and nothing to the ledger.
 
@@ -70,7 +80,7 @@ def judge(config: Config, plan: Plan, listener: Listener | None = None) -> GateR
         GateError: see check.
     """
     preload()
-    suites = {output.name: _suite(config, output) for output in plan.outputs}
+    suites = {output.name: suite_of(config, output) for output in plan.outputs}
     checked_at = datetime.now(UTC)
     folder = replay_folder(config, plan.replay_id)
     folder.mkdir(parents=True, exist_ok=True)
@@ -97,7 +107,7 @@ def window_report(config: Config, replay_id: str, output: str) -> pa.Table:
     for found in plan.outputs:
         if found.name == output:
             sources = Sources.open(config.replay_root(replay_id), output, config.quarantine_table)
-            return build_report(plan, found, sources, _suite(config, found).measures)
+            return build_report(plan, found, sources, suite_of(config, found).measures)
     known = ", ".join(entry.name for entry in plan.outputs)
     raise InputError(f'replay "{replay_id}" has no output "{output}"', hint=f"Its outputs: {known}.")
 
@@ -106,7 +116,7 @@ def _plan(ledger: Ledger, replay_id: str) -> Plan:
     return ledger.replays.get(replay_id).read_plan()
 
 
-def _suite(config: Config, output: OutputPlan) -> Suite:
+def suite_of(config: Config, output: OutputPlan) -> Suite:
     """Returns the suite of an output; that of error tuples is expected to stay empty."""
     return suite_for(config.expectations, output.suite, may_be_empty=output.errors)
 

@@ -18,6 +18,11 @@ def replay_folder(config: Config, replay_id: str) -> Path:
     return quality_folder(config) / "replays" / check_replay_id(replay_id)
 
 
+def strength_file(config: Config, replay_id: str, output: str) -> Path:
+    """Returns where it says which planted damages an output's suite would notice; beside the output's page."""
+    return replay_folder(config, replay_id) / f"{output}.strength.json"
+
+
 def findings_table(config: Config) -> Path:
     """Returns the Delta table that keeps every check of every run."""
     return quality_folder(config) / "findings"

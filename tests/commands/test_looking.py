@@ -22,6 +22,8 @@ from rewindow.storage.streams import QUARANTINE_SCHEMA, WINDOWS_SCHEMA, create_q
 from rewindow.windows import WindowRange
 from tests.commands.conftest import Command
 from tests.publication.staging import StagedReplay, lossy_and_full, simple
+from tests.quality.staging import StagedReplay as JudgedReplay
+from tests.quality.staging import ended
 from tests.recovery.project import make_project
 
 FIRST, LAST = 100, 109
@@ -217,3 +219,17 @@ def test_list_shows_what_a_replay_computes_and_since_when_it_is_in_its_state(
         connection.execute(update(replays).values(plan={}))
     assert json.loads(run("list", "--json")[1])[0]["from"] is None
     assert run("list")[0] == 0
+
+
+def test_check_tries_the_strength_of_a_suite(command: Command, config: Config, tmp_path: Path) -> None:
+    """It lists what passes unnoticed and ends with the gate's exit code; an output goes with --strength only."""
+    staged = JudgedReplay(tmp_path, windows=WindowRange(100, 139))
+    ended(staged)
+    code, text, errors = command("check", staged.replay_id, "made", "--strength")
+    assert (code, "pass unnoticed" in text, "seed 1" in text) == (65, True, True), errors
+    assert "planted damages would pass unnoticed" in errors
+    code, text, _ = command("check", staged.replay_id, "made", "--strength", "--seed", 7, "--json")
+    (found,) = json.loads(text)
+    assert (code, found["output"], found["seed"], found["planted"]) == (65, "made", 7, len(found["damages"]))
+    code, _, errors = command("check", staged.replay_id, "made")
+    assert (code, "--strength" in errors) == (2, True)

@@ -1,0 +1,248 @@
+"""How strong the gate of an output is: which damages its suite would notice, told column by column.
+
+Damages are planted in a copy of some windows of a replay (`planting`). What is planted follows from the columns: names
+changed, values exchanged, left out, of another sign or unit, off by one; rows dropped, doubled, or of another window.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from rewindow.config import Config
+from rewindow.errors import GateError, InputError
+from rewindow.facts.readers import event_columns, read_output, staged_seals
+from rewindow.ledger import Ledger
+from rewindow.listener import Listener, Silent
+from rewindow.quality.gate import checkable, suite_of
+from rewindow.quality.planting import LEVELS, Damage, Planted, Row, Rows, Specimen, cut, plant
+from rewindow.quality.window_table import Sources
+from rewindow.recovery import OutputPlan, Plan
+from rewindow.storage import query
+from rewindow.storage.results import strength_file
+from rewindow.windows import WindowRange
+
+WINDOWS, WINDOWS_MIN, ROWS_MAX = 120, 8, 50_000
+"""How many windows a specimen has, as far as they hold no more rows; with fewer windows nothing could be planted."""
+FACTORS = (1000, 60, 10)
+"""A unit is mistaken by the first of these with which a value still fits its column."""
+
+
+@dataclass(frozen=True)
+class Strength:
+    """What became of the damages that were planted in an output.
+
+    Attributes:
+        windows: where they were planted.
+        planted: each damage that found a place, with what was seen of it.
+        without_place: those that made no difference in any of these windows, by column and kind.
+    """
+
+    replay_id: str
+    output: str
+    suite: str
+    seed: int
+    windows: WindowRange
+    planted: tuple[Planted, ...]
+    without_place: tuple[tuple[str, str], ...]
+
+    @property
+    def noticed(self) -> int:
+        """Number of damages that anybody is told of."""
+        return sum(one.seen != "unseen" for one in self.planted)
+
+    @property
+    def stopped(self) -> int:
+        """Number of damages that stop the publication."""
+        return sum(one.seen == "stopped" for one in self.planted)
+
+    @property
+    def holes(self) -> tuple[Planted, ...]:
+        """Damages that nobody is told of."""
+        return tuple(one for one in self.planted if one.seen == "unseen")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns it for JSON."""
+        rows = [
+            {"column": one.damage.column, "kind": one.damage.kind, "window": one.window, "seen": one.seen,
+             "checks": list(one.checks)}
+            for one in self.planted
+        ]  # fmt: skip
+        counts = Counter(one.seen for one in self.planted)
+        return {
+            "replay_id": self.replay_id, "output": self.output, "suite": self.suite, "seed": self.seed,
+            "first": self.windows.first, "last": self.windows.last, "planted": len(rows),
+            **{level: counts[level] for level in LEVELS}, "damages": rows,
+            "without_place": [list(one) for one in self.without_place],
+        }  # fmt: skip
+
+
+def strength(
+    config: Config, replay_id: str, output: str | None = None, *, seed: int = 1, listener: Listener | None = None
+) -> list[Strength]:
+    """Plants damages in copies of a replay's outputs and returns what their suites notice. Starts no JVM.
+
+    The replay itself, its verdict and the findings stay as they are; the result lies beside the output's page.
+
+    Args:
+        config: settings in force.
+        replay_id: a replay that has ended.
+        output: only this one; all outputs by default.
+        seed: decides which windows are taken and where damages are planted; the same seed gives the same result.
+        listener: is told what is being measured.
+
+    Raises:
+        InputError: no replay has this id, it has not ended, or has no such output.
+        GateError: the undamaged rows cannot be judged, or a window has too many rows.
+    """
+    plan = checkable(config, Ledger.open(config.ledger_url), replay_id)
+    outputs = [one for one in plan.outputs if output in (None, one.name)]
+    if not outputs:
+        known = ", ".join(one.name for one in plan.outputs)
+        raise InputError(f'replay "{replay_id}" has no output "{output}"', hint=f"Its outputs: {known}.")
+    return [_measure(config, plan, one, seed, listener or Silent()) for one in outputs]
+
+
+def damages_of(columns: pa.Schema, width_us: int) -> Iterator[Damage]:
+    """Yields the damages that fit an output: those of whole rows, then those of each column."""
+    yield Damage("row dropped", _drop)
+    yield Damage("row doubled", _double)
+    yield Damage("rows exchanged with the next window's", _move, reach=1)
+    for field in columns:
+        for kind, change in _changes(field, width_us).items():
+            yield Damage(kind, _in_one_row(field.name, change), field.name)
+        yield Damage("exchanged between two rows", _exchange(field.name), field.name)
+
+
+def _measure(config: Config, plan: Plan, output: OutputPlan, seed: int, listener: Listener) -> Strength:
+    made = _specimen(config, plan, output, seed)
+    schema = event_columns(made.sources.staged)
+    damages = list(damages_of(schema, plan.grid.width_us))
+    listener.line(f"{output.name}: {len(damages)} damages in windows {made.plan.range}, seed {seed}")
+    planted = tuple(plant(made, damages, seed))
+    placed = {(one.damage.column, one.damage.kind) for one in planted}
+    rest = tuple((one.column, one.kind) for one in damages if (one.column, one.kind) not in placed)
+    result = Strength(plan.replay_id, output.name, made.suite.name, seed, made.plan.range, planted, rest)
+    file = strength_file(config, plan.replay_id, output.name)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(result.to_dict(), indent=2) + "\n")
+    return result
+
+
+def _specimen(config: Config, plan: Plan, output: OutputPlan, seed: int) -> Specimen:
+    root = config.replay_root(plan.replay_id)
+    sources = Sources.open(root, output.name, config.quarantine_table)
+    windows = _choose(plan, output, sources, seed)
+    inside = f"window_id between {windows.first} and {windows.last}"
+    facts = query(f"select * from f where {inside}", f=sources.facts)
+    part, rows, facts = cut(plan, windows, read_output(root, output.name, windows), facts)
+    return Specimen(part, output, suite_of(config, output), config.expectations, sources, rows, facts)
+
+
+def _choose(plan: Plan, output: OutputPlan, sources: Sources, seed: int) -> WindowRange:
+    """Returns windows one after the other that hold rows, begun by the seed, as many as are not too many rows."""
+    seals = staged_seals(sources.facts, output.name, plan.range)
+    tuples = dict(zip(seals["window_id"].to_pylist(), seals["tuples"].to_pylist(), strict=True))
+    first = Random(seed).randint(plan.first, max(plan.first, plan.last - WINDOWS + 1))
+    last, rows = first - 1, 0
+    while last < min(plan.last, first + WINDOWS - 1) and rows + tuples.get(last + 1, 0) <= ROWS_MAX:
+        last += 1
+        rows += tuples.get(last, 0)
+    if last - first + 1 < WINDOWS_MIN or not rows:
+        raise GateError(
+            f'output "{output.name}" of replay "{plan.replay_id}" has no {WINDOWS_MIN} windows to plant damages in',
+            detail=f"From window {first} on there are {max(0, last - first + 1)}, with {rows:,} rows; "
+            f"at most {ROWS_MAX:,} rows are copied.",
+            hint="Take a replay of a longer range, or of shorter windows, or another --seed.",
+        )
+    return WindowRange(first, last)
+
+
+# --- damages
+
+Change = Callable[[Any], Any]
+
+
+def _changes(field: pa.Field, width_us: int) -> dict[str, Change]:
+    """Returns what may be done to a single value of a column, by kind."""
+    kind = field.type
+    found: dict[str, Change] = {"null": lambda value: None}
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        found["renamed"] = lambda value: value + "?"
+    elif pa.types.is_boolean(kind):
+        found["the opposite"] = lambda value: not value
+    elif pa.types.is_timestamp(kind):
+        found["off by one window"] = lambda value: value + timedelta(microseconds=width_us)
+    elif pa.types.is_date(kind):
+        found["off by one day"] = lambda value: value + timedelta(days=1)
+    elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        found["of the other sign"] = lambda value: -value
+        found["of another unit"] = lambda value: _in_another_unit(value, kind)
+        found["off by one"] = lambda value: value + 1
+    return found
+
+
+def _in_another_unit(value: Any, kind: pa.DataType) -> Any:
+    for factor in FACTORS:
+        try:
+            pa.scalar(value * (Decimal(factor) if isinstance(value, Decimal) else factor), kind)
+        except (pa.ArrowException, OverflowError):
+            continue
+        return value * factor
+    return value
+
+
+def _in_one_row(column: str, change: Change) -> Callable[[Rows, int, Random], bool]:
+    def planted(rows: Rows, window: int, random: Random) -> bool:
+        able = [row for row in rows[window] if row[column] is not None and row[column] == row[column]]
+        if not able:
+            return False
+        row = random.choice(able)
+        before, row[column] = row[column], change(row[column])
+        return bool(row[column] != before)
+
+    return planted
+
+
+def _exchange(column: str) -> Callable[[Rows, int, Random], bool]:
+    def planted(rows: Rows, window: int, random: Random) -> bool:
+        if len(rows[window]) < 2:
+            return False
+        first, second = random.sample(rows[window], 2)
+        differ = [name for name in first if first[name] != second[name]]
+        first[column], second[column] = second[column], first[column]
+        return column in differ and len(differ) > 1
+
+    return planted
+
+
+def _drop(rows: Rows, window: int, random: Random) -> bool:
+    if rows[window]:
+        rows[window].remove(random.choice(rows[window]))
+    return True
+
+
+def _double(rows: Rows, window: int, random: Random) -> bool:
+    if rows[window]:
+        rows[window].append(dict(random.choice(rows[window])))
+    return True
+
+
+def _move(rows: Rows, window: int, random: Random) -> bool:
+    def bare(part: list[Row]) -> list[Row]:
+        return [{name: value for name, value in row.items() if name != "window_id"} for row in part]
+
+    differ = bare(rows[window]) != bare(rows[window + 1])
+    rows[window], rows[window + 1] = rows[window + 1], rows[window]
+    for place in (window, window + 1):
+        for row in rows[place]:
+            row["window_id"] = place
+    return differ
