@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rewindow.storage.layout import Contents
 from rewindow.windows import WindowRange
+
+if TYPE_CHECKING:
+    from rewindow.storage.layout import Contents
 
 
 @dataclass(frozen=True)
