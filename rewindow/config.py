@@ -10,8 +10,9 @@ import codecs
 import os
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
 from pydantic_core import PydanticCustomError
@@ -230,9 +231,8 @@ class Config(Section):
             config = cls.model_validate(values)
         except ValidationError as error:
             first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            primary, hint = f'setting "{where}" is wrong: {first["msg"]}', first.get("ctx", {}).get("hint", "")
-            raise InputError(primary, detail=f"Read from {found}.", hint=hint) from error
+            primary, hint = _wrong_setting(first["type"], first["loc"], first["msg"], first.get("ctx", {}))
+            raise InputError(primary, detail=f"Read from {found or 'the environment'}.", hint=hint) from error
         for name in config.streams:
             check_name("stream", name)
         config._root = found.parent.resolve() if found else Path.cwd()
@@ -316,6 +316,26 @@ class Config(Section):
     def replay_root(self, replay_id: str) -> Path:
         """Folder of a replay's staged tables, facts and checkpoints."""
         return self.state / "replays" / check_replay_id(replay_id)
+
+
+def _wrong_setting(
+    kind: str, place: tuple[int | str, ...], message: str, context: Mapping[str, Any]
+) -> tuple[str, str]:
+    """Returns primary line and hint for a setting that pydantic refuses."""
+    where = ".".join(str(part) for part in place)
+    if kind == "missing":
+        return f'setting "{where}" is missing', "Write it into rewindow.toml, or begin from a file: rewindow init FILE"
+    if kind != "extra_forbidden":
+        return f'setting "{where}" is wrong: {message}', context.get("hint", "")
+    section: type[Section] = Config
+    for part in place[:-1]:
+        field = next((f for name, f in section.model_fields.items() if part in (name, f.alias)), None)
+        if field is not None:  # Else it is a stream's name.
+            section = next(cls for cls in get_args(field.annotation) or (field.annotation,) if issubclass(cls, Section))
+    known = [field.alias or name for name, field in section.model_fields.items()]
+    within = f"[{'.'.join(map(str, place[:-1]))}]" if len(place) > 1 else "rewindow.toml"
+    hint = f"{did_you_mean(str(place[-1]), known)}Known in {within}: {', '.join(known)}."
+    return f'setting "{where}" is unknown', hint
 
 
 def _find(path: Path | str | None) -> Path | None:

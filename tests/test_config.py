@@ -106,3 +106,26 @@ def test_variable_below_a_setting_that_is_no_section_is_refused(
     monkeypatch.setenv("REWINDOW_LEDGER__URL", "x")
     with pytest.raises(InputError, match='setting "ledger" is no section'):
         Config.load()
+
+
+@pytest.mark.parametrize(
+    ("text", "primary", "hint"),
+    [
+        ('[streams.s]\nsource = "x"\narrived_at = "at"\nwidht = "1 s"', 'setting "streams.s.widht" is unknown',
+         'Did you mean "width"? Known in [streams.s]: source, format,'),
+        ("[stream.s]", 'setting "stream" is unknown', 'Did you mean "streams"? Known in rewindow.toml: state,'),
+        ("[spark]\nmastr = 1", 'setting "spark.mastr" is unknown', 'Did you mean "master"? Known in [spark]: master,'),
+        ("[replay]\nxyz = 1", 'setting "replay.xyz" is unknown', "Known in [replay]: group_seconds,"),
+        ('[streams.s]\nsource = "x"', 'setting "streams.s.arrived_at" is missing', "rewindow init"),
+    ],
+)  # fmt: skip
+def test_an_unknown_setting_is_answered_with_those_that_are_known(
+    tmp_path: Path, text: str, primary: str, hint: str
+) -> None:
+    """And with the one that was probably meant."""
+    file = tmp_path / "rewindow.toml"
+    file.write_text(text)
+    with pytest.raises(InputError) as caught:
+        Config.load(file)
+    assert caught.value.primary == primary
+    assert hint in caught.value.hint and "interval_us" not in caught.value.hint

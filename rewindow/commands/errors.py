@@ -81,12 +81,12 @@ def _show(replay_id: str, found: list[ErrorTuples], limit: int) -> None:
 def _line(row: dict[str, Any]) -> tuple[object, ...]:
     told = _told(row)
     words = json.dumps(_event(row), default=str, ensure_ascii=False)
-    return told["window"], told["attempt"], told["reason"], told["detail"], told["position"], words
+    return str(told["window"]), told["attempt"], told["reason"], told["detail"], told["position"], words
 
 
 def _told(row: dict[str, Any]) -> dict[str, Any]:
     return {
-        "window": str(row["_rw_window"]), "attempt": row["_rw_attempt"], "reason": row[REASON], "detail": row[DETAIL],
+        "window": row["_rw_window"], "attempt": row["_rw_attempt"], "reason": row[REASON], "detail": row[DETAIL],
         "position": row[POSITION],
     }  # fmt: skip
 

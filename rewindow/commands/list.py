@@ -35,8 +35,8 @@ def command(
         print_json(
             [
                 {
-                    "replay": row.replay_id, "application": row.application, "first": str(row.first),
-                    "last": str(row.last), "from": times[0], "to": times[1], "mode": row.mode, "state": row.state,
+                    "replay": row.replay_id, "application": row.application, "first": row.first,
+                    "last": row.last, "from": times[0], "to": times[1], "mode": row.mode, "state": row.state,
                     "attempts": row.epoch, "mark": row.mark, "lost": lost[row.replay_id], "created_at": row.created_at,
                     "changed_at": row.changed_at,
                 }

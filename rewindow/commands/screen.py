@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -36,8 +37,12 @@ ReplayId = Annotated[str, typer.Argument(help="Id of a replay, see `rewindow lis
 
 
 def print_json(value: Any) -> None:
-    """Prints a value as JSON; window ids that are keys become text."""
-    sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
+    """Prints a value as JSON: numbers as numbers, times in ISO 8601; window ids that are keys become text."""
+    sys.stdout.write(json.dumps(value, indent=2, default=_plain) + "\n")
+
+
+def _plain(value: object) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def print_rows(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -105,7 +105,7 @@ def rows(
     number, is_sealed, found = inventory.rows_of(load_project(), stream, window, limit)
     state = "sealed" if is_sealed else "missing: not sealed"
     if as_json:
-        print_json({"stream": stream, "window": str(number), "sealed": is_sealed, "tuples": found.to_pylist()})
+        print_json({"stream": stream, "window": number, "sealed": is_sealed, "tuples": found.to_pylist()})
         return
     texts = [[None if value is None else str(value) for value in row.values()] for row in found.to_pylist()]
     print_rows(f"{stream}, window {number}, {state}", found.column_names, texts)

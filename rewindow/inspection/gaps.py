@@ -54,10 +54,10 @@ class Gap:
     closed_by: str = ""
 
     def row(self) -> dict[str, Any]:
-        """Returns the row as it is written; window ids are decimal text (W14)."""
+        """Returns the row as it is written; window ids are numbers (W14)."""
         key = ", ".join(f"{name}={value}" for name, value in self.key.items())
         times = format_time(self.from_us), format_time(self.to_us)
-        values = self.kind, key, str(self.windows.first), str(self.windows.last), *times, self.count, self.closed_by
+        values = self.kind, key, self.windows.first, self.windows.last, *times, self.count, self.closed_by
         return dict(zip(COLUMNS, values, strict=True))
 
 
@@ -108,8 +108,8 @@ class GapReport:
         span = self.windows
         return {
             "stream": self.stream,
-            "first": str(span.first) if span else None,
-            "last": str(span.last) if span else None,
+            "first": span.first if span else None,
+            "last": span.last if span else None,
             "sealed": self.sealed,
             "interval_us": self.interval_us,
             **self.counts,

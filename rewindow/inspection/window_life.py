@@ -65,7 +65,7 @@ def _life(config: Config, ledger: Ledger, row: Replay, window: int) -> dict[str,
     there = [name for name in (FACTS, CHECKPOINTS) if Table.exists(root / name)]
     return {
         "replay": row.replay_id,
-        "window": str(window),
+        "window": window,
         "from": format_time(plan.grid.start_us(window)),
         "to": format_time(plan.grid.end_us(window)),
         "state": row.state.value,
@@ -108,7 +108,8 @@ def _input(config: Config, stream: str, version: int, window: int) -> dict[str, 
 def _checks(config: Config, replay_id: str, window: int) -> list[Any]:
     from rewindow.quality import failures
 
-    return [vars(found) for found in failures(config, replay_id, window)]
+    found = [vars(failure) for failure in failures(config, replay_id, window)]
+    return [{**check, "windows": [[part.first, part.last] for part in check["windows"]]} for check in found]
 
 
 def _quarantined(config: Config, plan: Plan, window: int) -> int:

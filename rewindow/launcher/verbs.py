@@ -51,11 +51,11 @@ class ReplayResult:
         return self.plan.replay_id
 
     def to_json(self) -> dict[str, Any]:
-        """Returns it for programs; window ids are decimal text."""
+        """Returns it for programs; window ids are numbers."""
         windows = self.plan.range
         return {
             "replay": self.replay_id, "state": self.state.value, "epoch": self.epoch, "windows": len(windows),
-            "first": str(windows.first), "last": str(windows.last),
+            "first": windows.first, "last": windows.last,
         }  # fmt: skip
 
 

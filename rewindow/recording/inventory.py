@@ -59,11 +59,11 @@ class StreamEntry:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns it as plain values; window ids are decimal text (W14)."""
-        first, last = (str(self.sealed.first), str(self.sealed.last)) if self.sealed else (None, None)
+        """Returns it as plain values; window ids are numbers (W14)."""
+        first, last = (self.sealed.first, self.sealed.last) if self.sealed else (None, None)
         return {
             "stream": self.name, "published": self.is_published, "width_ms": self.grid.width_ms, "first": first,
-            "last": last, "end": None if self.end is None else str(self.end), "windows": self.windows,
+            "last": last, "end": self.end, "windows": self.windows,
             "empty": self.empty, "missing": self.missing, "tuples": self.tuples, "bytes": self.bytes,
             "late": self.late,
         }  # fmt: skip

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-_WINDOWS = ("first", "last", "stream_first", "stream_last")
-
 
 @dataclass
 class RecordResult:
@@ -60,14 +58,13 @@ class RecordResult:
     open: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the counts as plain values; window ids are decimal text (W14)."""
-        values = dataclasses.asdict(self)
-        return values | {key: None if values[key] is None else str(values[key]) for key in _WINDOWS}
+        """Returns the counts as plain values; window ids are numbers (W14)."""
+        return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> RecordResult:
         """Returns the counts that plain values say, see to_json."""
-        return cls(**{**values, **{key: None if values[key] is None else int(values[key]) for key in _WINDOWS}})
+        return cls(**values)
 
     def lines(self) -> list[str]:
         """Returns what a person should read."""

@@ -104,7 +104,10 @@ def test_why_names_checks_of_the_window_and_of_the_whole_range(
     verdict = OutputVerdict("delays", "suite", 10, checks, Path(), Path(), Path(), pa.table({}))
     record_findings(config, replay.plan, GateResult(replay.plan, datetime.now(UTC), (verdict,), Path(), {}))
     found = json.loads(command("why", "one", FIRST + 1, "--json")[1])["checks"]
-    assert [(check["check"], check["windows"]) for check in found] == [("everything", []), ("here", [str(here)])]
+    assert [(check["check"], check["windows"]) for check in found] == [
+        ("everything", []),
+        ("here", [[here.first, here.last]]),
+    ]
     text = command("why", "one", FIRST + 1)[1]
     assert "everything" in text and "here" in text and "there" not in text
 
@@ -135,7 +138,7 @@ def test_gaps_of_a_published_stream_take_a_range_of_time(command: Command, confi
     )
     assert (code, errors) == (0, "")
     found = json.loads(text)
-    assert (found["first"], found["last"], found["windows_empty"]) == ("102", "103", 2)
+    assert (found["first"], found["last"], found["windows_empty"]) == (102, 103, 2)
 
 
 def test_gaps_count_times_on_the_grid_that_a_stream_was_recorded_on(command: Command, config: Config) -> None:
@@ -144,7 +147,7 @@ def test_gaps_count_times_on_the_grid_that_a_stream_was_recorded_on(command: Com
     assert config.file is not None
     config.file.write_text('state = "state"\n[streams.s]\nsource = "s.csv"\narrived_at = "at"\nwidth = "5 s"\n')
     found = json.loads(command("gaps", "s", "--from", "1970-01-01T00:00:20Z", "--json")[1])
-    assert (found["first"], found["last"]) == ("2", "9")
+    assert (found["first"], found["last"]) == (2, 9)
 
 
 def test_gaps_behind_the_last_seal_are_bad_input(command: Command, config: Config) -> None:

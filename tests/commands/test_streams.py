@@ -28,7 +28,7 @@ def test_streams_are_listed_and_shown(project: Project, run: Command) -> None:
     """The list and a stream's own facts say the same to people and programs."""
     code, text, _ = run("streams", "--json")
     entry = json.loads(text)[0]
-    assert (code, entry["stream"], entry["first"], entry["last"]) == (0, "events", str(FIRST), str(LAST))
+    assert (code, entry["stream"], entry["first"], entry["last"]) == (0, "events", FIRST, LAST)
     assert (entry["windows"], entry["missing"], entry["end"]) == (WINDOWS, 0, None)
     assert f"[{FIRST}, {LAST}]" in run("streams")[1]
     code, text, _ = run("streams", "show", "events", "--json")

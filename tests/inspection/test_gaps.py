@@ -160,12 +160,12 @@ def test_a_range_shows_the_silences_that_reach_into_it(tmp_path: Path) -> None:
 
 
 def test_reports_are_written_as_csv_and_json(tmp_path: Path) -> None:
-    """Window ids are text in JSON (W14); both forms hold the same rows."""
+    """Window ids are numbers in JSON (W14); both forms hold the same rows."""
     report = gaps(recorded(tmp_path, {3: 1, 4: 0, 7: 1}, [("a", 31.0), ("a", 71.0)], "10 s"), "s")
     rows = list(csv.DictReader(io.StringIO(report.to_csv())))
     found = json.loads(report.to_json())
     assert [row["kind"] for row in rows] == [row["kind"] for row in found["gaps"]] == ["empty", "missing", "silent"]
-    assert (found["first"], found["gaps"][1]["first"], found["windows_missing"]) == ("3", "5", 2)
+    assert (found["first"], found["gaps"][1]["first"], found["windows_missing"]) == (3, 5, 2)
     assert rows[2]["key"] == "k=a"
     assert rows[0]["from"] == "1970-01-01T00:00:40Z"
 
