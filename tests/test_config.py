@@ -111,7 +111,7 @@ def test_variable_below_a_setting_that_is_no_section_is_refused(
 @pytest.mark.parametrize(
     ("text", "primary", "hint"),
     [
-        ('[streams.s]\nsource = "x"\narrived_at = "at"\nwidht = "1 s"', 'setting "streams.s.widht" is unknown',
+        ('[streams.s]\nsource = "x"\narrived_at = "at"\nwidthh = "1 s"', 'setting "streams.s.widthh" is unknown',
          'Did you mean "width"? Known in [streams.s]: source, format,'),
         ("[stream.s]", 'setting "stream" is unknown', 'Did you mean "streams"? Known in rewindow.toml: state,'),
         ("[spark]\nmastr = 1", 'setting "spark.mastr" is unknown', 'Did you mean "master"? Known in [spark]: master,'),
