@@ -225,11 +225,16 @@ def _check_columns(app: Application) -> Iterator[Violation]:
             continue
         operator, place = output.source.operator, output.source.port
         taken = set(BOOKKEEPING) | set(COLUMNS.names if output.is_error else ())
-        for column in sorted(name for name in port.schema.names if name.lower() in taken):
+        for column in sorted(name for name in port.schema.names if name.lower() in taken or _is_other_arrival(name)):
             yield Violation("O13", operator, place, column, "column name is reserved, in capital letters too")
         lower = Counter(name.lower() for name in port.schema.names)
         for column in sorted(name for name in port.schema.names if lower[name.lower()] > 1):
             yield Violation("O13", operator, place, column, "column name is there twice, but for capital letters")
+
+
+def _is_other_arrival(column: str) -> bool:
+    """Returns whether a column is the arrival time but for its letters, which every stored tuple has."""
+    return column != "arrived_at" and column.lower() == "arrived_at"
 
 
 def _check_modes(app: Application, default_mode: Mode) -> Iterator[Violation]:

@@ -14,8 +14,10 @@ from rewindow.application.error_tuples import OF_THE_REPLAY
 from rewindow.certificate.snapshots import Snapshot
 from rewindow.errors import TableError
 from rewindow.facts.closeness import SortKey, are_close, in_one_order, sort_key
+from rewindow.names import PLACE
 from rewindow.recovery import OutputPlan
 from rewindow.storage import query, quoted
+from rewindow.storage.layout import bookkeeping
 from rewindow.windows import to_ranges
 
 SAMPLE_ROWS = 20
@@ -176,8 +178,8 @@ def _holds_float(kind: pa.DataType) -> bool:
 
 def _event_columns(snapshot: Snapshot, output: OutputPlan) -> dict[str, pa.DataType]:
     """Returns name and type of the event columns that a snapshot's table has, but not what was added for readers."""
-    own = {"window_id", "attempt"} if snapshot.facts is not None else {"window_id", "offset"}
-    own |= OF_THE_REPLAY if output.errors else set()
+    own = bookkeeping(snapshot.data[output.name]) if snapshot.facts is not None else frozenset(PLACE)
+    own |= OF_THE_REPLAY if output.errors else frozenset()
     planned = {name for name, _ in output.columns}
     schema = snapshot.data[output.name].schema
     return {

@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from rewindow.application import Application, Node, OperatorContext, PortHandle
 from rewindow.application.error_tuples import COLUMNS
@@ -31,17 +32,18 @@ from rewindow.spark.frames import (
     read_windows,
     spark_schema,
     to_arrow,
+    window_start,
     write_files,
 )
 from rewindow.state.files import State
 from rewindow.state.store import SizedStates, what
 from rewindow.storage import Table
-from rewindow.storage.layout import staged_schema
-from rewindow.windows import WindowRange
+from rewindow.windows import Grid, WindowRange
 
 SMALL_TUPLES = 200_000
 """Up to here a group is computed in one task an output, as several tasks cost more than they save, and without code for
 whole stages: it holds the group's bounds as constants, so each group would compile all of it anew."""
+_ATTEMPTS = ("window_id", "attempt")
 _DROPPED = pa.schema([("window_id", pa.int64()), ("tuples", pa.int64())])
 _WHOLE_STAGE = "spark.sql.codegen.wholeStage"
 
@@ -145,13 +147,13 @@ class GroupRunner:
         return WindowDigest(0, *empty_digests(spark_schema(self._schema(output))))
 
     def read_back(self, output: str, folder: Path) -> DataFrame:
-        """Returns an output as its files hold it."""
-        schema = spark_schema(staged_schema(self._schema(output)))
-        return self._in_one_task(read_files(self._spark, folder, schema))
+        """Returns an output's windows and event columns as its files hold them: nobody here sees where a row lies."""
+        return self._in_one_task(read_files(self._spark, folder, _with_windows(self._schema(output))))
 
     def committed(self, output: str, windows: WindowRange) -> DataFrame:
-        """Returns what a staged table already holds of a range."""
-        return read_windows(self._spark, Table.open(self._root / output), windows)
+        """Returns what a staged table already holds of a range: window, attempt and event columns."""
+        events = map(quoted_column, self._schema(output).names)
+        return read_windows(self._spark, Table.open(self._root / output), windows).select(*_ATTEMPTS, *events)
 
     def skip(self, states: Mapping[str, State], skipped: WindowRange) -> SkipResult:
         """Returns the states with which to go on after an at-most-once skip, and what they lack then (R14, H58, X3)."""
@@ -204,7 +206,7 @@ class GroupRunner:
                 found[handle] = frame
                 continue
             with explained(self._computed_with(node), context.windows, f'output port "{port}"', self._next_act):
-                found[handle] = self._materialise(handle, frame, mark, staged, result)
+                found[handle] = self._materialise(handle, frame, mark, staged, result, context.grid)
         return found
 
     def _computed_with(self, node: Node) -> list[Node]:
@@ -216,7 +218,7 @@ class GroupRunner:
         return found
 
     def _materialise(
-        self, handle: PortHandle, frame: DataFrame, mark: int, staged: set[str], result: GroupResult
+        self, handle: PortHandle, frame: DataFrame, mark: int, staged: set[str], result: GroupResult, grid: Grid
     ) -> DataFrame:
         """Writes a port's tuples once; everything after this reads the files, never the plan again.
 
@@ -227,24 +229,36 @@ class GroupRunner:
         output, error = self._outputs.get(handle), self._errors.get(handle)
         if error:
             rows = as_errors(frame, schema, what, self._root.name, self._epoch)
-            folder = self._write(rows, error.name, mark, staged)
+            folder = self._write(rows, error.name, mark, staged, grid)
             check_reasons(folder, what)
             result.folders[error.name] = folder
-            frame = self.read_back(error.name, folder).drop("attempt", *COLUMNS.names)
+            frame = self.read_back(error.name, folder).drop(*COLUMNS.names)
             if not output:
                 return frame
-        folder = self._write(conform(frame, schema, what), output.name if output else str(handle), mark, staged)
+        name = output.name if output else str(handle)
+        folder = self._write(conform(frame, schema, what), name, mark, staged, grid)
         if output:
             result.folders[output.name] = folder
         if handle in self._dropped:
             result.dropped[str(handle)] = count_written(folder)
-        return self._in_one_task(read_files(self._spark, folder, spark_schema(staged_schema(schema))).drop("attempt"))
+        return self._in_one_task(read_files(self._spark, folder, _with_windows(schema)))
 
-    def _write(self, rows: DataFrame, name: str, mark: int, staged: set[str]) -> Path:
-        """Writes tuples with this attempt's epoch, into the folder of their table if it is staged, else to scratch."""
+    def _write(self, rows: DataFrame, name: str, mark: int, staged: set[str], grid: Grid) -> Path:
+        """Writes tuples with our own columns, into the folder of their table if it is staged, else to scratch.
+
+        The offset is the place of writing, task and row in it: unique in a window, which one job writes, and free,
+        where an order or a number in each window would cost a sort.
+        """
         folder = self._root / (name if name in staged else f"scratch/{name}") / f"{self._epoch}-{mark}"
-        events = [quoted_column(name) for name in rows.columns if name != "window_id"]
-        write_files(rows.select("window_id", F.lit(self._epoch).cast("bigint").alias("attempt"), *events), folder)
+        own = {
+            "window_id": F.col("window_id"),
+            "attempt": F.lit(self._epoch).cast("bigint"),
+            "offset": F.monotonically_increasing_id(),
+            "arrived_at": window_start(grid),
+        }
+        events = [column for column in rows.columns if column != "window_id"]
+        placed = [made.alias(column) for column, made in own.items() if column not in events]
+        write_files(rows.select(*placed, *map(quoted_column, events)), folder)
         return folder
 
     def _next_state(
@@ -279,6 +293,10 @@ class GroupRunner:
                     f'output "{name}" emitted tuples of window {outside[0]}, which is not in its group {windows}',
                     hint="A tuple belongs to the window in which it was made.",
                 )
+
+
+def _with_windows(events: pa.Schema) -> StructType:
+    return spark_schema(pa.schema([("window_id", pa.int64()), *events]))
 
 
 @contextmanager

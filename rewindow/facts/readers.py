@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from rewindow.storage.delta import Table, query
-from rewindow.storage.layout import FACTS, staged_schema
+from rewindow.storage.layout import FACTS
 from rewindow.windows import WindowRange
 
 
@@ -32,12 +32,6 @@ def seen_rows(rows: str, port: str, *, facts: str = "facts", columns: str = "o.*
     """
     return f"""select {columns} from {rows} o join ({newest_seals(facts)}) s
         on o.window_id = s.window_id and o.attempt = s.attempt where s.port = '{port}'"""
-
-
-def event_columns(staged: Table) -> pa.Schema:
-    """Returns an output's event columns, as its staged table has them."""
-    own = set(staged_schema(pa.schema([])).names)
-    return pa.schema([column for column in staged.schema if column.name not in own])
 
 
 def staged_seals(facts: Table, port: str, windows: WindowRange) -> pa.Table:

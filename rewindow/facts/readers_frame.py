@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from rewindow.facts.readers import event_columns
 from rewindow.names import quoted_column
 from rewindow.spark.frames import read_windows, to_frame
 from rewindow.storage import Table
+from rewindow.storage.layout import event_columns
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:

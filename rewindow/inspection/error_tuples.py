@@ -13,8 +13,8 @@ from rewindow.errors import InputError, TableError
 from rewindow.facts.readers import newest_seals, seen_rows
 from rewindow.ledger import Ledger
 from rewindow.recovery import Plan
-from rewindow.storage import Table, query
-from rewindow.storage.layout import FACTS
+from rewindow.storage import Table, query, quoted
+from rewindow.storage.layout import FACTS, event_columns
 from rewindow.storage.names import data_name
 
 
@@ -71,7 +71,8 @@ def read_errors(config: Config, plan: Plan, port: str, window: int | None, limit
     inside = f"window_id = {window}" if window is not None else f"window_id between {plan.first} and {plan.last}"
     if Table.exists(root / port) and Table.exists(root / FACTS):
         tables = {"e": Table.open(root / port), "facts": Table.open(root / FACTS)}
-        seen = seen_rows("e", port)
+        columns = ["window_id", "attempt", *event_columns(tables["e"]).names]
+        seen = seen_rows("e", port, columns=", ".join(f"o.{quoted(name)}" for name in columns))
         return _read(port, tables, seen, inside, limit, "staged")
     name = data_name(plan.application, port)
     path = config.stream_table(name)

@@ -24,7 +24,7 @@ from rewindow.state import checkpoints as stored
 from rewindow.state.files import FIELD, folder_of, settled
 from rewindow.storage import Table, create_table
 from rewindow.storage.formats import TableKind, format_property
-from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, staged_schema
+from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, create_staged
 from rewindow.storage.staged_marks import staged_positions
 
 
@@ -99,6 +99,6 @@ def create_staging(root: Path, outputs: Mapping[str, pa.Schema], plan_json: str)
     """Creates every table of a replay; those that are there already stay as they are."""
     properties = {"rewindow.plan": plan_json, **format_property(TableKind.CHECKPOINTS)}
     for name, schema in outputs.items():
-        create_table(root / name, staged_schema(schema), format_property(TableKind.OUTPUT))
+        create_staged(root / name, schema)
     create_table(root / FACTS, FACTS_SCHEMA, format_property(TableKind.FACTS))
     create_table(root / CHECKPOINTS, stored.SCHEMA, properties)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rewindow.config import Config
 from rewindow.errors import CheckpointError, InputError, RewindowError, TableError
-from rewindow.facts.readers import event_columns, staged_seals
+from rewindow.facts.readers import staged_seals
 from rewindow.facts.seals import columns_text
 from rewindow.ledger import Ledger, Publication
 from rewindow.ledger.staleness import REOPENED
@@ -36,7 +36,7 @@ from rewindow.state import checkpoints as stored
 from rewindow.storage import Table
 from rewindow.storage.damage import DamagedFile, damaged_error, damaged_now, find_damage
 from rewindow.storage.files import note_files, open_files
-from rewindow.storage.layout import CHECKPOINTS, FACTS, staged_contents, versions_of
+from rewindow.storage.layout import CHECKPOINTS, FACTS, event_columns, staged_contents, versions_of
 from rewindow.storage.names import open_published
 from rewindow.storage.published_tables import Kind, PublicationTarget, kind_of, targets_of
 from rewindow.windows import WindowRange

@@ -16,6 +16,7 @@ from rewindow.facts.readers_frame import readers_frame
 from rewindow.ledger.publication_details import PutBack
 from rewindow.names import quoted_column
 from rewindow.publication.staged_output import TUPLES_PER_FILE, StagedOutput
+from rewindow.spark.frames import window_start
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -32,8 +33,7 @@ def as_stream_tuples(spark: SparkSession, staged: StagedOutput) -> DataFrame:
     plan, tuples = staged.plan, pc.sum(staged.seals["tuples"]).as_py() or 0
     frame = readers_frame(spark, staged.table, staged.seals, plan.range)
     if "arrived_at" not in frame.columns:
-        start_us = F.lit(plan.grid.origin_us) + F.col("window_id") * F.lit(plan.grid.width_us)
-        frame = frame.withColumn("arrived_at", F.timestamp_micros(start_us))
+        frame = frame.withColumn("arrived_at", window_start(plan.grid))
     order = Window.partitionBy("window_id").orderBy(*_order(frame.schema, staged.output.key))
     parts = min(_FILES_MAX, 1 + tuples // TUPLES_PER_FILE)
     ranged = frame.repartitionByRange(parts, "window_id") if parts > 1 else frame.coalesce(1)

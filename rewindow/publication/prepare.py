@@ -7,13 +7,13 @@ from deltalake import Schema
 
 from rewindow.config import Config
 from rewindow.errors import TableError
-from rewindow.facts.readers import event_columns
 from rewindow.recovery import OutputPlan, Plan
 from rewindow.retention.horizon import retention
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, create_table
 from rewindow.storage.files import open_files
 from rewindow.storage.formats import TableKind, check_format, format_property
+from rewindow.storage.layout import event_columns
 from rewindow.storage.published_tables import Kind, PublicationTarget, targets_of
 from rewindow.storage.streams import create_stream, stored_grid
 

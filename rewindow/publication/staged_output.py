@@ -16,10 +16,10 @@ import pyarrow.dataset as ds
 
 from rewindow.errors import TableError
 from rewindow.facts.arrow_digests import arrow_digests, differing_windows
-from rewindow.facts.readers import event_columns
 from rewindow.recovery import OutputPlan, Plan
 from rewindow.storage import Table
 from rewindow.storage.delta import DataFile
+from rewindow.storage.layout import event_columns
 from rewindow.windows import WindowRange
 
 TUPLES_PER_FILE = 1_000_000

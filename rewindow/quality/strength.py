@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from rewindow.config import Config
 from rewindow.errors import GateError, InputError
-from rewindow.facts.readers import event_columns, read_output, staged_seals
+from rewindow.facts.readers import read_output, staged_seals
 from rewindow.ledger import Ledger
 from rewindow.listener import Listener, Silent
 from rewindow.quality.gate import checkable, suite_of
@@ -27,6 +27,7 @@ from rewindow.quality.planting import LEVELS, Damage, Planted, Row, Rows, Specim
 from rewindow.quality.window_table import Sources
 from rewindow.recovery import OutputPlan, Plan
 from rewindow.storage import query
+from rewindow.storage.layout import event_columns
 from rewindow.storage.results import strength_file
 from rewindow.windows import WindowRange
 

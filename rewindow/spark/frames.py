@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
@@ -19,7 +19,7 @@ from rewindow.recovery import Plan
 from rewindow.storage import Table, query
 from rewindow.storage.inputs import open_input
 from rewindow.storage.streams import open_sealed
-from rewindow.windows import WindowRange
+from rewindow.windows import Grid, WindowRange
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -50,6 +50,11 @@ def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
     """Returns a frame without rows. Made in the JVM: an empty Python list would start Python workers."""
     columns = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
     return spark.range(0).select(*columns)
+
+
+def window_start(grid: Grid) -> Column:
+    """Returns when a tuple's window begins: the arrival time of a tuple that has none of its own."""
+    return F.timestamp_micros(F.lit(grid.origin_us) + F.col("window_id") * F.lit(grid.width_us))
 
 
 def count_windows(table: Table, windows: WindowRange) -> dict[int, int]:

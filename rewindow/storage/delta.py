@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from deltalake.transaction import AddAction
 from rewindow.errors import FencedError, TableError
 from rewindow.storage.failures import error_number, is_about_files, plain_text, table_failure
 from rewindow.storage.log_gaps import check_log
+from rewindow.storage.new_files import statistics
 from rewindow.windows import WindowRange
 
 WRITER_FEATURES_ALLOWED = {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "deletionVectors"}
@@ -44,6 +45,7 @@ class DataFile:
         first, last: bounds of `window_id` in it; None when the log has no statistics.
         size: bytes.
         changed_ms: when the file was last changed, as the table's log has it; 0 when that is not known.
+        statistics: what the log is to say of its columns, as JSON; empty when that is only the bounds.
     """
 
     path: str
@@ -52,6 +54,7 @@ class DataFile:
     last: int | None
     size: int
     changed_ms: int = 0
+    statistics: str = ""
 
 
 class Table:
@@ -253,7 +256,7 @@ def create_table(path: Path, schema: pa.Schema, properties: Mapping[str, str] | 
 
 
 def data_files(folder: Path) -> list[DataFile]:
-    """Returns the Parquet files that a job wrote into a folder, with row count and window bounds from their footers.
+    """Returns the Parquet files that a job wrote into a folder, with row count and statistics from their footers.
 
     Files without rows are left out.
     """
@@ -261,8 +264,9 @@ def data_files(folder: Path) -> list[DataFile]:
     for path in sorted(folder.glob("*.parquet")):
         footer = pq.read_metadata(path)
         if footer.num_rows:
-            first, last = _window_bounds(footer)
-            found.append(DataFile(str(path), footer.num_rows, first, last, path.stat().st_size))
+            told = statistics(footer, footer.schema.to_arrow_schema())
+            first, last = (json.loads(told)[bounds].get("window_id") for bounds in ("minValues", "maxValues"))
+            found.append(DataFile(str(path), footer.num_rows, first, last, path.stat().st_size, statistics=told))
     return found
 
 
@@ -332,16 +336,6 @@ def _may_hold(file: DataFile, first: int | None, last: int | None) -> bool:
     return not (below or above)
 
 
-def _window_bounds(footer: pq.FileMetaData) -> tuple[int | None, int | None]:
-    names: Iterable[str] = footer.schema.names
-    index = list(names).index("window_id")
-    groups = [footer.row_group(number).column(index).statistics for number in range(footer.num_row_groups)]
-    known = [group for group in groups if group is not None and group.has_min_max]
-    if len(known) != len(groups):
-        return None, None
-    return min(group.min for group in known), max(group.max for group in known)
-
-
 def _add_action(root: Path, file: DataFile) -> AddAction:
     stats: dict[str, Any] = {"numRecords": file.rows}
     if file.first is not None:
@@ -352,7 +346,7 @@ def _add_action(root: Path, file: DataFile) -> AddAction:
         }
     relative = os.path.relpath(file.path, root)
     changed_ms = int(os.stat(file.path).st_mtime * 1000)
-    return AddAction(relative, file.size, {}, changed_ms, True, json.dumps(stats))
+    return AddAction(relative, file.size, {}, changed_ms, True, file.statistics or json.dumps(stats))
 
 
 def _properties(app_id: str, version: int, metadata: Mapping[str, Any] | None) -> CommitProperties:

@@ -36,13 +36,14 @@ CURRENT = {
     TableKind.FILES: 2,
     TableKind.QUARANTINE: 2,
     TableKind.STATES: 3,
-    TableKind.OUTPUT: 2,
+    TableKind.OUTPUT: 3,
     TableKind.FACTS: 2,
     TableKind.CHECKPOINTS: 3,
 }
 """Kind to the format that this version reads and writes. 2: float digests bind floats to their row, seals have a
 checksum, a generation, their columns and the table's id, checkpoints name the tables that they were computed from.
-3: checkpoints may name files of their states, and a state's digest is a sum of row hashes."""
+3: checkpoints may name files of their states, and a state's digest is a sum of row hashes; staged outputs have an
+offset and an arrival time, and those of format 2 are read, resumed and published all the same."""
 
 _STAGED = frozenset({TableKind.OUTPUT, TableKind.FACTS, TableKind.CHECKPOINTS})
 

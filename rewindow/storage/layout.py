@@ -10,14 +10,15 @@ from typing import Any
 import pyarrow as pa
 
 from rewindow.errors import TableError
-from rewindow.storage.delta import Table
-from rewindow.storage.formats import TableKind, check_format
+from rewindow.storage.delta import Table, create_table
+from rewindow.storage.formats import TableKind, check_format, format_property
 
 FACTS = "facts"
 CHECKPOINTS = "checkpoints"
 STARTED = "started"
 """Names the transaction id, on the checkpoints table, of the last window that at most once has begun."""
 _TIME = pa.timestamp("us", tz="UTC")
+_BOOKKEEPING = "rewindow.bookkeeping"
 FACTS_SCHEMA = pa.schema(
     [
         ("window_id", pa.int64()),
@@ -46,9 +47,36 @@ def state_folder(root: Path) -> Path:
     return root.parent.parent
 
 
+def own_columns(event_columns: pa.Schema) -> pa.Schema:
+    """Returns the columns that a staged output has beside those of its events.
+
+    `offset` is the position at which a tuple was written, `arrived_at` the start of its window, unless the output has
+    a column of that name: then that is an event column. Both are there so that the files can be published as they are.
+    """
+    own = [("window_id", pa.int64()), ("attempt", pa.int64()), ("offset", pa.int64()), ("arrived_at", _TIME)]
+    return pa.schema([column for column in own if column[0] not in event_columns.names])
+
+
 def staged_schema(event_columns: pa.Schema) -> pa.Schema:
-    """Returns the schema of a staged output: window, the attempt that wrote the row, event columns."""
-    return pa.schema([("window_id", pa.int64()), ("attempt", pa.int64()), *event_columns])
+    """Returns the schema of a staged output: our own columns, then those of the events."""
+    return pa.schema([*own_columns(event_columns), *event_columns])
+
+
+def create_staged(path: Path, event_columns: pa.Schema) -> Table:
+    """Creates the staged table of an output or an error port, empty; one that is there stays as it is."""
+    said = {_BOOKKEEPING: ",".join(own_columns(event_columns).names), **format_property(TableKind.OUTPUT)}
+    return create_table(path, staged_schema(event_columns), said)
+
+
+def bookkeeping(staged: Table) -> frozenset[str]:
+    """Returns which columns of a staged table are not its events'; before format 3 there were two."""
+    return frozenset(staged.properties.get(_BOOKKEEPING, "window_id,attempt").split(","))
+
+
+def event_columns(staged: Table) -> pa.Schema:
+    """Returns an output's event columns, as its staged table has them."""
+    own = bookkeeping(staged)
+    return pa.schema([column for column in staged.schema if column.name not in own])
 
 
 Contents = dict[str, dict[str, Any]]

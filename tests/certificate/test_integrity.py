@@ -17,7 +17,7 @@ from rewindow.certificate.integrity import doubts_of
 from rewindow.certificate.snapshots import both_snapshots
 from rewindow.config import Config
 from rewindow.errors import TableError
-from rewindow.facts.readers import event_columns, staged_seals
+from rewindow.facts.readers import staged_seals
 from rewindow.facts.seals import columns_text
 from rewindow.ledger import publish_app_id
 from rewindow.publication.contents import published_seals
@@ -25,6 +25,7 @@ from rewindow.publication.prepare import prepare_tables
 from rewindow.publication.publish import publish
 from rewindow.storage import Table, create_table, query
 from rewindow.storage.files import note_files, open_files
+from rewindow.storage.layout import event_columns
 from rewindow.storage.names import open_published
 from rewindow.windows import WindowRange
 from tests.publication.kills import settings
@@ -129,10 +130,7 @@ def published_by_hand(config: Config) -> Path:
     plan, name = replay.plan, "app.ranks"
     prepare_tables(config, plan)
     table = open_published(config, name)
-    rows = query("select * from t", t=Table.open(replay.root / "ranks")).drop_columns(["attempt"])
-    added = {"offset": 0, "arrived_at": AT}
-    for column in added:
-        rows = rows.append_column(column, pa.array([added[column]] * rows.num_rows, table.schema.field(column).type))
+    rows = query("select * from t", t=Table.open(replay.root / "ranks"))
     table.commit_arrow(rows.select(table.schema.names).cast(table.schema), app_id=publish_app_id(name), version=1)
     note_files(table, open_files(table.path))
     staged = staged_seals(Table.open(replay.root / "facts"), "ranks", plan.range)

@@ -11,8 +11,7 @@ import pytest
 from rewindow.application.error_tuples import error_columns
 from rewindow.config import Config
 from rewindow.recovery import OutputPlan, Plan
-from rewindow.storage import create_table
-from rewindow.storage.layout import staged_schema
+from rewindow.storage.layout import create_staged, staged_schema
 from tests.commands.conftest import Command
 from tests.publication.staging import StagedReplay, rows_of, state_of
 
@@ -44,7 +43,7 @@ class WithErrors(StagedReplay):
             for window, count in by_window.items()
             for number in range(count)
         ]  # fmt: skip
-        table = create_table(self.root / port, staged_schema(COLUMNS))
+        table = create_staged(self.root / port, COLUMNS)
         table.commit_arrow(pa.Table.from_pylist(rows, staged_schema(COLUMNS)), app_id="test", version=epoch)
         for window, count in by_window.items() if seal else ():
             self._fact(window, "error", port, count, None, None, epoch, lost=False)

@@ -24,6 +24,7 @@ from rewindow.spark.frames import spark_schema
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Position, Table
 from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, staged_contents, staged_schema
+from rewindow.windows import to_datetime
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 DELAYS = pa.schema([("origin", pa.string()), ("flights", pa.int64()), ("delay", pa.decimal128(12, 2))])
@@ -115,10 +116,11 @@ class StagedReplay:
     def write(self, output: str, first: int, last: int, by_window: dict[int, list[Row]], epoch: int) -> None:
         """Commits rows of an output without sealing them."""
         flat = [
-            {**row, "window_id": window, "attempt": epoch}
+            {"arrived_at": start, **row, "window_id": window, "attempt": epoch, "offset": (window << 33) + place}
             for window, rows in by_window.items()
             if first <= window <= last
-            for row in rows
+            for start in [to_datetime(self.plan.grid.start_us(window))]
+            for place, row in enumerate(rows)
         ]
         frame = pa.Table.from_pylist(flat, schema=staged_schema(OUTPUTS[output]))
         self._commit(output, frame, epoch, last)

@@ -1,0 +1,117 @@
+"""Staged files as they could be published: where each tuple lies, what the log says of a file, whose rows it holds."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from rewindow.certificate.certificate import EQUAL, certify
+from rewindow.config import Config
+from rewindow.crash import Step
+from rewindow.facts.readers import staged_seals
+from rewindow.recovery import Plan
+from rewindow.spark.digests import schema_hash
+from rewindow.spark.frames import spark_schema
+from rewindow.state import checkpoints as stored
+from rewindow.storage import Table, create_table
+from rewindow.storage.layout import CHECKPOINTS, FACTS, bookkeeping, create_staged, event_columns
+from rewindow.windows import to_datetime
+from tests.engine.conftest import Crash
+from tests.recovery.project import FIRST, GROUP
+
+if TYPE_CHECKING:
+    from rewindow.engine.attempt import Attempt
+
+LAST = FIRST + 2 * GROUP - 1
+EVENTS = pa.schema([("key", pa.string()), ("x", pa.int64())])
+STAMPED = pa.schema([*EVENTS, ("arrived_at", pa.timestamp("us", tz="UTC"))])
+OUTPUTS = {"stamped": STAMPED, "seen": pa.schema([("key", pa.string()), ("seen", pa.string())])}
+
+
+def as_before(root: Path, output: str) -> None:
+    """Makes a staged table what it was before its rows had an offset."""
+    events = event_columns(Table.open(root / output))
+    shutil.rmtree(root / output)
+    schema = pa.schema([("window_id", pa.int64()), ("attempt", pa.int64()), *events])
+    create_table(root / output, schema, {"rewindow.format": "2"})
+
+
+def check_rows(plan: Plan, table: Table, own_arrival: bool) -> None:
+    """Every tuple of a window has another offset, and without an arrival time of its own the start of its window."""
+    for file in table.files():
+        rows = table.read(file, table.schema.names)
+        assert len(pc.unique(rows["attempt"])) == 1, "rows of two attempts in one file"
+        assert (file.last or 0) - (file.first or 0) < GROUP, "rows of two groups in one file"
+        assert rows["offset"].null_count == 0
+        if not own_arrival:
+            starts = [to_datetime(plan.grid.start_us(window)) for window in rows["window_id"].to_pylist()]
+            assert rows["arrived_at"].to_pylist() == starts
+    every = pa.concat_tables(table.read(file, ["window_id", "attempt", "offset"]) for file in table.files())
+    assert max(Counter(zip(*every.to_pydict().values(), strict=True)).values()) == 1
+
+
+def check_statistics(table: Table) -> None:
+    """The log tells rows, bounds and nulls of each file as they are in it."""
+    told = pa.table(table.delta.get_add_actions(flatten=True)).to_pylist()
+    assert told
+    for entry in told:
+        rows = pq.read_table(table.path / entry["path"], partitioning=None)
+        assert entry["num_records"] == rows.num_rows
+        for name in table.schema.names:
+            assert entry[f"null_count.{name}"] == rows[name].null_count, name
+            bounds = pc.min_max(rows[name]).as_py()
+            assert (entry[f"min.{name}"], entry[f"max.{name}"]) == (bounds["min"], bounds["max"]), name
+
+
+@pytest.mark.jvm
+def test_staged_files_can_be_published_as_they_are(attempt: Callable[..., Attempt]) -> None:
+    """Also where a window comes again; no operator, digest or certificate sees what only a publication needs."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    wishes: dict[str, Any] = {"last": LAST, "mode": "at_least_once"}
+    with pytest.raises(Crash):
+        attempt("arrivals", "one", (Step.AFTER_FACTS, 2), **wishes).run()
+    again = attempt("arrivals", "one", **wishes)
+    again.run()
+    other = attempt("arrivals", "two", group_windows=2 * GROUP, **wishes)
+    root = config.replay_root("two")
+    for output in OUTPUTS:
+        as_before(root, output)
+    other.run()
+
+    root, schemas = (
+        config.replay_root("one"),
+        {"stamped": STAMPED, "seen": pa.schema([("key", pa.string()), ("seen", pa.string())])},
+    )
+    for output, events in schemas.items():
+        table = Table.open(root / output)
+        assert event_columns(table).names == events.names
+        check_rows(again.plan, table, output == "stamped")
+        check_statistics(table)
+        seal = staged_seals(Table.open(root / FACTS), output, again.plan.range).to_pylist()[0]
+        assert seal["digest"].startswith(schema_hash(spark_schema(events))), "something else was digested"
+    seen = Table.open(root / "seen")
+    assert set(seen.read(seen.files()[0], ["seen"])["seen"].to_pylist()) == {"window_id,key,x,arrived_at"}
+    state = stored.load(Table.open(root / CHECKPOINTS), len(again.plan.range)).states["witness"]
+    assert state["seen"].to_pylist() == ["window_id,key,seen"]
+    assert bookkeeping(Table.open(config.replay_root("two") / "seen")) == {"window_id", "attempt"}
+    assert certify(config, "one", "two").verdict == EQUAL
+
+
+def test_one_place_says_which_columns_are_not_an_outputs_own(tmp_path: Path) -> None:
+    """An arrival time of the output's own is an event column; a table of before has two columns of ours."""
+    stamped, plain = create_staged(tmp_path / "stamped", STAMPED), create_staged(tmp_path / "plain", EVENTS)
+    assert bookkeeping(stamped) == {"window_id", "attempt", "offset"}
+    assert event_columns(stamped) == STAMPED
+    assert bookkeeping(plain) == {"window_id", "attempt", "offset", "arrived_at"}
+    assert event_columns(plain) == EVENTS
+    as_before(tmp_path, "plain")
+    assert bookkeeping(Table.open(tmp_path / "plain")) == {"window_id", "attempt"}
+    assert event_columns(Table.open(tmp_path / "plain")) == EVENTS
