@@ -20,9 +20,9 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from rewindow.config import Config
+from rewindow.loading.suites import canonical, suite_for
 from rewindow.quality import judge
 from rewindow.quality.evaluation import preload
-from rewindow.quality.suites import canonical, suite_for
 from rewindow.quality.window_table import aggregate_sql, repeated_keys_sql
 from rewindow.recovery import Plan
 from rewindow.storage import Table, query

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
@@ -21,7 +21,10 @@ _TAKEN = {"windows", "files", "checkpoints", "facts", "scratch"}
 
 
 def validate(
-    app: Application, default_mode: Mode = Mode.EXACTLY_ONCE, recorded: Mapping[str, pa.Schema] | None = None
+    app: Application,
+    default_mode: Mode = Mode.EXACTLY_ONCE,
+    recorded: Mapping[str, pa.Schema] | None = None,
+    further: Iterable[Violation] = (),
 ) -> None:
     """Checks a whole application and reports every violation at once (O60).
 
@@ -29,11 +32,12 @@ def validate(
         app: what is to be launched.
         default_mode: recovery mode of operators that set none.
         recorded: schemas of the recorded streams, where they are known.
+        further: violations that were found elsewhere, reported with the others.
 
     Raises:
         ValidationFailed: one line per violation: operator, port, what is wrong, and the value.
     """
-    violations = [*app.declared, *_check_graph(app, default_mode, recorded or {})]
+    violations = [*app.declared, *_check_graph(app, default_mode, recorded or {}), *further]
     if violations:
         rows = tuple(sorted(set(violations), key=Violation.place))
         raise ValidationFailed(

@@ -13,6 +13,7 @@ from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
 from rewindow.ledger import Ledger
 from rewindow.loading.catalog import LoadedApplication, load_application
+from rewindow.loading.suite_flaws import suite_flaws
 from rewindow.names import check_replay_id
 from rewindow.operators.heartbeat.operator import Heartbeat
 from rewindow.planning.creation import create_tables
@@ -72,7 +73,9 @@ def draft_plan(config: Config, request: ReplayRequest) -> Draft:
     mode = Mode.parse(request.mode)
     loaded = load_application(config, request.application, request.parameters)
     recorded = {name: open_recorded_stream(config, name) for name in loaded.app.streams}
-    validate(loaded.app, mode, {name: stream.table.schema for name, stream in recorded.items()})
+    tables = {name: stream.table for name, stream in recorded.items()}
+    flaws = suite_flaws(config, loaded.app, tables)
+    validate(loaded.app, mode, {name: table.schema for name, table in tables.items()}, flaws)
     check_grids(loaded.app, recorded)
     windows = _range(loaded.app, recorded, request)
     inputs = [pin(config, name, stream, windows, request.allow_missing) for name, stream in recorded.items()]

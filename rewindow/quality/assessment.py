@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from rewindow.errors import GateError
+from rewindow.loading.suites import Suite
 from rewindow.quality.evaluation import Evaluation
 from rewindow.quality.outcome import LISTED_MAX, CheckOutcome, Status
-from rewindow.quality.suites import Suite
 from rewindow.windows import WindowRange, to_ranges
 
 

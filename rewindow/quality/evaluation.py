@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from rewindow.errors import GateError
-from rewindow.quality.suites import OURS, Suite
+from rewindow.loading.suites import OURS, Suite
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,12 +12,12 @@ from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.ledger import Ledger, State
 from rewindow.listener import Listener, Silent
+from rewindow.loading.measures import values_of
+from rewindow.loading.suites import Suite, suite_for
 from rewindow.quality.assessment import assess
 from rewindow.quality.evaluation import evaluate, preload
 from rewindow.quality.findings import record_findings
-from rewindow.quality.measures import values_of
 from rewindow.quality.outcome import GateResult, OutputVerdict, name_windows
-from rewindow.quality.suites import Suite, suite_for
 from rewindow.quality.window_table import Sources, build_report
 from rewindow.recovery import OutputPlan, Plan, path_in
 from rewindow.storage.layout import Contents, check_replay_format, staged_contents, versions_of

@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 from deltalake import write_deltalake
 
 from rewindow.errors import GateError
+from rewindow.loading.measures import values_of
+from rewindow.loading.suites import Suite
 from rewindow.quality.assessment import assess
 from rewindow.quality.evaluation import evaluate
-from rewindow.quality.measures import values_of
 from rewindow.quality.outcome import CheckOutcome
-from rewindow.quality.suites import Suite
 from rewindow.quality.window_table import Sources, build_report
 from rewindow.recovery import OutputPlan, Plan
 from rewindow.storage import Table

@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 from rewindow.errors import GateError, RewindowError
 from rewindow.facts.losses import losses_of
 from rewindow.facts.seals import read_seals, stream_end
-from rewindow.quality.measures import RECORDED, Measure, for_datafusion, query_of, table_name, values_of
+from rewindow.loading.measures import RECORDED, Measure, for_datafusion, query_of, refusal, table_name, values_of
+from rewindow.loading.suites import COLUMNS
 from rewindow.recovery import InputPlan, OutputPlan, Plan
 from rewindow.storage import Table, query, quoted
 from rewindow.storage.layout import CHECKPOINTS, FACTS, state_folder
@@ -215,7 +216,8 @@ class _Report:
         """Adds a measure that looks across windows, over the rows that readers see."""
         several = bool(self.columns["repeated"].any() or not self.sealed.all())
         inputs = {stream: self._input(measure, stream) for stream in measure.inputs}
-        sql = query_of(measure, self.output.name, self.plan.range, inputs, several=several)
+        missing = {name: entry.missing for name, entry in inputs.items()}
+        sql = query_of(measure, self.output.name, self.plan.range, missing, several=several)
         tables = {RECORDED + name: Table.open(e.table(self.sources.state), e.version) for name, e in inputs.items()}
         rows = self._ask(sql, [measure], staged=self.sources.staged, facts=self.sources.facts, **tables)
         if rows.column_names != ["window_id", "value"]:
@@ -259,19 +261,8 @@ class _Report:
         grid, first = self.plan.grid, self.plan.first
         starts = np.arange(self.size, dtype=np.int64) * grid.width_us + grid.start_us(first)
         inputs = [_column("tuples_in", entry.stream) for entry in self.plan.inputs]
-        names = ["output_rows", "sealed_rows", "tuples_in", *inputs, "recorded_tuples", "unaccounted_tuples", "lost"]
-        names += ["lost_tuples", "undeclared_lost", "repeated", "undeclared_repeated", "repeated_keys", "null_keys"]
-        names += [
-            "heartbeats",
-            "data_rows",
-            "late",
-            "quarantined",
-            "error_tuples",
-            "gaps",
-            "missing_inputs",
-            "attempts",
-            "affected",
-        ]
+        before = COLUMNS.index("tuples_in") + 1
+        names = [*COLUMNS[COLUMNS.index("starts_at") + 1 : before], *inputs, *COLUMNS[before:]]
         columns: dict[str, Any] = {
             "window_id": pa.array(np.arange(first, self.plan.last + 1, dtype=np.int64)),
             "starts_at": pa.array(starts, pa.timestamp("us", tz="UTC")),
@@ -335,7 +326,7 @@ class _Report:
             names = ", ".join(f'"{measure.name}"' for measure in measures)
             what = f"measures {names} of output" if measures else "output"
             raise GateError(
-                f'{what} "{self.output.name}" cannot be computed: {str(error).splitlines()[-1]}',
+                f'{what} "{self.output.name}" cannot be computed: {refusal(error)}',
                 hint="Measures are SQL of DataFusion over the output's columns; see expectations/README.md.",
             ) from error
 

@@ -16,11 +16,11 @@ from rewindow.errors import InputError, TableError
 from rewindow.facts.group_facts import WindowDigest, check_error_counts
 from rewindow.inspection.error_tuples import read_errors
 from rewindow.ledger import AttemptEnd, Ledger
+from rewindow.loading.suites import suite_for
 from rewindow.names import PUBLISHED
 from rewindow.planning import create_replay
 from rewindow.publication.publish import publish
 from rewindow.publication.take_back import undo
-from rewindow.quality.suites import suite_for
 from rewindow.quality.window_table import Sources, build_report
 from rewindow.recovery import Plan
 from rewindow.retention.purge import purge

@@ -353,3 +353,21 @@ def test_plan_over_a_published_stream_says_until_when_it_can_be_run(project: Pro
     (warning,) = draft_plan(project.config, request()).plan.warnings
     assert f"until {(committed + timedelta(days=5)).isoformat().removesuffix('+00:00')}Z" in warning
     assert f"keep version {table.version}" in warning
+
+
+def test_flaws_of_suites_are_reported_with_all_other_violations(project: Project, tmp_path: Path) -> None:
+    """O60: by the plan, and before a replay is created; the output of another application's suite is no exception."""
+    source = (project.config.applications[0] / "totals.py").read_text()
+    own = tmp_path / "own"
+    own.mkdir()
+    flawed = source.replace('key=["', 'suite="not_there", key=["').replace(
+        "RunningTotal(), sums", "RunningTotal(), summs"
+    )
+    (own / "totals.py").write_text(flawed)
+    config = project.config.model_copy(update={"applications": [own]})
+    for ask in (draft_plan, create_replay):
+        with pytest.raises(ValidationFailed) as refused:
+            ask(config, request(replay_id="flawed"))
+        said = str(refused.value)
+        assert 'suite "not_there" has no file' in said and "summs" in said
+    assert not config.replay_root("flawed").exists()

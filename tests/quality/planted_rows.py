@@ -21,8 +21,8 @@ from rewindow.config import Config
 from rewindow.facts.readers import read_output
 from rewindow.facts.seals import WINDOWS_SCHEMA, with_checksums
 from rewindow.loading.catalog import load_application
+from rewindow.loading.suites import suite_for
 from rewindow.quality.planting import Specimen
-from rewindow.quality.suites import suite_for
 from rewindow.quality.window_table import Sources
 from rewindow.recovery import Plan
 from rewindow.storage import Table, query

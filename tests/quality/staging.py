@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 from rewindow.config import Config
 from rewindow.facts.seals import WINDOWS_SCHEMA, with_checksums
 from rewindow.ledger import AttemptEnd, Ledger
-from rewindow.quality.suites import canonical
+from rewindow.loading.suites import canonical
 from rewindow.recovery import Plan
 from rewindow.storage import Table
 from rewindow.storage.formats import TableKind, format_property

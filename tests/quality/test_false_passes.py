@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 
 from rewindow.errors import GateError
+from rewindow.loading.suites import Suite, check_id, suite_for
 from rewindow.quality import evaluation, gate, judge
 from rewindow.quality.assessment import assess
 from rewindow.quality.evaluation import Evaluation, evaluate, fingerprint, to_pandas
-from rewindow.quality.suites import Suite, check_id, suite_for
 from rewindow.quality.window_table import build_report
 from rewindow.windows import WindowRange
 from tests.quality.staging import StagedReplay, expectation

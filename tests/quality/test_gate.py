@@ -152,7 +152,7 @@ def test_check_fails_on_its_fault_and_names_the_windows(request: pytest.FixtureR
 
 def test_every_check_of_every_output_has_a_fault() -> None:
     """A check without a fault that it is seen to find is not worth having."""
-    from rewindow.quality.suites import read_suite
+    from rewindow.loading.suites import read_suite
     from tests.quality.staging import PROJECT
 
     slugs = {entry["meta"]["check"] for entry in read_suite(PROJECT, "every_output").expectations}

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from rewindow.quality.measures import for_datafusion, table_name, values_of
+from rewindow.loading.measures import for_datafusion, table_name, values_of
 from rewindow.quality.planting import Specimen
 from rewindow.quality.window_table import build_report
 from rewindow.storage import Table, query

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
+from rewindow.loading.suites import read_suite
 from rewindow.quality.planting import Damage, Planted, plant
-from rewindow.quality.suites import read_suite
 from rewindow.quality.window_table import build_report
 from rewindow.storage import Table
 from tests.conftest import SCORE

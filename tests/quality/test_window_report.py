@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewindow.errors import GateError
-from rewindow.quality.measures import Measure
+from rewindow.loading.measures import Measure
 from rewindow.quality.window_table import Sources, build_report
 from rewindow.windows import WindowRange
 from tests.quality.staging import StagedReplay

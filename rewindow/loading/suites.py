@@ -15,7 +15,7 @@ every other check has looked at nothing, unless `meta` has `"may_be_empty": true
 `meta.check`, a sentence for readers in `description`, and a severity. `meta.after_loss: "warning"` makes it a warning
 in windows that are affected by a loss which at most once allows, or by a start state (docs/rules/recovery.md R14).
 
-    python -m rewindow.quality.suites FILE...              writes files in canonical form, with their ids
+    python -m rewindow.loading.suites FILE...              writes files in canonical form, with their ids
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Any
 
 from rewindow.errors import GateError
+from rewindow.loading.measures import Measure
 from rewindow.names import check_suite
-from rewindow.quality.measures import Measure
 from rewindow.version import PACKAGE
 
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "rewindow.expectations")
@@ -40,6 +40,22 @@ NOT_EMPTY = "not-empty"
 """The check of `every_output` that a suite's `may_be_empty` takes out."""
 OURS = next((path for path in (PACKAGE.parent / "expectations", PACKAGE / "expectations") if path.is_dir()), PACKAGE)
 """Our own folder of expectations: in the checkout, or where the package was installed."""
+COLUMNS = (
+    *("window_id", "starts_at", "output_rows", "sealed_rows", "tuples_in", "recorded_tuples", "unaccounted_tuples"),
+    *("lost", "lost_tuples", "undeclared_lost", "repeated", "undeclared_repeated", "repeated_keys", "null_keys"),
+    *(
+        "heartbeats",
+        "data_rows",
+        "late",
+        "quarantined",
+        "error_tuples",
+        "gaps",
+        "missing_inputs",
+        "attempts",
+        "affected",
+    ),
+)
+"""Columns of every window report; `tuples_in_<input>` for each input and the suite's measures join them."""
 SEVERITIES = ("critical", "warning", "info")
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rewindow.errors import GateError
-from rewindow.quality.suites import EVERY_OUTPUT, canonical, check_id, read_suite, suite_for, with_ids
+from rewindow.loading.suites import EVERY_OUTPUT, canonical, check_id, read_suite, suite_for, with_ids
 from tests.quality.staging import PROJECT, expectation
 
 FILES = sorted((PROJECT / "suites").glob("*.json"))

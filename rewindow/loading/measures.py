@@ -7,13 +7,13 @@ Two things in a measure are not SQL. `{name}` stands for a value of the plan or 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rewindow.errors import GateError
 from rewindow.facts.readers import seen_rows
-from rewindow.recovery import InputPlan, OutputPlan, Plan
+from rewindow.recovery import OutputPlan, Plan
 from rewindow.windows import WindowRange
 
 _VALUE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -77,22 +77,32 @@ def for_datafusion(sql: str) -> str:
     return _EPOCH_US.sub(r"cast(arrow_cast(\1, 'Timestamp(Microsecond, None)') as bigint)", sql)
 
 
+def refusal(error: Exception) -> str:
+    """Returns why DataFusion refuses an SQL, in one line."""
+    return " ".join(str(error).replace("caused by", " ").split())[:300]
+
+
 def query_of(
-    measure: Measure, output: str, windows: WindowRange, inputs: Mapping[str, InputPlan], *, several: bool
+    measure: Measure,
+    output: str,
+    windows: WindowRange,
+    inputs: Mapping[str, Sequence[tuple[int, int]]],
+    *,
+    several: bool,
 ) -> str:
     """Returns the SQL of a measure over rows, for tables `staged`, `facts` and RECORDED + name of an input.
 
     Args:
         measure: with its values filled in.
         output: name of the output.
-        windows: range whose tuples of the inputs are seen, but for windows that were never sealed.
-        inputs: by the names by which the measure sees them.
+        windows: range whose tuples of the inputs are seen.
+        inputs: the names by which the measure sees them, each with its windows that were never sealed, as pairs.
         several: whether `staged` holds rows that readers do not see.
     """
     parts = {"output": seen_rows("staged", output) if several else "select * from staged"}
-    for name, entry in inputs.items():
+    for name, missing in inputs.items():
         inside = f"window_id between {windows.first} and {windows.last}"
-        inside += "".join(f" and window_id not between {first} and {last}" for first, last in entry.missing)
+        inside += "".join(f" and window_id not between {first} and {last}" for first, last in missing)
         parts[name] = f"select * from {RECORDED}{name} where {inside}"
     tables = ", ".join(f"{name} as ({rows})" for name, rows in parts.items())
     return f"with {tables} select window_id, value from ({measure.sql})"

@@ -1,0 +1,188 @@
+"""What is wrong with the suites of an application, found before anything runs, and all at once.
+
+Great Expectations is not imported for it, which takes seconds: the types that it has are the names of its modules,
+those of plugins the names of their classes. Measures are planned by DataFusion on empty tables of the outputs' columns.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from rewindow.application import Application, Output, Violation
+from rewindow.config import Config
+from rewindow.errors import GateError, InputError
+from rewindow.loading.measures import RECORDED, Measure, for_datafusion, query_of, refusal, table_name
+from rewindow.loading.suites import COLUMNS, Suite, suite_for
+from rewindow.storage import Table, create_table, query
+from rewindow.storage.layout import staged_schema
+from rewindow.windows import WindowRange
+
+RULE = "O60"
+_NAMES = ("column", "column_A", "column_B", "column_list", "column_set")
+_OWN_VALUES = {
+    "windows": 1, "first_window": 0, "last_window": 0, "width_us": 1, "origin_us": 0, "begins_empty": "false",
+}  # fmt: skip
+"""Stands for what a plan gives; see measures.values_of."""
+
+
+def suite_flaws(config: Config, app: Application, recorded: Mapping[str, Table]) -> Iterator[Violation]:
+    """Yields a violation for each flaw of a suite that an output of the application names.
+
+    Args:
+        config: settings in force; they name the folder of expectations.
+        app: what is to be launched.
+        recorded: its inputs.
+    """
+    types, broken = _types(config.expectations)
+    yield from (
+        Violation(RULE, "", "", path, f"plugin of the expectations is not Python: {why}") for path, why in broken
+    )
+    for output in app.outputs.values():
+        columns = _columns(app, output)
+        try:
+            suite = suite_for(config.expectations, output.suite)
+        except InputError:
+            continue  # The name is wrong, which validation says.
+        except GateError as error:
+            yield Violation(RULE, output.name, "", output.suite or "every_output", error.primary)
+            continue
+        known = _OWN_VALUES | dict(output.suite_parameters)
+        yield from _expectation_flaws(output.name, suite, types, known, recorded)
+        if columns is not None and suite.measures:
+            yield from _measure_flaws(output, suite, columns, known, recorded)
+
+
+def _columns(app: Application, output: Output) -> pa.Schema | None:
+    """Returns an output's event columns, None where the graph is too broken to tell."""
+    node = app.nodes.get(str(output.source.operator))
+    if node is None or not node.has_known_ports or output.source.port not in node.output_ports():
+        return None
+    return app.columns(output)
+
+
+def _expectation_flaws(
+    output: str, suite: Suite, types: frozenset[str], known: Mapping[str, Any], recorded: Iterable[str]
+) -> Iterator[Violation]:
+    columns = {*COLUMNS, *(f"tuples_in_{table_name(name)}" for name in recorded)}
+    columns |= {measure.name for measure in suite.measures}
+    for entry in suite.expectations:
+        which = f'check "{entry["meta"]["check"]}" of suite "{suite.name}"'
+        kind, kwargs = str(entry.get("type")), entry.get("kwargs") or {}
+        if types and kind not in types:
+            yield Violation(RULE, output, "", kind, f"{which} is of an unknown type{_perhaps(kind, types)}")
+        for name in _named(kwargs):
+            if name not in columns:
+                words = f"{which} is about a column that is neither of the window report nor a measure"
+                yield Violation(RULE, output, "", name, words + _perhaps(name, columns))
+        for name in _parameters(kwargs):
+            if name not in known:
+                yield Violation(
+                    RULE, output, "", name, f"{which} uses a value that nobody gives{_perhaps(name, known)}"
+                )
+
+
+def _named(kwargs: Mapping[str, Any]) -> Iterator[str]:
+    for key in _NAMES:
+        given = kwargs.get(key, [])
+        yield from (name for name in ([given] if isinstance(given, str) else given) if isinstance(name, str))
+
+
+def _parameters(value: Any) -> Iterator[str]:
+    """Yields the values that an expectation uses by name; sums of them are left to the library."""
+    if isinstance(value, dict):
+        name = value.get("$PARAMETER")
+        if isinstance(name, str) and name.isidentifier():
+            yield name
+        yield from (found for inner in value.values() for found in _parameters(inner))
+    elif isinstance(value, list):
+        yield from (found for inner in value for found in _parameters(inner))
+
+
+def _perhaps(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name, sorted(known), n=1)
+    return f', perhaps "{near[0]}" is meant' if near else ""
+
+
+def _measure_flaws(
+    output: Output, suite: Suite, columns: pa.Schema, known: Mapping[str, Any], recorded: Mapping[str, Table]
+) -> Iterator[Violation]:
+    """Yields a violation for each measure that DataFusion cannot plan."""
+    inputs = {table_name(name): table for name, table in recorded.items()}
+    with tempfile.TemporaryDirectory(prefix="rewindow-suites-") as folder:
+        staged = create_table(Path(folder) / "output", staged_schema(columns))
+        bound, whys = [], {}
+        for measure in suite.measures:
+            try:
+                bound.append(measure.bound(known))
+            except GateError as error:
+                whys[measure.name] = error.primary
+        aggregates = [measure for measure in bound if not measure.over_rows]
+        fine = not aggregates or not _why_not(aggregates, staged, inputs, output)
+        for measure in bound:
+            why = "" if fine and not measure.over_rows else _why_not([measure], staged, inputs, output)
+            whys |= {measure.name: why} if why else {}
+    for name, why in whys.items():
+        words = f'measure "{name}" of suite "{suite.name}" cannot be computed: {why}'
+        yield Violation(RULE, output.name, "", name, words)
+
+
+def _why_not(measures: Sequence[Measure], staged: Table, inputs: Mapping[str, Table], output: Output) -> str:
+    """Returns why a query, or aggregates together, cannot be planned, empty when they can; nothing is read."""
+    measure = measures[0]
+    unknown = [name for name in measure.inputs if name not in inputs]
+    if unknown:
+        return f'it sees the input "{unknown[0]}", inputs are {", ".join(sorted(inputs)) or "none"}'
+    if measure.over_rows:
+        nothing = dict.fromkeys(measure.inputs, ())
+        sql = query_of(measure, output.name, WindowRange(0, 0), nothing, several=False)
+    else:
+        sql = f"select {', '.join(f'{one.sql} as {one.name}' for one in measures)} from staged group by window_id"
+    tables = {RECORDED + name: inputs[name] for name in measure.inputs}
+    try:
+        query(f"explain {for_datafusion(sql)}", staged=staged, **tables)
+    except DeltaError as error:
+        return refusal(error)
+    return ""
+
+
+def _types(folder: Path) -> tuple[frozenset[str], list[tuple[str, str]]]:
+    """Returns the types that expectations may have, none if the library is not there, and plugins that are broken."""
+    types, broken = set(_library_types()), []
+    for path in sorted((folder / "plugins").glob("*.py")):
+        try:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+        except (SyntaxError, ValueError) as error:
+            broken.append((path.name, str(error)))
+            continue
+        types |= {_snake(node.name) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)} if types else set()
+    return frozenset(types), broken
+
+
+@cache
+def _library_types() -> frozenset[str]:
+    spec = find_spec("great_expectations")
+    if spec is None or not spec.submodule_search_locations:
+        return frozenset()
+    core = Path(spec.submodule_search_locations[0]) / "expectations" / "core"
+    return frozenset(path.stem for path in core.glob("*.py") if not path.stem.startswith("_"))
+
+
+def _snake(name: str) -> str:
+    """Returns the type that the library gives to a class.
+
+    >>> _snake("ExpectColumnPairValuesAToBeGreaterThanB")
+    'expect_column_pair_values_a_to_be_greater_than_b'
+    """
+    words = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub("([a-z0-9])([A-Z])", r"\1_\2", words).lower()

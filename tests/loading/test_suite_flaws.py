@@ -1,0 +1,125 @@
+"""What is wrong with a suite is found before a replay starts, all at once, and without Great Expectations."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rewindow.config import Config
+from rewindow.loading.catalog import load_application
+from rewindow.loading.suite_flaws import suite_flaws
+from rewindow.storage import Table, create_table
+from tests.quality.planted_rows import DATA
+from tests.quality.staging import PROJECT
+
+Edit = Callable[[dict[str, Any]], object]
+NO_PLUGIN = "class ExpectEvenNumbers(object):\n    pass\n"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Config:
+    """The example's settings, with a copy of its expectations."""
+    shutil.copytree(PROJECT, tmp_path / "expectations")
+    config = Config.load(PROJECT.parent / "rewindow.toml")
+    return config.model_copy(update={"expectations": tmp_path / "expectations", "state": tmp_path / "state"})
+
+
+def flaws(config: Config) -> list[str]:
+    """Returns the flaws of the example's suites, as a user reads them."""
+    found = suite_flaws(config, load_application(config, "flight_delays").app, _recorded(config))
+    return sorted(map(str, found))
+
+
+def _recorded(config: Config) -> dict[str, Table]:
+    schemas = {name: pa.parquet.read_schema(DATA / f"{name}.parquet") for name in ("flights", "weather")}
+    return {name: create_table(config.stream_table(name), schema) for name, schema in schemas.items()}
+
+
+def edit(config: Config, name: str, change: Edit) -> None:
+    """Changes a suite's file."""
+    path = config.expectations / "suites" / f"{name}.json"
+    suite = json.loads(path.read_text())
+    change(suite)
+    path.write_text(json.dumps(suite))
+
+
+def measure(name: str, sql: Any, section: str = "measures") -> Edit:
+    """Returns an edit: another measure."""
+    return lambda suite: suite["meta"].setdefault(section, {}).update({name: sql})
+
+
+def expect(**change: Any) -> Edit:
+    """Returns an edit: another first expectation."""
+    return lambda suite: suite["expectations"][0].update(change)
+
+
+def test_shipped_suites_have_no_flaw(settings: Config) -> None:
+    """Each of them fits the application that names it."""
+    assert flaws(settings) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            expect(type="expect_column_pair_values_to_be_eqal"),
+            'an unknown type, perhaps "expect_column_pair_values_to_be_',
+        ),
+        (expect(kwargs={"column_A": "fligths", "column_B": "tuples_in"}), 'nor a measure, perhaps "flights" is meant'),
+        (
+            expect(kwargs={"column": "flights", "max_value": {"$PARAMETER": "window"}}),
+            'nobody gives, perhaps "windows"',
+        ),
+        (expect(severity="fatal"), 'has severity "fatal"'),
+        (measure("flights", "sum(fligths)"), 'measure "flights" of suite "delays" cannot be computed'),
+        (measure("flights", "sum(flights"), "ParserError"),
+        (measure("flights", "sum({fligths})"), 'names the value "fligths", which nobody has given'),
+        (measure("more", {"sql": "select 1 as value from output"}, "row_measures"), "window_id"),
+        (measure("more", {"sql": "select 1", "inputs": ["fights"]}, "row_measures"), "inputs are flights, weather"),
+    ],
+)
+def test_flaw_of_a_suite_is_named(settings: Config, change: Edit, words: str) -> None:
+    """Types, columns and values that do not exist, and measures that cannot be computed."""
+    edit(settings, "delays", change)
+    (found,) = flaws(settings)
+    assert found.startswith("delays: ") and words in found
+
+
+def test_flaws_of_all_suites_are_found_at_once(settings: Config) -> None:
+    """Broken JSON of one, a missing file of another, and two flaws of a third."""
+    (settings.expectations / "suites" / "delays.json").write_text("{")
+    edit(settings, "ranks", measure("carriers", "count(distinct carriers)"))
+    edit(settings, "ranks", expect(type="expect_nothing"))
+    edit(settings, "hourly_weather", lambda suite: suite.update(name="hourly"))
+    assert [found.partition(":")[0] for found in flaws(settings)] == ["delays", "hourly_weather", "ranks", "ranks"]
+
+
+def test_class_of_a_plugin_is_known_without_being_imported(settings: Config) -> None:
+    """Its type is the class's name; a plugin that is not Python is named."""
+    plugins = settings.expectations / "plugins"
+    plugins.mkdir()
+    edit(settings, "ranks", expect(type="expect_even_numbers"))
+    assert "expect_even_numbers" in flaws(settings)[0]
+    (plugins / "even.py").write_text(NO_PLUGIN)
+    assert flaws(settings) == []
+    (plugins / "odd.py").write_text("class (")
+    assert "odd.py" in flaws(settings)[0]
+
+
+def test_types_are_those_of_the_library() -> None:
+    """What is taken from the names of its modules is what it has registered."""
+    code = (
+        "import great_expectations; from great_expectations.expectations.registry import list_registered_expectation_"
+        "implementations as known; from rewindow.loading.suite_flaws import _library_types as ours; import sys;"
+        "missing = {name for name in known() if name.startswith('expect_')} - ours(); sys.exit(str(missing or ''))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.strip().splitlines()[-1:] in ([], [""]), done.stderr
