@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from rewindow.commands.pandas_later import leave_pandas_out
 from rewindow.errors import InputError, RewindowError
 from rewindow.names import did_you_mean
 from rewindow.version import VERSION
@@ -55,7 +56,7 @@ class _Verbs(TyperGroup):
         if self._lists:
             return TyperCommand(cmd_name, help=VERBS[cmd_name])
         module = importlib.import_module(f"rewindow.commands.{cmd_name}")
-        _leave_pandas_out()
+        leave_pandas_out()
         verbs = getattr(module, "app", None)
         if verbs is not None:
             return typer.main.get_command(verbs)
@@ -86,29 +87,6 @@ class _Verbs(TyperGroup):
             yield
         finally:
             self._lists = False
-
-
-def _leave_pandas_out() -> None:
-    """Lets pyarrow look for pandas once, in vain: it would import it, which takes half a second, with its first array.
-
-    Where pandas is really used, as by Great Expectations, pyarrow finds it then.
-    """
-    if "pyarrow" not in sys.modules or "pandas" in sys.modules:
-        return
-    sys.meta_path.insert(0, _NoPandas)
-    try:
-        sys.modules["pyarrow"].array([])
-    finally:
-        sys.meta_path.remove(_NoPandas)
-
-
-class _NoPandas:
-    """An import hook that knows of no pandas."""
-
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> None:
-        if name == "pandas":
-            raise ImportError(name)
 
 
 app = typer.Typer(

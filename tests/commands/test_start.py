@@ -21,3 +21,10 @@ def test_a_verb_imports_pandas_only_where_it_is_used() -> None:
     command = [sys.executable, "-c", PROGRAM]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[-2] == "False [1] 1"
+
+
+def test_pyarrow_still_imports_pandas_by_itself() -> None:
+    """Once this fails, commands/pandas_later.py has no reason any more and can go."""
+    program = "import sys, pyarrow; pyarrow.array([1]); print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
