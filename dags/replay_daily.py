@@ -1,7 +1,8 @@
-r"""Replays an application day by day, in order: today's data, or a past month by a backfill.
+"""Replays an application day by day, in order: today's data, or a past month by a backfill.
 
-    airflow backfill create --dag-id replay_daily --from-date 2013-01-01 --to-date 2013-01-31 \
-        --reprocess-behavior completed
+    airflow backfill create --dag-id replay_daily --from-date 2013-01-01 --to-date 2013-01-31
+
+With the Airflow of `rewindow up` the command begins with `python -m rewindow.embedded airflow`.
 
 The application carries state from window to window, so a day begins only when the run before it, in the order of
 logical dates, has succeeded. A day that fails holds back the days after it until it is cleared or marked as success.
@@ -10,12 +11,12 @@ by hand, and needs the slot of a day that waits, the later one makes way: its ru
 earlier run, and it is started again by itself as soon as that one has its turn. So the order holds whatever is cleared,
 and whatever way a backfill runs.
 
-With `--reprocess-behavior completed`, a day that was published before is computed and published again. A day whose
-replay was given up (`rewindow abandon`) is planned anew when its run is cleared.
+With `--reprocess-behavior completed` behind it, a day that was published before is computed and published again. A day
+whose replay was given up (`rewindow abandon`) is planned anew when its run is cleared.
 
 | task | does |
 |---|---|
-| plan_replay | waits for its turn; plans the windows of the run's data interval, skips the run when none is recorded |
+| plan_replay | waits for its turn; plans the recorded windows of the run's data interval, skips the run without any |
 | replay_windows | one Spark job; killed or failed, the next try goes on after the last committed window |
 | check_windows | window report and quality gate; a day that does not pass stays staged |
 | publish_windows | replaces the day in the published tables |

@@ -9,6 +9,7 @@
 | publish_windows | replaces the range in the published tables |
 
 Fill in the application, the reason and the range: either as times (half-open, with a time zone) or as windows (closed).
+What lies before the recording's begin is left out, and the log of plan_replay says so.
 A retry or a clear of any task resumes the same replay; once that is published, undone or abandoned, a clear of the
 whole run plans a new one.
 """

@@ -39,7 +39,7 @@ def tell_published(context: Context, config: Config, facts: Mapping[str, Any]) -
 
 
 def published_streams(config: Config, facts: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields each stream of a publication, with what its event tells; window ids are decimal text.
+    """Yields each stream of a publication, with what its event tells.
 
     Args:
         config: settings in force.
@@ -62,8 +62,8 @@ def published_streams(config: Config, facts: Mapping[str, Any]) -> Iterator[tupl
                 "replay": plan.replay_id,
                 "application": plan.application,
                 "publication": facts["number"],
-                "first": str(first),
-                "last": str(last),
+                "first": first,
+                "last": last,
                 "from": format_time(plan.grid.start_us(first)),
                 "to": format_time(plan.grid.end_us(last)),
                 "windows": found["n"],

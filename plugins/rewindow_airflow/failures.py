@@ -15,6 +15,8 @@ _NOT_RETRYABLE = {BAD_INPUT, FINAL, INTERRUPTED}
 WAIT = timedelta(minutes=5)
 WAITS_MAX = 288
 """A day of waits."""
+HELD_WAIT = timedelta(minutes=1)
+"""How long a task waits for the range that another replay holds."""
 
 
 class Nothing(Exception):
@@ -25,16 +27,19 @@ class NotYet(Exception):
     """Something that a task needs is not recorded yet; waiting for it is no failure and uses up no try."""
 
 
-def waiting(lack: NotYet, waits: int) -> AirflowException:
+def waiting(lack: NotYet, waits: int, wait: timedelta | None = None) -> AirflowException:
     """Returns the exception that makes Airflow run the task again after a while, or fail it when it waited for a day.
 
     Args:
         lack: what is not there yet.
         waits: how often this try has waited before.
+        wait: for how long; five minutes unless given.
     """
-    if waits >= WAITS_MAX:
-        return AirflowFailException(f"{lack}\nThis task has waited {waits} times, {WAIT} each; clear it to wait on.")
-    return AirflowRescheduleException(datetime.now(UTC) + WAIT)
+    if waits >= WAITS_MAX * (WAIT // wait if wait else 1):
+        return AirflowFailException(
+            f"{lack}\nThis task has waited {waits} times, {wait or WAIT} each; clear it to wait on."
+        )
+    return AirflowRescheduleException(datetime.now(UTC) + (wait or WAIT))
 
 
 def is_retryable(exit_code: int, outcome_says: bool) -> bool:

@@ -6,30 +6,29 @@ is needed of it is a process. A connection of the provider's type `spark` is und
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowRuntimeError, AirflowSkipException
+from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipException
 
+from rewindow.errors import OverlapError
 from rewindow_airflow.assets import PUBLICATIONS, stream_asset, tell_published, tell_recorded
 from rewindow_airflow.attempts import BEGINNINGS, settings_for
-from rewindow_airflow.failures import DONE, cause, failure, is_retryable, mapped_errors
+from rewindow_airflow.failures import DONE, HELD_WAIT, NotYet, cause, failure, is_retryable, mapped_errors, waiting
 from rewindow_airflow.links import REPLAY_LINKS
-from rewindow_airflow.progress import progress_facts, progress_words
+from rewindow_airflow.progress import TaskLog
 from rewindow_airflow.spark_process import SparkProcess
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from rewindow.config import Config
-    from rewindow.job_lines import ReplayProgress
     from rewindow.launcher import Outcome, Submission
 
 CONNECTION = "rewindow_spark"
 POOL = "spark"
-_STORE_SECONDS_MIN = 1.0
 
 
 class ReplayTask:
@@ -61,10 +60,10 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         replay: str = "",
         arguments: dict[str, Any] | None = None,
         conn_id: str = CONNECTION,
+        pool: str = POOL,  # Named here, so that Airflow takes it from default_args.
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("pool", POOL)
-        super().__init__(**kwargs)
+        super().__init__(pool=pool, **kwargs)
         self.conn_id = conn_id
         self.job = job
         self.replay = replay
@@ -72,8 +71,8 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         self._subject = job
         self._process: SparkProcess | None = None
         self._last_lines: list[str] = []
-        self._stored_at = 0.0
-        self._last: ReplayProgress | None = None
+        self._told: TaskLog | None = None
+        self._told_to_end = False
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns what the attempt's outcome file says.
@@ -81,6 +80,8 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         Raises:
             AirflowFailException: another attempt cannot help.
             AirflowException: the job failed or was killed; Airflow tries again.
+            AirflowRescheduleException: another replay holds the range, or Airflow itself is about to end; neither uses
+                up a try.
             AirflowSkipException: there was nothing new to record.
         """
         from rewindow.launcher import note_kill
@@ -89,13 +90,16 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         self._subject = f'{self.job} of "{name}"'
         with mapped_errors(self._ending()):
             config = settings_for(self.conn_id)
-            submission = BEGINNINGS[self.job](config, name, self.arguments, was_cleared(context["ti"], self.retries))
+            submission = self._begin(config, name, context)
         if submission is None:
             self.log.info("All windows of the %s are committed already: nothing to do", self._subject)
             return {"name": name, "message": "all windows were committed already"}
         outcome = self._submit(submission, context)
         with mapped_errors():
             note_kill(config, submission, outcome)
+        if outcome.exit_code != DONE and self._told_to_end:
+            self.log.info("Airflow has told this task to end; it goes on when Airflow does, in the same try")
+            raise AirflowRescheduleException(datetime.now(UTC))
         if outcome.exit_code != DONE:
             if not outcome.error:
                 self.log.error("The job's last lines:\n%s", "\n".join(f"    {line}" for line in self._last_lines))
@@ -109,6 +113,14 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
             self._tell_assets(config, name, outcome.facts, context)
         return {"name": name, "epoch": submission.epoch, **outcome.facts}
 
+    def _begin(self, config: Config, name: str, context: Context) -> Submission | None:
+        """Returns the job to run; waits for a range that another replay holds."""
+        try:
+            return BEGINNINGS[self.job](config, name, self.arguments, was_cleared(context["ti"], self.retries))
+        except OverlapError as held:
+            self.log.info("%s\nLooking again in %s", held, HELD_WAIT)
+            raise waiting(NotYet(str(held)), context.get("task_reschedule_count", 0), HELD_WAIT) from held
+
     def _tell_assets(self, config: Config, name: str, facts: Mapping[str, Any], context: Context) -> None:
         """Says in the events of the task's assets what has become of the streams."""
         if self.job == "record" and stream_asset(name) in self.outlets:
@@ -117,7 +129,8 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
             tell_published(context, config, facts["publication"])
 
     def on_kill(self) -> None:
-        """Ends the job with everything that it started."""
+        """Ends the job with everything that it started; Airflow calls this for a task that is not to go on here."""
+        self._told_to_end = True
         if self._process is not None:
             self._process.on_kill()
         self.log.info(self._ending())
@@ -130,32 +143,19 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         self.log.info("%s%s begins", attempt, self._subject)
         if submission.expected:
             self.log.info("%s", submission.expected)
-        self._process = process = SparkProcess(
-            submission.command,
-            submission.environment,
-            on_progress=lambda progress: self._keep(progress, context),
-            on_line=lambda line: self.log.info("%s", line),
-        )
+        self._told = listener = TaskLog(self.log, context["task_state_store"])
+        self._process = process = SparkProcess(submission.command, submission.environment, listener)
         submission.outcome.unlink(missing_ok=True)
+        if self._told_to_end:
+            process.on_kill()
         exit_code = process.run()
         self._last_lines = process.last_lines
         return read_outcome(submission.outcome, exit_code)
 
-    def _keep(self, progress: ReplayProgress, context: Context) -> None:
-        """Shows progress in the log and, at most once a second, in the task state store (tab Storage)."""
-        self._last = progress
-        self.log.info("%s", progress_words(progress))
-        now = time.monotonic()
-        if now - self._stored_at >= _STORE_SECONDS_MIN or progress.mark == progress.of:
-            self._stored_at = now
-            try:
-                context["task_state_store"].set("progress", progress_facts(progress))
-            except AirflowRuntimeError as error:  # The job must not end because its progress cannot be kept.
-                self.log.warning("Progress was not kept: %s", error)
-
     def _ending(self) -> str:
         """Returns the log's last line: what a retry or a clear will do."""
-        reached = f": {self._last.mark:,} of {self._last.of:,} windows are committed" if self._last else ""
+        last = self._told.last if self._told else None
+        reached = f": {last.mark:,} of {last.of:,} windows are committed" if last else ""
         return f"A retry or a clear of this task resumes the same {self._subject}{reached}."
 
 

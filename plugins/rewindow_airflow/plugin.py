@@ -1,10 +1,13 @@
-"""Registers Rewindow with Airflow, by the entry point `airflow.plugins`: operators' links and the pages behind them."""
+"""Registers Rewindow with Airflow, by the entry point `airflow.plugins`: operators' links and the pages behind them.
+
+Every task loads it when it starts, so it imports what tasks have already, and nothing of Airflow's core.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from airflow.plugins_manager import AirflowPlugin
+from airflow.sdk.plugins_manager import AirflowPlugin
 
 from rewindow_airflow.links import PREFIX, REPLAY_LINKS, ReportsLink
 

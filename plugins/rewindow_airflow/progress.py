@@ -1,10 +1,64 @@
-"""How far an attempt has come, as the task's log says it and as the task state store keeps it."""
+"""What a job tells, as the task's log says it; and how far it has come, as the task state store keeps it."""
 
 from __future__ import annotations
 
+import time
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from rewindow.job_lines import ReplayProgress
+from airflow.sdk.exceptions import AirflowRuntimeError
+
+from rewindow.job_lines import ReplayProgress, is_for_machines, parse_progress
+
+_STORE_SECONDS_MIN = 1.0
+
+
+class TaskLog:
+    """The listener who writes a task's log, and keeps its progress in the task state store (tab Storage).
+
+    Args:
+        log: the task's.
+        store: its state store.
+
+    Attributes:
+        last: the newest progress, None before the first.
+    """
+
+    def __init__(self, log: Any, store: Any) -> None:
+        self._log, self._store, self._stored_at = log, store, 0.0
+        self.last: ReplayProgress | None = None
+
+    def job(self) -> AbstractContextManager[object]:
+        """See Listener."""
+        return nullcontext()
+
+    def line(self, text: str) -> None:
+        """See Listener."""
+        progress = parse_progress(text)
+        if progress is not None:
+            self._keep(progress)
+        elif text and not is_for_machines(text):
+            self._log.info("%s", text)
+
+    def note(self, text: str) -> None:
+        """See Listener."""
+        self._log.info("%s", text)
+
+    def warn(self, text: str) -> None:
+        """See Listener."""
+        self._log.warning("%s", text)
+
+    def _keep(self, progress: ReplayProgress) -> None:
+        """Writes a line, and keeps progress at most once a second, and at the end."""
+        self.last = progress
+        self.note(progress_words(progress))
+        now = time.monotonic()
+        if now - self._stored_at >= _STORE_SECONDS_MIN or progress.mark == progress.of:
+            self._stored_at = now
+            try:
+                self._store.set("progress", progress_facts(progress))
+            except AirflowRuntimeError as error:  # The job must not end because its progress cannot be kept.
+                self.warn(f"Progress was not kept: {error}")
 
 
 def progress_words(progress: ReplayProgress) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rewindow.errors import InputError
-from rewindow.windows import Grid, WindowRange, format_time
+from rewindow.windows import Grid, WindowRange, format_time, parse_time
 from rewindow_airflow.failures import Nothing, NotYet
-from rewindow_airflow.forms import applications, parse_form, refuse_unknown
+from rewindow_airflow.forms import ReplayForm, applications, parse_form, refuse_unknown
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -18,18 +19,24 @@ if TYPE_CHECKING:
     from rewindow.planning import ReplayRequest
     from rewindow.recovery import Plan
 
+_log = logging.getLogger(__name__)
+
 
 def form_request(config: Config, context: Context) -> ReplayRequest:
-    """Returns the request of a filled-in form of replay_windows."""
+    """Returns the request of a filled-in form of replay_windows.
+
+    What of its range will never be recorded is left out, as from a data interval, unless missing windows are allowed.
+    """
     from rewindow.planning import ReplayRequest
 
     form = parse_form(context["params"], drills=config.airflow.drills)
+    windows = _recorded_part(config, form)
     return ReplayRequest(
         application=form.application,
-        first=form.first,
-        last=form.last,
-        from_time=form.from_time,
-        to_time=form.to_time,
+        first=windows.first if windows else form.first,
+        last=windows.last if windows else form.last,
+        from_time=None if windows else form.from_time,
+        to_time=None if windows else form.to_time,
         mode=form.mode,
         group_windows=form.group_windows,
         checkpoint_windows=form.checkpoint_windows,
@@ -38,6 +45,33 @@ def form_request(config: Config, context: Context) -> ReplayRequest:
         initial_state=form.initial_state,
         reason=form.reason,
     )
+
+
+def _recorded_part(config: Config, form: ReplayForm) -> WindowRange | None:
+    """Returns what of a form's range is recorded or will be; None where the plan is to say what is wrong."""
+    if form.allow_missing:
+        return None
+    try:
+        grid, sealed, final = sealed_range(config, form.application)
+    except NotYet:
+        return None
+    if form.from_time is not None and form.to_time is not None:
+        wanted = grid.aligned_range(parse_time(form.from_time), parse_time(form.to_time))
+    else:
+        wanted = WindowRange(form.first or 0, form.last or 0)
+    return _said(grid, wanted, clip(wanted, sealed, final), sealed)
+
+
+def _said(grid: Grid, wanted: WindowRange, windows: WindowRange | None, sealed: WindowRange) -> WindowRange | None:
+    """Returns what is left of a range that was asked for, and says in the task's log what is not."""
+    if windows is not None and windows != wanted:
+        _log.warning(
+            "%s of the %s windows that were asked for, %s, are left out, since they will never be recorded: sealed are "
+            "%s, %s to %s",
+            f"{len(wanted) - len(windows):,}", f"{len(wanted):,}", wanted, sealed,
+            format_time(grid.start_us(sealed.first)), format_time(grid.end_us(sealed.last)),
+        )  # fmt: skip
+    return windows
 
 
 def interval_request(config: Config, context: Context) -> ReplayRequest:
@@ -53,7 +87,7 @@ def interval_request(config: Config, context: Context) -> ReplayRequest:
     application = _application(config, context)
     grid, sealed, final = sealed_range(config, application)
     wanted = _windows_of(grid, context)
-    windows = clip(wanted, sealed, final)
+    windows = _said(grid, wanted, clip(wanted, sealed, final), sealed)
     if windows is None:
         raise Nothing(f"no window of {wanted} will be recorded, sealed are {sealed}")
     if windows.last > sealed.last:

@@ -7,9 +7,10 @@ import re
 import signal
 import subprocess
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from rewindow.job_lines import ReplayProgress, is_for_machines, parse_progress
+from rewindow.job_lines import is_for_machines, parse_progress
+from rewindow.listener import Listener
 from rewindow.parent_death import dies_with_parent
 
 _END_SECONDS = 5.0
@@ -23,22 +24,15 @@ class SparkProcess:
     Args:
         command: the whole spark-submit command.
         environment: the whole environment of the job; all that is Airflow's is taken out of it.
-        on_progress: told each progress line.
-        on_line: told every other line that is meant for people, such as the task's log.
+        listener: is told what the job prints.
     """
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        environment: Mapping[str, str],
-        on_progress: Callable[[ReplayProgress], None],
-        on_line: Callable[[str], None],
-    ) -> None:
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], listener: Listener) -> None:
         self.command = list(command)
         self.environment = without_airflow(environment)
-        self._on_progress = on_progress
-        self._on_line = on_line
+        self._listener = listener
         self._process: subprocess.Popen[str] | None = None
+        self._told_to_end = False
         self._lines: deque[str] = deque(maxlen=_LINES_BEFORE_EXCEPTION)
 
     def run(self) -> int:
@@ -54,6 +48,8 @@ class SparkProcess:
             start_new_session=True,
             preexec_fn=dies_with_parent(),
         )
+        if self._told_to_end:  # By a signal that came before there was a process to end.
+            self.on_kill()
         assert process.stdout is not None
         try:
             with process.stdout:
@@ -70,15 +66,16 @@ class SparkProcess:
 
     def on_kill(self) -> None:
         """Ends the job with its whole process group: politely first, so that Spark clears its local folders."""
+        self._told_to_end = True
         process = self._process
         if process is None or process.poll() is not None:
             return
-        self._on_line(f"Ending the Spark job (process group {process.pid})")
+        self._listener.note(f"Ending the Spark job (process group {process.pid})")
         _signal_group(process.pid, signal.SIGTERM)
         try:
             process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
-            self._on_line(f"It did not end within {_END_SECONDS:.0f} s, killing it")
+            self._listener.note(f"It did not end within {_END_SECONDS:.0f} s, killing it")
         self.end_group()
 
     def end_group(self) -> None:
@@ -87,14 +84,11 @@ class SparkProcess:
             _signal_group(self._process.pid, signal.SIGKILL)
 
     def _take(self, line: str) -> None:
-        progress = parse_progress(line)
-        if progress is not None:
-            self._on_progress(progress)
-        elif line and not is_for_machines(line):
+        if line and not is_for_machines(line) and parse_progress(line) is None:
             if _EXCEPTION.search(line) and self._lines.maxlen != _LINES_SHOWN:
                 self._lines = deque(maxlen=_LINES_SHOWN)
             self._lines.append(line)
-            self._on_line(line)
+        self._listener.line(line)
 
 
 def without_airflow(environment: Mapping[str, str]) -> dict[str, str]:

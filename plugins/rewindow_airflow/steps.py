@@ -213,6 +213,9 @@ class ReportGapsOperator(BaseOperator):
         columns, rows = report.table()
         for row in (columns, *rows[:_SHOWN_ROWS]):
             self.log.info("%s", " | ".join(str(value) for value in row))
+        if len(rows) > _SHOWN_ROWS:
+            more = f"{len(rows) - _SHOWN_ROWS:,} of {len(rows):,} rows"
+            self.log.info("%s are not shown; all of them: rewindow gaps %s", more, self.stream)
         return {"stream": self.stream, "rows": len(rows)}
 
 

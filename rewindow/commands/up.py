@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 
 from rewindow.commands.project import load_project
-from rewindow.commands.screen import err, out
+from rewindow.commands.screen import JobScreen, out
 
 
 def up(
@@ -24,5 +24,5 @@ def up(
     """
     from rewindow.embedded import up as start
 
-    running = start(load_project(), port=port, on_line=lambda line: err.print(line, style="dim", markup=False))
+    running = start(load_project(), port=port, listener=JobScreen())
     out.print(escape(f"Airflow is at {running.address}, user admin, password in {running.password_file}"))

@@ -9,6 +9,7 @@ from rewindow.config import Config
 from rewindow.embedded import PORT_DEFAULT, Running, down, running, up
 from rewindow.errors import InputError, ResourceError
 from rewindow.ledger import Ledger
+from rewindow.listener import Lines
 
 PORTS_TRIED = 10
 DISK_BYTES_MIN = 2_000_000_000
@@ -53,12 +54,12 @@ def start_airflow(config: Config, say: Callable[[str], None], port: int | None) 
         ResourceError: it does not come up.
     """
     if running(config) is not None or port is not None:
-        return up(config, port=port, on_line=say)
+        return up(config, port=port, listener=Lines(say))
     for candidate in range(PORT_DEFAULT, PORT_DEFAULT + PORTS_TRIED):
         if _is_free(candidate):
-            return up(config, port=candidate, on_line=say)
+            return up(config, port=candidate, listener=Lines(say))
         say(f"port {candidate} is in use")
-    return up(config, on_line=say)
+    return up(config, listener=Lines(say))
 
 
 def begin_afresh(config: Config, streams: Iterable[str], application: str, say: Callable[[str], None]) -> None:

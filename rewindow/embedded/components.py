@@ -13,8 +13,9 @@ from pathlib import Path
 from rewindow.embedded.processes import descendants, session, signal_all, started_at, title
 from rewindow.parent_death import dies_with_parent
 
+API_SERVER = "api-server"
 COMMANDS = {
-    "api-server": ["api-server"],
+    API_SERVER: ["api-server"],
     "scheduler": ["scheduler", "--skip-serve-logs"],
     "dag-processor": ["dag-processor"],
     "triggerer": ["triggerer", "--skip-serve-logs"],
@@ -25,7 +26,7 @@ BACK_OFF_SECONDS_MAX = 30.0
 RESTLESS_SECONDS = 4.0
 """The third delay in a row."""
 STEADY_SECONDS = 60.0
-_IDLE = "LocalExecutor: <idle>"
+_WORKER, _IDLE = "airflow worker -- LocalExecutor: ", "LocalExecutor: <idle>"
 _LOG_BYTES_MAX = 20_000_000
 
 
@@ -47,7 +48,7 @@ class Component:
         self._began, self.began_at = time.monotonic(), time.time()
         with open(self.log, "ab" if _is_small(self.log) else "wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "airflow", *COMMANDS[self.name]],
+                [sys.executable, "-m", "rewindow.embedded.airflow_command", *COMMANDS[self.name]],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -99,6 +100,12 @@ def end_orphans(dead_sessions: Mapping[int, str]) -> list[int]:
     ended = [pid for pid in orphans if dead_sessions[session(pid) or 0] != "scheduler" or _IDLE in title(pid)]
     signal_all(ended, signal.SIGKILL)
     return ended
+
+
+def busy_workers(supervisor: int) -> list[int]:
+    """Returns the pids of the workers of a supervisor's schedulers, also of dead ones, that have a task."""
+    named = ((pid, title(pid)) for pid in descendants(supervisor))
+    return [pid for pid, name in named if name.startswith(_WORKER) and _IDLE not in name]
 
 
 def _is_small(path: Path) -> bool:

@@ -27,6 +27,7 @@ from rewindow.embedded.processes import is_alive, session, signal_all, started_a
 from rewindow.embedded.sqlite import write_local_settings
 from rewindow.embedded.status import FAILED, READY, Status, read_status
 from rewindow.errors import InputError, ResourceError
+from rewindow.listener import Listener, Silent
 
 _READY_SECONDS_MAX = 300.0
 _STOP_SECONDS_MAX = 40.0
@@ -40,9 +41,7 @@ class Running:
     password_file: Path
 
 
-def up(
-    config: Config, port: int | None = None, wait: bool = True, on_line: Callable[[str], None] | None = None
-) -> Running:
+def up(config: Config, port: int | None = None, wait: bool = True, listener: Listener | None = None) -> Running:
     """Starts Airflow on loopback, unless it runs already, and returns where it is.
 
     Args:
@@ -50,13 +49,13 @@ def up(
         port: port of web pages and API; by default the one of the last start.
         wait: return only when a triggered task would run at once (20 to 40 s), not as soon as the supervisor runs;
             one that runs already is waited for, too, if a component of it has died or is not healthy.
-        on_line: told what happens, a line at a time.
+        listener: is told what happens; nobody by default.
 
     Raises:
         InputError: the port is no port, or DAGs and plugin are not there.
         ResourceError: Airflow is not installed, the port is in use, or a component does not come up.
     """
-    say = on_line or (lambda line: None)
+    say = (listener or Silent()).note
     airflow_version()
     if port is not None and not 1 <= port <= 65535:
         raise InputError(f"port {port} is out of range, allowed is 1 to 65535")

@@ -13,15 +13,18 @@ from pathlib import Path
 
 from rewindow.config import Config
 from rewindow.embedded.api import unwell
-from rewindow.embedded.components import COMMANDS, Component, end_orphans
+from rewindow.embedded.components import API_SERVER, COMMANDS, Component, busy_workers, end_orphans
 from rewindow.embedded.environment import address, airflow_home, airflow_version, port_of
 from rewindow.embedded.processes import adopt_orphans, descendants, signal_all, started_at, wait_until
 from rewindow.embedded.readiness import make_ready
 from rewindow.embedded.status import FAILED, READY, STARTING, Status
 
 _LOOK_SECONDS = 0.3
-_STOP_SECONDS = 6.0
-_SETTLE_SECONDS = 4.0
+_STOP_SECONDS = 4.0
+"""Triggerer and DAG processor may wait longer for a child that has just begun, and have nothing to lose."""
+_TASK_SECONDS = 9.0
+"""A task gives its job five seconds, and its worker takes a few more to tell how it has ended."""
+_SETTLE_SECONDS = 2.0
 
 
 class Supervisor:
@@ -104,9 +107,15 @@ class Supervisor:
         _reap_adopted({component.process.pid for component in self.components if component.process})
 
     def _stop(self) -> None:
+        """Ends everything: first the tasks, which tell the API server that they go on later, in the same try."""
         say("stopping")
         self._cancelled.set()
-        signal_all((c.process.pid for c in self.components if c.process), signal.SIGTERM)
+        signal_all((c.process.pid for c in self.components if c.process and c.name != API_SERVER), signal.SIGTERM)
+        if workers := busy_workers(os.getpid()):
+            say(f"ending {len(workers)} tasks, which go on after the next start")
+            signal_all(workers, signal.SIGTERM)
+            wait_until(lambda: not set(workers) & set(busy_workers(os.getpid())), _TASK_SECONDS)
+        signal_all((c.process.pid for c in self.components if c.process and c.name == API_SERVER), signal.SIGTERM)
         if not wait_until(self._all_gone, _STOP_SECONDS):
             signal_all(descendants(os.getpid()), signal.SIGTERM)
             if not wait_until(self._all_gone, _SETTLE_SECONDS):

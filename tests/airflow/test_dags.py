@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -67,6 +68,28 @@ def test_every_spark_task_waits_for_the_spark_pool(dags: Mapping[str, Any]) -> N
     submits = [task for dag in dags.values() for task in dag.tasks if isinstance(task, RewindowSubmitOperator)]
     assert submits
     assert {task.pool for task in submits} == {"spark"}
+
+
+def test_pool_of_default_args_counts() -> None:
+    """Who has a pool of another name says so once, for all tasks of a DAG, or for one of them."""
+    from rewindow_airflow import plan_interval, publish, replay, scheduled_dag
+
+    with scheduled_dag("pooled", default_args={"pool": "mine"}):
+        plan = plan_interval()
+        assert [replay(plan).pool, publish(plan, pool="other").pool] == ["mine", "other"]
+
+
+def test_commands_of_the_docs_can_be_pasted(dags: Mapping[str, Any]) -> None:
+    """Each is one whole line that Airflow understands; those of the folder's page take the home of `rewindow up`."""
+    from airflow.cli.cli_parser import get_parser
+
+    pages = [dag.doc_md or "" for dag in dags.values()] + [(ROOT / "dags" / "README.md").read_text()]
+    found = [line for page in pages for line in re.findall(r"^    (.*airflow .*)$", page, re.MULTILINE)]
+    assert len(found) == 2
+    for line in found:
+        words = shlex.split(line)
+        get_parser().parse_args(words[words.index("airflow") + 1 :])
+    assert not re.search(r"^ +airflow", pages[-1], re.MULTILINE)
 
 
 @pytest.mark.parametrize(

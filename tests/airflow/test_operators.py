@@ -16,7 +16,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowRescheduleException,
+    AirflowSkipException,
+)
 
 from rewindow.config import Config
 from rewindow.embedded.processes import started_at, wait_until
@@ -86,6 +91,22 @@ def test_exit_code_decides_between_failing_for_good_and_trying_again(
         operator.execute(context)
     assert isinstance(caught.value, AirflowFailException) == (kind is AirflowFailException)
     assert words in str(caught.value)
+
+
+def test_range_that_another_replay_holds_is_waited_for_without_using_up_a_try(
+    job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A minute at a time, for a day; then the task fails, and says who holds it."""
+
+    def begin(*arguments: object) -> None:
+        raise OverlapError("windows [1, 2] are held by replay r-1")
+
+    operator, context = job("")
+    monkeypatch.setitem(attempts.BEGINNINGS, "replay", begin)
+    with pytest.raises(AirflowRescheduleException):
+        operator.execute(context | {"task_reschedule_count": 1439})
+    with pytest.raises(AirflowFailException, match="held by replay r-1\nThis task has waited 1440 times"):
+        operator.execute(context | {"task_reschedule_count": 1440})
 
 
 def test_message_ends_with_what_a_retry_does(job: Any) -> None:
@@ -188,7 +209,7 @@ def test_undecodable_output_does_not_end_the_job(job: Any) -> None:
 
 
 def test_kill_ends_the_whole_process_group(job: Any, tmp_path: Path) -> None:
-    """on_kill leaves neither the job nor what it started, even when they ignore SIGTERM's politeness."""
+    """on_kill leaves neither job nor child, even when they ignore SIGTERM; the task goes on later in the same try."""
     pids = tmp_path / "pids"
     operator, context = job(
         f"""
@@ -205,8 +226,16 @@ def test_kill_ends_the_whole_process_group(job: Any, tmp_path: Path) -> None:
     assert wait_until(lambda: pids.is_file() and pids.read_text().endswith("\n"), 20)
     operator.on_kill()
     runner.join(20)
-    assert [type(failure) for failure in failures] == [AirflowException]
+    assert [type(failure) for failure in failures] == [AirflowRescheduleException]
     assert wait_until(lambda: not any(started_at(int(pid)) for pid in pids.read_text().split()), 10)
+
+
+def test_task_that_is_told_to_end_before_its_job_has_begun_ends_it(job: Any) -> None:
+    """Airflow's signal may come between the plan of an attempt and its process; then no job goes on alone."""
+    operator, context = job("time.sleep(600)")
+    operator.on_kill()
+    with pytest.raises(AirflowRescheduleException):
+        operator.execute(context)
 
 
 def test_job_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
@@ -214,9 +243,10 @@ def test_job_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     program = f"""
         import os, sys
         sys.path[:0] = {[path for path in sys.path if path]!r}
+        from rewindow.listener import Lines
         from rewindow_airflow.spark_process import SparkProcess
         job = "import os, time; open({str(tmp_path / "pid")!r}, 'w').write(str(os.getpid()) + chr(10)); time.sleep(60)"
-        SparkProcess([sys.executable, "-c", job], dict(os.environ), print, print).run()
+        SparkProcess([sys.executable, "-c", job], dict(os.environ), Lines(print)).run()
         """
     parent = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.DEVNULL)
     pid = tmp_path / "pid"
@@ -229,7 +259,6 @@ def test_job_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "retried"),
     [
-        (OverlapError("range is held"), True),
         (LedgerError("ledger is gone"), True),
         (FencedError("newer attempt"), False),
         (RewindowError("has failed 3 times without a new checkpoint"), False),

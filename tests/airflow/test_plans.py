@@ -21,9 +21,9 @@ from rewindow.ledger import Ledger
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, create_table, query
 from rewindow.storage.formats import TableKind, format_property
-from rewindow_airflow import replay_requests
+from rewindow_airflow import replay_requests, steps
 from rewindow_airflow.failures import WAIT, WAITS_MAX
-from rewindow_airflow.forms import daily_params
+from rewindow_airflow.forms import daily_params, replay_params
 from rewindow_airflow.identity import run_name
 from rewindow_airflow.links import REPLAY_LINKS
 from rewindow_airflow.steps import RewindowPlanOperator
@@ -167,6 +167,49 @@ def test_day_that_is_not_sealed_to_its_end_is_waited_for(settings: Config) -> No
     settings.file.write_text("\n".join(line for line in text.splitlines() if not line.startswith("sealed_to")))
     with pytest.raises(AirflowRescheduleException):
         plan(context("next", DAYS))
+
+
+def form(**changes: Any) -> dict[str, Any]:
+    """Returns what Airflow tells the task of a filled-in form."""
+    params = {name: param.value for name, param in replay_params(["clicks_by_page"]).items()}
+    filled = {"application": "clicks_by_page", "reason": "natural range", **changes}
+    return {"dag_run": SimpleNamespace(dag_id="replay_windows", run_id="form", conf={}), "params": params | filled}
+
+
+@pytest.mark.parametrize("range_as", ["times", "windows", "interval"])
+def test_first_day_may_begin_before_the_data(range_as: str, settings: Config, caplog: pytest.LogCaptureFixture) -> None:
+    """Data begin at 10:00: the whole day, as an interval or in the form, is its recorded part, and the log says so."""
+    first = int(FIRST_DAY.timestamp()) // 3600
+    Table.open(settings.windows_table("clicks")).delta.delete(f"window_id < {first + 10}")
+    if range_as == "interval":
+        request = replay_requests.interval_request(settings, context("natural"))
+    else:
+        times = {"from_time": f"{FIRST_DAY:%Y-%m-%dT%H:%M:%SZ}", "to_time": "2026-03-02T00:00:00Z"}
+        windows = {"first_window": first, "last_window": first + 23}
+        wanted = form(range_as=range_as, **(times if range_as == "times" else windows))
+        request = replay_requests.form_request(settings, wanted)
+    assert (request.first, request.last, request.from_time) == (first + 10, first + 23, None)
+    assert "10 of the 24 windows that were asked for" in caplog.text
+    assert "2026-03-01T10:00:00Z to" in caplog.text
+
+
+def test_form_that_allows_missing_windows_leaves_none_out(settings: Config) -> None:
+    """Who asks for missing windows gets them recorded as missing; a range behind the end is the plan's to refuse."""
+    first = int(FIRST_DAY.timestamp()) // 3600
+    wanted = form(range_as="windows", first_window=first - 5, last_window=first + 5, allow_missing=True)
+    assert replay_requests.form_request(settings, wanted).first == first - 5
+    wanted = form(range_as="windows", first_window=first + 1000, last_window=first + 1001)
+    assert replay_requests.form_request(settings, wanted).first == first + 1000
+
+
+def test_report_of_gaps_says_what_it_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred rows of many more are no whole list."""
+    lines: list[str] = []
+    log = SimpleNamespace(info=lambda text, *values: lines.append(text % values), warning=lambda *_, **__: None)
+    monkeypatch.setattr(steps, "_SHOWN_ROWS", 0)
+    monkeypatch.setattr(steps.ReportGapsOperator, "log", log)
+    steps.ReportGapsOperator(task_id="report_gaps", stream="clicks").execute({})  # type: ignore[arg-type]
+    assert lines[-1] == "1 of 1 rows are not shown; all of them: rewindow gaps clicks"
 
 
 def test_run_without_a_data_interval_is_refused() -> None:

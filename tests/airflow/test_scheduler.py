@@ -14,6 +14,7 @@ import pytest
 
 from rewindow.config import Config
 from rewindow.embedded import environment
+from rewindow.embedded.components import busy_workers
 from rewindow.embedded.environment import airflow_home
 from rewindow.embedded.processes import started_at
 from rewindow.embedded.status import read_status
@@ -31,15 +32,18 @@ DAG = '''
 """The first task of replay_daily, without Spark: a day fails while a file says so, and is noted when it is done."""
 
 import os
+import sys
 import time
 from datetime import datetime, timedelta, UTC
 from pathlib import Path
 
 from airflow.sdk import DAG, CronDataIntervalTimetable, task
 
-from rewindow.errors import InputError
-from rewindow_airflow import failures, plan_unpublished, stream_asset, stream_dag
+from rewindow.errors import InputError, OverlapError
+from rewindow.launcher import Submission
+from rewindow_airflow import attempts, failures, operators, plan_unpublished, stream_asset, stream_dag
 from rewindow_airflow.assets import PUBLICATIONS
+from rewindow_airflow.operators import RewindowSubmitOperator
 from rewindow_airflow.steps import RewindowPlanOperator
 
 failures.WAIT = timedelta(seconds=4)
@@ -73,6 +77,28 @@ for name in ("days", "every_day", "backfilled", "unsealed"):
 
 with stream_dag("follow_clicks", "clicks", "clicks_by_page.totals", application="clicks_by_page"):
     plan_unpublished()
+
+
+def begin_held(config, name, arguments, again):
+    if (FOLDER / "held").exists():
+        raise OverlapError("windows of r-2 are held by replay r-1")
+    return None
+
+
+def begin_told_to_end(config, name, arguments, again):
+    begun = FOLDER / "told_to_end.began"
+    if begun.exists():
+        return None
+    code = "import sys, time; open(sys.argv[1], 'w').close(); time.sleep(600)"
+    return Submission("r-1", 0, [sys.executable, "-c", code, str(begun)], dict(os.environ), FOLDER / "none.json")
+
+
+operators.HELD_WAIT = timedelta(seconds=2)
+attempts.BEGINNINGS |= {{"held": begin_held, "told_to_end": begin_told_to_end}}
+for name in ("held", "told_to_end"):
+    with DAG(dag_id=name, schedule=None, is_paused_upon_creation=False, default_args={{"pool": "default_pool"}}) as dag:
+        RewindowSubmitOperator(task_id="replay_windows", job=name, replay="r-1", retries=5)
+    globals()[name] = dag
 
 
 with DAG(dag_id="recorded", schedule=None, is_paused_upon_creation=False):
@@ -225,6 +251,34 @@ def test_recording_and_publishing_start_the_dag_that_follows_a_stream(airflow: L
     assert (event["uri"], event["extra"]["replay"]) == ("rewindow://streams/clicks_by_page.totals", "r-1")
 
 
+def test_waiting_for_another_replay_uses_up_no_try(airflow: LiveAirflow, project: Config) -> None:
+    """The task looks again and again while the range is held, and goes on in its first try when it is free."""
+    (project.root / "held").touch()
+    trigger(airflow, "held", START)
+    airflow.until(lambda: instance_of(airflow, "held")["state"] == "up_for_reschedule", "the task waits")
+    (project.root / "held").unlink()
+    airflow.until(lambda: instance_of(airflow, "held")["state"] == "success", "the task has gone on")
+    assert instance_of(airflow, "held")["try_number"] == 1
+
+
+def test_task_that_is_told_to_end_goes_on_in_the_same_try(airflow: LiveAirflow, project: Config) -> None:
+    """`rewindow down` tells the workers first: the job dies, and the next scheduler begins another in that try."""
+    trigger(airflow, "told_to_end", START)
+    airflow.until((project.root / "told_to_end.began").exists, "the job has begun")
+    status = read_status(airflow_home(project))
+    assert status is not None
+    [worker] = busy_workers(status.pid)
+    os.kill(worker, signal.SIGTERM)
+    airflow.until(lambda: instance_of(airflow, "told_to_end")["state"] == "success", "the task has gone on")
+    assert instance_of(airflow, "told_to_end")["try_number"] == 1
+
+
+def instance_of(airflow: LiveAirflow, dag: str) -> dict[str, object]:
+    """Returns the one task of the one run of a DAG."""
+    [instance] = airflow.ask(f"dags/{dag}/dagRuns/{run_id(dag, START)}/taskInstances")["task_instances"]
+    return dict(instance)
+
+
 def test_task_outlives_the_scheduler_that_began_it(airflow: LiveAirflow, project: Config) -> None:
     """The scheduler is killed; the next one adopts the task, which goes on in its process and ends in its first try."""
     trigger(airflow, "long", START)
@@ -238,8 +292,7 @@ def test_task_outlives_the_scheduler_that_began_it(airflow: LiveAirflow, project
     assert started_at(int(began.stem.partition("-")[2])), "the task's process is alive"
     (project.root / "long-may-end").touch()
     airflow.until(lambda: airflow.runs("long")[run_id("long", START)] == "success", "the task has ended")
-    [instance] = airflow.ask(f"dags/long/dagRuns/{run_id('long', START)}/taskInstances")["task_instances"]
-    assert instance["try_number"] == 1
+    assert instance_of(airflow, "long")["try_number"] == 1
     assert list(project.root.glob("long-*.began")) == [began]
 
 

@@ -6,13 +6,14 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import stat
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from rewindow.embedded.processes import descendants, is_alive, started_at, wait_
 from rewindow.embedded.status import READY, STARTING, read_status
 from rewindow.errors import InputError, ResourceError
 from rewindow.ledger import Ledger
+from rewindow.listener import Lines
 from tests.airflow.conftest import ROOT, in_force
 from tests.airflow.small_project import FIRST_DAY, make_project, record
 
@@ -89,9 +91,17 @@ def test_airflow_comes_up_is_kept_alive_and_goes_down(
     assert status is not None
     family = [status.pid, *descendants(status.pid)]
     assert supervisor.down(config)
+    assert state_of_task(config, "replay_windows") == "up_for_reschedule", "the next start goes on in the same try"
     assert not [pid for pid in family if started_at(pid)]
     assert supervisor.running(config) is None
     assert not supervisor.down(config)
+
+
+def state_of_task(config: Config, task: str) -> str:
+    """Returns the state of the one instance of a task, as the next Airflow will find it."""
+    with closing(sqlite3.connect(airflow_home(config) / "airflow.db")) as database:
+        [(state,)] = database.execute("select state from task_instance where task_id = ?", [task]).fetchall()
+    return str(state)
 
 
 def _check_login(found: supervisor.Running) -> None:
@@ -209,7 +219,7 @@ def _check_files(config: Config) -> None:
 def _check_second_up(config: Config, port: int) -> None:
     before = read_status(airflow_home(config))
     lines: list[str] = []
-    supervisor.up(config, port=port, on_line=lines.append)
+    supervisor.up(config, port=port, listener=Lines(lines.append))
     assert any("already running" in line for line in lines)
     after = read_status(airflow_home(config))
     assert before
