@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, JobScreen, ReplayId, out, print_json, print_rows
 from rewindow.config import Config
 from rewindow.errors import GateError, InputError
@@ -37,7 +38,7 @@ def check(
 
         rewindow check flight_delays-376949-385704-1f2e3d --strength delays
     """
-    config = Config.load()
+    config = load_project()
     if strength:
         _try_strength(config, replay_id, output, seed, as_json)
     elif output is not None:
