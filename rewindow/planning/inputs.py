@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from rewindow.application import Application
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
-from rewindow.facts.seals import read_seals, sealed_range, stream_end
+from rewindow.facts.seals import sealed_range, sealed_windows, stream_end
 from rewindow.recovery import InputPlan, StartState, path_in
 from rewindow.retention.horizon import kept_days
 from rewindow.storage import Table
@@ -96,7 +93,7 @@ def pin(config: Config, name: str, stream: RecordedStream, windows: WindowRange,
         RangeError: windows are missing, and that is not allowed.
         TableError: a seal is damaged; a data file is missing or has another size than was recorded.
     """
-    rows, missing = _sealed_in(stream, windows)
+    tuples, missing = _sealed_in(stream, windows)
     if missing and not allow_missing:
         raise _missing_error(name, stream, windows, missing)
     files = InputFiles(name, stream.table, checksums=False)
@@ -107,7 +104,7 @@ def pin(config: Config, name: str, stream: RecordedStream, windows: WindowRange,
         version=stream.table.version,
         windows_version=stream.seals.version,
         table_id=stream.table.id,
-        tuples=pc.sum(rows["tuples"]).as_py() or 0,
+        tuples=tuples,
         bytes=sum(file.size for file in stream.table.files(windows.first, windows.last)),
         missing=[(part.first, part.last) for part in missing],
         foreign_files=len(files.foreign),
@@ -163,11 +160,11 @@ def check_warm_up(
     return found
 
 
-def _sealed_in(stream: RecordedStream, windows: WindowRange) -> tuple[pa.Table, list[WindowRange]]:
-    """Returns the seals of a range, and its stretches without any."""
-    rows = read_seals(stream.seals, windows, table_id=stream.table.id)
+def _sealed_in(stream: RecordedStream, windows: WindowRange) -> tuple[int, list[WindowRange]]:
+    """Returns the sealed tuples of a range, and its stretches without a seal."""
+    ids, tuples = sealed_windows(stream.seals, windows, table_id=stream.table.id)
     last = windows.last if stream.end is None else min(windows.last, stream.end)
-    return rows, holes(rows["window_id"], WindowRange(windows.first, last)) if last >= windows.first else []
+    return tuples, holes(ids, WindowRange(windows.first, last)) if last >= windows.first else []
 
 
 def sealed_parts(stream: RecordedStream, windows: WindowRange) -> list[WindowRange]:

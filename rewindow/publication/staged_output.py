@@ -12,7 +12,6 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from rewindow.errors import TableError
 from rewindow.facts.arrow_digests import arrow_digests, differing_windows
@@ -23,7 +22,6 @@ from rewindow.storage.layout import event_columns
 from rewindow.windows import WindowRange
 
 TUPLES_PER_FILE = 1_000_000
-_FORMAT = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ class StagedOutput:
         return rows.select(["window_id", "offset", "arrived_at", *rest])
 
 
-def read_rows(files: Sequence[DataFile], schema: pa.Schema, columns: Sequence[str], wanted: ds.Expression) -> pa.Table:
+def read_rows(files: Sequence[DataFile], schema: pa.Schema, columns: Sequence[str], wanted: pc.Expression) -> pa.Table:
     """Returns rows of Parquet files; a column that a file does not have is null.
 
     Args:
@@ -115,16 +113,19 @@ def read_rows(files: Sequence[DataFile], schema: pa.Schema, columns: Sequence[st
     """
     if not files:
         return pa.schema([schema.field(name) for name in columns]).empty_table()
-    found = ds.dataset([file.path for file in files], schema=schema, format=_FORMAT)
+    import pyarrow.dataset as ds  # It imports pandas, which no other verb needs.
+
+    form = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
+    found = ds.dataset([file.path for file in files], schema=schema, format=form)
     return found.to_table(columns=list(columns), filter=wanted)
 
 
-def outside(windows: WindowRange) -> ds.Expression:
+def outside(windows: WindowRange) -> pc.Expression:
     """Returns the condition that a row is not of a range; so are rows without a window."""
-    window = ds.field("window_id")
+    window = pc.field("window_id")
     return window.is_null() | (window < windows.first) | (window > windows.last)
 
 
-def inside(windows: WindowRange) -> ds.Expression:
+def inside(windows: WindowRange) -> pc.Expression:
     """Returns the condition that a row is of a range."""
-    return (ds.field("window_id") >= windows.first) & (ds.field("window_id") <= windows.last)
+    return (pc.field("window_id") >= windows.first) & (pc.field("window_id") <= windows.last)

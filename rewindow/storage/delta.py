@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -277,18 +278,47 @@ def query(sql: str, **tables: Table | Path) -> pa.Table:
         TableError: a file of a table is gone or damaged.
         ResourceError: the machine cannot read it now.
     """
-    builder = QueryBuilder()
     opened = {name: table if isinstance(table, Table) else Table.open(table) for name, table in tables.items()}
-    for name, table in opened.items():
+    with _files_of(opened):
+        result = pa.table(_executed(sql, opened))
+    return result.cast(plain_schema(result.schema))
+
+
+def query_in_parts(sql: str, rows: int, **tables: Table) -> Iterator[pa.Table]:
+    """Gives the result of an SQL query in parts of about so many rows, in no order: it is never in memory as a whole.
+
+    Raises: see query.
+    """
+    with _files_of(tables):
+        reader = pa.RecordBatchReader.from_stream(_executed(sql, tables))
+        schema, parts, size = plain_schema(reader.schema), [], 0
+        for batch in reader:
+            parts.append(batch)
+            size += batch.num_rows
+            if size >= rows:
+                yield pa.Table.from_batches(parts).combine_chunks().cast(schema)
+                parts, size = [], 0
+        if parts:
+            yield pa.Table.from_batches(parts).combine_chunks().cast(schema)
+
+
+def _executed(sql: str, tables: Mapping[str, Table]) -> Any:
+    builder = QueryBuilder()
+    for name, table in tables.items():
         builder.register(name, table.delta)
+    return builder.execute(sql)
+
+
+@contextmanager
+def _files_of(tables: Mapping[str, Table]) -> Iterator[None]:
+    """Turns an error about the files of tables into ours; a query that is wrong leaves as it is."""
     try:
-        result = pa.table(builder.execute(sql))
+        yield
     except (DeltaError, pa.ArrowException, OSError) as error:
         if not is_about_files(error):
-            raise  # The query is wrong.
-        names = " or ".join(f'"{table.path.name}"' for table in opened.values())
+            raise
+        names = " or ".join(f'"{table.path.name}"' for table in tables.values())
         raise table_failure(f"a file of table {names} cannot be read", error) from error
-    return result.cast(plain_schema(result.schema))
 
 
 def in_order(rows: pa.Table, *names: str) -> pa.Table:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from rewindow.errors import TableError
@@ -101,9 +102,9 @@ def open_sealed(data: Path | str, version: int, seals: Path | str, seals_version
     return table
 
 
-def holes(sealed: pa.ChunkedArray, windows: WindowRange) -> list[WindowRange]:
+def holes(sealed: pa.ChunkedArray | npt.NDArray[np.int64], windows: WindowRange) -> list[WindowRange]:
     """Returns the stretches of a range without a seal: arithmetic on the seals, however long the range is."""
-    ids = sealed.to_numpy()
+    ids = sealed if isinstance(sealed, np.ndarray) else sealed.to_numpy()
     if not (np.diff(ids) > 0).all():
         ids = np.unique(ids)
     framed = np.concatenate(([windows.first - 1], ids, [windows.last + 1]))

@@ -9,7 +9,16 @@ import pyarrow.compute as pc
 import pytest
 
 from rewindow.errors import TableError
-from rewindow.facts.seals import check_seals, columns_text, end_row, read_seals, seal_rows, sealed_range, stream_end
+from rewindow.facts.seals import (
+    check_seals,
+    columns_text,
+    end_row,
+    read_seals,
+    seal_rows,
+    sealed_range,
+    sealed_windows,
+    stream_end,
+)
 from rewindow.storage import Table
 from rewindow.storage.files import file_checksum, note_files, noted_files, open_files
 from rewindow.storage.streams import WINDOWS_SCHEMA, create_stream
@@ -92,3 +101,24 @@ def test_files_are_noted_once_with_size_and_checksum(data: Table) -> None:
         str(Path(file.path).relative_to(data.path)): (file.size, file_checksum(Path(file.path)))
         for file in data.files()
     }
+
+
+def test_sealed_windows_are_those_of_the_seals_however_many_parts_they_are_read_in(
+    windows: Table, data: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ascending ids and all tuples of the range; a damaged seal, or one of another table, is found as by read_seals."""
+    earlier = seal_rows(pa.table({"window_id": [3, 5], "tuples": [4, 4], "digest": ["u", "v"]}), data, "{}")
+    windows.commit_arrow(earlier, app_id="r", version=2)
+    seals = Table.open(windows.path)
+    for size in (1, 2, 100_000):
+        monkeypatch.setattr("rewindow.facts.seals._PART", size)
+        ids, tuples = sealed_windows(seals, WindowRange(4, 8), table_id=data.id)
+        assert (ids.tolist(), tuples) == ([5, 7, 8], 6)
+        with pytest.raises(TableError, match="speak of another table"):
+            sealed_windows(seals, WindowRange(4, 8), table_id="another")
+    assert sealed_windows(seals, WindowRange(20, 30))[0].tolist() == []
+    damaged = read_seals(seals).slice(0, 1).set_column(1, WINDOWS_SCHEMA.field("tuples"), pa.array([9], pa.int64()))
+    assert damaged.schema.names[1] == "tuples"
+    seals.commit_arrow(damaged, app_id="r", version=3)
+    with pytest.raises(TableError, match="seal of window 3 .* is damaged"):
+        sealed_windows(Table.open(windows.path), WindowRange(0, 9))
