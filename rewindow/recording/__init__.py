@@ -1,7 +1,7 @@
 """Recording: a source's tuples into a recorded stream, window by window.
 
 sources             a module each, found by its format: the parts of a source, what is new of them, rows with a position
-source_rows         rows into scratch files, in bounded memory
+source_rows         rows into scratch files where Spark cannot read them itself, in bounded memory
 tuples              types, arrival, window; what is malformed
 stream              the stream's tables, and the settings stored with them (W4, W15)
 arrivals            tuples of each window, from one pass: every question on numbers is answered from them

@@ -33,7 +33,7 @@ class Progress:
         return round(time.monotonic() - self.began, 3)
 
     @contextmanager
-    def during(self, spark: SparkSession, step: str, tuples: int) -> Iterator[None]:
+    def during(self, spark: SparkSession, step: str, tuples: int = 0) -> Iterator[None]:
         """Tells a step that Spark does, with its tasks that are done, until it has ended."""
         ended = threading.Event()
         thread = threading.Thread(target=self._follow, args=(spark, step, tuples, ended), daemon=True)

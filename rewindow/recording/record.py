@@ -10,16 +10,15 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from rewindow.config import Config, StreamConfig
 from rewindow.crash import crash_point
-from rewindow.errors import InputError
 from rewindow.ledger import Ledger
 from rewindow.listener import Listener, Silent
 from rewindow.names import quoted_column
@@ -31,7 +30,15 @@ from rewindow.recording.late import Comparison, compare, surplus
 from rewindow.recording.progress import Progress
 from rewindow.recording.result import RecordResult
 from rewindow.recording.source_rows import copy_rows
-from rewindow.recording.sources.source import FILE, SourceContents, SourcePosition, open_source
+from rewindow.recording.sources.source import (
+    FILE,
+    Source,
+    SourceContents,
+    SourceFile,
+    SourcePosition,
+    open_source,
+)
+from rewindow.recording.sources.taken import remember, settings_digest
 from rewindow.recording.stream import (
     StreamTables,
     check_settings,
@@ -41,11 +48,20 @@ from rewindow.recording.stream import (
     recording_lock,
     tuples_without_seals,
 )
-from rewindow.recording.tuples import POSITION, REASON, parse_columns, read_tuples, recorded_schema, session_of
+from rewindow.recording.tuples import (
+    POSITION,
+    REASON,
+    computing,
+    may_change,
+    parse_columns,
+    read_tuples,
+    recorded_schema,
+    rows_schema,
+    session_of,
+)
+from rewindow.spark.frames import empty_frame
 from rewindow.storage import Table, query
 from rewindow.windows import WindowRange
-
-_EXPRESSION_HINT = "Use functions that give null for what they cannot compute: try_cast, try_to_timestamp, try_divide."
 
 
 def record(
@@ -128,10 +144,10 @@ class _Run:
         position = SourcePosition() if start_over else self._heal()
         if reopen:
             self._reopen()
-        contents, tuples = self._copy_source(position, start_over)
+        contents, tuples = self._read_source(position, start_over)
         position = SourcePosition() if contents.whole else position
-        self.progress.step("counting", contents.rows)
-        arrivals = Arrivals.count(tuples)
+        with self.progress.during(self.spark, "counting"), computing(self.name):
+            arrivals = Arrivals.count(tuples)
         self._check_malformed(arrivals, tuples, contents)
         if start_over:
             self._start_over()
@@ -142,13 +158,15 @@ class _Run:
         newest = self.extent.newest_window(arrivals)
         if reopen and tables.end is not None and newest is not None and newest > tables.end:
             sealing.take_back_end(tables)
+        if contents.files:
+            tables.forget_files()
         counts = self.extent.count(arrivals, tables, self.extent.last(arrivals, tables, given, end))
-        self._seal(tables, tuples, arrivals, counts)
+        self._seal(tables, tuples, arrivals, counts, contents)
         if end:
             sealing.end(tables)
         self._put_aside(tables, tuples, contents, position, before, counts)
-        if contents.version is not None:
-            self._move_on(tables, tuples, contents, counts)
+        if contents.version is not None or (contents.present and tables.last is not None):
+            self._move_on(tables, tuples, contents, counts, position)
         sealing.remove_strays(tables)
         self.result.stream_first, self.result.stream_last = tables.first, tables.last
         self.result.seconds = self.progress.seconds
@@ -188,50 +206,54 @@ class _Run:
             self._count_sealed(healed, empty=_empty_windows(tables, healed))
         return tables.position
 
-    def _copy_source(self, position: SourcePosition, start_over: bool) -> tuple[SourceContents, DataFrame]:
-        """Reads the source and writes its tuples, typed, into scratch files."""
+    def _read_source(self, position: SourcePosition, start_over: bool) -> tuple[SourceContents, DataFrame]:
+        """Returns what the source has and its tuples: as Spark reads them, else out of scratch files, typed once."""
         declared = parse_columns(self.name, self.stream.columns)
-        names = declared.names if declared else None
         stored = None if start_over else open_stream_tables(self.config, self.name)
         stored = stored if stored is not None and stored.binding else None
         recorded = None if stored is None else stored.data.schema
         source = open_source(self.name, self.stream, self.config.root)
-        contents = source.look(position, names, recorded)
-        raw, typed = self.folder / "raw", self.folder / "typed"
-        raw.mkdir()
-        tuples = read_tuples(self.spark, self.name, self.stream, contents, declared, str(raw))
+        contents = source.look(position, declared.names if declared else None, recorded)
+        self.result.bytes_read, self.result.source_version = contents.size, contents.version
+        self.result.files_unchanged = max(0, len(contents.present) - len(contents.files))
+        self.result.warnings.extend(contents.warnings)
+
+        rows = source.frame(self.spark, contents)
+        direct = None if rows is None else read_tuples(self.name, self.stream, contents, declared, rows)
+        empty = empty_frame(self.spark, rows_schema(contents))
+        tuples = read_tuples(self.name, self.stream, contents, declared, empty) if direct is None else direct
         if stored is not None:
             check_settings(stored, self.stream, recorded_schema(tuples.schema))
-        rows = copy_rows(source, contents, raw, lambda count: self.progress.step("reading", count))
-        self.result.bytes_read, self.result.source_version = contents.size, contents.version
-        self.result.warnings.extend(contents.warnings)
-        self.progress.step("typing", rows)
-        tuples = read_tuples(self.spark, self.name, self.stream, contents, declared, str(raw))
-        self._compute(tuples, typed)
-        return replace(contents, rows=rows), self._unseen(
-            self.spark.read.schema(tuples.schema).parquet(str(typed)), contents, position
-        )
+        if direct is None or may_change(self.stream, direct):
+            direct = self._copied(source, contents, declared, rows)
+        return contents, self._unseen(direct, contents, position)
 
-    def _compute(self, tuples: DataFrame, folder: Path) -> None:
-        try:
-            tuples.write.parquet(str(folder))
-        except PySparkException as error:
-            if (error.getSqlState() or "").startswith("22"):
-                detail = str(error).strip().splitlines()[0]
-                raise InputError(
-                    f'an expression of stream "{self.name}" cannot be computed', detail=detail, hint=_EXPRESSION_HINT
-                ) from error
-            raise
+    def _copied(
+        self, source: Source, contents: SourceContents, declared: T.StructType | None, rows: DataFrame | None
+    ) -> DataFrame:
+        """Returns the tuples of a source out of scratch files, into which they are computed once."""
+        raw, typed = self.folder / "raw", self.folder / "typed"
+        if rows is None:
+            count = copy_rows(source, contents, raw, lambda done: self.progress.step("reading", done))
+            contents.check_unchanged(self.name)
+            rows = self.spark.read.schema(rows_schema(contents)).parquet(str(raw))
+            self.progress.step("typing", count)
+        tuples = read_tuples(self.name, self.stream, contents, declared, rows)
+        with computing(self.name):
+            tuples.write.parquet(str(typed))
+        return self.spark.read.schema(tuples.schema).parquet(str(typed))
 
     def _unseen(self, tuples: DataFrame, contents: SourceContents, position: SourcePosition) -> DataFrame:
-        """Leaves out what an earlier run has taken from a Delta source's files that had tuples waiting."""
+        """Leaves out what an earlier run has taken from files that had tuples waiting."""
         seen = [index for index, file in enumerate(contents.files) if file.seen]
         if not seen:
             return tuples
         waited = F.coalesce(F.col("window_id") > F.lit(position.sealed_last), F.lit(False))
         return tuples.where(~F.col(FILE).isin(seen) | (waited if position.sealed_last is not None else F.lit(True)))
 
-    def _seal(self, tables: StreamTables, tuples: DataFrame, arrivals: Arrivals, counts: Counts) -> None:
+    def _seal(
+        self, tables: StreamTables, tuples: DataFrame, arrivals: Arrivals, counts: Counts, contents: SourceContents
+    ) -> None:
         """Records and seals windows, and says which stay open."""
         self.result.waiting = counts.waiting
         if counts.open and tables.end is not None:
@@ -245,8 +267,10 @@ class _Run:
         if windows is None:
             return
         good = tuples.where(F.col(REASON).isNull())
-        with self.progress.during(self.spark, f"recording windows {windows}", counts.new):
-            sealed = sealing.seal(self.spark, tables, good, windows, arrivals)
+        with self.progress.during(self.spark, f"recording windows {windows}", counts.new), computing(self.name):
+            sealed = sealing.seal(
+                self.spark, tables, good, windows, arrivals, lambda: contents.check_unchanged(self.name)
+            )
         self.result.bytes_written, self.result.recorded = sealed.size, counts.new
         self._count_sealed(windows, sealed.empty)
 
@@ -341,15 +365,29 @@ class _Run:
                 " what is recorded stays"
             )
 
-    def _move_on(self, tables: StreamTables, tuples: DataFrame, contents: SourceContents, counts: Counts) -> None:
-        """Stores how far a Delta source has been recorded, last of all: a run that dies earlier reads it again."""
-        waiting = {}
+    def _move_on(
+        self,
+        tables: StreamTables,
+        tuples: DataFrame,
+        contents: SourceContents,
+        counts: Counts,
+        position: SourcePosition,
+    ) -> None:
+        """Stores what has been taken of the source, last of all: a run that dies earlier reads it again."""
+        waiting: list[SourceFile] = []
         if counts.waiting:
             beyond = F.col("window_id") > F.lit(-1 if tables.last is None else tables.last)
-            rows = tuples.where(beyond).select(FILE).distinct().collect()
-            waiting = {contents.files[row[0]].name: dict(contents.files[row[0]].constants) for row in rows}
-        assert contents.version is not None
-        tables.set_position(SourcePosition(contents.version, tables.last, waiting))
+            waiting = [contents.files[row[0]] for row in tuples.where(beyond).select(FILE).distinct().collect()]
+        if contents.version is not None:
+            places = {file.name: dict(file.constants) for file in waiting}
+            tables.set_position(SourcePosition(contents.version, tables.last, places))
+            return
+        self.progress.step("noting what was taken")
+        read, names = {file.name for file in contents.files}, {file.name for file in waiting}
+        files = remember(contents.present, read, names, position)
+        if read or files != position.files or tables.last != position.sealed_last:
+            noted = SourcePosition(sealed_last=tables.last, files=files, settings=settings_digest(self.stream))
+            tables.set_position(noted)
 
 
 def _empty_windows(tables: StreamTables, windows: WindowRange) -> int:

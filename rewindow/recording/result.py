@@ -18,7 +18,8 @@ class RecordResult:
         stream_first, stream_last: all windows sealed so far.
         windows_sealed: how many it sealed, `windows_empty` of them without a tuple.
         recorded: tuples written.
-        already_there: tuples that an earlier recording has.
+        files_unchanged: files that an earlier recording has taken, and that were not read again.
+        already_there: tuples that were read again and that an earlier recording has.
         late: tuples of windows sealed earlier, put aside by this run.
         malformed: rows that are no tuples, put aside by this run.
         known: late and malformed ones that an earlier run has put aside.
@@ -41,6 +42,7 @@ class RecordResult:
     windows_sealed: int = 0
     windows_empty: int = 0
     recorded: int = 0
+    files_unchanged: int = 0
     already_there: int = 0
     late: int = 0
     malformed: int = 0
@@ -77,6 +79,10 @@ class RecordResult:
             f" {self.late:,} late, {self.malformed:,} malformed, {self.waiting:,} waiting for their window's seal",
             f"{self.stream}: {_size(self.bytes_read)} read, {_size(self.bytes_written)} written, {self.seconds:.1f} s",
         ]
+        if self.files_unchanged:
+            found.append(
+                f"{self.stream}: {self.files_unchanged:,} files are as they were taken, and were not read again"
+            )
         if self.reopened:
             found.append(f"{self.stream}: {self.reopened:,} windows sealed again with {self.taken:,} late tuples")
         if self.known:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,7 +111,12 @@ class Sealed:
 
 
 def seal(
-    spark: SparkSession, tables: StreamTables, good: DataFrame, windows: WindowRange, arrivals: Arrivals
+    spark: SparkSession,
+    tables: StreamTables,
+    good: DataFrame,
+    windows: WindowRange,
+    arrivals: Arrivals,
+    check: Callable[[], None] = lambda: None,
 ) -> Sealed:
     """Records and seals windows.
 
@@ -121,6 +126,7 @@ def seal(
         good: tuples that are not malformed, of all windows.
         windows: the windows to seal, the first of them behind the last sealed one.
         arrivals: how many tuples lie in each window.
+        check: called when the tuples have been written and before they are committed.
 
     Raises:
         OverlapError: another recording of the stream came between; nothing of this one is visible.
@@ -137,6 +143,7 @@ def seal(
     files = data_files(folder) if places.tuples else []
     written = read_files(spark, folder, schema) if places.tuples else empty_frame(spark, schema)
     digests = places.check(tables.name, written)
+    check()
     with _met(tables):
         tables.data.commit_files(files, app_id=tables.app_id, version=run)
     crash_point("record_after_data")

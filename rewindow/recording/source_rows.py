@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -36,22 +39,64 @@ def copy_rows(source: Source, contents: SourceContents, folder: Path, on_rows: C
         )
     fields = [pa.field(FILE, pa.int32()), pa.field(ROW, pa.int64())]
     fields += [pa.field(BAD, pa.string()), pa.field(RAW, pa.string()), *contents.schema]
-    writer = _Writer(folder, pa.schema(fields))
+    parts = _shares(contents, os.cpu_count() or 1)
+    tally = _Tally(on_rows)
+    with ThreadPoolExecutor(len(parts)) as threads:
+        work = [threads.submit(_copy_parts, source, contents, part, folder, pa.schema(fields), tally) for part in parts]
+        try:
+            for share in work:
+                share.result()
+        except BaseException:
+            tally.stopped = True
+            raise
+    return tally.rows
+
+
+def _shares(contents: SourceContents, count: int) -> list[list[int]]:
+    """Returns the parts of a source as so many lists of about the same bytes."""
+    shares: list[list[int]] = [[] for _ in range(max(1, min(count, len(contents.files))))]
+    sizes = [0] * len(shares)
+    for index in sorted(range(len(contents.files)), key=lambda index: -contents.files[index].size):
+        least = sizes.index(min(sizes))
+        shares[least].append(index)
+        sizes[least] += contents.files[index].size + 1
+    return [sorted(share) for share in shares]
+
+
+class _Tally:
+    """Rows that all threads have copied; says when they should stop."""
+
+    def __init__(self, on_rows: Callable[[int], None]) -> None:
+        self.rows, self.stopped = 0, False
+        self._lock, self._on_rows = threading.Lock(), on_rows
+
+    def add(self, rows: int) -> None:
+        with self._lock:
+            self.rows += rows
+            self._on_rows(self.rows)
+
+
+def _copy_parts(
+    source: Source, contents: SourceContents, parts: Sequence[int], folder: Path, schema: pa.Schema, tally: _Tally
+) -> None:
+    writer = _Writer(folder, schema, parts[0] if parts else 0)
     try:
-        for index, file in enumerate(contents.files):
-            for rows in source.rows(contents, file):
+        for index in parts:
+            for rows in source.rows(contents, contents.files[index]):
+                if tally.stopped:
+                    return
                 writer.write(rows.append_column(FILE, pa.repeat(pa.scalar(index, pa.int32()), rows.num_rows)))
-                on_rows(writer.rows)
+                tally.add(rows.num_rows)
     finally:
         writer.close()
-    return writer.rows
 
 
 class _Writer:
     """Scratch files of a bounded number of rows, so that Spark can read them side by side."""
 
-    def __init__(self, folder: Path, schema: pa.Schema) -> None:
+    def __init__(self, folder: Path, schema: pa.Schema, number: int) -> None:
         self.rows = 0
+        self._number = number
         self._folder = folder
         self._schema = schema
         self._writer: pq.ParquetWriter | None = None
@@ -60,7 +105,7 @@ class _Writer:
     def write(self, rows: pa.Table) -> None:
         if self._writer is None or self.rows - self._from >= _ROWS_PER_FILE:
             self.close()
-            path = self._folder / f"{self.rows:012}.parquet"
+            path = self._folder / f"{self._number:06}-{self.rows:012}.parquet"
             self._writer = pq.ParquetWriter(path, self._schema, compression="lz4", store_schema=False)
             self._from = self.rows
         self._writer.write_table(rows.select(self._schema.names))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -84,12 +85,43 @@ class StreamTables:
 
     @property
     def position(self) -> SourcePosition:
-        """How far a Delta source has been recorded."""
-        return SourcePosition.from_text(self.windows.properties.get(_SOURCE))
+        """What has been taken of the source; nothing where that was noted of another table, or of later windows."""
+        if text := self.windows.properties.get(_SOURCE):
+            return SourcePosition.from_text(text)
+        try:
+            noted = json.loads(self._taken.read_text())
+            position = SourcePosition.from_text(noted["position"])
+            is_ours = noted["table"] == self.data.id and noted["run"] <= self.run
+        except (OSError, ValueError, KeyError, TypeError):
+            return SourcePosition()
+        known = position.sealed_last is not None and self.last is not None and position.sealed_last <= self.last
+        return position if is_ours and known else SourcePosition()
+
+    def forget_files(self) -> None:
+        """Removes the note of files that were taken, so that a run that dies from here on has all of them read again.
+
+        Else a late tuple of a file that was not noted yet, and that `--reopen` has taken into its window, would be
+        late once more.
+        """
+        self._taken.unlink(missing_ok=True)
 
     def set_position(self, position: SourcePosition) -> None:
-        """Stores how far a Delta source has been recorded."""
-        self._set({_SOURCE: position.to_text()})
+        """Stores what has been taken of the source: with the table's properties, or, of files, beside its log.
+
+        Files are noted to save work. Without the note, or with an older one, they are read and compared again.
+        """
+        if not position.files:
+            self._set({_SOURCE: position.to_text()})
+            return
+        self._taken.parent.mkdir(exist_ok=True)
+        draft = self._taken.with_suffix(".draft")
+        draft.write_text(json.dumps({"table": self.data.id, "run": self.run, "position": position.to_text()}))
+        draft.replace(self._taken)
+
+    @property
+    def _taken(self) -> Path:
+        """Where taken files are noted: in a folder of the table that Delta leaves alone, so that it goes with it."""
+        return self.windows.path / "_rewindow" / "taken.json"
 
     def set_properties(self, wanted: dict[str, str]) -> None:
         """Stores settings that may change from run to run."""

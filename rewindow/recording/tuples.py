@@ -7,6 +7,7 @@ is read in the stream's zone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -27,6 +28,7 @@ REASON, PAYLOAD = "__reason", "__payload"
 POSITION = (FILE, ROW)
 _CORRUPT = "__corrupt"
 _EXACT = T.DecimalType(38, 18)
+_OF_THE_MOMENT = re.compile(r"\b(current_\w+|now|curdate|localtimestamp|unix_timestamp)\b", re.IGNORECASE)
 _FORBIDDEN = set(" ,;{}()\n\t=")
 
 
@@ -69,14 +71,9 @@ def parse_columns(name: str, columns: str | None) -> T.StructType | None:
 
 
 def read_tuples(
-    spark: SparkSession,
-    name: str,
-    stream: StreamConfig,
-    contents: SourceContents,
-    declared: T.StructType | None,
-    folder: str,
+    name: str, stream: StreamConfig, contents: SourceContents, declared: T.StructType | None, raw: DataFrame
 ) -> DataFrame:
-    """Returns the tuples of scratch files, malformed ones among them.
+    """Returns the tuples of a source's rows, malformed ones among them.
 
     Shape: `__file, __row, __reason, __payload, window_id, arrived_at`, event columns. `__reason` and `__payload` are
     null in a good tuple.
@@ -84,7 +81,6 @@ def read_tuples(
     Raises:
         InputError: an expression of the settings cannot be computed, or an event column's name or type is not allowed.
     """
-    raw = spark.read.schema(_scratch_schema(contents)).parquet(folder)
     try:
         lines = declared if not contents.schema.names else None
         typed = _typed_json(raw, lines) if lines else _typed(raw, contents, declared, contents.nulls)
@@ -103,6 +99,27 @@ def read_tuples(
     tuples = _with_window(frame, stream, list(events))
     check_event_columns(name, stream, tuples.schema)
     return tuples
+
+
+@contextmanager
+def computing(name: str) -> Iterator[None]:
+    """Turns the failure of an expression of a stream's settings into an error that says so."""
+    try:
+        yield
+    except PySparkException as error:
+        if (error.getSqlState() or "").startswith("22"):
+            raise InputError(
+                f'an expression of stream "{name}" cannot be computed', detail=_first_line(error),
+                hint="Use functions that give null instead: try_cast, try_to_timestamp, try_divide.",
+            ) from error  # fmt: skip
+        raise
+
+
+def may_change(stream: StreamConfig, tuples: DataFrame) -> bool:
+    """Returns whether the same rows may give other tuples when they are computed once more, as with rand() or now()."""
+    expressions = " ".join([stream.arrived_at, *stream.select.values()])
+    plan = tuples._jdf.queryExecution().analyzed()
+    return not plan.deterministic() or _OF_THE_MOMENT.search(expressions) is not None
 
 
 def recorded_schema(tuples: T.StructType) -> T.StructType:
@@ -139,7 +156,8 @@ def _known(events: dict[str, T.DataType]) -> str:
     return "Event columns: " + ", ".join(f"{name} {kind.simpleString()}" for name, kind in events.items()) + "."
 
 
-def _scratch_schema(contents: SourceContents) -> T.StructType:
+def rows_schema(contents: SourceContents) -> T.StructType:
+    """Returns the schema of a source's rows."""
     head = T.StructType([T.StructField(FILE, T.IntegerType()), T.StructField(ROW, T.LongType())])
     head = head.add(BAD, T.StringType()).add(RAW, T.StringType())
     return T.StructType(head.fields + from_arrow_schema(contents.schema, prefer_timestamp_ntz=True).fields)

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
+from rewindow.recording.sources import readers
 from rewindow.recording.sources.files import find_source_files
 from rewindow.recording.sources.readers import csv_columns, csv_rows, json_rows
 from rewindow.recording.sources.source import BAD, RAW, ROW, SourceFile
@@ -89,3 +90,19 @@ def test_a_line_that_holds_the_replacement_character_is_no_bad_line(tmp_path: Pa
     """Only bytes that cannot be decoded make a line bad."""
     lines = next(json_rows(file_of(tmp_path, '"\ufffd"\n'.encode() + b'"\xff"\n', "s.json"))).to_pylist()
     assert [line[BAD] for line in lines] == [None, "line is not UTF-8"]
+
+
+def test_one_enormous_line_is_refused_in_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header, a row and a JSON line that do not end are named, not taken into memory."""
+    monkeypatch.setattr(readers, "_HEAD_CHARACTERS", 1000)
+    monkeypatch.setattr(readers, "_LINE_MAX_BYTES", 1000)
+    monkeypatch.setattr(readers, "_BLOCK_BYTES", 1000)
+    header = file_of(tmp_path, b"k" * 5000, "a.csv")
+    row = file_of(tmp_path, b"k,n\n1," + b"2" * 5000 + b"\n", "b.csv")
+    line = file_of(tmp_path, b"{}\n" + b"[" * 5000, "c.json")
+    with pytest.raises(InputError, match=r'first row of source file "a.csv" is longer than 1,000 characters'):
+        csv_columns(header, ",")
+    with pytest.raises(InputError, match=r'source file "b.csv" has a row longer than'):
+        rows_of(row, ["k", "n"])
+    with pytest.raises(InputError, match=r'line 2 of source file "c.json" is longer than'):
+        list(json_rows(line))

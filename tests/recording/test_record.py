@@ -55,7 +55,7 @@ def test_a_second_run_changes_nothing(bench: Bench) -> None:
     again = bench.record()
     assert (bench.tuples(), bench.aside(), bench.rows("select * from w order by window_id")) == before
     assert (again.windows_sealed, again.recorded, again.late, again.malformed) == (0, 0, 0, 0)
-    assert (again.already_there, again.known) == (5, 1)
+    assert (again.already_there, again.known, again.files_unchanged, again.bytes_read) == (0, 0, 1, 0)
 
 
 def test_late_tuples_are_put_aside_once(bench: Bench) -> None:
@@ -167,7 +167,7 @@ def test_what_the_source_has_lost_stays_recorded(bench: Bench) -> None:
     result = bench.record()
     assert (result.short_windows, result.short_tuples, result.late) == (1, 1, 0)
     assert len(bench.tuples()) == 5
-    assert "fewer than recorded" in result.warnings[0]
+    assert ["has changed since" in result.warnings[0], "fewer than recorded" in result.warnings[1]] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -280,5 +280,8 @@ def test_a_listener_is_told_of_every_step(bench: Bench) -> None:
     bench.write(ROWS)
     record(bench.spark, bench.config(), "s", listener=Lines(lines.append))
     told = [progress for progress in map(parse_recording, lines) if progress is not None]
-    assert [progress.step for progress in told][-2:] == ["recording windows [1000, 1004]", "done"]
+    steps = [progress.step for progress in told]
+    assert [step for step in steps if step in {"counting", "recording windows [1000, 1004]", "done"}] == [
+        "counting", "recording windows [1000, 1004]", "done"
+    ]  # fmt: skip
     assert told[-1].tuples == 5

@@ -164,13 +164,13 @@ def test_a_column_that_appears_later_is_taken_into_a_recorded_stream(bench: Benc
     (folder / "3.csv").write_text(f"k,at,n,note\nz,{time_of(59).isoformat()},3,late\n")
     (folder / "4.csv").write_text(f"k,at,n,note\nw,{datetime(1970, 1, 1, 2, 47, 31, tzinfo=UTC).isoformat()},4,new\n")
     result = bench.record(**settings, sealed_to="1970-01-01T02:47:40Z")
-    assert (result.recorded, result.late, result.already_there, result.short_windows) == (1, 1, 3, 0)
+    assert (result.recorded, result.late, result.files_unchanged, result.short_windows) == (1, 1, 3, 0)
     assert bench.rows("select k, note, m from s order by window_id, k desc") == [
         {"k": "b", "note": None, "m": 2}, {"k": "a", "note": None, "m": 1}, {"k": "c", "note": None, "m": None},
         {"k": "w", "note": "new", "m": 4},
     ]  # fmt: skip
     again = bench.record(**settings, sealed_to="1970-01-01T02:47:40Z")
-    assert (again.recorded, again.late, again.known, again.short_windows) == (0, 0, 1, 0)
+    assert (again.recorded, again.late, again.short_windows) == (0, 0, 0)
 
 
 def test_column_names_may_hold_dots_and_backticks(bench: Bench) -> None:

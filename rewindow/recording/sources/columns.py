@@ -35,7 +35,7 @@ def choose_columns(
     if declared is not None:
         missing = [column for column in declared if column not in first.names]
         if missing:
-            source = contents.files[0].name if contents.files else name
+            source = schemas[0][0] or name
             raise InputError(
                 f'column "{missing[0]}" is not in source file "{source}"', hint=f"It has: {', '.join(first.names)}."
             )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import pyarrow as pa
 
 from rewindow.errors import InputError
-from rewindow.recording.sources.columns import choose_columns, takes_what_appears
+from rewindow.recording.sources.columns import choose_columns
 from rewindow.recording.sources.files import FileSource
 from rewindow.recording.sources.readers import csv_columns, csv_rows
 from rewindow.recording.sources.source import SourceContents, SourceFile, SourcePosition, source
@@ -38,10 +39,8 @@ class CsvSource(FileSource):
         self, position: SourcePosition, declared: Sequence[str] | None, recorded: pa.Schema | None
     ) -> SourceContents:
         """See Source."""
-        files = self.files()
-        looked_at = files if takes_what_appears(self.stream, declared) else files[:1]
-        schemas = [(file.name, self._schema(file, declared)) for file in looked_at]
-        contents = SourceContents(files, nulls=self.stream.null_values)
+        contents = replace(self.contents(position), nulls=self.stream.null_values)
+        schemas = [(file.name, self._schema(file, declared)) for file in self.looked_at(contents, declared)]
         return choose_columns(self.name, self.stream, contents, schemas, declared, recorded)
 
     def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:

@@ -17,12 +17,14 @@ from typing import Any, ClassVar
 from urllib.parse import unquote
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from rewindow.errors import InputError, TableError
 from rewindow.recording.sources.columns import choose_columns
 from rewindow.recording.sources.files import FileSource
 from rewindow.recording.sources.readers import parquet_rows, spark_type
 from rewindow.recording.sources.source import SourceContents, SourceFile, SourcePosition, source
+from rewindow.recording.sources.spark_parquet import parquet_frame
 from rewindow.storage import Table
 
 
@@ -65,6 +67,10 @@ class DeltaSource(FileSource):
         contents = SourceContents(found.files, version=found.version, warnings=found.warnings, whole=found.whole)
         chosen = choose_columns(self.name, self.stream, contents, [("", found.schema)], declared, recorded)
         return replace(chosen, optional=frozenset(found.schema.names))
+
+    def frame(self, spark: SparkSession, contents: SourceContents) -> DataFrame | None:
+        """See Source."""
+        return parquet_frame(spark, contents)
 
     def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:
         """See Source."""
@@ -178,4 +184,4 @@ def _source_file(root: Path, add: dict[str, Any], *, seen: bool = False) -> Sour
             hint="Record it as a new stream, or vacuum with a longer retention.",
         )
     size = path.stat().st_size
-    return SourceFile(add["path"], path, lambda: path.open("rb"), size, add.get("partitionValues") or {}, seen)
+    return SourceFile(add["path"], path, lambda: path.open("rb"), size, add.get("partitionValues") or {}, seen=seen)

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import glob
 import zipfile
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import IO, ClassVar, cast
+from typing import IO, TYPE_CHECKING, ClassVar, cast
 
 import pyarrow as pa
 
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
-from rewindow.recording.sources.source import PACKAGE, SourceFile, known_sources
+from rewindow.recording.sources.columns import takes_what_appears
+from rewindow.recording.sources.source import PACKAGE, SourceContents, SourceFile, SourcePosition, known_sources
+from rewindow.recording.sources.taken import select_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
@@ -39,9 +44,25 @@ class FileSource:
     def check(self) -> None:
         """See Source: every value of its settings will do."""
 
+    def frame(self, spark: SparkSession, contents: SourceContents) -> DataFrame | None:
+        """See Source: Spark reads nothing by itself."""
+        return None
+
     def files(self) -> list[SourceFile]:
         """Returns its files, see find_source_files."""
         return find_source_files(self.name, self.place, self.suffixes)
+
+    def contents(self, position: SourcePosition) -> SourceContents:
+        """Returns the files that are to be read after what was taken before, their columns not chosen yet."""
+        present = self.files()
+        found = select_files(present, position, self.stream)
+        return SourceContents(found.files, warnings=found.warnings, whole=found.whole, present=present)
+
+    def looked_at(self, contents: SourceContents, declared: Sequence[str] | None) -> list[SourceFile]:
+        """Returns the files whose columns count: the first one, and, where its names are not given, those to read."""
+        first = contents.present[0]
+        more = contents.files if takes_what_appears(self.stream, declared) else []
+        return [first, *(file for file in more if file is not first)]
 
 
 def find_source_files(name: str, source: str, suffixes: Collection[str]) -> list[SourceFile]:
@@ -99,7 +120,8 @@ def _files_of(path: Path, suffixes: Collection[str]) -> list[SourceFile]:
     def opened() -> IO[bytes]:
         return cast("IO[bytes]", pa.input_stream(str(path), compression=compression))
 
-    return [SourceFile(path.name, path, opened, path.stat().st_size)]
+    found = path.stat()
+    return [SourceFile(path.name, path, opened, found.st_size, modified_ns=found.st_mtime_ns)]
 
 
 def _members(path: Path, suffixes: Collection[str]) -> list[SourceFile]:
@@ -110,9 +132,12 @@ def _members(path: Path, suffixes: Collection[str]) -> list[SourceFile]:
         raise InputError(f'source file "{path.name}" is not a zip file') from error
     wanted = [member for member in members if Path(member.filename).suffix.lower() in suffixes]
     return [
-        SourceFile(f"{path.name}/{member.filename}", path, _opener(path, member.filename), member.file_size)
+        SourceFile(
+            f"{path.name}/{member.filename}", path, _opener(path, member.filename), member.file_size,
+            modified_ns=path.stat().st_mtime_ns,
+        )
         for member in wanted
-    ]
+    ]  # fmt: skip
 
 
 def _opener(path: Path, member: str) -> Callable[[], IO[bytes]]:

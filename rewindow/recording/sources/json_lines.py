@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import pyarrow as pa
@@ -32,7 +33,7 @@ class JsonSource(FileSource):
         self, position: SourcePosition, declared: Sequence[str] | None, recorded: pa.Schema | None
     ) -> SourceContents:
         """See Source."""
-        return SourceContents(self.files(), list(declared or ()))
+        return replace(self.contents(position), columns=list(declared or ()))
 
     def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:
         """See Source."""

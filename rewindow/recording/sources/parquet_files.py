@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
-from rewindow.recording.sources.columns import choose_columns, takes_what_appears
+from rewindow.recording.sources.columns import choose_columns
 from rewindow.recording.sources.files import FileSource
 from rewindow.recording.sources.readers import parquet_rows, parquet_schema
 from rewindow.recording.sources.source import SourceContents, SourceFile, SourcePosition, source
+from rewindow.recording.sources.spark_parquet import parquet_frame
 
 
 @source("parquet")
@@ -24,10 +26,13 @@ class ParquetSource(FileSource):
         self, position: SourcePosition, declared: Sequence[str] | None, recorded: pa.Schema | None
     ) -> SourceContents:
         """See Source."""
-        files = self.files()
-        looked_at = files if takes_what_appears(self.stream, declared) else files[:1]
-        schemas = [(file.name, parquet_schema(file)) for file in looked_at]
-        return choose_columns(self.name, self.stream, SourceContents(files), schemas, declared, recorded)
+        contents = self.contents(position)
+        schemas = [(file.name, parquet_schema(file)) for file in self.looked_at(contents, declared)]
+        return choose_columns(self.name, self.stream, contents, schemas, declared, recorded)
+
+    def frame(self, spark: SparkSession, contents: SourceContents) -> DataFrame | None:
+        """See Source."""
+        return parquet_frame(spark, contents)
 
     def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:
         """See Source."""

@@ -26,6 +26,9 @@ from rewindow.recording.sources.source import BAD, RAW, ROW, SourceFile
 from rewindow.storage.delta import plain_schema
 
 _BLOCK_BYTES = 8 << 20
+_HEAD_BYTES = 64 << 10
+_HEAD_CHARACTERS = 1 << 20
+_LINE_MAX_BYTES = 64 << 20
 _LINES = 50_000
 _ROWS = 100_000
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
@@ -45,8 +48,17 @@ def csv_columns(
             columns as names.
     """
     with file.open() as stream:
-        text = io.TextIOWrapper(io.BufferedReader(_Decoded(stream, encoding)), "utf-8-sig", newline="")
-        found = next(csv.reader(text, delimiter=delimiter), [])
+        text = io.TextIOWrapper(io.BufferedReader(_Decoded(stream, encoding, _HEAD_BYTES)), "utf-8-sig", newline="")
+        head = text.read(_HEAD_CHARACTERS)
+    try:
+        found = next(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter), [])
+    except csv.Error:
+        found = None
+    if found is None or (len(head) == _HEAD_CHARACTERS and not set(head) & {"\n", "\r"}):
+        raise InputError(
+            f'first row of source file "{file.name}" is longer than {_HEAD_CHARACTERS:,} characters',
+            hint="Is it CSV, with a line for each row?",
+        )
     if not found:
         raise InputError(f'source file "{file.name}" is empty', hint="The first row must name the columns.")
     if any(map(_DAMAGED.search, found)):
@@ -109,6 +121,11 @@ def csv_rows(
                 done, bad[:] = [row for row in bad if row.number < number], [r for r in bad if r.number >= number]
                 yield from _bad_rows(done, columns)
         except pa.ArrowInvalid as error:
+            if "straddling" in str(error):
+                raise InputError(
+                    f'source file "{file.name}" has a row longer than {_BLOCK_BYTES >> 20} MB',
+                    hint="Is it CSV, with a line for each row? A quote that is not closed makes one row of all others.",
+                ) from error
             raise InputError(f'source file "{file.name}" cannot be read as CSV: {error}') from error
         yield from _bad_rows(bad, columns)
 
@@ -135,13 +152,26 @@ def json_rows(file: SourceFile, encoding: str = "utf-8") -> Iterator[pa.Table]:
     """Yields a file's lines as they are, in `__raw`; a line not in the encoding is marked. Empty lines are left out."""
     with file.open() as stream:
         decoded = _Decoded(stream, encoding)
-        numbered = enumerate(io.BufferedReader(decoded), start=1)
+        numbered = enumerate(_lines(file, io.BufferedReader(decoded)), start=1)
         while lines := list(islice(numbered, _LINES)):
             kept = [(number, line.rstrip(b"\r\n").decode()) for number, line in lines if line.strip()]
             bad = [_not_in(encoding, "line") if decoded.damaged and _DAMAGED.search(line) else None for _, line in kept]
             numbers = pa.array([number for number, _ in kept], pa.int64())
             raw = pa.array([_as_written(line) if wrong else line for (_, line), wrong in zip(kept, bad, strict=True)])
             yield pa.table({ROW: numbers, BAD: pa.array(bad, pa.string()), RAW: raw.cast(pa.string())})
+
+
+def _lines(file: SourceFile, stream: io.BufferedReader) -> Iterator[bytes]:
+    """Yields the lines of a file; one that would not fit the memory is refused."""
+    number = 0
+    while line := stream.readline(_LINE_MAX_BYTES):
+        number += 1
+        if len(line) == _LINE_MAX_BYTES and not line.endswith(b"\n"):
+            raise InputError(
+                f'line {number} of source file "{file.name}" is longer than {_LINE_MAX_BYTES >> 20} MB',
+                hint="JSON lines have one object in each line.",
+            )
+        yield line
 
 
 def parquet_schema(file: SourceFile) -> pa.Schema:
@@ -172,14 +202,14 @@ def parquet_rows(file: SourceFile, schema: pa.Schema, optional: Collection[str])
                 if field.name in inside:
                     columns.append(_cast(file, batch[field.name], field))
                 else:
-                    value = _constant(file, file.constants.get(field.name), field)
+                    value = constant_of(file, file.constants.get(field.name), field)
                     columns.append(pa.repeat(value, batch.num_rows))
             numbers = pa.array(np.arange(number, number + batch.num_rows), pa.int64())
             number += batch.num_rows
             yield _batch(pa.table(columns, schema=schema), numbers)
 
 
-def _constant(file: SourceFile, text: str | None, field: pa.Field) -> pa.Scalar:
+def constant_of(file: SourceFile, text: str | None, field: pa.Field) -> pa.Scalar:
     """Returns the value of a table partition, which a Delta log holds as text: empty is null, times are in UTC."""
     if not text:
         return pa.scalar(None, field.type)
@@ -261,9 +291,10 @@ class _Decoded(io.RawIOBase):
     So neither they nor the row that holds them can stop a reader, and the row is known afterwards.
     """
 
-    def __init__(self, stream: IO[bytes], encoding: str) -> None:
+    def __init__(self, stream: IO[bytes], encoding: str, block_bytes: int = _BLOCK_BYTES) -> None:
         super().__init__()
         self.damaged = False
+        self._block_bytes = block_bytes
         self._stream = stream
         self._decoder = codecs.getincrementaldecoder(encoding)("rewindow_mark")
         self._rest = memoryview(b"")
@@ -274,7 +305,7 @@ class _Decoded(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         while not self._rest and not self._ended:
-            chunk = self._stream.read(_BLOCK_BYTES)
+            chunk = self._stream.read(self._block_bytes)
             self._ended = not chunk
             text = self._decoder.decode(chunk, final=self._ended)
             self.damaged = self.damaged or not (text.isascii() or _DAMAGED.search(text) is None)

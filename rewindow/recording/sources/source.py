@@ -21,15 +21,18 @@ import json
 import pkgutil
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, ClassVar, Protocol, TypeVar
+from typing import IO, TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 import pyarrow as pa
 
 from rewindow.config import StreamConfig
-from rewindow.errors import InputError
+from rewindow.errors import InputError, ResourceError
 from rewindow.recording import sources
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 FILE, ROW, BAD, RAW = "__file", "__row", "__bad", "__raw"
 """Columns of a source's rows beside its own: part, row number, why a row is unreadable, its text."""
@@ -49,6 +52,7 @@ class SourceFile:
         open: opens its bytes.
         size: bytes of the file, or of the member of a zip file.
         constants: columns that the file itself does not hold (a Delta table's partition values).
+        modified_ns: when the file was written last.
         seen: whether an earlier run has read it, and only tuples that waited then are to be taken now.
     """
 
@@ -57,7 +61,25 @@ class SourceFile:
     open: Callable[[], IO[bytes]]
     size: int
     constants: Mapping[str, str | None] = field(default_factory=dict)
+    modified_ns: int = 0
     seen: bool = False
+
+
+@dataclass(frozen=True)
+class TakenFile:
+    """A file that was taken.
+
+    Attributes:
+        name, size, modified_ns: as it was then.
+        checksum: of its bytes; empty when it changed while it was read.
+        waits: whether it holds tuples of windows that were not sealed yet.
+    """
+
+    name: str
+    size: int
+    modified_ns: int
+    checksum: str
+    waits: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,15 +90,23 @@ class SourcePosition:
         version: the source's version that was read, -1 before the first run.
         sealed_last: last window sealed when it was read; what lies behind it in parts read then is done.
         waiting: parts read then that hold tuples beyond it, with the columns that they do not hold themselves.
+        files: files taken then, by name; a source with versions has none.
+        settings: a digest of the settings that said which tuples these files have.
     """
 
     version: int = -1
     sealed_last: int | None = None
     waiting: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    files: Mapping[str, TakenFile] = field(default_factory=dict)
+    settings: str = ""
 
     def to_text(self) -> str:
         """Returns it as JSON."""
-        return json.dumps({"version": self.version, "sealed_last": self.sealed_last, "waiting": dict(self.waiting)})
+        values: dict[str, object] = {"version": self.version, "sealed_last": self.sealed_last}
+        values["waiting"] = dict(self.waiting)
+        if self.files:
+            values |= {"files": [asdict(taken) for taken in self.files.values()], "settings": self.settings}
+        return json.dumps(values)
 
     @classmethod
     def from_text(cls, text: str | None) -> SourcePosition:
@@ -84,7 +114,8 @@ class SourcePosition:
         if not text:
             return cls()
         values = json.loads(text)
-        return cls(values["version"], values["sealed_last"], values["waiting"])
+        files = {value["name"]: TakenFile(**value) for value in values.get("files", ())}
+        return cls(values["version"], values["sealed_last"], values["waiting"], files, values.get("settings", ""))
 
 
 @dataclass(frozen=True)
@@ -100,7 +131,7 @@ class SourceContents:
         optional: columns that are null in a part that lacks them.
         whole: whether all of the source was read, so that what it lacks is missing from it.
         nulls: texts that mean null.
-        rows: rows read, also unreadable ones.
+        present: all files that are there, where those that were taken are remembered.
     """
 
     files: list[SourceFile]
@@ -111,12 +142,26 @@ class SourceContents:
     optional: frozenset[str] = frozenset()
     whole: bool = True
     nulls: Sequence[str] = ()
-    rows: int = 0
+    present: Sequence[SourceFile] = ()
 
     @property
     def size(self) -> int:
         """Bytes of the source's parts."""
         return sum(file.size for file in self.files)
+
+    def check_unchanged(self, stream: str) -> None:
+        """Refuses what was read of files that were written meanwhile: nobody knows which of their rows it is.
+
+        Raises:
+            ResourceError: names the file.
+        """
+        for file in self.files:
+            if file.modified_ns and not (file.path.is_file() and file.path.stat().st_mtime_ns == file.modified_ns):
+                raise ResourceError(
+                    f'source file "{file.name}" of stream "{stream}" changed while it was read',
+                    detail="Nothing of this run was recorded.",
+                    hint="Run it again when whoever writes the file is done.",
+                )
 
 
 class Source(Protocol):
@@ -161,6 +206,9 @@ class Source(Protocol):
         Raises:
             InputError: the part cannot be read.
         """
+
+    def frame(self, spark: SparkSession, contents: SourceContents) -> DataFrame | None:
+        """Returns the rows of all parts as Spark itself reads them, with `__file`; None where `rows` is asked."""
 
 
 _Kind = TypeVar("_Kind", bound=type[Source])

@@ -1,0 +1,100 @@
+"""Parquet files that Spark reads by itself, with the positions of their rows; without a copy in between.
+
+Spark reads what Python's reader would, for files whose columns are there as they are wanted. Nanoseconds, unsigned
+integers, other types than the first file's, and names that Spark would take for patterns are left to the copy.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from rewindow.names import quoted_column
+from rewindow.recording.sources.readers import constant_of, spark_type
+from rewindow.recording.sources.source import BAD, FILE, RAW, ROW, SourceContents, SourceFile
+from rewindow.storage.delta import plain_schema
+
+_PLAIN_PATH = re.compile(r"/[A-Za-z0-9_./=+,@:-]+")
+_PLACE = "__path"
+
+
+def parquet_frame(spark: SparkSession, contents: SourceContents) -> DataFrame | None:
+    """Returns the rows of Parquet files as Spark reads them, None where that would not be what the files hold.
+
+    Shape: `__file, __row, __bad, __raw` and the columns of the contents.
+    """
+    if not contents.files or not all(_is_plain(file, contents) for file in contents.files):
+        return None
+    constants = {name for file in contents.files for name in file.constants if name in contents.schema.names}
+    inside = pa.schema([field for field in contents.schema if field.name not in constants])
+    names = [name.lower() for name in contents.schema.names]
+    if len(set(names)) < len(names) or not inside.names:
+        return None
+    schema = from_arrow_schema(inside, prefer_timestamp_ntz=True)
+    reader = spark.read.schema(schema).option("datetimeRebaseMode", "CORRECTED")
+    rows = reader.parquet(*[str(file.path) for file in contents.files])
+    rows = rows.withColumns({ROW: F.col("_metadata.row_index") + 1, _PLACE: F.col("_metadata.file_path")})
+    if len(contents.files) == 1 and not constants:
+        placed = rows.withColumn(FILE, F.lit(0))
+    else:
+        parts = spark.createDataFrame(_parts(contents, sorted(constants)))
+        foreign = F.raise_error(F.concat(F.lit("rows of a file that is no part of the source: "), _PLACE)).cast("int")
+        placed = rows.join(F.broadcast(parts), _PLACE, "left").withColumn(FILE, F.coalesce(FILE, foreign))
+    nothing = F.lit(None).cast(T.StringType())
+    return placed.select(FILE, ROW, nothing.alias(BAD), nothing.alias(RAW), *map(quoted_column, contents.schema.names))
+
+
+def _parts(contents: SourceContents, constants: Sequence[str]) -> pa.Table:
+    """Returns path, index and constant columns of every file; the path in both forms that Spark may write."""
+    files = contents.files
+    columns: dict[str, pa.Array] = {
+        _PLACE: pa.array([f"{scheme}{file.path}" for scheme in ("file:", "file://") for file in files]),
+        FILE: pa.array([*range(len(files))] * 2, pa.int32()),
+    }
+    for name in constants:
+        field = contents.schema.field(name)
+        values = [constant_of(file, file.constants.get(name), field).as_py() for file in files]
+        columns[name] = pa.array(values * 2, field.type)
+    return pa.table(columns)
+
+
+def _is_plain(file: SourceFile, contents: SourceContents) -> bool:
+    path = str(file.path)
+    hidden = file.path.name[0] in "._"
+    if hidden or os.path.normpath(path) != path or not _PLAIN_PATH.fullmatch(path):
+        return False
+    footer = pq.read_metadata(path)
+    there = {field.name: field.type for field in footer.schema.to_arrow_schema()}
+    plain = {field.name: field.type for field in plain_schema(footer.schema.to_arrow_schema())}
+    if len({name.lower() for name in there}) < len(there):
+        return False
+    for field in contents.schema:
+        if field.name in file.constants:
+            continue
+        if field.name not in there:
+            if field.name not in contents.optional:
+                return False
+        elif not _is_read_as(there[field.name], plain[field.name], field.type):
+            return False
+    return True
+
+
+def _is_read_as(kind: pa.DataType, plain: pa.DataType, wanted: pa.DataType) -> bool:
+    """Returns whether Spark reads a column of a type as the one wanted, with the same values."""
+    if pa.types.is_timestamp(kind):
+        return kind.unit in ("us", "ms") and spark_type(kind) == wanted
+    unsigned = pa.types.is_unsigned_integer(kind) or pa.types.is_float16(kind) or pa.types.is_time(kind)
+    return plain == wanted and not unsigned and not pa.types.is_date64(kind) and not _holds_instants(kind)
+
+
+def _holds_instants(kind: pa.DataType) -> bool:
+    """Returns whether a nested type holds timestamps, whose units are not looked at here."""
+    return pa.types.is_nested(kind) and "timestamp" in str(kind)

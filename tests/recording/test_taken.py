@@ -1,0 +1,146 @@
+"""What was taken of a source's files is not read again; what changed is, and is compared."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rewindow.config import StreamConfig
+from rewindow.recording import record as record_module
+from rewindow.recording.sources.files import find_source_files
+from rewindow.recording.sources.source import SourceFile, SourcePosition
+from rewindow.recording.sources.taken import remember, select_files, settings_digest
+from tests.recording.conftest import HEADER, Bench
+
+STREAM = StreamConfig(source="in", arrived_at="at")
+
+
+def files_in(folder: Path) -> list[SourceFile]:
+    """Returns the files of a folder."""
+    return find_source_files("s", str(folder), {".csv"})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three files."""
+    for name in "abc":
+        (tmp_path / f"{name}.csv").write_text(f"k\n{name}\n")
+    return tmp_path
+
+
+def taken(folder: Path, *waiting: str) -> SourcePosition:
+    """Returns the position behind the files of a folder."""
+    files = files_in(folder)
+    noted = remember(files, {file.name for file in files}, waiting, SourcePosition())
+    return SourcePosition.from_text(SourcePosition(-1, 1000, {}, noted, settings_digest(STREAM)).to_text())
+
+
+def test_only_what_is_new_or_waited_is_read(folder: Path) -> None:
+    """Files that are as they were are left out; one whose time alone differs is as it was."""
+    position = taken(folder, "b.csv")
+    (folder / "d.csv").write_text("k\nd\n")
+    os.utime(folder / "a.csv", ns=(7, 7))
+    found = select_files(files_in(folder), position, STREAM)
+    assert [(file.name, file.seen) for file in found.files] == [("b.csv", True), ("d.csv", False)]
+    assert (found.whole, found.warnings) == (False, [])
+
+
+@pytest.mark.parametrize("content", ["k\nA\n", "k\na\nb\nc\n", ""])
+def test_a_file_that_changed_makes_the_whole_source_be_read(folder: Path, content: str) -> None:
+    """With the same size or another one; the file is named, unless it may only have grown."""
+    position = taken(folder)
+    (folder / "a.csv").write_text(content)
+    found = select_files(files_in(folder), position, STREAM)
+    assert ([file.name for file in found.files], found.whole) == (["a.csv", "b.csv", "c.csv"], True)
+    named = ['source file "a.csv" has changed since it was taken' in words for words in found.warnings]
+    assert named == ([] if len(content) > len("k\na\n") else [True])
+
+
+def test_a_renamed_file_is_known_and_a_copy_is_not(folder: Path) -> None:
+    """A file is known by its bytes once; its equal beside it is new."""
+    position = taken(folder)
+    (folder / "a.csv").rename(folder / "e.csv")
+    assert select_files(files_in(folder), position, STREAM).files == []
+    (folder / "f.csv").write_bytes((folder / "e.csv").read_bytes())
+    assert [file.name for file in select_files(files_in(folder), position, STREAM).files] == ["f.csv"]
+
+
+def test_a_file_that_is_gone_is_named_if_tuples_waited_in_it(folder: Path) -> None:
+    """What was taken of it is recorded; what waited is lost."""
+    position = taken(folder, "b.csv")
+    (folder / "a.csv").unlink()
+    assert select_files(files_in(folder), position, STREAM).warnings == []
+    (folder / "b.csv").unlink()
+    assert "such as b.csv" in select_files(files_in(folder), position, STREAM).warnings[0]
+
+
+def test_other_settings_read_all_files(folder: Path) -> None:
+    """A setting that says which tuples a file has, not one that says how far to seal."""
+    position = taken(folder)
+    files = files_in(folder)
+    assert select_files(files, position, STREAM.model_copy(update={"null_values": ["NA"]})).whole
+    assert not select_files(files, position, STREAM.model_copy(update={"sealed_to": "2020-01-01"})).whole
+
+
+def test_a_file_that_changed_while_it_was_read_equals_nothing(folder: Path) -> None:
+    """Its checksum may be that of rows that nobody has read."""
+    files = files_in(folder)
+    os.utime(folder / "a.csv", ns=(7, 7))
+    noted = remember(files, {"a.csv", "b.csv", "c.csv"}, (), SourcePosition())
+    assert [entry.checksum != "" for entry in noted.values()] == [False, True, True]
+    os.utime(folder / "a.csv", ns=(files[0].modified_ns, files[0].modified_ns))
+    position = SourcePosition(-1, 1000, {}, noted, settings_digest(STREAM))
+    assert select_files(files_in(folder), position, STREAM).whole
+
+
+def row(key: str, second: int) -> str:
+    """Returns a file's text with one tuple."""
+    return f"{HEADER}{key},1970-01-01T02:47:{second:02}Z,1\n"
+
+
+def test_one_new_file_beside_many_is_all_that_is_read(bench: Bench) -> None:
+    """Its tuples are recorded, those of sealed windows are late, and once."""
+    (bench.root / "in").mkdir()
+    for number in range(20):
+        (bench.root / "in" / f"{number:02}.csv").write_text(row(f"k{number}", number))
+    settings: dict[str, Any] = {"source": str(bench.root / "in"), "sealed_to": None}
+    first = bench.record(**settings)
+    assert (first.recorded, first.waiting, first.files_unchanged) == (10, 10, 0)
+    (bench.root / "in" / "new.csv").write_text(row("new", 21) + "late,1970-01-01T02:47:05Z,1\n")
+    second = bench.record(**settings)
+    assert (second.recorded, second.late, second.waiting, second.files_unchanged) == (10, 1, 1, 10)
+    assert [key for _, _, key, _ in bench.tuples()] == [f"k{number}" for number in range(20)]
+    third = bench.record(**settings)
+    assert (third.recorded, third.late, third.known, third.files_unchanged) == (0, 0, 0, 20)
+    (bench.root / "in" / "03.csv").write_text(row("q3", 3))
+    fourth = bench.record(**settings)
+    assert (fourth.late, fourth.short_windows, fourth.known) == (1, 0, 1)
+    assert any('"03.csv" has changed' in warning for warning in fourth.warnings)
+
+
+def test_a_damaged_note_costs_a_reading_and_nothing_else(bench: Bench) -> None:
+    """Without what was noted all files are read and compared."""
+    bench.write(row("a", 1)[len(HEADER) :])
+    bench.record()
+    (bench.config().windows_table("s") / "_rewindow" / "taken.json").write_text('{"table"')
+    assert (bench.record().already_there, len(bench.tuples())) == (1, 1)
+
+
+def test_a_late_tuple_of_a_run_that_died_is_taken_in_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put aside by a run that died before it noted its file, then taken into its window: it is not late again."""
+    (bench.root / "in").mkdir()
+    settings: dict[str, Any] = {"source": str(bench.root / "in")}
+    (bench.root / "in" / "1.csv").write_text(row("a", 1))
+    bench.record(**settings)
+    (bench.root / "in" / "2.csv").write_text(row("late", 2))
+    with monkeypatch.context() as patch:
+        patch.setattr(record_module._Run, "_move_on", lambda *_: (_ for _ in ()).throw(RuntimeError("died")))
+        with pytest.raises(RuntimeError, match="died"):
+            bench.record(**settings)
+    assert len(bench.aside()) == 1
+    assert (bench.record(reopen=True, **settings).taken, len(bench.tuples()), bench.aside()) == (1, 2, [])
+    again = bench.record(**settings)
+    assert (again.late, again.files_unchanged, len(bench.tuples())) == (0, 2, 2)
