@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -191,8 +192,12 @@ def plain_submission(
     stem = Path(job).stem
     subject = check_replay_id(subject) if stem == "publish" else check_stream(subject)
     outcome = config.state / "outcomes" / f"{stem}-{subject}-{os.getpid()}.json"
-    command = submit_command(config, job, arguments, name=f"rewindow {stem} {subject}", quick=True)
     environment = job_environment(config, crash) | _outcome_variable(outcome)
+    if stem == "publish":  # Starts Spark by itself, where a table needs it.
+        command = [sys.executable, str(job_file(job)), *arguments]
+        environment |= {f"REWINDOW_SPARK__CONF__{name}": value for name, value in config.spark.conf.items()}
+    else:
+        command = submit_command(config, job, arguments, name=f"rewindow {stem} {subject}", quick=True)
     return Submission(subject, 0, command, environment, outcome)
 
 

@@ -7,9 +7,10 @@ are removed whole, those on its edge are cut: their other rows are written into 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,8 @@ from rewindow.ledger import Publication, publish_app_id
 from rewindow.ledger.publication_details import PutBack
 from rewindow.publication.contents import files_of
 from rewindow.publication.spark_needed import reason_for_spark
-from rewindow.publication.staged_output import StagedOutput, inside, outside, read_rows
+from rewindow.publication.staged_files import StagedFiles
+from rewindow.publication.staged_output import inside, outside, read_rows
 from rewindow.storage import Table
 from rewindow.storage.delta import DataFile
 from rewindow.storage.failures import table_failure
@@ -114,8 +116,11 @@ class Replacement:
             path.unlink(missing_ok=True)
 
 
-def publish_rows(config: Config, publication: Publication, name: str, staged: StagedOutput) -> None:
+def publish_files(config: Config, publication: Publication, name: str, staged: StagedFiles) -> list[NewFile]:
     """Replaces a publication's range of a published stream by what readers see of a staged output.
+
+    Returns:
+        The files that it now has there, and those that were cut.
 
     Raises:
         TableError: what was written is not what was sealed; columns do not fit.
@@ -123,17 +128,22 @@ def publish_rows(config: Config, publication: Publication, name: str, staged: St
     """
     with _replacement(config, publication, name) as change:
         change.clear(publication.range)
-        for windows in staged.parts():
-            rows = staged.as_stream(staged.rows(windows))
-            if not rows.num_rows:
-                continue
-            check_columns(change.table, rows.schema)
-            written = change.write(rows)
-            staged.check(change.read_back(written), windows)
+        check_columns(change.table, staged.rows.stream_schema)
+        for file in staged.whole:
+            change.link(file, change.table.schema)
+        for windows in staged.rows.parts():
+            rows = staged.rows.as_stream(staged.rows.rows(windows))
+            if rows.num_rows:
+                written = change.write(rows)
+                staged.rows.check(change.read_back(written), windows)
+    return change.added
 
 
-def put_back(config: Config, publication: Publication, name: str, pieces: Sequence[PutBack]) -> None:
+def put_back(config: Config, publication: Publication, name: str, pieces: Sequence[PutBack]) -> list[NewFile]:
     """Replaces a publication's range of a published stream by what earlier versions of it hold there.
+
+    Returns:
+        The files that it now has there, and those that were cut.
 
     Raises:
         TableError: a version or a file of it was removed.
@@ -148,6 +158,7 @@ def put_back(config: Config, publication: Publication, name: str, pieces: Sequen
                     change.link(file, schema)
                 else:
                     change.keep(file, schema, inside(piece.windows))
+    return change.added
 
 
 def reason_to_publish_with_spark(config: Config, name: str, windows: WindowRange) -> str:
@@ -172,32 +183,32 @@ def reason_to_put_back_with_spark(config: Config, name: str, windows: WindowRang
     return ""
 
 
-def settle_files(config: Config, publication: Publication, name: str, sources: Sequence[DataFile]) -> None:
+def settle_files(
+    config: Config, publication: Publication, name: str, sources: Callable[[], Sequence[DataFile]]
+) -> None:
     """Makes sure that the files which a publication has added are there; one that is missing is linked again.
 
     Args:
-        sources: the files that may have been linked.
+        sources: gives the files that may have been linked; called when one is missing.
 
     Raises:
         TableError: a file is gone and has no source.
     """
     table = open_published(config, name)
-    by_name = {link_name(file): file for file in sources}
     for file in table.files(publication.first, publication.last):
         path = Path(file.path)
         if path.parent != table.path / folder_of(publication):
             continue
-        source = by_name.get(path.name)
         if not path.exists():
-            if source is None or not Path(source.path).exists():
+            source = next((Path(one.path) for one in sources() if link_name(one) == path.name), None)
+            if source is None or not source.exists():
                 raise TableError(
                     f'file "{path.name}" of table "{name}" is gone since it was published',
                     detail="Somebody removed it before the publication had ended.",
                     hint=f"Take back what was begun: rewindow publish {publication.replay_id} --withdraw",
                 )
-            link_file(Path(source.path), table.path, _log_path(table, file), file.changed_ms, table.schema)
-        if source is not None:
-            put_right(path, file.changed_ms)
+            link_file(source, table.path, _log_path(table, file), file.changed_ms, table.schema)
+        put_right(path, file.changed_ms)
 
 
 def folder_of(publication: Publication) -> str:
@@ -206,9 +217,9 @@ def folder_of(publication: Publication) -> str:
 
 
 def link_name(file: DataFile) -> str:
-    """Returns the name under which a file is linked: those of the folder that it lies in and of itself."""
+    """Returns the name under which a file is linked; it follows from the file's folder and name, and is short."""
     path = Path(file.path)
-    return f"{path.parent.name}-{path.name}"
+    return f"linked-{hashlib.sha256(f'{path.parent.name}/{path.name}'.encode()).hexdigest()[:32]}.parquet"
 
 
 def within(file: DataFile, windows: WindowRange) -> bool:

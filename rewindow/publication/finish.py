@@ -6,7 +6,7 @@ publisher began.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +20,7 @@ from rewindow.ledger import Ledger, Publication
 from rewindow.ledger.staleness import REOPENED
 from rewindow.names import stream_of
 from rewindow.publication.by_files import (
-    publish_rows,
+    publish_files,
     put_back,
     reason_to_publish_with_spark,
     reason_to_put_back_with_spark,
@@ -29,15 +29,18 @@ from rewindow.publication.by_files import (
 from rewindow.publication.commits import commit_once, is_begun, is_conflict, write_arrow, write_empty, write_spark
 from rewindow.publication.contents import checkpoint_rows, files_of, published_seals, rows_before
 from rewindow.publication.spark_needed import SparkNeeded
+from rewindow.publication.staged_files import StagedFiles, staged_files
 from rewindow.publication.staged_output import StagedOutput
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table
 from rewindow.storage.damage import DamagedFile, damaged_error, damaged_now, find_damage
+from rewindow.storage.delta import DataFile
 from rewindow.storage.files import note_files, open_files
 from rewindow.storage.layout import CHECKPOINTS, FACTS, event_columns, staged_contents, versions_of
 from rewindow.storage.names import open_published
+from rewindow.storage.new_files import NewFile
 from rewindow.storage.published_tables import Kind, PublicationTarget, kind_of, targets_of
 from rewindow.windows import WindowRange
 
@@ -60,6 +63,7 @@ class Publisher:
     crash: Crash
     say: Callable[[str], object] = lambda line: None
     _verified: set[str] = field(default_factory=set)
+    _checked: dict[str, StagedFiles] = field(default_factory=dict)
 
     def roll_forward(self, publication: Publication) -> Publication:
         """Finishes what a killed publisher began; gives it up if nothing of it was committed and its source is gone."""
@@ -101,11 +105,18 @@ class Publisher:
     def _settle_files(self, publication: Publication, name: str) -> None:
         """Looks for and notes the files that a commit to a table of tuples has brought, before it counts as done."""
         if kind_of(name) is Kind.DATA:
-            pieces = publication.details.put_back.get(name, ())
-            sources = [file for piece in pieces for file in files_of(self.config, name, piece)]
-            settle_files(self.config, publication, name, sources)
+            settle_files(self.config, publication, name, lambda: self._sources(publication, name))
             data = open_published(self.config, name)
             note_files(data, open_files(data.path))
+
+    def _sources(self, publication: Publication, name: str) -> list[DataFile]:
+        """Returns the files that a commit to a table of tuples may have linked, there or not."""
+        if publication.undoes is not None:
+            pieces = publication.details.put_back.get(name, ())
+            return [file for piece in pieces for file in open_published(self.config, name, piece.version).files()]
+        plan = self.ledger.replays.get(publication.replay_id).read_plan()
+        target = next(target for target in targets_of(plan) if target.name == name)
+        return self.staged(plan, target, publication.details.staged_versions).table.files()
 
     def _commit(self, publication: Publication, name: str, versions: dict[str, int | None]) -> None:
         with self._naming_damage(lambda: self._damage(publication, name)):
@@ -188,10 +199,10 @@ class Publisher:
 
     def _publish_tuples(self, publication: Publication, plan: Plan, target: PublicationTarget) -> None:
         staged = self.staged(plan, target, publication.details.staged_versions)
-        self.check(staged)
+        files = self.check(staged)
         reason = reason_to_publish_with_spark(self.config, target.name, publication.range)
         if not reason:
-            publish_rows(self.config, publication, target.name, staged)
+            self._tell_files(target.name, publish_files(self.config, publication, target.name, files))
             return
         from rewindow.publication.frames import as_stream_tuples
 
@@ -209,19 +220,20 @@ class Publisher:
             plan, target.output, table, staged_seals(self._facts(plan, pinned), target.output.name, plan.range)
         )
 
-    def check(self, staged: StagedOutput) -> None:
-        """Compares a staged output with its seals, once by this publisher.
+    def check(self, staged: StagedOutput) -> StagedFiles:
+        """Holds a staged output against its log and its seals, once by this publisher, and returns how it is published.
 
         Raises:
             TableError: a window is not what was sealed, or a file is damaged.
         """
         windows, name = staged.plan.range, f"{staged.plan.replay_id}/{staged.output.name}"
-        if name in self._verified:
-            return
-        with self._naming_damage(lambda: find_damage(staged.table, name, windows)):
-            for part in staged.parts():
-                staged.check(staged.rows(part), part)
-        self._verified.add(name)
+        if name not in self._checked:
+            files = staged_files(staged)
+            with self._naming_damage(lambda: find_damage(staged.table, name, windows)):
+                for part in files.doubtful.parts():
+                    files.doubtful.check(files.doubtful.rows(part), part)
+            self._checked[name] = files
+        return self._checked[name]
 
     def spark_for(self, name: str, reason: str) -> SparkSession:
         """Returns the session for a table that needs Spark.
@@ -248,7 +260,15 @@ class Publisher:
             frame = frame_before(self.spark_for(name, reason), self.config, name, pieces)
             write_spark(self.config, name, publication, frame)
         else:
-            put_back(self.config, publication, name, pieces)
+            self._tell_files(name, put_back(self.config, publication, name, pieces))
+
+    def _tell_files(self, name: str, files: Sequence[NewFile]) -> None:
+        """Says what a commit by files was made of."""
+        linked = [file for file in files if file.source is not None]
+        copied = sum(1 for file in linked if file.copied)
+        rows = sum(file.rows for file in files if file.source is None)
+        apart = f", {copied} of them copied, as they lie on another file system" if copied else ""
+        self.say(f"{name}: {len(linked):,} files linked{apart}, {rows:,} rows written")
 
     def _settle(self, publication: Publication) -> None:
         """Enters the stale ranges as they follow from this publication; may be repeated.

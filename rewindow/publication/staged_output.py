@@ -43,6 +43,11 @@ class StagedOutput:
         """The event columns."""
         return event_columns(self.table)
 
+    @property
+    def stream_schema(self) -> pa.Schema:
+        """The columns that its rows have in a published stream."""
+        return self.as_stream(self.table.schema.empty_table().select(["window_id", *self.events.names])).schema
+
     def parts(self) -> Iterator[WindowRange]:
         """Yields ranges of windows that together have all tuples, each with about as many as a file is to have."""
         if not self.seals.num_rows:

@@ -35,6 +35,7 @@ class NewFile:
         rows, size: as its footer and the file system have them.
         changed_ms: when its bytes were written, as the table's log shall have it.
         statistics: of its columns, as the table's log has them.
+        source: the file that it is a link or a copy of; None for one that was written.
         copied: it had to be copied, as it could not be linked.
     """
 
@@ -43,6 +44,7 @@ class NewFile:
     size: int
     changed_ms: int
     statistics: str
+    source: Path | None = None
     copied: bool = False
 
     def action(self) -> AddAction:
@@ -90,7 +92,7 @@ def link_file(source: Path, root: Path, path: str, changed_ms: int, schema: pa.S
     os.utime(target)
     footer = pq.read_metadata(target)
     size = target.stat().st_size
-    return NewFile(path, footer.num_rows, size, changed_ms, statistics(footer, schema), copied)
+    return NewFile(path, footer.num_rows, size, changed_ms, statistics(footer, schema), source, copied)
 
 
 def put_right(path: Path, changed_ms: int) -> None:

@@ -6,6 +6,7 @@ The engine's own replays are used where real processes are tested; here every ta
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,8 +23,8 @@ from rewindow.recovery import OutputPlan, Plan, StartState, guarantee
 from rewindow.spark.digests import empty_digests
 from rewindow.spark.frames import spark_schema
 from rewindow.state import checkpoints as stored
-from rewindow.storage import Position, Table
-from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, staged_contents, staged_schema
+from rewindow.storage import Position, Table, create_table
+from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, staged_contents
 from rewindow.windows import to_datetime
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -53,7 +54,11 @@ def python_digests(output: str, schema: pa.Schema, rows: list[Row]) -> tuple[str
 
 @dataclass
 class StagedReplay:
-    """A replay under construction; every `group` is what one commit group leaves."""
+    """A replay under construction; every `group` is what one commit group leaves.
+
+    Attributes:
+        placed: its rows have offset and arrival; those of older versions had none.
+    """
 
     config: Config
     replay_id: str
@@ -68,10 +73,16 @@ class StagedReplay:
     digests: Digests = python_digests
     outputs: tuple[str, ...] = tuple(OUTPUTS)
     tolerance: float = 1e-9
+    placed: bool = True
 
     def __post_init__(self) -> None:
         self.root = self.config.replay_root(self.replay_id)
         create_staging(self.root, {name: OUTPUTS[name] for name in self.outputs}, self.plan.model_dump_json())
+        if not self.placed:
+            for name in self.outputs:
+                shutil.rmtree(self.root / name)
+                before = pa.schema([("window_id", pa.int64()), ("attempt", pa.int64()), *OUTPUTS[name]])
+                create_table(self.root / name, before)
         self.facts: list[Row] = []
         self.save(self.first - 1, 0, self.start_state if self.start_state is not None else state_of(0))
 
@@ -122,7 +133,7 @@ class StagedReplay:
             for start in [to_datetime(self.plan.grid.start_us(window))]
             for place, row in enumerate(rows)
         ]
-        frame = pa.Table.from_pylist(flat, schema=staged_schema(OUTPUTS[output]))
+        frame = pa.Table.from_pylist(flat, schema=Table.open(self.root / output).schema)
         self._commit(output, frame, epoch, last)
 
     def seal(self, output: str, by_window: dict[int, list[Row]], epoch: int) -> None:

@@ -106,7 +106,7 @@ def test_files_are_linked_when_they_are_put_back(config: Config) -> None:
 def test_readers_skip_files_by_their_statistics(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds of windows, offsets, times and short texts are in the log; each commit names its publication."""
     monkeypatch.setattr(staged_output, "TUPLES_PER_FILE", 4)
-    stage(config, "one", 100, 103)
+    simple(config, "one", 100, 103, publishable=True, outputs=("ranks",), placed=False)
     result = publish(config, "one")
     commit = actions(config, STREAM, result.versions[STREAM] or 0)
     (first, second) = [one["add"] for one in commit if "add" in one]
@@ -206,11 +206,11 @@ def test_two_publishers_of_neighbouring_ranges_wait_for_each_other(config: Confi
 
 
 def test_a_full_disk_leaves_nothing_behind_and_is_gone_on_from(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While rows are written, and while a link has to be a copy; what was written goes, the publication stays open."""
-    stage(config, "one", 100, 104)
-    publish(config, "one")
-    stage(config, "fix", 102, 104, plus=5)
-
+    """What was written for a commit that could not be built goes; the publication stays open, the next one ends it."""
+    for name, first in (("one", 100), ("two", 105)):
+        stage(config, name, first, first + 4)
+        publish(config, name)
+    stage(config, "fix", 103, 106, plus=5)
     write, places = new_files.pq.write_table, iter([True, False])
 
     def full(*given: Any, **named: Any) -> None:
@@ -222,10 +222,10 @@ def test_a_full_disk_leaves_nothing_behind_and_is_gone_on_from(config: Config, m
         patch.setattr(new_files.pq, "write_table", full)
         with pytest.raises(ResourceError, match=f'table "{STREAM}" cannot be written: no space left'):
             publish(config, "fix")
-    assert windows(config) == expected(100, 104)
-    assert list(config.stream_table(STREAM).glob("publication-2/*")) == []
+    assert windows(config) == expected(100, 109)
+    assert list(config.stream_table(STREAM).glob("publication-3/*")) == []
     publish(config, "fix")
-    assert windows(config) == expected(100, 101) | expected(102, 104, 5)
+    assert windows(config) == expected(100, 109) | expected(103, 106, 5)
 
 
 def test_files_are_copied_where_they_cannot_be_linked(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,159 @@
+"""Publishing and undoing: the whole command, by files and by rows, and what grows with files or with windows.
+
+    python -m bench.publication [RUNS]
+
+A replay is staged as the engine leaves it, without Spark, in so many files; the command is a process of its own. Beside
+it stands the same replay staged without a tuple's place, as older versions did, whose rows are written anew. Publish
+replaces a range that is published already, so that files are removed too; the undo puts it back. Seconds are the best
+of the runs.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from rewindow.application import Mode
+from rewindow.config import Config
+from rewindow.facts.arrow_digests import arrow_digests
+from rewindow.ledger import AttemptEnd, Ledger
+from rewindow.planning.creation import create_staging
+from rewindow.recovery import OutputPlan, Plan, StartState, guarantee
+from rewindow.state import checkpoints
+from rewindow.storage import Position, Table, create_table
+from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, staged_contents
+
+FIRST, OUTPUT = 400_000, "copied"
+EVENTS = pa.schema([("key", pa.int64()), ("name", pa.string()), ("value", pa.float64())])
+CASES = (  # name, windows, tuples, files, whether rows have their place
+    ("1 M rows in 1,000 windows, 50 files", 1_000, 1_000_000, 50, True),
+    ("1 M rows in 1,000 windows, 1,000 files", 1_000, 1_000_000, 1_000, True),
+    ("10 M rows in 1,000 windows, 50 files", 1_000, 10_000_000, 50, True),
+    ("1 M windows of a tuple each, 100 files", 1_000_000, 1_000_000, 100, True),
+    ("1 M rows in 1,000 windows, rows written anew", 1_000, 1_000_000, 50, False),
+)
+
+
+def main(runs: int) -> None:
+    """Prints a line a case: seconds of publish and of undo, beside what Python takes to start."""
+    floor = min(_seconds(None, ["-c", "import rewindow.publication.acts"]) for _ in range(runs))
+    print(f"{'':46}{'publish s':>10}{'undo s':>10}   (Python and its libraries: {floor:.1f} s)")
+    for name, windows, tuples, files, placed in CASES:
+        with tempfile.TemporaryDirectory() as folder:
+            config = _project(Path(folder))
+            for replay in ("below", "above"):
+                stage(config, replay, windows, tuples, files, placed)
+            _seconds(config, ["publish", "below"])
+            found = [[_seconds(config, [verb, "above"]) for verb in ("publish", "undo")] for _ in range(runs)]
+            publish, undo = (min(seconds) for seconds in zip(*found, strict=True))
+            print(f"{name:46}{publish:10.2f}{undo:10.2f}", flush=True)
+
+
+def stage(config: Config, name: str, windows: int, tuples: int, files: int, placed: bool) -> None:
+    """Stages an ended and checked replay of one output."""
+    last = FIRST + windows - 1
+    plan = _plan(name, last)
+    root = config.replay_root(name)
+    create_staging(root, {OUTPUT: EVENTS}, plan.model_dump_json())
+    if not placed:
+        _forget_place(root / OUTPUT)
+    facts = []
+    for group in np.array_split(np.arange(FIRST, last + 1), files):
+        rows = _rows(group, tuples // windows)
+        mark = Position(1, plan.mark_of(int(group[-1]))).version
+        table = Table.open(root / OUTPUT)
+        table.commit_arrow(rows.select(table.schema.names), app_id=app_id(name, OUTPUT), version=mark)
+        facts.append(_facts(arrow_digests(rows, EVENTS), group))
+    every = pa.concat_tables(facts)
+    version = Position(1, windows).version
+    Table.open(root / FACTS).commit_arrow(every, app_id=app_id(name, FACTS), version=version)
+    for window, mark in ((FIRST - 1, 0), (last, windows)):
+        state = checkpoints.encode(window, mark, {}, {}, checkpoints.Provenance("code", "settings", 1))
+        saved = Position(1, mark).version
+        Table.open(root / CHECKPOINTS).commit_arrow(state, app_id=app_id(name, CHECKPOINTS), version=saved)
+    _enter(config, plan)
+
+
+def _rows(group: np.ndarray, each: int) -> pa.Table:
+    ids = np.repeat(group, each)
+    keys = np.arange(len(ids))
+    return pa.table(
+        {
+            "window_id": ids,
+            "attempt": np.ones_like(ids),
+            "offset": keys,
+            "arrived_at": pa.array(ids * 1_000_000).cast(pa.timestamp("us", tz="UTC")),
+            "key": keys,
+            "name": pa.array(keys % 1000).cast(pa.string()),
+            "value": keys / 7,
+        }
+    )
+
+
+def _facts(digests: pa.Table, group: np.ndarray) -> pa.Table:
+    at = pa.scalar(0, pa.timestamp("us", tz="UTC"))
+    count = digests.num_rows
+    values = {
+        **{name: digests[name] for name in digests.column_names},
+        "direction": pa.repeat("out", count), "port": pa.repeat(OUTPUT, count), "attempt": pa.repeat(1, count),
+        "lost": pa.repeat(False, count), "group_first": pa.repeat(int(group[0]), count),
+        "group_last": pa.repeat(int(group[-1]), count), "began_at": pa.repeat(at, count),
+        "ended_at": pa.repeat(at, count),
+    }  # fmt: skip
+    return pa.table({name: values[name] for name in FACTS_SCHEMA.names}, schema=FACTS_SCHEMA)
+
+
+def _forget_place(path: Path) -> None:
+    """Makes a staged table one of an older version."""
+    for file in sorted(path.rglob("*"), reverse=True):
+        file.rmdir() if file.is_dir() else file.unlink()
+    path.rmdir()
+    create_table(path, pa.schema([("window_id", pa.int64()), ("attempt", pa.int64()), *EVENTS]))
+
+
+def _plan(name: str, last: int) -> Plan:
+    output = OutputPlan(
+        name=OUTPUT, operator=OUTPUT, port="out", key=["key"], suite=None, stateful=False, tolerance=0.0,
+        columns=[(column.name, str(column.type)) for column in EVENTS],
+        guarantee=guarantee(Mode.EXACTLY_ONCE, stateful=False, lost=0, unseen=0),
+    )  # fmt: skip
+    return Plan(
+        replay_id=name, application="copy", code_version="code", configuration_digest="settings", first=FIRST,
+        last=last, width_ms=1000, origin_ms=0, mode=Mode.EXACTLY_ONCE, checkpoint_windows=1_000_000, inputs=[],
+        outputs=[output], start=StartState(source="initial"),
+    )  # fmt: skip
+
+
+def _enter(config: Config, plan: Plan) -> None:
+    ledger, name = Ledger.open(config.ledger_url), plan.replay_id
+    ledger.replays.create(
+        name, plan.application, plan.first, plan.last, plan.mode.name, plan.model_dump(mode="json"), plan.code_version
+    )
+    epoch = ledger.attempts.next_epoch(name)
+    ledger.attempts.begin(name, epoch, host="bench", pid=0, process_group=0, process_identity="bench/0")
+    ledger.attempts.end(name, epoch, AttemptEnd.DONE, "")
+    ledger.checks.record(name, "passed", tables=staged_contents(config.replay_root(name)))
+
+
+def _project(folder: Path) -> Config:
+    (folder / "rewindow.toml").write_text('state = "state"\n')
+    return Config.load(folder / "rewindow.toml")
+
+
+def _seconds(config: Config | None, arguments: list[str]) -> float:
+    command = [sys.executable, *(["-m", "rewindow.cli"] if config else []), *arguments]
+    environment = {**os.environ, **({"REWINDOW_CONFIG": str(config.file)} if config else {})}
+    began = time.monotonic()
+    subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    return time.monotonic() - began
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)

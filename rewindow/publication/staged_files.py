@@ -1,0 +1,147 @@
+"""Which files of a staged output can become part of a published table as they are, and which rows must be written.
+
+A file is taken whole if it has the columns of the published table, lies in the range, and readers take each of its rows
+(R52). That is judged by counts: files of one attempt whose windows overlap are one unit, and it is whole if it has as
+many rows as were sealed in its windows by that attempt. What is left over, such as the part of a superseded attempt
+that readers still take, is written row by row.
+
+Every file must have the size and the number of rows that the log of its table says. One whose time has changed since
+it was written, as in a copy of the folder, or after a hand has been at it, is read and held against the seals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rewindow.errors import TableError
+from rewindow.publication.staged_output import StagedOutput
+from rewindow.storage.delta import DataFile
+
+_PLACE = ("offset", "arrived_at")
+
+
+@dataclass(frozen=True)
+class StagedFiles:
+    """How a staged output is published.
+
+    Attributes:
+        whole: files that are linked.
+        rows: the output with the seals of those windows alone whose rows are written.
+        doubtful: the output with the seals of those windows whose rows must be held against them first.
+    """
+
+    whole: list[DataFile]
+    rows: StagedOutput
+    doubtful: StagedOutput
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """Files of one attempt whose windows overlap.
+
+    Attributes:
+        windows: where their windows lie in the seals.
+        sealed: for each of these, whether this attempt sealed it.
+    """
+
+    files: list[DataFile]
+    windows: slice
+    sealed: Any
+
+
+def staged_files(staged: StagedOutput) -> StagedFiles:
+    """Returns how a staged output is published.
+
+    Raises:
+        TableError: a file is not there, or has another size or number of rows than when it was written.
+    """
+    attempts = staged.seals["attempt"].to_numpy()
+    tuples = staged.seals["tuples"].to_numpy()
+    written = tuples > 0
+    doubtful = np.zeros(len(tuples), dtype=bool)
+    whole: list[DataFile] = []
+    for unit in _units(staged, attempts):
+        mine = np.where(unit.sealed, tuples[unit.windows], 0)
+        count = sum(file.rows for file in unit.files)
+        if count == mine.sum():  # Never so of a superseded attempt's, of which readers take none.
+            whole += unit.files
+            written[unit.windows] &= ~unit.sealed
+            if any(_has_other_time(file) for file in unit.files):
+                doubtful[unit.windows] |= unit.sealed
+    return StagedFiles(whole, _only(staged, written), _only(staged, written | doubtful))
+
+
+def _only(staged: StagedOutput, windows: Any) -> StagedOutput:
+    return replace(staged, seals=staged.seals.filter(pa.array(windows)))
+
+
+def _units(staged: StagedOutput, attempts: Any) -> Iterator[_Unit]:
+    """Yields the units of files that may be linked; none where the staged table lacks a tuple's place."""
+    if not set(_PLACE) <= set(staged.table.schema.names) or "offset" in staged.events.names:
+        return  # As versions staged that wrote no place.
+    ids = staged.seals["window_id"].to_numpy()
+    placed = [(attempt, file) for file in staged.table.files() if (attempt := _attempt_of(staged, file)) is not None]
+    for attempt in sorted({attempt for attempt, _ in placed}):
+        for files in _overlapping(file for other, file in placed if other == attempt):
+            first, last = files[0].first or 0, max(file.last or 0 for file in files)
+            inside = slice(int(np.searchsorted(ids, first)), int(np.searchsorted(ids, last, side="right")))
+            if first in staged.plan.range and last in staged.plan.range:
+                yield _Unit(files, inside, attempts[inside] == attempt)
+
+
+def _overlapping(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
+    """Yields files in units, ascending: those of two units have no window in common."""
+    unit: list[DataFile] = []
+    end = 0
+    for file in sorted(files, key=lambda file: file.first or 0):
+        if unit and (file.first or 0) > end:
+            yield unit
+            unit = []
+        end = max(end, file.last or 0) if unit else file.last or 0
+        unit.append(file)
+    if unit:
+        yield unit
+
+
+def _attempt_of(staged: StagedOutput, file: DataFile) -> int | None:
+    """Returns the one attempt whose rows a file has; None when it has several, or does not say.
+
+    Raises:
+        TableError: the file is not what the log says.
+    """
+    path = Path(file.path)
+    try:
+        size, footer = path.stat().st_size, pq.read_metadata(path)
+    except FileNotFoundError as error:
+        raise _altered(staged, file, "It is not there") from error
+    except (OSError, pa.ArrowException) as error:
+        raise _altered(staged, file, f"It cannot be read: {error}") from error
+    if (size, footer.num_rows) != (file.size, file.rows):
+        raise _altered(
+            staged, file, f"It has {size} bytes and {footer.num_rows} rows, written were {file.size} and {file.rows}"
+        )
+    names = list(footer.schema.names)
+    groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
+    found = [group.column(names.index("attempt")).statistics for group in groups if group.num_rows]
+    bounds = {bound for one in found for bound in ((one.min, one.max) if one and one.has_min_max else (None,))}
+    return bounds.pop() if len(bounds) == 1 and file.first is not None and file.last is not None else None
+
+
+def _has_other_time(file: DataFile) -> bool:
+    return Path(file.path).stat().st_mtime_ns // 1_000_000 != file.changed_ms
+
+
+def _altered(staged: StagedOutput, file: DataFile, why: str) -> TableError:
+    held = "windows that are not known" if file.first is None else f"windows {file.first} to {file.last}"
+    return TableError(
+        f'file "{Path(file.path).name}" of staged output "{staged.output.name}" is damaged: {held} cannot be published',
+        detail=f"{why.rstrip('.')}. Nothing was published.",
+        hint="Put the file back from a copy, or plan the range again.",
+    )

@@ -1,0 +1,90 @@
+"""Publishing as a verb: in the caller's process, without a JVM; a job only where a table needs Spark, or in a drill."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rewindow.config import Config
+from rewindow.errors import InputError, RewindowError
+from rewindow.launcher import Outcome, Submission, loop, verbs
+from rewindow.launcher.attempts import plain_submission
+from rewindow.ledger import Ledger, State
+from rewindow.listener import Lines
+from rewindow.storage import Table
+from tests.publication.kills import settings
+from tests.publication.staging import simple
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    """A project of its own, which a process can load."""
+    return settings(tmp_path)
+
+
+def stage(config: Config) -> None:
+    """Stages a replay of one output."""
+    simple(config, "one", 100, 103, publishable=True, outputs=("ranks",))
+
+
+def test_publish_and_undo_begin_no_process(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The listener is told what happens; a replay that is unknown is refused at once."""
+
+    def never(*given: object) -> Outcome:
+        raise AssertionError("a job was begun")
+
+    monkeypatch.setattr(loop, "run", never)
+    stage(config)
+    said: list[str] = []
+    children = psutil.Process().children(recursive=True)
+    result = verbs.publish(config, "one", listener=Lines(said.append))
+    assert result.versions.keys() == {"app.ranks", "app.ranks.windows", "app.checkpoints"}
+    assert "windows 100 to 103 of app published as publication 1" in said
+    assert verbs.undo(config, "one").kind == "undo"
+    assert psutil.Process().children(recursive=True) == children
+    with pytest.raises(InputError, match='replay "nosuch" is unknown'):
+        verbs.publish(config, "nosuch")
+
+
+def test_a_table_that_needs_spark_is_published_by_a_job(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said why; the job is told all settings, and starts Spark by itself."""
+    stage(config)
+    verbs.publish(config, "one")
+    Table.open(config.stream_table("app.ranks")).delta.alter.add_constraint({"known": "window_id > 0"})
+    begun: list[Submission] = []
+
+    def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
+        begun.append(submission)
+        return Outcome(1, "no Spark here", retryable=False, facts={})
+
+    monkeypatch.setattr(loop, "run", run)
+    said: list[str] = []
+    with pytest.raises(RewindowError, match="no Spark here"):
+        verbs.undo(config, "one", listener=Lines(said.append))
+    assert 'table "app.ranks" has a constraint: starting Spark' in said
+    assert begun[0].command[0] == sys.executable and begun[0].command[2:] == ["--replay", "one", "--undo"]
+    ledger = Ledger.open(config.ledger_url)
+    assert ledger.publications.unfinished() == [] and ledger.replays.get("one").state is State.PUBLISHED
+
+
+def test_the_job_has_the_settings_of_whoever_begins_it(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that are in no file, such as an Airflow connection's; names of Spark's keep their capitals."""
+    conf = {"spark.yarn.queue": "nightly", "spark.sql.partitionBy": "x"}
+    spark = config.spark.model_copy(update={"conf": conf, "master": "yarn"})
+    changed = config.model_copy(update={"spark": spark})
+    changed._root = config.root
+    for name, value in plain_submission(changed, "publish.py", [], "one").environment.items():
+        monkeypatch.setenv(name, value)
+    there = Config.load()
+    assert conf.items() <= there.spark.conf.items() and there.spark.master == "yarn"
+
+
+def test_a_drill_kills_a_job_and_begins_it_again(config: Config) -> None:
+    """The first is killed with the publication open; the second rolls it forward."""
+    stage(config)
+    result = verbs.publish(config, "one", crash="opened")
+    assert (result.number, result.rolled_forward, result.already) == (1, [1], True)
