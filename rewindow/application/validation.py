@@ -52,6 +52,7 @@ def _check_graph(app: Application, default_mode: Mode, recorded: Mapping[str, pa
     """Yields every violation of an application graph."""
     yield from _check_window(app)
     yield from _check_names(app)
+    yield from _check_instances(app)
     for node in app.nodes.values():
         yield from _check_properties(node)
         yield from _check_attributes(node)
@@ -95,6 +96,18 @@ def _check_names(app: Application) -> Iterator[Violation]:
                 yield Violation("O12", node.name, port, port, "port names are letters, digits and _")
         for port in inputs & outputs:
             yield Violation("O12", node.name, port, port, "an input port and an output port have the same name")
+
+
+def _check_instances(app: Application) -> Iterator[Violation]:
+    """Yields the operators that are an instance which has another name already: a change of one would change both."""
+    first: dict[int, str] = {}
+    for node in app.nodes.values():
+        other = first.setdefault(id(node.operator), node.name)
+        if other != node.name:
+            yield Violation(
+                "X12", node.name, "", type(node.operator).__name__,
+                f'the same instance is operator "{other}" already; make another one for each name',
+            )  # fmt: skip
 
 
 def _check_suite_name(output: str, suite: str) -> Iterator[Violation]:

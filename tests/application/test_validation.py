@@ -143,6 +143,19 @@ def test_a_method_of_an_old_name_is_refused_not_forgotten() -> None:
     assert rules(app) == ["R13"]
 
 
+def test_one_instance_under_two_names_is_refused() -> None:
+    """It would be one operator with two states (X12); two instances that are equal are two operators."""
+    app = Application("twice", window="1 s")
+    shared, events = Pass(), app.input("events")
+    app.output("one", app.add("one", shared, a=events), key=["x"])
+    app.output("two", app.add("two", shared, a=events), key=["x"])
+    app.output("three", app.add("three", Pass(), a=events), key=["x"])
+    with pytest.raises(ValidationFailed) as caught:
+        validate(app)
+    [violation] = [row for row in caught.value.violations if row.rule == "X12"]
+    assert (violation.operator, violation.value) == ("two", "Pass") and '"one"' in violation.message
+
+
 def test_violations_are_ordered_by_the_number_of_their_rule() -> None:
     """O60: O9 comes before O12, whatever their texts say."""
 
