@@ -22,6 +22,6 @@ def load_project() -> Config:
         raise InputError(
             f"no {SETTINGS_FILE} was found",
             detail=f"Searched: {searched}. Nothing was made.",
-            hint="Go to your project's folder, or name its file in REWINDOW_CONFIG, or begin one here: rewindow init",
+            hint="Go to your project's folder, name its file in REWINDOW_CONFIG, or begin one here: rewindow init FILE",
         )
     return config

@@ -165,6 +165,7 @@ def _text_times(
                 fitting.append((spark_day + spark_clock, times))
     if not fitting:
         return None
+    fitting.sort(key=lambda form: _span(form[1]))  # With day and month exchanged, days that follow lie months apart.
     pattern, times = fitting[0]
     doubt = f"; could be {fitting[1][0]} as well, look at it" if len(fitting) > 1 else ""
     why = f"text that is a time as {pattern}, taken as UTC{doubt}"
@@ -183,6 +184,11 @@ def _read(values: Sequence[str | None], parse: Callable[[str], datetime]) -> lis
         except ValueError:
             return None
     return found
+
+
+def _span(times: Sequence[int | None]) -> int:
+    there = [time for time in times if time is not None]
+    return max(there) - min(there)
 
 
 def _parse(text: str, form: str) -> datetime:

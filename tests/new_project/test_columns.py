@@ -78,6 +78,12 @@ def test_days_and_months_that_could_be_either_are_said() -> None:
     assert "could be" not in column("at", ["03/14/2026"]).why
 
 
+def test_days_and_months_are_told_apart_by_the_shorter_time_that_they_span() -> None:
+    """With them exchanged, two days that follow each other lie a month apart."""
+    found = column("at", ["05/04/2026 06:00:00", "05/05/2026 06:00:00"])
+    assert found.instant == "try_to_timestamp(at, 'M/d/yyyy H:m:s')" and "could be d/M/yyyy" in found.why
+
+
 def test_names_that_cannot_be_recorded_get_another() -> None:
     """Spaces, our own columns, and those that differ only by case."""
     sample = Sample("x", "csv", {name: ["1"] for name in ("Room Name", "offset", "a", "A", "7")})
