@@ -15,6 +15,9 @@ _NOT_RETRYABLE = {BAD_INPUT, FINAL, INTERRUPTED}
 WAIT = timedelta(minutes=5)
 WAITS_MAX = 288
 """A day of waits."""
+GO_ON_WAIT = timedelta(seconds=15)
+"""How long a task that was told to end stays away at least. Queued again before the executor has reported its end, it
+would be taken for lost, which costs a try."""
 HELD_WAIT = timedelta(minutes=1)
 """How long a task waits for the range that another replay holds."""
 

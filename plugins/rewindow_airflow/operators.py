@@ -16,7 +16,17 @@ from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipExcept
 from rewindow.errors import OverlapError
 from rewindow_airflow.assets import PUBLICATIONS, stream_asset, tell_published, tell_recorded
 from rewindow_airflow.attempts import BEGINNINGS, settings_for
-from rewindow_airflow.failures import DONE, HELD_WAIT, NotYet, cause, failure, is_retryable, mapped_errors, waiting
+from rewindow_airflow.failures import (
+    DONE,
+    GO_ON_WAIT,
+    HELD_WAIT,
+    NotYet,
+    cause,
+    failure,
+    is_retryable,
+    mapped_errors,
+    waiting,
+)
 from rewindow_airflow.links import REPLAY_LINKS
 from rewindow_airflow.progress import TaskLog
 from rewindow_airflow.spark_process import SparkProcess
@@ -99,7 +109,7 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
             note_kill(config, submission, outcome)
         if outcome.exit_code != DONE and self._told_to_end:
             self.log.info("Airflow has told this task to end; it goes on when Airflow does, in the same try")
-            raise AirflowRescheduleException(datetime.now(UTC))
+            raise AirflowRescheduleException(datetime.now(UTC) + GO_ON_WAIT)
         if outcome.exit_code != DONE:
             if not outcome.error:
                 self.log.error("The job's last lines:\n%s", "\n".join(f"    {line}" for line in self._last_lines))

@@ -93,7 +93,7 @@ def begin_told_to_end(config, name, arguments, again):
     return Submission("r-1", 0, [sys.executable, "-c", code, str(begun)], dict(os.environ), FOLDER / "none.json")
 
 
-operators.HELD_WAIT = timedelta(seconds=2)
+operators.HELD_WAIT = timedelta(seconds=4)
 attempts.BEGINNINGS |= {{"held": begin_held, "told_to_end": begin_told_to_end}}
 for name in ("held", "told_to_end"):
     with DAG(dag_id=name, schedule=None, is_paused_upon_creation=False, default_args={{"pool": "default_pool"}}) as dag:
