@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from rewindow.application import Output
@@ -13,6 +15,10 @@ from rewindow.errors import InputError, TableError
 from rewindow.recovery import Plan
 from rewindow.storage.layout import FACTS_SCHEMA
 from rewindow.windows import WindowRange
+
+Numbers = npt.NDArray[np.int64]
+_OF_THE_GROUP = ("group_first", "group_last", "began_at", "ended_at")
+_PART = pa.schema([field for field in FACTS_SCHEMA if field.name not in _OF_THE_GROUP])
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,7 @@ class Seal:
 
 @dataclass
 class GroupFacts:
-    """Collects the fact rows of one commit group.
+    """Collects the fact rows of one commit group, as columns: a group may have a million windows.
 
     Attributes:
         windows: the group's windows; rows outside `above` are left out, since they are committed already.
@@ -47,30 +53,33 @@ class GroupFacts:
     above: int
 
     def __post_init__(self) -> None:
-        self._rows: list[dict[str, object]] = []
+        self._parts: list[pa.Table] = []
+        first = max(self.windows.first, self.above + 1)
+        self._new = np.arange(first, max(first, self.windows.last + 1))
 
     def add_input(self, stream: str, counts: Mapping[int, int], lost: bool = False) -> None:
         """Adds a row per window for an input, also for empty windows; `lost` are tuples not processed (R15)."""
-        for window in self._new():
-            self._add(window, "in", stream, counts.get(window, 0), lost=lost, attempt=self.attempt)
+        self._add("in", stream, self._new, self._tuples(counts), lost=lost)
 
     def add_dropped(self, port: str, counts: Mapping[int, int], lost: bool = False) -> None:
         """Adds a row per window for an output port that nothing reads, error ports excepted (O16)."""
-        for window in self._new():
-            self._add(window, "dropped", port, counts.get(window, 0), lost=lost, attempt=self.attempt)
+        self._add("dropped", port, self._new, self._tuples(counts), lost=lost)
 
     def add_output(self, output: Output, seals: Mapping[int, Seal]) -> None:
         """Adds the seals of an output or an error table, also of windows without a tuple (O65, O66)."""
-        for window in self._new():
-            if window in seals:
-                found, attempt = seals[window].window, seals[window].attempt
-                self._add(window, output.direction, output.name, found.tuples, attempt=attempt, found=found)
+        windows = self._new[np.isin(self._new, _numbers(seals))]
+        found = [seals[window] for window in windows.tolist()]
+        digests = {
+            "digest": pa.array([seal.window.digest for seal in found], pa.string()),
+            "float_digest": pa.array([seal.window.float_digest for seal in found], pa.string()),
+            "attempt": pa.array([seal.attempt for seal in found], pa.int64()),
+        }
+        self._add(output.direction, output.name, windows, _numbers(seal.window.tuples for seal in found), **digests)
 
     def add_lost(self, output: Output, lost: WindowRange) -> None:
         """Adds a row for each window of an output or an error table that at most once gives up."""
-        for window in self._new():
-            if window in lost:
-                self._add(window, output.direction, output.name, 0, lost=True, attempt=self.attempt)
+        windows = self._new[(self._new >= lost.first) & (self._new <= lost.last)]
+        self._add(output.direction, output.name, windows, np.zeros_like(windows), lost=True)
 
     def add_skip(self, operator: str, lacking: Iterable[int], dropped: Mapping[int, int]) -> None:
         """Adds what the state of an operator lost at a skip, of windows before the group too.
@@ -80,38 +89,40 @@ class GroupFacts:
             lacking: windows whose output stays and which its state has never seen: state_lost (X2).
             dropped: window to tuples of it that waited in the state and were dropped (X3).
         """
-        for window in lacking:
-            self._add(window, "state", operator, 0, lost=True, attempt=self.attempt)
-        for window, tuples in sorted(dropped.items()):
-            self._add(window, "skipped", operator, tuples, lost=True, attempt=self.attempt)
+        windows, waited = _numbers(lacking), _numbers(sorted(dropped))
+        self._add("state", operator, windows, np.zeros_like(windows), lost=True)
+        self._add("skipped", operator, waited, _numbers(dropped[window] for window in sorted(dropped)), lost=True)
 
     def table(self) -> pa.Table:
         """Returns the rows; the group ends now."""
-        ended_at = datetime.now(UTC)
-        return pa.Table.from_pylist([{**row, "ended_at": ended_at} for row in self._rows], schema=FACTS_SCHEMA)
+        own = {"group_first": self.windows.first, "group_last": self.windows.last, "began_at": self.began_at}
+        rows = pa.concat_tables([_PART.empty_table(), *self._parts])
+        for name, value in {**own, "ended_at": datetime.now(UTC)}.items():
+            field = FACTS_SCHEMA.field(name)
+            rows = rows.append_column(field, pa.repeat(pa.scalar(value, field.type), rows.num_rows))
+        return rows.select(FACTS_SCHEMA.names)
 
-    def _new(self) -> range:
-        return range(max(self.windows.first, self.above + 1), self.windows.last + 1)
+    def _tuples(self, counts: Mapping[int, int]) -> Numbers:
+        """Returns the tuples of each new window; those that are not counted have none."""
+        found, place = np.zeros_like(self._new), _numbers(counts) - (self._new[0] if len(self._new) else 0)
+        inside = (place >= 0) & (place < len(found))
+        found[place[inside]] = _numbers(counts.values())[inside]
+        return found
 
     def _add(
-        self,
-        window: int,
-        direction: str,
-        port: str,
-        tuples: int,
-        *,
-        attempt: int,
-        lost: bool = False,
-        found: WindowDigest | None = None,
+        self, direction: str, port: str, windows: Numbers, tuples: Numbers, *, lost: bool = False, **columns: pa.Array
     ) -> None:
-        self._rows.append(
-            {
-                "window_id": window, "direction": direction, "port": port, "tuples": tuples,
-                "digest": found.digest if found else None, "float_digest": found.float_digest if found else None,
-                "attempt": attempt, "lost": lost, "group_first": self.windows.first, "group_last": self.windows.last,
-                "began_at": self.began_at,
-            }
-        )  # fmt: skip
+        """Adds a row for each of some windows; what `columns` does not say is the same in all of them."""
+        same = {"direction": direction, "port": port, "attempt": self.attempt, "lost": lost}
+        columns |= {"window_id": pa.array(windows), "tuples": pa.array(tuples)}
+        for name in _PART.names:
+            if name not in columns:
+                columns[name] = pa.repeat(pa.scalar(same.get(name), _PART.field(name).type), len(windows))
+        self._parts.append(pa.table({name: columns[name] for name in _PART.names}, schema=_PART))
+
+
+def _numbers(values: Iterable[int]) -> Numbers:
+    return np.fromiter(values, np.int64)
 
 
 def check_error_counts(plan: Plan, digests: Mapping[str, Mapping[int, WindowDigest]]) -> None:
