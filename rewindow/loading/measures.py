@@ -14,12 +14,11 @@ from typing import Any
 from rewindow.errors import GateError
 from rewindow.facts.readers import seen_rows
 from rewindow.recovery import OutputPlan, Plan
+from rewindow.storage import quoted
 from rewindow.windows import WindowRange
 
 _VALUE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _EPOCH_US = re.compile(r'\bepoch_us\(\s*((?:\w+\.)?(?:\w+|"[^"]+"))\s*\)')
-RECORDED = "_rw_recorded_"
-"""How the name begins under which a query knows an input's whole table; a measure sees it by the stream's own name."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Measure:
         Raises:
             GateError: it names a value that nobody has given.
         """
-        inputs = tuple(self._filled(name, known) for name in self.inputs)
+        inputs = tuple(self._filled(name, known).strip('"') for name in self.inputs)
         return replace(self, sql=self._filled(self.sql, known), inputs=inputs)
 
     def _filled(self, text: str, known: Mapping[str, Any]) -> str:
@@ -90,7 +89,7 @@ def query_of(
     *,
     several: bool,
 ) -> str:
-    """Returns the SQL of a measure over rows, for tables `staged`, `facts` and RECORDED + name of an input.
+    """Returns the SQL of a measure over rows, for tables `staged`, `facts` and the `recorded_name` of each input.
 
     Args:
         measure: with its values filled in.
@@ -103,9 +102,14 @@ def query_of(
     for name, missing in inputs.items():
         inside = f"window_id between {windows.first} and {windows.last}"
         inside += "".join(f" and window_id not between {first} and {last}" for first, last in missing)
-        parts[name] = f"select * from {RECORDED}{name} where {inside}"
+        parts[quoted(name)] = f"select * from {recorded_name(name)} where {inside}"
     tables = ", ".join(f"{name} as ({rows})" for name, rows in parts.items())
     return f"with {tables} select window_id, value from ({measure.sql})"
+
+
+def recorded_name(name: str) -> str:
+    """Returns how a query calls an input's whole table; a measure sees its part of it by the stream's name."""
+    return "_rw_recorded_" + re.sub(r"\W", "_", name).lower()
 
 
 def table_name(stream: str) -> str:

@@ -22,7 +22,7 @@ from deltalake.exceptions import DeltaError
 from rewindow.application import Application, Output, Violation
 from rewindow.config import Config
 from rewindow.errors import GateError, InputError
-from rewindow.loading.measures import RECORDED, Measure, for_datafusion, query_of, refusal, table_name
+from rewindow.loading.measures import Measure, for_datafusion, query_of, recorded_name, refusal, table_name
 from rewindow.loading.suites import COLUMNS, Suite, suite_for
 from rewindow.storage import Table, create_table, query
 from rewindow.storage.layout import staged_schema
@@ -148,7 +148,7 @@ def _why_not(measures: Sequence[Measure], staged: Table, inputs: Mapping[str, Ta
         sql = query_of(measure, output.name, WindowRange(0, 0), nothing, several=False)
     else:
         sql = f"select {', '.join(f'{one.sql} as {one.name}' for one in measures)} from staged group by window_id"
-    tables = {RECORDED + name: inputs[name] for name in measure.inputs}
+    tables = {recorded_name(name): inputs[name] for name in measure.inputs}
     try:
         query(f"explain {for_datafusion(sql)}", staged=staged, **tables)
     except DeltaError as error:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from rewindow.errors import GateError, RewindowError
 from rewindow.facts.losses import losses_of
 from rewindow.facts.seals import read_seals, stream_end
-from rewindow.loading.measures import RECORDED, Measure, for_datafusion, query_of, refusal, table_name, values_of
+from rewindow.loading.measures import Measure, for_datafusion, query_of, recorded_name, refusal, table_name, values_of
 from rewindow.loading.suites import COLUMNS
 from rewindow.recovery import InputPlan, OutputPlan, Plan
 from rewindow.storage import Table, query, quoted
@@ -218,7 +218,7 @@ class _Report:
         inputs = {stream: self._input(measure, stream) for stream in measure.inputs}
         missing = {name: entry.missing for name, entry in inputs.items()}
         sql = query_of(measure, self.output.name, self.plan.range, missing, several=several)
-        tables = {RECORDED + name: Table.open(e.table(self.sources.state), e.version) for name, e in inputs.items()}
+        tables = {recorded_name(name): Table.open(e.table(self.sources.state), e.version) for name, e in inputs.items()}
         rows = self._ask(sql, [measure], staged=self.sources.staged, facts=self.sources.facts, **tables)
         if rows.column_names != ["window_id", "value"]:
             raise GateError(

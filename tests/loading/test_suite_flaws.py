@@ -15,6 +15,7 @@ import pytest
 
 from rewindow.config import Config
 from rewindow.loading.catalog import load_application
+from rewindow.loading.stream_applications import heartbeat_application
 from rewindow.loading.suite_flaws import suite_flaws
 from rewindow.storage import Table, create_table
 from tests.quality.planted_rows import DATA
@@ -123,3 +124,16 @@ def test_types_are_those_of_the_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr.strip().splitlines()[-1:] in ([], [""]), done.stderr
+
+
+def test_suite_of_heartbeats_fits_streams_of_any_columns(settings: Config) -> None:
+    """Names that SQL would read otherwise, nested columns, and a clock without keys."""
+    time = pa.timestamp("us", tz="UTC")
+    odd = [("Sent At", time), ("in", pa.struct([("a", pa.int64())])), ("m", pa.map_(pa.string(), pa.int64()))]
+    schema = pa.schema(
+        [("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", time), *odd, ("l", pa.list_(pa.float64()))]
+    )
+    stream = settings.stream("weather").model_copy(update={"event_at": "Sent At", "keys": []})
+    app = heartbeat_application("Raw.clicks", stream, schema)
+    recorded = {"Raw.clicks": create_table(settings.stream_table("Raw.clicks"), schema)}
+    assert [str(flaw) for flaw in suite_flaws(settings, app, recorded)] == []
