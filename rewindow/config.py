@@ -8,16 +8,25 @@ from __future__ import annotations
 
 import codecs
 import os
-import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    PrivateAttr,
+    ValidationError,
+)
 from pydantic_core import PydanticCustomError
 
 from rewindow.errors import InputError
+from rewindow.location import Location, location
 from rewindow.names import check_name, check_replay_id, check_stream, did_you_mean, files_name, windows_name
 from rewindow.windows import Grid, parse_duration
 
@@ -65,17 +74,23 @@ DurationUs = Annotated[int, BeforeValidator(_duration)]
 """A duration in microseconds, read from text such as "1 hour"; bare numbers are seconds."""
 
 
+def _location(given: str | Path | Location) -> Location:
+    try:
+        return location(given)
+    except InputError as error:
+        raise PydanticCustomError("folder", "{text}", {"text": error.primary, "hint": error.hint}) from error
+
+
 def _folder(given: str | Path) -> str | Path:
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", str(given)):
-        raise PydanticCustomError(
-            "folder", "{given} is no folder of this machine",
-            {"given": str(given), "hint": "Write a path on a local or shared file system; no object store is known."},
-        )  # fmt: skip
+    _location(given)
     return given
 
 
 Folder = Annotated[Path, BeforeValidator(_folder)]
-"""A path on a local or shared file system: a URL would be taken for a folder of that name."""
+"""A folder of the project: a URL would be taken for a folder of that name."""
+
+Place = Annotated[Location, PlainValidator(_location)]
+"""Where the state folder is."""
 
 
 class Section(BaseModel):
@@ -204,7 +219,7 @@ class AirflowConfig(Section):
 class Config(Section):
     """All settings; paths are absolute once loaded."""
 
-    state: Folder = Path(".rewindow/state")
+    state: Place = Field(default_factory=lambda: location(".rewindow/state"))
     applications: list[Folder] = Field(default_factory=lambda: [Path("jobs/applications")])
     expectations: Folder = Path("expectations")
     ledger: str | None = None
@@ -243,7 +258,7 @@ class Config(Section):
         root = self._root
         moved = self.model_copy(
             update={
-                "state": root / self.state,
+                "state": location(root) / self.state.uri,
                 "expectations": root / self.expectations,
                 "applications": [root / folder for folder in self.applications],
             }
@@ -265,7 +280,7 @@ class Config(Section):
     @property
     def ledger_url(self) -> str:
         """SQLAlchemy URL of the ledger; SQLite in the state folder unless set."""
-        return self.ledger or f"sqlite:///{self.state / 'ledger.sqlite'}"
+        return self.ledger or f"sqlite:///{(self.state / 'ledger.sqlite').local()}"
 
     @property
     def jars(self) -> Path:
@@ -273,12 +288,12 @@ class Config(Section):
         return self.root / (self.spark.jars or JARS)
 
     @property
-    def results(self) -> Path:
+    def results(self) -> Location:
         """Folder of gate results, Data Docs, certificates and pages."""
         return self.state / "results"
 
     @property
-    def quarantine_table(self) -> Path:
+    def quarantine_table(self) -> Location:
         """The one table of tuples that could not be taken."""
         return self.state / "streams" / "quarantine"
 
@@ -294,26 +309,26 @@ class Config(Section):
             raise InputError(f'stream "{name}" is unknown', hint=hint)
         return self.streams[name]
 
-    def stream_table(self, name: str) -> Path:
+    def stream_table(self, name: str) -> Location:
         """Folder of a recorded or published stream; an output O of an application A is the stream "A.O".
 
         Every name becomes a path here, or in `replay_root`: one that could lead elsewhere goes no further.
         """
         return self.state / "streams" / check_stream(name)
 
-    def windows_table(self, name: str) -> Path:
+    def windows_table(self, name: str) -> Location:
         """Folder of a stream's table of sealed windows."""
         return self.stream_table(windows_name(name))
 
-    def files_table(self, name: str) -> Path:
+    def files_table(self, name: str) -> Location:
         """Folder of a stream's table of data files."""
         return self.state / "streams" / files_name(name)
 
-    def checkpoints_table(self, application: str) -> Path:
+    def checkpoints_table(self, application: str) -> Location:
         """Folder of an application's published checkpoints."""
         return self.stream_table(f"{application}.checkpoints")
 
-    def replay_root(self, replay_id: str) -> Path:
+    def replay_root(self, replay_id: str) -> Location:
         """Folder of a replay's staged tables, facts and checkpoints."""
         return self.state / "replays" / check_replay_id(replay_id)
 

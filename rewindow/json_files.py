@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from rewindow.errors import RewindowError
 
 
 @contextmanager
-def reading_json(path: Path, what: str, hint: str) -> Iterator[None]:
+def reading_json(path: object, what: str, hint: str) -> Iterator[None]:
     """Turns what goes wrong while a JSON file is read and taken apart into an error that names it.
 
     Args:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+import rewindow.location as places
 from rewindow.config import Config
+from tests.places import Place, Places
 from tests.small_frames import SMALL_FRAMES
 
 if TYPE_CHECKING:
@@ -21,6 +23,13 @@ if TYPE_CHECKING:
 
 settings.register_profile("rewindow", deadline=None, print_blob=True)
 settings.load_profile("rewindow")
+places.LocalLocation = Place  # type: ignore[misc]
+
+
+@pytest.fixture(scope="session")
+def tmp_path_factory(tmp_path_factory: pytest.TempPathFactory) -> Places:
+    """Folders that are places for the product and paths for the test, `tmp_path` too."""
+    return Places(tmp_path_factory)
 
 
 LONGEST_FIRST = (

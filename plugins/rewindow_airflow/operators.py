@@ -155,7 +155,7 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
             self.log.info("%s", submission.expected)
         self._told = listener = TaskLog(self.log, context["task_state_store"])
         self._process = process = SparkProcess(submission.command, submission.environment, listener)
-        submission.outcome.unlink(missing_ok=True)
+        submission.outcome.delete()
         if self._told_to_end:
             process.on_kill()
         exit_code = process.run()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 from urllib.parse import urlencode
 
+from rewindow.location import Location
 from rewindow.pages.drawing import draw
 
 ROWS_OF_A_PAGE = 200
@@ -23,11 +24,11 @@ def not_yet(replay_id: str, what: str, writer: str) -> str:
     return draw("not_there.html", replay_id=replay_id, what=what, writer=writer)
 
 
-def report(replay_id: str, outputs: Sequence[str], output: str, path: Path, page: int) -> str:
+def report(replay_id: str, outputs: Sequence[str], output: str, path: Location, page: int) -> str:
     """Returns a page of a window report: as many rows as fit, links to the others and to the other outputs."""
     first = (page - 1) * ROWS_OF_A_PAGE
-    with path.open(newline="") as file:
-        lines = csv.reader(file)
+    with path.open() as file:
+        lines = csv.reader(io.TextIOWrapper(file, "utf-8", newline=""))
         columns = next(lines, [])
         rows = list(islice(lines, first, first + ROWS_OF_A_PAGE + 1))
     steps = [(f"?{urlencode({'output': output, 'page': page - 1})}", "earlier windows")] if page > 1 else []

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import mimetypes
 import re
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Annotated
 from urllib.parse import quote
 
 from airflow.api_fastapi.core_api.security import GetUserDep, get_user
 from fastapi import Depends, FastAPI, HTTPException, Query
-from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
 from rewindow.config import Config
 from rewindow.errors import InputError, RewindowError
+from rewindow.location import Location
 from rewindow.names import check_replay_id
 from rewindow.version import PACKAGE
 from rewindow_airflow import page_html
@@ -30,6 +33,7 @@ _FILES = "../../files/"
 """From the page of a replay to the files: relative, so that it holds below any path that Airflow is served at."""
 _SCRIPT = base64.b64encode(hashlib.sha256((PACKAGE / "pages/templates/page.js").read_bytes()).digest()).decode()
 """Digest of the one script of our pages. What else stands in them comes from data and must never run."""
+_PART_BYTES = 1 << 18
 _HEADERS = {
     "Cache-Control": "private, no-cache",
     "Content-Security-Policy": (
@@ -43,9 +47,9 @@ _HEADERS = {
 }
 
 
-def results() -> Path:
+def results() -> Location:
     """Returns the folder of results of the settings in force."""
-    return Config.load().results.resolve()
+    return Config.load().results.real()
 
 
 def readable(replay_id: str, user: GetUserDep) -> str:
@@ -62,7 +66,7 @@ def readable(replay_id: str, user: GetUserDep) -> str:
     return replay_id
 
 
-Results = Annotated[Path, Depends(results)]
+Results = Annotated[Location, Depends(results)]
 ReplayId = Annotated[str, Depends(readable)]
 
 
@@ -102,14 +106,14 @@ def show_docs(replay_id: ReplayId, folder: Results) -> Response:
 def show_certificate(replay_id: ReplayId, folder: Results) -> Response:
     """Leads to the certificates in which a replay is one of the two sides, the newest first."""
     pattern = re.compile(rf"({re.escape(replay_id)}--.+|.+--{re.escape(replay_id)})-[0-9a-f]{{8}}\.html")
-    found = [path for path in (folder / "certificates").glob("*.html") if pattern.fullmatch(path.name)]
-    found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    found = [page for page in (folder / "certificates").entries("*.html") if pattern.fullmatch(page.name)]
+    found.sort(key=lambda page: page.modified(), reverse=True)
     return _one_or_list(folder, found, replay_id, "certificate", f"The command `rewindow certify {replay_id} ...`")
 
 
 def show_file(path: str, folder: Results, user: GetUserDep) -> Response:
     """Returns a file below the results folder; the page of a replay is drawn as the replay stands now."""
-    config, place = Config.load(), Path(path)
+    config, place = Config.load(), PurePosixPath(path)
     replays = replays_of(folder, place)
     if replays is None:
         raise HTTPException(404, "no such file")
@@ -119,7 +123,14 @@ def show_file(path: str, folder: Results, user: GetUserDep) -> Response:
     found = inside(folder, path)
     if found is None:
         raise HTTPException(404, "no such file")
-    return FileResponse(found, headers=_HEADERS)
+    kind = mimetypes.guess_type(found.name)[0] or "application/octet-stream"
+    size = {"Content-Length": str(found.size())}
+    return StreamingResponse(_parts(found), media_type=kind, headers=_HEADERS | size)
+
+
+def _parts(file: Location) -> Iterator[bytes]:
+    with file.open() as stream:
+        yield from iter(lambda: stream.read(_PART_BYTES), b"")
 
 
 def _drawn(config: Config, replay_id: str) -> Response:
@@ -131,23 +142,23 @@ def _drawn(config: Config, replay_id: str) -> Response:
         return HTMLResponse(page_html.not_yet(replay_id, "page", error.primary), 404, _HEADERS)
 
 
-def checked(folder: Path, replay_id: str, pattern: str) -> list[Path]:
+def checked(folder: Location, replay_id: str, pattern: str) -> list[Location]:
     """Returns what the gate left behind for a replay."""
-    return sorted((folder / "quality" / "replays" / replay_id).glob(pattern))
+    return (folder / "quality" / "replays" / replay_id).entries(pattern)
 
 
-def inside(folder: Path, path: str) -> Path | None:
+def inside(folder: Location, path: str) -> Location | None:
     """Returns the file of a path below a folder, or None when it is none or leads out of the folder."""
     if "\0" in path:
         return None
-    found = (folder / path).resolve()
-    return found if found.is_relative_to(folder) and found.is_file() else None
+    found = (folder / path).real()
+    return found if found.is_below(folder) and found.is_file() else None
 
 
-def _one_or_list(folder: Path, found: list[Path], replay_id: str, what: str, writer: str) -> Response:
+def _one_or_list(folder: Location, found: list[Location], replay_id: str, what: str, writer: str) -> Response:
     if not found:
         return _not_yet(replay_id, what, f"{writer} writes it.")
-    addresses = {path.stem: _FILES + quote(path.relative_to(folder).as_posix()) for path in found}
+    addresses = {path.stem: _FILES + quote(path.relative_to(folder)) for path in found}
     if len(found) == 1:
         return RedirectResponse(next(iter(addresses.values())), 307, _HEADERS)
     return HTMLResponse(page_html.listing(f"{what}: {replay_id}", addresses), headers=_HEADERS)

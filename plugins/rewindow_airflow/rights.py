@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import PurePosixPath
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.base_auth_manager import BaseUser
@@ -15,6 +15,7 @@ from fastapi import HTTPException
 
 from rewindow.config import Config
 from rewindow.errors import InputError
+from rewindow.location import Location
 from rewindow.names import PUBLISHED, check_replay_id
 
 BY_HAND = "replay_windows"
@@ -60,7 +61,7 @@ def dag_of(config: Config, replay_id: str) -> str:
         ledger.close()
 
 
-def replays_of(folder: Path, path: Path) -> list[str] | None:
+def replays_of(folder: Location, path: PurePosixPath) -> list[str] | None:
     """Returns the replays that a file of the results tells of; none for the page over time, None for no page of ours.
 
     Args:
@@ -75,7 +76,7 @@ def replays_of(folder: Path, path: Path) -> list[str] | None:
         case ("quality", "index.html"):
             return []
         case ("certificates", name) if _CERTIFICATE.fullmatch(name):
-            return _sides(folder / path.with_suffix(".json"))
+            return _sides(folder / str(path.with_suffix(".json")))
     return None
 
 
@@ -86,7 +87,7 @@ def _if_id(text: str) -> list[str] | None:
         return None
 
 
-def _sides(certificate: Path) -> list[str] | None:
+def _sides(certificate: Location) -> list[str] | None:
     """Returns the replays that a certificate compares; it says so itself, since its name can be read in two ways."""
     try:
         content = json.loads(certificate.read_text())

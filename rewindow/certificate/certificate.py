@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +27,7 @@ from rewindow.certificate.snapshots import Snapshot, both_snapshots, check_compa
 from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.json_files import reading_json
+from rewindow.location import Location
 from rewindow.names import PUBLISHED
 from rewindow.recovery import OutputPlan
 from rewindow.windows import WindowRange, to_ranges
@@ -220,7 +220,7 @@ def certificate_digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(covered, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def is_intact(path: Path) -> bool:
+def is_intact(path: Location) -> bool:
     """Returns whether a certificate's file still says what was certified."""
     with reading_json(path, "certificate", "Delete it, and compare again: rewindow certify A B"):
         content = json.loads(path.read_text())

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from rewindow.errors import TableError
+from rewindow.location import location
 from rewindow.storage import Table
 from rewindow.storage.damage import LEFT_OUT
 from rewindow.storage.delta import DataFile
@@ -89,7 +89,7 @@ def _held(table: Table, changed: Sequence[dict[str, Any]], version: int) -> Wind
         files = [file for at in (version - 1, version) for file in Table.open(table.path, at).files()]
     except TableError:
         return None
-    held = {str(Path(file.path).relative_to(table.path)): file for file in files}
+    held = {location(file.path).relative_to(table.path): file for file in files}
     bounds = [held.get(unquote(action["path"])) for action in changed]
     known = [(file.first, file.last) for file in bounds if file and file.first is not None and file.last is not None]
     if len(known) < len(bounds):
@@ -107,16 +107,16 @@ def _leaves_out(actions: Sequence[dict[str, Any]]) -> bool:
 
 def _file_doubts(table: Table, file: DataFile, written: Written) -> list[Doubt]:
     """Returns what speaks against a file: another size, bytes whose checksum is another one, or nobody knows whose."""
-    path, name = Path(file.path), Path(file.path).name
+    path, name = location(file.path), location(file.path).name
     held = None if file.first is None or file.last is None else WindowRange(file.first, file.last)
     try:
-        found = path.stat()
+        size, modified = path.size(), path.modified()
     except FileNotFoundError:
         return [Doubt(held, f'File "{name}" of table "{table.path.name}" is not there.')]
-    if found.st_size != file.size:
+    if size != file.size:
         return [Doubt(held, f'File "{name}" of table "{table.path.name}" has another size than when it was written.')]
-    if abs(found.st_mtime * 1000 - file.changed_ms) <= _TIME_SLACK_MS:
+    if abs(modified * 1000 - file.changed_ms) <= _TIME_SLACK_MS:
         return []
-    if written.get(str(path.relative_to(table.path))) == file_checksum(path):
+    if written.get(path.relative_to(table.path)) == file_checksum(path):
         return []  # Its time alone has changed, as in a copy of the folder.
     return [Doubt(held, f'File "{name}" of table "{table.path.name}" was changed in place.')]

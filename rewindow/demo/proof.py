@@ -13,6 +13,7 @@ from rewindow.demo.watch import Run
 from rewindow.errors import RewindowError
 from rewindow.inspection.counts import ReplayCount, count_replay
 from rewindow.ledger import Ledger
+from rewindow.location import Location
 from rewindow.pages.certificate_page import write_certificate
 from rewindow.recovery import Plan
 from rewindow.storage import Table, query
@@ -119,7 +120,7 @@ class _Facts:
             self._equal(certificate),
         )
 
-    def at_most_once(self, certificate: Certificate, reference: object) -> tuple[str, ...]:
+    def at_most_once(self, certificate: Certificate, reference: Location) -> tuple[str, ...]:
         """Nothing twice; what is missing in each output is exactly what is listed, and that is at most one group."""
         counts = self._count.summary()
         sentences = [self.claim("nothing is there twice", not counts.repeated and not counts.redone, self._repeated())]
@@ -154,11 +155,11 @@ class _Facts:
         ends = [plan.first - 1, *group_ends(plan.range, plan.checkpoint_windows)]
         return WindowRange(ends[number - 1] + 1, ends[number])
 
-    def _absent(self, output: str, reference: object) -> list[WindowRange]:
+    def _absent(self, output: str, reference: Location) -> list[WindowRange]:
         """Windows of which the undisturbed replay has rows of an output and this one has none."""
         sql = "select distinct window_id from r where window_id not in (select distinct window_id from t)"
         mine = self._config.replay_root(self._run.replay_id) / output
-        rows = query(sql, r=Table.open(f"{reference}/{output}"), t=Table.open(mine))
+        rows = query(sql, r=Table.open(reference / output), t=Table.open(mine))
         return to_ranges(rows["window_id"].to_pylist())
 
     def _repeated(self) -> list[WindowRange]:

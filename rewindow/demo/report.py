@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 from rewindow.config import Config
 from rewindow.demo.proof import Proof
 from rewindow.embedded.environment import password_file
+from rewindow.location import Location, location
 from rewindow.pages.layers import Measure, read_layers
 from rewindow.pages.reading import comparison_of, read_acts, read_story, relative
 from rewindow.pages.replay_page import write_page
@@ -23,7 +23,7 @@ DELAY = Measure(
 
 def build_demo_page(
     config: Config, proofs: Sequence[Proof], seed: int, chapters: Sequence[tuple[str, float]], address: str
-) -> Path:
+) -> Location:
     """Writes the page of a demo and returns where it lies."""
     stories = tuple(_story(config, proof) for proof in proofs)
     first = stories[0]
@@ -59,7 +59,7 @@ def _story(config: Config, proof: Proof) -> Story:
 def _comparison(config: Config, proof: Proof) -> Comparison | None:
     if proof.certificate is None:
         return None
-    page = relative(Path(proof.certificate.page), config)
+    page = relative(location(proof.certificate.page), config)
     return comparison_of(proof.certificate.model_dump(mode="json"), page)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 
 from rewindow.application import Mode
 from rewindow.config import Config
@@ -19,6 +18,7 @@ from rewindow.demo.watch import Run, follow, groups_word, wait_for_end, wait_for
 from rewindow.errors import Interrupted, OverlapError, RewindowError
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import RUNNABLE
+from rewindow.location import Location
 from rewindow.planning import ReplayRequest, draft_plan
 from rewindow.storage import Table, query
 from rewindow.windows import WindowRange
@@ -55,7 +55,7 @@ class Show:
 
 def show(
     config: Config, telling: Telling, seed: int | None = None, port: int | None = None, last: int | None = None
-) -> Path:
+) -> Location:
     """Runs the whole demo and returns the path of its page.
 
     Args:
@@ -81,7 +81,7 @@ def show(
         ) from None  # fmt: skip
 
 
-def _play(stage: Show) -> Path:
+def _play(stage: Show) -> Location:
     telling = stage.telling
     with telling.chapter("record", "Record a year of flights and weather into Delta"):
         telling.run("record", *STREAMS, "--end", "--json")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable
 
 from rewindow.config import Config
@@ -38,9 +37,9 @@ def check_place(config: Config, application: str, streams: Iterable[str]) -> Non
             "the demo kills its jobs, and drills are not allowed here",
             hint="Set [airflow] drills = true in rewindow.toml, or REWINDOW_AIRFLOW__DRILLS=true.",
         )
-    config.state.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(config.state).free
-    if free < DISK_BYTES_MIN:
+    config.state.make_folder()
+    free = config.state.free_bytes()
+    if free is not None and free < DISK_BYTES_MIN:
         raise ResourceError(
             f"{free / 1e9:.1f} GB are free for the state folder, the demo takes up to {DISK_BYTES_MIN / 1e9:.0f}",
             hint=f"Make room in {config.state}.",
@@ -70,7 +69,7 @@ def begin_afresh(config: Config, streams: Iterable[str], application: str, say: 
     """
     ours = {application, *(f"heartbeat_{stream}" for stream in streams)}
     known = {*streams, "quarantine"} | ours
-    found = sorted(path.name for path in (config.state / "streams").glob("*")) if config.state.is_dir() else []
+    found = [path.name for path in (config.state / "streams").entries()]
     foreign = [name for name in found if name.split(".")[0] not in known]
     if foreign:
         raise InputError(
@@ -89,11 +88,11 @@ def begin_afresh(config: Config, streams: Iterable[str], application: str, say: 
         )
     say(f"deleting what earlier demos left in {config.state}")
     down(config)
-    for path in (*(config.state / name for name in _OURS), *config.state.glob("ledger*")):
+    for path in (*(config.state / name for name in _OURS), *config.state.entries("ledger*")):
         if path.is_file():
-            path.unlink()
+            path.delete()
         else:
-            shutil.rmtree(path, ignore_errors=True)
+            path.delete_tree()
 
 
 def _is_free(port: int) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -13,6 +12,7 @@ from rewindow.demo.drill import GROUPS
 from rewindow.demo.proof import Proof
 from rewindow.embedded.environment import password_file
 from rewindow.ledger import Ledger
+from rewindow.location import Location
 from rewindow.pages.reading import read_story
 from rewindow.pages.story import Story
 
@@ -20,7 +20,7 @@ _ROWS = ("windows", "tuples", "redone", "lost", "repeated", "affected")
 
 
 def print_summary(
-    console: Console, config: Config, proofs: Sequence[Proof], page: Path, address: str, seconds: float
+    console: Console, config: Config, proofs: Sequence[Proof], page: Location, address: str, seconds: float
 ) -> None:
     """Prints, per replay, what the tables hold and what was found; then addresses."""
     ledger = Ledger.open(config.ledger_url)
@@ -47,7 +47,7 @@ def print_summary(
     _print_places(console, config, page, address, seconds)
 
 
-def _print_places(console: Console, config: Config, page: Path, address: str, seconds: float) -> None:
+def _print_places(console: Console, config: Config, page: Location, address: str, seconds: float) -> None:
     console.print(f"\nDone in {int(seconds) // 60} min {int(seconds) % 60:02d} s. Look around:", style="bold")
     console.print(f"  the page     {page}", markup=False)
     console.print(f"  Airflow      {address}, user admin, password in {password_file(config)}", markup=False)

@@ -23,7 +23,7 @@ _DATABASE = "airflow.db"
 
 def airflow_home(config: Config) -> Path:
     """Returns the folder that holds all of Airflow's own state."""
-    return config.state / "airflow"
+    return (config.state / "airflow").local()
 
 
 def password_file(config: Config) -> Path:

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rewindow.application import Application, OperatorContext
@@ -28,6 +27,7 @@ from rewindow.engine.warm_up import WarmUp
 from rewindow.errors import Interrupted
 from rewindow.facts.group_facts import check_error_counts
 from rewindow.ledger import Ledger
+from rewindow.location import Location
 from rewindow.recovery import CheckpointSchedule, GroupSizer, Plan, next_end
 from rewindow.state import checkpoints as stored
 from rewindow.state.files import KeptFiles, States, folder_of
@@ -59,7 +59,7 @@ class Attempt:
         self,
         plan: Plan,
         app: Application,
-        root: Path,
+        root: Location,
         ledger: Ledger,
         epoch: int,
         engine: Callable[[Mapping[str, FencedTable]], Engine],
@@ -68,7 +68,7 @@ class Attempt:
         say: Callable[[str], None] = lambda line: None,
         stop: Callable[[], bool] = lambda: False,
         crash: Crash | None = None,
-        open_table: Callable[[Path], Log] = Table.open,
+        open_table: Callable[[Location], Log] = Table.open,
     ) -> None:
         self.plan, self.app, self.root, self.ledger, self.epoch = plan, app, root, ledger, epoch
         self._make_engine, self._open_table = engine, open_table

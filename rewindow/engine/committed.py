@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial, reduce
-from pathlib import Path
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -14,6 +13,7 @@ from rewindow.engine.determinism import RecomputedOutput, check_recomputed
 from rewindow.engine.group import GroupRunner
 from rewindow.facts.group_facts import Seal, WindowDigest
 from rewindow.facts.readers import sealed_to
+from rewindow.location import Location
 from rewindow.recovery import Plan
 from rewindow.storage import FencedTable, Table, query
 from rewindow.storage.layout import FACTS
@@ -28,7 +28,7 @@ class Committed:
     """
 
     def __init__(
-        self, plan: Plan, root: Path, epoch: int, runner: GroupRunner, tables: Mapping[str, FencedTable]
+        self, plan: Plan, root: Location, epoch: int, runner: GroupRunner, tables: Mapping[str, FencedTable]
     ) -> None:
         self._plan, self._root, self._epoch, self._runner, self._tables = plan, root, epoch, runner, tables
         self._sealed_to = plan.first - 1
@@ -89,7 +89,7 @@ class Committed:
         return dict(zip(rows["window_id"].to_pylist(), rows["attempt"].to_pylist(), strict=True))
 
     def _both(
-        self, output: str, folder: Path, windows: WindowRange, seals: Mapping[int, Seal], wanted: Sequence[int]
+        self, output: str, folder: Location, windows: WindowRange, seals: Mapping[int, Seal], wanted: Sequence[int]
     ) -> tuple[DataFrame, DataFrame]:
         """Returns the rows of some windows twice: as their seals say that they are committed, and as computed now."""
         by_attempt: dict[int, list[int]] = {}

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 from rewindow.application import OperatorContext
 from rewindow.facts.group_facts import Seal, WindowDigest
+from rewindow.location import Location
 from rewindow.state.files import State, States
 from rewindow.storage import DataFile
 from rewindow.windows import WindowRange
@@ -37,7 +37,7 @@ class GroupResult:
         dropped: output port that nothing reads to window to tuples (O16); error ports are never dropped (O69).
     """
 
-    folders: dict[str, Path] = field(default_factory=dict)
+    folders: dict[str, Location] = field(default_factory=dict)
     digests: Digests = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
     dropped: dict[str, dict[int, int]] = field(default_factory=dict)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -12,6 +10,7 @@ from pyspark.sql import functions as F
 
 from rewindow.application.error_tuples import EMITTED, GIVEN, REASON, REASONS, error_columns
 from rewindow.errors import InputError
+from rewindow.location import Location
 from rewindow.names import quoted_column
 from rewindow.spark.frames import conform
 
@@ -38,13 +37,13 @@ def as_errors(frame: DataFrame, port: pa.Schema, what: str, replay_id: str, epoc
     return rows.withColumns(told).select("window_id", *map(quoted_column, error_columns(port).names))
 
 
-def check_reasons(folder: Path, what: str) -> None:
+def check_reasons(folder: Location, what: str) -> None:
     """Refuses error tuples whose reason is not of the list.
 
     Raises:
         InputError: names the reason, and those that there are.
     """
-    found = pc.unique(pq.read_table(folder, columns=[REASON], partitioning=None)[REASON]).to_pylist()
+    found = pc.unique(pq.read_table(folder.uri, columns=[REASON], partitioning=None)[REASON]).to_pylist()
     unknown = sorted(set(found) - set(REASONS))
     if unknown:
         raise InputError(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -23,6 +21,7 @@ from rewindow.engine.error_tuples import as_errors, check_reasons
 from rewindow.engine.operator_errors import explained, frames_of
 from rewindow.errors import InputError
 from rewindow.facts.group_facts import WindowDigest
+from rewindow.location import Location
 from rewindow.names import quoted_column
 from rewindow.spark.digests import digest_columns, empty_digests
 from rewindow.spark.frames import (
@@ -56,7 +55,7 @@ class GroupRunner:
         spark: SparkSession,
         app: Application,
         inputs: Mapping[str, Table],
-        root: Path,
+        root: Location,
         epoch: int,
         states: SizedStates,
         next_act: str = "",
@@ -146,7 +145,7 @@ class GroupRunner:
         """Returns the digest of a window without tuples."""
         return WindowDigest(0, *empty_digests(spark_schema(self._schema(output))))
 
-    def read_back(self, output: str, folder: Path) -> DataFrame:
+    def read_back(self, output: str, folder: Location) -> DataFrame:
         """Returns an output's windows and event columns as its files hold them: nobody here sees where a row lies."""
         return self._in_one_task(read_files(self._spark, folder, _with_windows(self._schema(output))))
 
@@ -183,7 +182,7 @@ class GroupRunner:
 
     def clear_scratch(self) -> None:
         """Deletes the scratch files; what is needed of them has been committed."""
-        shutil.rmtree(self._root / "scratch", ignore_errors=True)
+        (self._root / "scratch").delete_tree()
 
     def _run_node(
         self,
@@ -243,7 +242,7 @@ class GroupRunner:
             result.dropped[str(handle)] = count_written(folder)
         return self._in_one_task(read_files(self._spark, folder, _with_windows(schema)))
 
-    def _write(self, rows: DataFrame, name: str, mark: int, staged: set[str], grid: Grid) -> Path:
+    def _write(self, rows: DataFrame, name: str, mark: int, staged: set[str], grid: Grid) -> Location:
         """Writes tuples with our own columns, into the folder of their table if it is staged, else to scratch.
 
         The offset is the place of writing, task and row in it: unique in a window, which one job writes, and free,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rewindow.application import Application, OperatorContext
@@ -15,6 +14,7 @@ from rewindow.engine.operator_errors import next_act
 from rewindow.facts.group_facts import Seal, WindowDigest, check_input_counts
 from rewindow.facts.seals import read_seals
 from rewindow.loading.catalog import application_modules
+from rewindow.location import Location
 from rewindow.recovery import Plan
 from rewindow.spark.frames import count_windows, open_inputs
 from rewindow.spark.session import send_modules
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def spark_attempt(
     plan: Plan,
     app: Application,
-    root: Path,
+    root: Location,
     ledger: Ledger,
     epoch: int,
     session: Callable[[], SparkSession],
@@ -70,7 +70,7 @@ class SparkEngine:
         spark: SparkSession,
         plan: Plan,
         app: Application,
-        root: Path,
+        root: Location,
         epoch: int,
         tables: Mapping[str, FencedTable],
         inline_state_bytes: int,

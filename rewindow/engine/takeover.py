@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from rewindow.application import Application
 from rewindow.errors import CheckpointError
+from rewindow.location import Location
 from rewindow.recovery import Plan, Resume, resume
 from rewindow.state import checkpoints as stored
 from rewindow.storage import FencedTable, Log, Table, fence, position
@@ -46,10 +46,10 @@ class Takeover:
 def take_over(
     plan: Plan,
     app: Application,
-    root: Path,
+    root: Location,
     epoch: int,
     say: Callable[[str], None],
-    open_table: Callable[[Path], Log] = Table.open,
+    open_table: Callable[[Location], Log] = Table.open,
 ) -> Takeover:
     """Takes every table of a replay, the checkpoints first, and returns how to go on.
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from rewindow.application import Application, OperatorContext
 from rewindow.engine.computation import Engine
+from rewindow.location import Location
 from rewindow.recovery import GroupSizer, Plan
 from rewindow.state import checkpoints as stored
 from rewindow.state.files import States
@@ -33,8 +33,8 @@ class WarmUp:
 
     plan: Plan
     app: Application
-    folder: Path
-    beside: Path
+    folder: Location
+    beside: Location
     engine: Engine
     sizer: GroupSizer
     save: Callable[[int, States], None]
@@ -75,7 +75,7 @@ class WarmUp:
         return self.engine.compute(group, 0, states, (), tuples).states
 
 
-def _base(plan: Plan, app: Application, folder: Path, beside: Path) -> States:
+def _base(plan: Plan, app: Application, folder: Location, beside: Location) -> States:
     stateful = {node.name: node.operator for node in app.nodes.values() if node.operator.is_stateful}
     if not plan.start.taken_from:
         return {name: operator.initial_state() for name, operator in stateful.items()}

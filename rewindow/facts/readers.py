@@ -6,10 +6,9 @@ once, as SQL: everything that reads staged rows or seals builds on `newest_seals
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 
+from rewindow.location import Location
 from rewindow.storage.delta import Table, query
 from rewindow.storage.layout import FACTS
 from rewindow.windows import WindowRange
@@ -50,7 +49,7 @@ def sealed_to(facts: Table, before: int) -> int:
     return before if found is None else int(found)
 
 
-def read_output(root: Path, output: str, windows: WindowRange, columns: str = "*") -> pa.Table:
+def read_output(root: Location, output: str, windows: WindowRange, columns: str = "*") -> pa.Table:
     """Returns the rows that readers see of a staged output in a range."""
     sql = f"""select {columns} from ({seen_rows("output", output)})
         where window_id between {windows.first} and {windows.last}"""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +11,7 @@ import pyarrow.compute as pc
 
 from rewindow.facts.losses import Losses, losses_of
 from rewindow.inspection.stretches import AFFECTED, COMMITTED, LOST, REPEATED, Counts, Stretch
+from rewindow.location import Location
 from rewindow.recovery import Plan
 from rewindow.storage import Table, query
 from rewindow.storage.layout import CHECKPOINTS, FACTS
@@ -116,7 +116,7 @@ class ReplayCount:
         return _stretches(kind, count.taken, self.plan.first)
 
 
-def count_replay(plan: Plan, root: Path) -> ReplayCount:
+def count_replay(plan: Plan, root: Location) -> ReplayCount:
     """Returns what the tables of a replay hold.
 
     Raises:
@@ -142,7 +142,7 @@ def _groups(facts: Table) -> tuple[WindowRange, ...]:
     return tuple(WindowRange(row["first"], row["last"]) for row in query(sql, facts=facts).to_pylist())
 
 
-def _count_output(plan: Plan, seals: pa.Table, path: Path) -> OutputCount:
+def _count_output(plan: Plan, seals: pa.Table, path: Location) -> OutputCount:
     size = len(plan.range)
     window, attempt = (seals[name].to_numpy() for name in ("window_id", "attempt"))
     lost_seal = seals["lost"].to_numpy()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -12,6 +11,7 @@ from rewindow.config import Config
 from rewindow.errors import InputError, TableError
 from rewindow.facts.readers import newest_seals, seen_rows
 from rewindow.ledger import Ledger
+from rewindow.location import Location
 from rewindow.recovery import Plan
 from rewindow.storage import Table, query, quoted
 from rewindow.storage.layout import FACTS, event_columns
@@ -91,7 +91,7 @@ def read_errors(config: Config, plan: Plan, port: str, window: int | None, limit
     return ErrorTuples(port, 0, error_columns(pa.schema([])).empty_table(), "counted in the facts")
 
 
-def _counted(facts: Path, port: str, inside: str) -> int:
+def _counted(facts: Location, port: str, inside: str) -> int:
     """Returns how many error tuples the facts count; they are kept when a replay's other tables are purged."""
     if not Table.exists(facts):
         return 0

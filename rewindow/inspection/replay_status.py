@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rewindow.config import Config
@@ -15,6 +14,7 @@ from rewindow.inspection.next_act import cause, next_act
 from rewindow.inspection.stretches import Counts
 from rewindow.ledger import Attempt, Check, Ledger, PortTotal, StaleRange
 from rewindow.ledger.replays import Replay, State
+from rewindow.location import Location
 from rewindow.names import did_you_mean
 from rewindow.planning.forecast import expect_recovery
 from rewindow.recovery import Plan
@@ -50,7 +50,7 @@ class ReplayStatus:
     recovery: str | None
     counts: Counts | None
     next_act: str
-    log: Path | None
+    log: Location | None
 
     @property
     def progress(self) -> str:
@@ -181,7 +181,7 @@ def _expected(config: Config, row: Replay) -> str | None:
         return f"none: {error.primary}"
 
 
-def _log(config: Config, row: Replay) -> Path | None:
+def _log(config: Config, row: Replay) -> Location | None:
     """Returns the log of the newest attempt, which has whole tracebacks; None when it left none."""
     path = config.replay_root(row.replay_id) / f"outcome-{row.epoch}.log"
     return path if row.message and path.is_file() else None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import Replay, State
+from rewindow.location import Location
 from rewindow.names import did_you_mean
 from rewindow.recovery import Plan
 from rewindow.storage import Table, query
@@ -84,12 +84,12 @@ def _life(config: Config, ledger: Ledger, row: Replay, window: int) -> dict[str,
     }
 
 
-def _facts(root: Path, window: int) -> list[Any]:
+def _facts(root: Location, window: int) -> list[Any]:
     sql = f"select * from f where window_id = {window} order by direction, port, attempt"
     return list(query(sql, f=root / FACTS).to_pylist())
 
 
-def _checkpoint(root: Path, window: int) -> list[Any]:
+def _checkpoint(root: Location, window: int) -> list[Any]:
     """Returns the states of the newest checkpoint at or before a window."""
     sql = f"""select operator, window_id, rows, digest, attempt from c
               where window_id <= {window} order by window_id desc, attempt desc, operator limit 20"""

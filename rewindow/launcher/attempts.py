@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -24,6 +23,7 @@ from rewindow.json_files import reading_json
 from rewindow.launcher.processes import end_process_group
 from rewindow.launcher.readiness import check_attempts, check_inputs, check_tables
 from rewindow.ledger import Attempt, AttemptEnd, Ledger, Replay
+from rewindow.location import Location
 from rewindow.names import check_replay_id, check_stream
 from rewindow.parent_death import dies_with_parent
 from rewindow.planning.forecast import expect_recovery
@@ -67,7 +67,7 @@ class Submission:
     epoch: int
     command: list[str]
     environment: dict[str, str]
-    outcome: Path
+    outcome: Location
     expected: str = ""
 
 
@@ -222,8 +222,9 @@ def job_file(name: str) -> Path:
     raise InputError(f'job "{name}" is not installed')
 
 
-def _outcome_variable(outcome: Path) -> dict[str, str]:
-    return {"REWINDOW_OUTCOME": str(outcome), LOG_VARIABLE: str(outcome.with_suffix(".log"))}
+def _outcome_variable(outcome: Location) -> dict[str, str]:
+    log = outcome.with_name(f"{outcome.stem}.log")
+    return {"REWINDOW_OUTCOME": str(outcome), LOG_VARIABLE: str(log)}
 
 
 def job_environment(config: Config, crash: str | None = None) -> dict[str, str]:
@@ -248,7 +249,7 @@ def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
 
     Ctrl-C is passed on to the driver, which stops at the end of its commit group.
     """
-    submission.outcome.unlink(missing_ok=True)
+    submission.outcome.delete()
     if submission.expected:
         on_line(submission.expected)
     asked: list[int] = []
@@ -323,7 +324,7 @@ def note_kill(config: Config, submission: Submission, outcome: Outcome) -> None:
         return
 
 
-def read_outcome(path: Path, exit_code: int = 0) -> Outcome:
+def read_outcome(path: Location, exit_code: int = 0) -> Outcome:
     """Returns a job's outcome from its file; a job that left none was killed, which is worth a retry.
 
     So is one whose file is damaged: what it has committed stands in the tables.
@@ -345,9 +346,9 @@ def check_disk(config: Config, input_bytes: int) -> None:
     Raises:
         ResourceError: names the folder, what is free and what is needed.
     """
-    config.state.mkdir(parents=True, exist_ok=True)
-    free, needed = shutil.disk_usage(config.state).free, input_bytes + DISK_SPARE_BYTES
-    if free < needed:
+    config.state.make_folder()
+    free, needed = config.state.free_bytes(), input_bytes + DISK_SPARE_BYTES
+    if free is not None and free < needed:
         raise ResourceError(
             f'no disk space in "{config.state}": {free / 1e6:.0f} MB are free, {needed / 1e6:.0f} MB are needed',
             detail="Nothing has been started.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
@@ -80,4 +79,4 @@ def _delete(config: Config, ids: list[str]) -> None:
     for replay_id in ids:
         if ledger.replays.find(replay_id):
             ledger.replays.abandon(replay_id, "plan --verify")
-        shutil.rmtree(config.replay_root(replay_id), ignore_errors=True)
+        config.replay_root(replay_id).delete_tree()

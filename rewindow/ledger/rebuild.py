@@ -17,7 +17,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
@@ -30,6 +29,7 @@ from rewindow.ledger.facts_index import segments_of
 from rewindow.ledger.models import attempts, counters, publication_tables, publications, replays
 from rewindow.ledger.publication_rows import WITHDRAW, effective_publications, find_publications, publish_app_id
 from rewindow.ledger.replays import State, find_replay
+from rewindow.location import Location
 from rewindow.storage.delta import Table, query
 from rewindow.storage.fence import position
 from rewindow.storage.layout import CHECKPOINTS, FACTS, app_id
@@ -82,8 +82,7 @@ def _rebuild(ledger: Ledger, config: Config) -> Rebuilt:
                 f'ledger "{ledger.database.place.name}" has replays already, only an empty one can be rebuilt',
                 hint="Move it away first, or set another ledger URL.",
             )
-        folder = config.state / "replays"
-        for root in sorted(folder.iterdir() if folder.is_dir() else ()):
+        for root in (config.state / "replays").entries():
             if not _restore_replay(ledger, connection, root):
                 passed_over.append(root.name)
         acts = [one.told for one in found.values()]
@@ -98,7 +97,7 @@ def _rebuild(ledger: Ledger, config: Config) -> Rebuilt:
     return Rebuilt(count, len(found), tuple(passed_over))
 
 
-def _restore_replay(ledger: Ledger, connection: Connection, root: Path) -> bool:
+def _restore_replay(ledger: Ledger, connection: Connection, root: Location) -> bool:
     if not Table.exists(root / CHECKPOINTS):
         return False
     checkpoints = Table.open(root / CHECKPOINTS)
@@ -109,7 +108,7 @@ def _restore_replay(ledger: Ledger, connection: Connection, root: Path) -> bool:
         values = {name: plan[name] for name in names} | {"plan": plan}
     except (KeyError, ValueError, TypeError):
         return False
-    tables = [Table.open(path) for path in sorted(root.iterdir()) if Table.exists(path)]
+    tables = [Table.open(path) for path in root.folders() if Table.exists(path)]
     positions = {table.path.name: position(table, app_id(replay_id, table.path.name)) for table in tables}
     epoch = max(place.epoch for place in positions.values())
     ended = positions[CHECKPOINTS].mark == len(WindowRange(plan["first"], plan["last"]))
@@ -125,7 +124,9 @@ def _restore_replay(ledger: Ledger, connection: Connection, root: Path) -> bool:
     return True
 
 
-def _restore_attempts(connection: Connection, replay_id: str, first: int, facts: Path, done_epoch: int | None) -> None:
+def _restore_attempts(
+    connection: Connection, replay_id: str, first: int, facts: Location, done_epoch: int | None
+) -> None:
     rows = [
         {
             "replay_id": replay_id, "epoch": row["attempt"], "mark": row["window_id"] - first + 1, "message": REBUILT,
@@ -142,8 +143,7 @@ def _read_publications(config: Config) -> tuple[dict[int, _Found], dict[str, int
     """Returns the publications that commits tell of, and the last number that each published table holds."""
     found: dict[int, _Found] = {}
     last_numbers: dict[str, int] = {}
-    folder = config.state / "streams"
-    for path in sorted(folder.iterdir() if folder.is_dir() else ()):
+    for path in (config.state / "streams").folders():
         last = Table.open(path).txn(publish_app_id(path.name)) if Table.exists(path) else -1
         if last < 0:
             continue

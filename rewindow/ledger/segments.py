@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Literal
 
 from sqlalchemy import Connection, case, delete, func, insert, select, update
 
 from rewindow.ledger.connection import LedgerPart
 from rewindow.ledger.models import replays, segments
+from rewindow.location import Location
 
 SEGMENT_WINDOWS = 1000
 """Windows in a stretch, at most, unless a single group has more."""
@@ -162,7 +162,7 @@ class Counts(LedgerPart):
         if rows:
             connection.execute(insert(segments), rows)
 
-    def fill(self, replay_id: str, root: Path) -> None:
+    def fill(self, replay_id: str, root: Location) -> None:
         """Makes the index of a replay's window facts anew from its facts table if it has holes.
 
         Args:

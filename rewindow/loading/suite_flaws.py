@@ -24,6 +24,7 @@ from rewindow.config import Config
 from rewindow.errors import GateError, InputError
 from rewindow.loading.measures import Measure, for_datafusion, query_of, recorded_name, refusal, table_name
 from rewindow.loading.suites import COLUMNS, Suite, suite_for
+from rewindow.location import location
 from rewindow.storage import Table, create_table, query
 from rewindow.storage.layout import staged_schema
 from rewindow.windows import WindowRange
@@ -120,7 +121,7 @@ def _measure_flaws(
     """Yields a violation for each measure that DataFusion cannot plan."""
     inputs = {table_name(name): table for name, table in recorded.items()}
     with tempfile.TemporaryDirectory(prefix="rewindow-suites-") as folder:
-        staged = create_table(Path(folder) / "output", staged_schema(columns))
+        staged = create_table(location(folder) / "output", staged_schema(columns))
         bound, whys = [], {}
         for measure in suite.measures:
             try:

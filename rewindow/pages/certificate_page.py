@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import errno
 from typing import Any
 
 from rewindow.certificate.certificate import CONTENTS, Certificate, OutputCertificate
@@ -12,6 +12,7 @@ from rewindow.windows import Grid, WindowRange, format_time
 
 STRIP_WIDTH = 1000
 _RECTANGLES_MAX = 2_000
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _MEANING = {
     "equal": "the same rows, in any order",
     "lost": "b lacks rows that a has",
@@ -84,19 +85,14 @@ def write_certificate(config: Config, certificate: Certificate) -> Certificate:
     A state folder that cannot be written to gets none, and the certificate has no path.
     """
     folder = config.results / "certificates"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return certificate
-    if not os.access(folder, os.W_OK):
-        return certificate
     name = f"{certificate.a.name}--{certificate.b.name}-{certificate.digest[:8]}"
     path, page = folder / f"{name}.json", folder / f"{name}.html"
-    for target, text in (
-        (path, certificate.to_json()),
-        (page, certificate_page(certificate, CONTENTS[certificate.contents])),
-    ):
-        draft = target.with_name(target.name + ".draft")
-        draft.write_text(text)
-        draft.replace(target)
+    drawn = certificate_page(certificate, CONTENTS[certificate.contents])
+    try:
+        path.write(certificate.to_json())
+        page.write(drawn)
+    except OSError as error:
+        if error.errno not in _READ_ONLY:
+            raise
+        return certificate
     return certificate.model_copy(update={"path": str(path), "page": str(page)})

@@ -6,10 +6,10 @@ import json
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 from rewindow.config import Config
 from rewindow.json_files import reading_json
+from rewindow.location import Location, location
 from rewindow.pages.drawing import draw
 from rewindow.quality.findings import Run, runs
 from rewindow.storage.results import index_page
@@ -18,15 +18,14 @@ SHOWN_RUNS = 12
 HISTORY_RUNS = 40
 
 
-def write_index(config: Config, *, limit: int = 500, now: datetime | None = None) -> Path:
+def write_index(config: Config, *, limit: int = 500, now: datetime | None = None) -> Location:
     """Builds the page from the findings table and returns where it lies; deleted pages are not linked."""
     path = index_page(config)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(index_html(runs(config, limit), path.parent, now or datetime.now(UTC)))
+    path.write(index_html(runs(config, limit), path.parent, now or datetime.now(UTC)))
     return path
 
 
-def index_html(found: Sequence[Run], folder: Path, now: datetime) -> str:
+def index_html(found: Sequence[Run], folder: Location, now: datetime) -> str:
     """Returns the page for runs, newest first."""
     outputs: dict[tuple[str, str], list[Run]] = {}
     for run in found:
@@ -36,7 +35,7 @@ def index_html(found: Sequence[Run], folder: Path, now: datetime) -> str:
         "index.html",
         state=_state(len(outputs), failing) if outputs else "Nothing has been checked yet.",
         outputs=[runs for _, runs in sorted(outputs.items(), key=lambda one: (one[1][0].verdict == "passed", one[0]))],
-        link=lambda run: os.path.relpath(run.docs, folder) if Path(run.docs).is_file() else "",
+        link=lambda run: os.path.relpath(run.docs, folder.uri) if location(run.docs).is_file() else "",
         strength=_strength,
         now=now,
         shown_runs=SHOWN_RUNS,
@@ -51,7 +50,7 @@ def _state(outputs: int, failing: int) -> str:
 
 def _strength(found: Sequence[Run]) -> str:
     """Returns what the newest trial of an output's suite by planted damages came to, in words; empty without one."""
-    files = [Path(run.docs).parent / f"{run.output}.strength.json" for run in found]
+    files = [location(run.docs).parent / f"{run.output}.strength.json" for run in found]
     file = next((file for file in files if file.is_file()), None)
     if file is None:
         return ""

@@ -11,5 +11,5 @@ from rewindow.quality.outcome import GateResult
 def write_gate_pages(config: Config, result: GateResult) -> None:
     """Draws what the gate found, where the result says that its pages are."""
     for verdict in result.outputs:
-        verdict.docs.write_text(output_page(result.plan, verdict, result.checked_at))
+        verdict.docs.write(output_page(result.plan, verdict, result.checked_at))
     write_index(config)

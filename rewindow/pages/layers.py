@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +11,7 @@ import pyarrow as pa
 
 from rewindow.config import Config
 from rewindow.facts.readers import seen_rows
+from rewindow.location import Location
 from rewindow.pages.story import Layer
 from rewindow.quality.window_table import TIMER_COLUMNS
 from rewindow.recovery import InputPlan, OutputPlan, Plan
@@ -58,7 +58,7 @@ def _tuples(config: Config, plan: Plan) -> Layer:
     return Layer("tuples", "Tuples", "tuples", values, hue="blue", note=f"recorded in {note}")
 
 
-def _measure(plan: Plan, root: Path, measure: Measure) -> Layer:
+def _measure(plan: Plan, root: Location, measure: Measure) -> Layer:
     sql = f"select window_id, {measure.sql} as v from ({seen_rows('rows', measure.output)}) group by window_id"
     rows = query(sql, rows=Table.open(root / measure.output), facts=Table.open(root / FACTS))
     values = _spread(plan.range, rows)
@@ -83,7 +83,7 @@ def _gaps(config: Config, plan: Plan, entry: InputPlan) -> Layer:
     return Layer(name, label, "silent", silent, hue="plum", note=note)
 
 
-def _heartbeats(plan: Plan, root: Path, output: OutputPlan) -> Layer | None:
+def _heartbeats(plan: Plan, root: Location, output: OutputPlan) -> Layer | None:
     timer = next((name for name, _ in output.columns if name in TIMER_COLUMNS), None)
     if timer is None:
         return None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from rewindow.config import Config
 from rewindow.inspection.counts import ReplayCount, count_replay
 from rewindow.json_files import reading_json
 from rewindow.ledger import AttemptEnd, Ledger
+from rewindow.location import Location
 from rewindow.pages import story
 from rewindow.recovery import Plan
 from rewindow.storage.results import replay_folder
@@ -100,23 +100,23 @@ def newest_comparison(config: Config, replay_id: str) -> story.Comparison | None
         RewindowError: a certificate's file is damaged.
     """
     folder = config.results / "certificates"
-    found = sorted(folder.glob(f"*--{replay_id}-*.json"), key=lambda path: path.stat().st_mtime)
+    found = sorted(folder.entries(f"*--{replay_id}-*.json"), key=lambda path: path.modified())
     for path in reversed(found):
         with reading_json(path, "certificate", "Delete it, and compare again: rewindow certify A B"):
             content = json.loads(path.read_text())
             if content["b"]["name"] == replay_id:
-                return comparison_of(content, relative(path.with_suffix(".html"), config))
+                return comparison_of(content, relative(path.with_name(f"{path.stem}.html"), config))
     return None
 
 
-def pages_folder(config: Config) -> Path:
+def pages_folder(config: Config) -> Location:
     """Returns the folder of pages."""
     return config.results / "pages"
 
 
-def relative(path: Path, config: Config) -> str:
+def relative(path: Location, config: Config) -> str:
     """Returns a file's address as seen from the folder of pages; empty when the file is not there."""
-    return os.path.relpath(path, pages_folder(config)) if path.is_file() else ""
+    return os.path.relpath(path.uri, pages_folder(config).uri) if path.is_file() else ""
 
 
 def _attempts(ledger: Ledger, plan: Plan, counted: ReplayCount) -> tuple[story.Attempt, ...]:
@@ -158,7 +158,7 @@ def _gate(config: Config, ledger: Ledger, replay_id: str) -> story.Gate | None:
     with reading_json(path, "gate result", f"Check again, which writes it anew: rewindow check {replay_id}"):
         outputs = json.loads(path.read_text())["outputs"] if path.is_file() else []
         findings = tuple(_finding(output["output"], check) for output in outputs for check in output["checks"])
-    pages = sorted(folder.glob("*.html"))
+    pages = folder.entries("*.html")
     docs = relative(pages[0], config) if pages else ""
     return story.Gate(newest[0].verdict, newest[0].checked_at, findings, docs)
 

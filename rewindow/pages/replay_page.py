@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 from rewindow.config import Config
 from rewindow.errors import TableError
 from rewindow.ledger import Ledger
+from rewindow.location import Location
 from rewindow.pages.calendar import describe_range
 from rewindow.pages.layers import Measure, read_layers
 from rewindow.pages.page import render_page
@@ -19,7 +18,7 @@ from rewindow.storage import Table
 from rewindow.storage.layout import CHECKPOINTS, FACTS
 
 
-def build_replay_page(config: Config, replay_id: str, measures: Sequence[Measure] = ()) -> Path:
+def build_replay_page(config: Config, replay_id: str, measures: Sequence[Measure] = ()) -> Location:
     """Writes the page of a replay and returns where it lies. Starts no JVM.
 
     After a purge there is nothing to draw from: the page that was drawn before is then left as it is.
@@ -45,7 +44,7 @@ def draw_replay_page(config: Config, replay_id: str) -> str:
     Ledger.open(config.ledger_url, make=False).close()
     purged = purged_tables(config, replay_id)
     if purged:
-        return _drawn_before(config, replay_id, purged).read_text(encoding="utf-8")
+        return _drawn_before(config, replay_id, purged).read_text()
     return render_page(_page(config, replay_id))
 
 
@@ -84,7 +83,7 @@ def purged_tables(config: Config, replay_id: str) -> list[str]:
     return sorted(name for name in names if not Table.exists(root / name))
 
 
-def _drawn_before(config: Config, replay_id: str, purged: Sequence[str]) -> Path:
+def _drawn_before(config: Config, replay_id: str, purged: Sequence[str]) -> Location:
     path = pages_folder(config) / page_name(replay_id)
     if not path.is_file():
         row = Ledger.open(config.ledger_url).replays.get(replay_id)
@@ -97,13 +96,10 @@ def _drawn_before(config: Config, replay_id: str, purged: Sequence[str]) -> Path
     return path
 
 
-def write_page(config: Config, name: str, page: Page) -> Path:
+def write_page(config: Config, name: str, page: Page) -> Location:
     """Writes a page and returns its path; an older one of the name is replaced in one step."""
-    folder = pages_folder(config)
-    folder.mkdir(parents=True, exist_ok=True)
-    path, draft = folder / name, folder / f"{name}.{uuid.uuid4().hex}.draft"
-    draft.write_text(render_page(page), encoding="utf-8")
-    draft.replace(path)
+    path = pages_folder(config) / name
+    path.write(render_page(page))
     return path
 
 

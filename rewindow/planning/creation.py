@@ -7,10 +7,8 @@ hold two plans.
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections.abc import Mapping
-from pathlib import Path
 
 import pyarrow as pa
 from pydantic import ValidationError
@@ -18,6 +16,7 @@ from pydantic import ValidationError
 from rewindow.application import Application
 from rewindow.config import Config
 from rewindow.errors import TableError
+from rewindow.location import Location, location
 from rewindow.recovery import Plan
 from rewindow.spark.settings import make_scratch, scratch_folder
 from rewindow.state import checkpoints as stored
@@ -37,19 +36,14 @@ def create_tables(config: Config, plan: Plan, app: Application) -> Plan:
     root = config.replay_root(plan.replay_id)
     if not root.exists():
         make_scratch(config)
-        draft = scratch_folder(config) / f"plan-{uuid.uuid4().hex[:8]}"
+        draft = location(scratch_folder(config) / f"plan-{uuid.uuid4().hex[:8]}")
         _fill(config, draft, plan, app)
-        root.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            draft.rename(root)
-        except OSError:
-            if not root.exists():
-                raise
-            shutil.rmtree(draft)  # Somebody else was faster.
+        if not draft.move_to(root):
+            draft.delete_tree()  # Somebody else was faster.
     return _plan_of(root, plan.replay_id)
 
 
-def _fill(config: Config, root: Path, plan: Plan, app: Application) -> None:
+def _fill(config: Config, root: Location, plan: Plan, app: Application) -> None:
     schemas = {name: app.columns(output) for name, output in app.staged().items()}
     create_staging(root, schemas, plan.model_dump_json())
     rows = _start_rows(config, plan, app, root / CHECKPOINTS)
@@ -58,7 +52,7 @@ def _fill(config: Config, root: Path, plan: Plan, app: Application) -> None:
         checkpoints.commit_arrow(rows, app_id=app_id(plan.replay_id, CHECKPOINTS), version=0)
 
 
-def _plan_of(root: Path, replay_id: str) -> Plan:
+def _plan_of(root: Location, replay_id: str) -> Plan:
     """Returns the plan in tables that no attempt has written to."""
     unknown = f'folder of replay "{replay_id}" is there, and the ledger does not know that replay'
     hint = "Rebuild the ledger from the tables (rewindow ledger rebuild), or give the new replay another id."
@@ -74,7 +68,7 @@ def _plan_of(root: Path, replay_id: str) -> Plan:
     return plan
 
 
-def _start_rows(config: Config, plan: Plan, app: Application, table: Path) -> pa.Table:
+def _start_rows(config: Config, plan: Plan, app: Application, table: Location) -> pa.Table:
     """Returns the start state as checkpoint 0 of the replay (R9, R25, W63, X4).
 
     The files of a state that is taken from elsewhere are linked, for a warm-up too, so that the replay needs no others.
@@ -95,7 +89,7 @@ def _start_rows(config: Config, plan: Plan, app: Application, table: Path) -> pa
     return stored.encode(plan.first - 1, 0, states, versions, made)
 
 
-def create_staging(root: Path, outputs: Mapping[str, pa.Schema], plan_json: str) -> None:
+def create_staging(root: Location, outputs: Mapping[str, pa.Schema], plan_json: str) -> None:
     """Creates every table of a replay; those that are there already stay as they are."""
     properties = {"rewindow.plan": plan_json, **format_property(TableKind.CHECKPOINTS)}
     for name, schema in outputs.items():

@@ -11,6 +11,7 @@ from rewindow.config import Config
 from rewindow.errors import CheckpointError, InputError
 from rewindow.ledger import Ledger
 from rewindow.loading.catalog import LoadedApplication
+from rewindow.location import Location
 from rewindow.planning.request import ReplayRequest
 from rewindow.planning.start_flaws import with_flaws
 from rewindow.recovery import StartState, path_in
@@ -84,11 +85,11 @@ def find_start_state(
     return StartState(source="warm_up", window=first_sealed - 1, warm_up_first=first_sealed)
 
 
-def _newest_published(path: object, loaded: LoadedApplication, before: int) -> int | None:
+def _newest_published(path: Location, loaded: LoadedApplication, before: int) -> int | None:
     """Returns the newest window not after `before` at which this very code has published its state."""
-    if not Table.exists(str(path)):
+    if not Table.exists(path):
         return None
-    table = check_format(Table.open(str(path)), TableKind.STATES)
+    table = check_format(Table.open(path), TableKind.STATES)
     sql = f"""select max(window_id) as w from c where window_id <= {before}
               and code_version = '{loaded.code_version}' and configuration_digest = '{loaded.configuration_digest}'"""
     found = query(sql, c=table)["w"].to_pylist()[0]

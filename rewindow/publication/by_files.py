@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +23,7 @@ from rewindow.config import Config
 from rewindow.errors import TableError
 from rewindow.ledger import Publication, publish_app_id
 from rewindow.ledger.publication_details import PutBack
+from rewindow.location import Location, location
 from rewindow.publication.contents import files_of
 from rewindow.publication.spark_needed import reason_for_spark
 from rewindow.publication.staged_files import StagedFiles
@@ -48,7 +48,7 @@ class Replacement:
     publication: Publication
     added: list[NewFile] = field(default_factory=list)
     removed: list[DataFile] = field(default_factory=list)
-    _written: list[Path] = field(default_factory=list)
+    _written: list[Location] = field(default_factory=list)
 
     def write(self, rows: pa.Table) -> NewFile:
         """Adds rows as a new file; a column that they lack is null."""
@@ -75,11 +75,11 @@ class Replacement:
     def link(self, file: DataFile, schema: pa.Schema) -> None:
         """Adds a file as it is, under a new name."""
         path = f"{folder_of(self.publication)}/{link_name(file)}"
-        self.added.append(link_file(Path(file.path), self.table.path, path, file.changed_ms, schema))
+        self.added.append(link_file(location(file.path), self.table.path, path, file.changed_ms, schema))
 
     def read_back(self, file: NewFile) -> pa.Table:
         """Returns what a new file holds."""
-        return pq.read_table(self.table.path / file.path, partitioning=None)
+        return pq.read_table((self.table.path / file.path).uri, partitioning=None)
 
     def _check_equal(self, file: NewFile, rows: pa.Table) -> None:
         if not self.read_back(file).equals(rows.select(self.read_back(file).column_names)):
@@ -113,7 +113,7 @@ class Replacement:
     def drop(self) -> None:
         """Deletes the files that were written for a commit which was not tried."""
         for path in self._written:
-            path.unlink(missing_ok=True)
+            path.delete()
 
 
 def publish_files(config: Config, publication: Publication, name: str, staged: StagedFiles) -> list[NewFile]:
@@ -196,11 +196,11 @@ def settle_files(
     """
     table = open_published(config, name)
     for file in table.files(publication.first, publication.last):
-        path = Path(file.path)
+        path = location(file.path)
         if path.parent != table.path / folder_of(publication):
             continue
         if not path.exists():
-            source = next((Path(one.path) for one in sources() if link_name(one) == path.name), None)
+            source = next((location(one.path) for one in sources() if link_name(one) == path.name), None)
             if source is None or not source.exists():
                 raise TableError(
                     f'file "{path.name}" of table "{name}" is gone since it was published',
@@ -218,7 +218,7 @@ def folder_of(publication: Publication) -> str:
 
 def link_name(file: DataFile) -> str:
     """Returns the name under which a file is linked; it follows from the file's folder and name, and is short."""
-    path = Path(file.path)
+    path = location(file.path)
     return f"linked-{hashlib.sha256(f'{path.parent.name}/{path.name}'.encode()).hexdigest()[:32]}.parquet"
 
 
@@ -258,5 +258,5 @@ def _replacement(config: Config, publication: Publication, name: str) -> Iterato
 
 def _log_path(table: Table, file: DataFile) -> str:
     """Returns the path of a file as the table's log has it."""
-    path = Path(file.path)
-    return path.relative_to(table.path).as_posix() if path.is_relative_to(table.path) else file.path
+    path = location(file.path)
+    return path.relative_to(table.path) if path.is_below(table.path) else file.path

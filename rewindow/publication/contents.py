@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +12,7 @@ from rewindow.config import Config
 from rewindow.errors import CheckpointError, TableError
 from rewindow.facts.seals import FIRST_GENERATION, read_seals, seal_rows
 from rewindow.ledger.publication_details import PutBack, StartedFrom
+from rewindow.location import location
 from rewindow.names import windows_name
 from rewindow.recovery import Plan
 from rewindow.state import checkpoints as stored
@@ -148,9 +148,11 @@ def files_of(config: Config, name: str, piece: PutBack) -> list[DataFile]:
         files = open_published(config, name, piece.version).files(piece.windows.first, piece.windows.last)
     except TableError as error:
         raise _gone(name, piece.version, error.detail) from error
-    gone = [file.path for file in files if not Path(file.path).exists()]
+    gone = [file.path for file in files if not location(file.path).exists()]
     if gone:
-        raise _gone(name, piece.version, f"{len(gone)} of {len(files)} files are gone, such as {Path(gone[0]).name}.")
+        raise _gone(
+            name, piece.version, f"{len(gone)} of {len(files)} files are gone, such as {location(gone[0]).name}."
+        )
     return files
 
 

@@ -13,13 +13,13 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 
 from rewindow.config import Config
 from rewindow.errors import OverlapError, ResourceError
+from rewindow.location import Location
 from rewindow.process_identity import process_identity
 from rewindow.spark.job import OUTCOME_VARIABLE
 
@@ -45,15 +45,14 @@ def only_publisher(config: Config, application: str, spark: SparkSession | None)
     note = config.state / "streams" / f"{application}.publisher.json"
     jvm = _own_jvm(spark)
     _end_leftovers(note, application, jvm)
-    note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text(json.dumps({"host": socket.gethostname(), "python": _named(psutil.Process()), "java": jvm}))
+    note.write(json.dumps({"host": socket.gethostname(), "python": _named(psutil.Process()), "java": jvm}))
     try:
         yield
     finally:
-        note.unlink(missing_ok=True)
+        note.delete()
 
 
-def _end_leftovers(note: Path, application: str, jvm: list[Named]) -> None:
+def _end_leftovers(note: Location, application: str, jvm: list[Named]) -> None:
     try:
         left = json.loads(note.read_text())
     except (OSError, ValueError):

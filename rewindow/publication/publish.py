@@ -8,7 +8,6 @@ be killed anywhere: whoever publishes or undoes next rolls it forward first. The
 from __future__ import annotations
 
 import getpass
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -258,8 +257,8 @@ def _check_space(config: Config, plan: Plan, details: PublicationDetails) -> Non
         for output in plan.staged
         for file in Table.open(root / output.name, details.staged_versions[output.name]).files()
     )
-    free = shutil.disk_usage(config.state).free
-    if free < 2 * needed:
+    free = config.state.free_bytes()
+    if free is not None and free < 2 * needed:
         raise ResourceError(
             f"publishing needs about {2 * needed >> 20} MB of disk space, {free >> 20} MB are free",
             detail="Nothing was published.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,6 +10,7 @@ from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.ledger import Ledger
 from rewindow.ledger.publication_details import PutBack
+from rewindow.location import location
 from rewindow.publication.commits import version_of
 from rewindow.publication.contents import files_of
 from rewindow.storage import Table, query
@@ -74,7 +74,7 @@ def published_arrow(
         TableError: that version's files are gone.
     """
     path, version = _one(config, application, output, publication)
-    files_of(config, Path(path).name, PutBack(windows, version))
+    files_of(config, location(path).name, PutBack(windows, version))
     where = f"window_id between {windows.first} and {windows.last}"
     table = Table.open(path, version)
     rows = query(f'select * from t where {where} order by window_id, "offset"', t=table)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rewindow.errors import TableError
+from rewindow.location import location
 from rewindow.publication.staged_output import StagedOutput
 from rewindow.storage.delta import DataFile
 
@@ -116,9 +116,9 @@ def _attempt_of(staged: StagedOutput, file: DataFile) -> int | None:
     Raises:
         TableError: the file is not what the log says.
     """
-    path = Path(file.path)
+    path = location(file.path)
     try:
-        size, footer = path.stat().st_size, pq.read_metadata(path)
+        size, footer = path.size(), pq.read_metadata(path.uri)
     except FileNotFoundError as error:
         raise _altered(staged, file, "It is not there") from error
     except (OSError, pa.ArrowException) as error:
@@ -135,13 +135,14 @@ def _attempt_of(staged: StagedOutput, file: DataFile) -> int | None:
 
 
 def _has_other_time(file: DataFile) -> bool:
-    return Path(file.path).stat().st_mtime_ns // 1_000_000 != file.changed_ms
+    return location(file.path).modified_ms() != file.changed_ms
 
 
 def _altered(staged: StagedOutput, file: DataFile, why: str) -> TableError:
     held = "windows that are not known" if file.first is None else f"windows {file.first} to {file.last}"
+    name = location(file.path).name
     return TableError(
-        f'file "{Path(file.path).name}" of staged output "{staged.output.name}" is damaged: {held} cannot be published',
+        f'file "{name}" of staged output "{staged.output.name}" is damaged: {held} cannot be published',
         detail=f"{why.rstrip('.')}. Nothing was published.",
         hint="Put the file back from a copy, or plan the range again.",
     )

@@ -7,13 +7,13 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from deltalake import write_deltalake
 
 from rewindow.config import Config
+from rewindow.location import location
 from rewindow.quality.outcome import CheckOutcome, GateResult, OutputVerdict
 from rewindow.recovery import Plan
 from rewindow.storage import Table, create_table, query
@@ -169,7 +169,7 @@ def _run(config: Config, rows: list[dict[str, Any]]) -> Run:
     same = ("run_id", "checked_at", "replay_id", "application", "mode", "first", "last", "output", "suite")
     return Run(
         **{key: head[key] for key in same},
-        docs=str(replay_folder(config, head["replay_id"]) / Path(head["docs"]).name),
+        docs=str(replay_folder(config, head["replay_id"]) / location(head["docs"]).name),
         checks=len(rows),
         failed=tuple(row["check"] for row in blocking),
         warned=tuple(row["check"] for row in warning),

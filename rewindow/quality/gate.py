@@ -83,7 +83,7 @@ def judge(config: Config, plan: Plan, listener: Listener | None = None) -> GateR
     suites = {output.name: suite_of(config, output) for output in plan.outputs}
     checked_at = datetime.now(UTC)
     folder = replay_folder(config, plan.replay_id)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.make_folder()
     tables = staged_contents(config.replay_root(plan.replay_id))
     verdicts = []
     for output in plan.outputs:
@@ -91,7 +91,7 @@ def judge(config: Config, plan: Plan, listener: Listener | None = None) -> GateR
         verdicts.append(verdict)
         _say(listener or Silent(), verdict)
     result = GateResult(plan, checked_at, tuple(verdicts), folder, tables)
-    (folder / "result.json").write_text(json.dumps(result.to_dict(), indent=2) + "\n")
+    (folder / "result.json").write(json.dumps(result.to_dict(), indent=2) + "\n")
     record_findings(config, plan, result)
     return result
 
@@ -136,10 +136,8 @@ def _judge_output(config: Config, plan: Plan, output: OutputPlan, suite: Suite, 
         table=report,
         sections=tuple(found.sections),
     )  # fmt: skip
-    pa_csv.write_csv(report, verdict.report)
-    verdict.results.write_text(
-        json.dumps({**verdict.to_dict(), "great_expectations": found.result}, indent=2, default=str)
-    )
+    pa_csv.write_csv(report, verdict.report.uri)
+    verdict.results.write(json.dumps({**verdict.to_dict(), "great_expectations": found.result}, indent=2, default=str))
     return verdict
 
 

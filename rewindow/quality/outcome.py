@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
 
+from rewindow.location import Location
 from rewindow.recovery import Plan
 from rewindow.storage.layout import Contents
 from rewindow.windows import WindowRange
@@ -72,9 +72,9 @@ class OutputVerdict:
     suite: str
     windows: int
     checks: tuple[CheckOutcome, ...]
-    docs: Path
-    results: Path
-    report: Path
+    docs: Location
+    results: Location
+    report: Location
     table: pa.Table = field(repr=False, compare=False)
     sections: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
@@ -121,7 +121,7 @@ class GateResult:
     plan: Plan
     checked_at: datetime
     outputs: tuple[OutputVerdict, ...]
-    folder: Path
+    folder: Location
     tables: Contents
 
     @property

@@ -21,6 +21,7 @@ from deltalake import write_deltalake
 from rewindow.errors import GateError
 from rewindow.loading.measures import values_of
 from rewindow.loading.suites import Suite
+from rewindow.location import location
 from rewindow.quality.assessment import assess
 from rewindow.quality.evaluation import evaluate
 from rewindow.quality.outcome import CheckOutcome
@@ -99,7 +100,7 @@ class Specimen:
         """
         table = pa.Table.from_pylist([row for part in rows.values() for row in part], schema=self.rows.schema)
         with tempfile.TemporaryDirectory(prefix="rewindow-strength-") as folder:
-            staged, facts = Path(folder) / "output", Path(folder) / "facts"
+            staged, facts = location(folder) / "output", location(folder) / "facts"
             write_deltalake(str(staged), table)
             write_deltalake(str(facts), self._sealed_as(rows))
             sources = replace(self.sources, staged=Table.open(staged), facts=Table.open(facts), checkpoints=None)

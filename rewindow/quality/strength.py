@@ -133,8 +133,7 @@ def _measure(config: Config, plan: Plan, output: OutputPlan, seed: int, listener
     rest = tuple((one.column, one.kind) for one in damages if (one.column, one.kind) not in placed)
     result = Strength(plan.replay_id, output.name, made.suite.name, seed, made.plan.range, planted, rest)
     file = strength_file(config, plan.replay_id, output.name)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(result.to_dict(), indent=2) + "\n")
+    file.write(json.dumps(result.to_dict(), indent=2) + "\n")
     return result
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from rewindow.facts.losses import losses_of
 from rewindow.facts.seals import read_seals, stream_end
 from rewindow.loading.measures import Measure, for_datafusion, query_of, recorded_name, refusal, table_name, values_of
 from rewindow.loading.suites import COLUMNS
+from rewindow.location import Location
 from rewindow.recovery import InputPlan, OutputPlan, Plan
 from rewindow.storage import Table, query, quoted
 from rewindow.storage.layout import CHECKPOINTS, FACTS, state_folder
@@ -39,10 +39,12 @@ class Sources:
     facts: Table
     quarantine: Table | None
     checkpoints: Table | None
-    state: Path
+    state: Location
 
     @classmethod
-    def open(cls, root: Path, output: str, quarantine: Path, versions: Mapping[str, int] | None = None) -> Sources:
+    def open(
+        cls, root: Location, output: str, quarantine: Location, versions: Mapping[str, int] | None = None
+    ) -> Sources:
         """Opens the tables of a replay, at the versions given for them, else at their newest."""
         at = dict(versions or {})
         found = Table.open(quarantine) if Table.exists(quarantine) else None

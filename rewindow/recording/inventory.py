@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +13,7 @@ from rewindow.crash import crash_point
 from rewindow.errors import InputError, OverlapError
 from rewindow.facts.seals import stream_end
 from rewindow.ledger import Ledger
+from rewindow.location import Location
 from rewindow.names import did_you_mean, windows_name
 from rewindow.recording.dependents import Dependent, dependents
 from rewindow.storage import Table, query
@@ -153,7 +152,7 @@ def rows_of(config: Config, name: str, window: str, limit: int) -> tuple[int, bo
     return number, bool(seals) or (entry.end is not None and number > entry.end), rows
 
 
-def tables_of(config: Config, name: str) -> list[Path]:
+def tables_of(config: Config, name: str) -> list[Location]:
     """Returns the folders of a stream's tables.
 
     Raises:
@@ -211,15 +210,15 @@ def remove_stream(config: Config, name: str) -> None:
     drafts = _drafts(config, name)
     for number, (path, draft) in enumerate(zip(tables_of(config, name), drafts, strict=True), start=1):
         if path.exists():
-            shutil.rmtree(draft, ignore_errors=True)
-            path.rename(draft)
+            draft.delete_tree()
+            path.move_to(draft)
         crash_point("remove_after_move", number)
     if Table.exists(config.quarantine_table):
         quoted = name.replace("'", "''")
         Table.open(config.quarantine_table).delta.delete(f"source = '{quoted}'")
     crash_point("remove_after_quarantine")
     for draft in drafts:
-        shutil.rmtree(draft, ignore_errors=True)
+        draft.delete_tree()
 
 
 def finish_removal(config: Config, name: str) -> None:
@@ -228,10 +227,10 @@ def finish_removal(config: Config, name: str) -> None:
     if drafts and not config.stream_table(name).exists():
         remove_stream(config, name)
     for draft in drafts:
-        shutil.rmtree(draft, ignore_errors=True)
+        draft.delete_tree()
 
 
-def _drafts(config: Config, name: str) -> list[Path]:
+def _drafts(config: Config, name: str) -> list[Location]:
     return [path.with_name(f".{path.name}.deleted") for path in tables_of(config, name)]
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
+from rewindow.location import Location
 from rewindow.recording.arrivals import Arrivals
 from rewindow.recording.sources.source import FILE, ROW, SourceFile
 from rewindow.recording.tuples import PAYLOAD, REASON
@@ -26,7 +26,7 @@ def too_many(arrivals: Arrivals, stream: StreamConfig) -> bool:
 
 
 def refused(
-    name: str, stream: StreamConfig, arrivals: Arrivals, bad: DataFrame, files: Sequence[SourceFile], path: Path
+    name: str, stream: StreamConfig, arrivals: Arrivals, bad: DataFrame, files: Sequence[SourceFile], path: Location
 ) -> InputError:
     """Returns the error for a source with too many malformed rows: reasons, samples, and where all of them are.
 

@@ -6,16 +6,15 @@ that is in quarantine already are new. A Delta source's files never change: ther
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections.abc import Sequence
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from rewindow.errors import FencedError, OverlapError
+from rewindow.location import Location
 from rewindow.names import quoted_column
 from rewindow.recording.sources.source import FILE, ROW, SourceFile
 from rewindow.recording.tuples import PAYLOAD, REASON
@@ -37,7 +36,7 @@ def malformed_rows(
     return _rows(spark, bad.withColumn("window_id", F.lit(None).cast("bigint")), files, reason, F.col(PAYLOAD))
 
 
-def take_out(path: Path, stream: str, *, only_refused: bool = False) -> None:
+def take_out(path: Location, stream: str, *, only_refused: bool = False) -> None:
     """Takes a stream's rows out of the quarantine, or those that its last recording left there when it was refused."""
     if not Table.exists(path):
         return
@@ -64,7 +63,7 @@ def _rows(
     )
 
 
-def put_aside(spark: SparkSession, path: Path, stream: str, rows: DataFrame, *, by_position: bool) -> int:
+def put_aside(spark: SparkSession, path: Location, stream: str, rows: DataFrame, *, by_position: bool) -> int:
     """Adds rows that are not in quarantine yet, and returns their number.
 
     Args:
@@ -88,13 +87,13 @@ def put_aside(spark: SparkSession, path: Path, stream: str, rows: DataFrame, *, 
     added.repartitionByRange(1, "window_id").sortWithinPartitions("window_id").write.parquet(str(folder))
     files = data_files(folder)
     if not files:
-        shutil.rmtree(folder)
+        folder.delete_tree()
         return 0
     app_id = f"record/{stream}"
     try:
         table.commit_files(files, app_id=app_id, version=max(table.txn(app_id), 0) + 1)
     except FencedError as error:
-        shutil.rmtree(folder)
+        folder.delete_tree()
         raise OverlapError(
             f'stream "{stream}" is being recorded by somebody else', hint="Run it again when that one is done."
         ) from error

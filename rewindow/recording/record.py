@@ -7,11 +7,9 @@ there.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -21,6 +19,7 @@ from rewindow.config import Config, StreamConfig
 from rewindow.crash import crash_point
 from rewindow.ledger import Ledger
 from rewindow.listener import Listener, Silent
+from rewindow.location import Location
 from rewindow.names import quoted_column
 from rewindow.recording import inventory, malformed, quarantine, reopening, sealing
 from rewindow.recording.arrivals import Arrivals
@@ -111,14 +110,14 @@ def record(
 
 
 @contextmanager
-def _scratch(config: Config, name: str) -> Iterator[Path]:
+def _scratch(config: Config, name: str) -> Iterator[Location]:
     folder = config.state / "scratch" / f"record-{name}"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    folder.delete_tree()
+    folder.make_folder()
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.delete_tree()
 
 
 @dataclass
@@ -129,7 +128,7 @@ class _Run:
     config: Config
     name: str
     stream: StreamConfig
-    folder: Path
+    folder: Location
     progress: Progress
 
     def __post_init__(self) -> None:
@@ -234,7 +233,7 @@ class _Run:
         """Returns the tuples of a source out of scratch files, into which they are computed once."""
         raw, typed = self.folder / "raw", self.folder / "typed"
         if rows is None:
-            count = copy_rows(source, contents, raw, lambda done: self.progress.step("reading", done))
+            count = copy_rows(source, contents, raw.local(), lambda done: self.progress.step("reading", done))
             contents.check_unchanged(self.name)
             rows = self.spark.read.schema(rows_schema(contents)).parquet(str(raw))
             self.progress.step("typing", count)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +26,7 @@ from pyspark.sql import types as T
 from rewindow.crash import crash_point
 from rewindow.errors import InputError
 from rewindow.facts.seals import read_seals, seal_rows
+from rewindow.location import Location
 from rewindow.names import quoted_column
 from rewindow.recording.quarantine import LATE
 from rewindow.recording.stream import StreamTables
@@ -73,7 +73,7 @@ class Reopening:
         return F.expr(self.predicate)
 
 
-def late_tuples(spark: SparkSession, tables: StreamTables, quarantine: Path) -> DataFrame:
+def late_tuples(spark: SparkSession, tables: StreamTables, quarantine: Location) -> DataFrame:
     """Returns a stream's late tuples of sealed windows, with the stream's columns but the offset.
 
     Raises:
@@ -98,7 +98,7 @@ def late_tuples(spark: SparkSession, tables: StreamTables, quarantine: Path) -> 
 
 
 def reopen(
-    spark: SparkSession, tables: StreamTables, quarantine: Path, folder: Path, on_opened: OnOpened
+    spark: SparkSession, tables: StreamTables, quarantine: Location, folder: Location, on_opened: OnOpened
 ) -> tuple[Reopening | None, int]:
     """Takes late tuples into their windows and seals these again; returns what was opened, and how many tuples.
 
@@ -161,14 +161,14 @@ def seal_noted(spark: SparkSession, tables: StreamTables, opened: Reopening) -> 
     tables.refresh()
 
 
-def finish(tables: StreamTables, opened: Reopening, quarantine: Path) -> None:
+def finish(tables: StreamTables, opened: Reopening, quarantine: Location) -> None:
     """Removes the taken tuples from the quarantine, then the note."""
     name = tables.name.replace("'", "''")
     Table.open(quarantine).delta.delete(f"source = '{name}' and reason = '{LATE}' and ({opened.predicate})")
     tables.windows.set_properties({_NOTE: ""})
 
 
-def complete(spark: SparkSession, tables: StreamTables, quarantine: Path, on_opened: OnOpened) -> Reopening | None:
+def complete(spark: SparkSession, tables: StreamTables, quarantine: Location, on_opened: OnOpened) -> Reopening | None:
     """Completes a reopening that died; returns it, None if there was none or it had changed nothing."""
     opened = Reopening.noted(tables)
     if opened is None:

@@ -8,12 +8,10 @@ row; the next run seals just these before it does anything else.
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +23,7 @@ from pyspark.sql import types as T
 from rewindow.crash import crash_point
 from rewindow.errors import FencedError, InputError, OverlapError
 from rewindow.facts.seals import end_row, seal_rows
+from rewindow.location import location
 from rewindow.names import quoted_column
 from rewindow.recording.arrivals import Arrivals
 from rewindow.recording.places import Places
@@ -213,7 +212,7 @@ def remove_strays(tables: StreamTables) -> None:
 
     Only of numbers that are committed: a folder with the next one may belong to a recording on another machine.
     """
-    held = {Path(file.path).parent.name for file in tables.data.files()}
-    for folder in tables.data.path.glob("run-*"):
+    held = {location(file.path).parent.name for file in tables.data.files()}
+    for folder in tables.data.path.folders("run-*"):
         if folder.name not in held and int(folder.name.split("-")[1]) <= tables.run:
-            shutil.rmtree(folder, ignore_errors=True)
+            folder.delete_tree()

@@ -5,11 +5,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 from deltalake import Schema
@@ -19,6 +17,7 @@ from pyspark.sql.types import StructType
 from rewindow.config import Config, StreamConfig
 from rewindow.errors import InputError, OverlapError, TableError
 from rewindow.facts.seals import columns_text, sealed_range, stream_end
+from rewindow.location import Location
 from rewindow.recording.sources.source import SourcePosition
 from rewindow.spark.frames import spark_schema
 from rewindow.storage import Table
@@ -103,7 +102,7 @@ class StreamTables:
         Else a late tuple of a file that was not noted yet, and that `--reopen` has taken into its window, would be
         late once more.
         """
-        self._taken.unlink(missing_ok=True)
+        self._taken.delete()
 
     def set_position(self, position: SourcePosition) -> None:
         """Stores what has been taken of the source: with the table's properties, or, of files, beside its log.
@@ -113,13 +112,10 @@ class StreamTables:
         if not position.files:
             self._set({_SOURCE: position.to_text()})
             return
-        self._taken.parent.mkdir(exist_ok=True)
-        draft = self._taken.with_suffix(".draft")
-        draft.write_text(json.dumps({"table": self.data.id, "run": self.run, "position": position.to_text()}))
-        draft.replace(self._taken)
+        self._taken.write(json.dumps({"table": self.data.id, "run": self.run, "position": position.to_text()}))
 
     @property
-    def _taken(self) -> Path:
+    def _taken(self) -> Location:
         """Where taken files are noted: in a folder of the table that Delta leaves alone, so that it goes with it."""
         return self.windows.path / "_rewindow" / "taken.json"
 
@@ -158,14 +154,14 @@ def open_stream_tables(config: Config, name: str) -> StreamTables | None:
     return tables
 
 
-def _holds_something(path: Path) -> bool:
+def _holds_something(path: Location) -> bool:
     """Returns whether a folder holds anything that a new table in its place would destroy."""
     if Table.exists(path):
         return bool(Table.open(path).files())
-    return any(file.is_file() for file in path.rglob("*"))
+    return any(True for _ in path.files())
 
 
-def _incomplete(name: str, missing: list[Path], held: list[Path]) -> TableError:
+def _incomplete(name: str, missing: list[Location], held: list[Location]) -> TableError:
     """Returns the error for a stream of which a table is missing; what is there may be the only copy."""
     named = " and ".join(f'"{path.name}"' for path in missing)
     log = "is missing" if not missing[0].exists() else "is there without its log"
@@ -187,7 +183,7 @@ def prepare_stream(config: Config, name: str, stream: StreamConfig, schema: Stru
     tables = open_stream_tables(config, name)
     if tables is None or not tables.binding:
         for path in (config.stream_table(name), config.windows_table(name), config.files_table(name)):
-            shutil.rmtree(path, ignore_errors=True)
+            path.delete_tree()
         create_stream(config.stream_table(name), to_arrow_schema(schema), _settings(stream, schema))
         tables = open_stream_tables(config, name)
         assert tables is not None
@@ -264,9 +260,9 @@ def recording_lock(config: Config, name: str) -> Iterator[None]:
     Raises:
         OverlapError: another recording of the stream is at work.
     """
-    path = config.state / "streams" / f"{name}.lock"
+    path = (config.state / "streams" / f"{name}.lock").local()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with Path(path).open("a+") as lock:
+    with path.open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

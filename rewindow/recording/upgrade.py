@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from deltalake.exceptions import CommitFailedError
 from rewindow.config import Config
 from rewindow.errors import InputError, OverlapError
 from rewindow.facts.seals import FIRST_GENERATION, columns_text, intact, seal_rows
+from rewindow.location import Location
 from rewindow.recording.stream import recording_lock
 from rewindow.spark.digests import NOT_DIGESTED, digest_columns, empty_digests, first_float_digest
 from rewindow.spark.frames import read_windows
@@ -122,13 +122,13 @@ def upgrade_stream(spark: SparkSession, config: Config, name: str) -> UpgradeRes
 
 def upgrade_others(config: Config, names: Sequence[str]) -> None:
     """Lifts what is no stream: published checkpoints, all or those of named applications, and the quarantine."""
-    for path in sorted((config.state / "streams").glob("*.checkpoints")):
+    for path in (config.state / "streams").entries("*.checkpoints"):
         if not names or path.name.removesuffix(".checkpoints") in names:
             _add_columns(path, stored.SCHEMA, TableKind.STATES)
     _add_columns(config.quarantine_table, QUARANTINE_SCHEMA, TableKind.QUARANTINE)
 
 
-def _add_columns(path: Path, schema: pa.Schema, kind: TableKind) -> None:
+def _add_columns(path: Location, schema: pa.Schema, kind: TableKind) -> None:
     if not Table.exists(path):
         return
     table = Table.open(path)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from rewindow.application import TOLERANCE, Mode
+from rewindow.location import Location
 from rewindow.names import windows_name
 from rewindow.recovery.groups import CheckpointSchedule
 from rewindow.windows import Grid, WindowRange
@@ -17,9 +17,9 @@ from rewindow.windows import Grid, WindowRange
 _OURS = re.compile(r".*/(streams/[^/]+|replays/[^/]+/checkpoints)")
 
 
-def path_in(state: Path, table: Path) -> str:
+def path_in(state: Location, table: Location) -> str:
     """Returns a table's path as a plan keeps it: relative to the state folder, absolute when it lies elsewhere."""
-    return table.relative_to(state).as_posix() if table.is_relative_to(state) else str(table)
+    return table.relative_to(state) if table.is_below(state) else table.uri
 
 
 def _relative(path: str) -> str:
@@ -58,11 +58,11 @@ class InputPlan(_Value):
     missing: list[tuple[int, int]] = Field(default_factory=list)
     foreign_files: int = 0
 
-    def table(self, state: Path) -> Path:
+    def table(self, state: Location) -> Location:
         """Returns the folder of its tuples, in this state folder."""
         return state / self.path
 
-    def windows_table(self, state: Path) -> Path:
+    def windows_table(self, state: Location) -> Location:
         """Returns the folder of its seals, in this state folder."""
         return state / windows_name(self.path)
 
@@ -114,7 +114,7 @@ class StartState(_Value):
     lacking: list[tuple[int, int]] = Field(default_factory=list)
     stale: list[tuple[int, int]] = Field(default_factory=list)
 
-    def table(self, state: Path) -> Path:
+    def table(self, state: Location) -> Location:
         """Returns the folder of the table that holds it, in this state folder."""
         return state / self.taken_from
 

@@ -46,7 +46,7 @@ def undo_horizon(config: Config, application: str) -> UndoHorizon:
     wanted = config.publication.undo_days
     found = {
         path.name: kept_days(Table.open(path))
-        for path in sorted(folder.glob(f"{application}.*") if folder.is_dir() else ())
+        for path in folder.entries(f"{application}.*")
         if Table.exists(path) and path.name != files_name(stream_of(path.name))
     }
     short = {name: days for name, days in found.items() if days < wanted}

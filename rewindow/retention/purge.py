@@ -10,11 +10,9 @@ files of states could be deleted here, and those go when no checkpoint names the
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pyarrow.parquet as pq
 
@@ -22,6 +20,7 @@ from rewindow.config import Config
 from rewindow.errors import OverlapError
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import Replay, State
+from rewindow.location import Location
 from rewindow.state import checkpoints as stored
 from rewindow.state.files import folder_of, leaves_in
 from rewindow.storage import Table
@@ -44,7 +43,7 @@ class Purgeable:
     """
 
     replay_id: str
-    folder: Path
+    folder: Location
     bytes: int
     reason: str
     published: bool = False
@@ -111,20 +110,19 @@ def purge(config: Config, older_than: timedelta = OLD, *, delete: bool = False) 
 
 def _delete(entry: Purgeable) -> Purgeable:
     """Deletes a folder; one that is gone already is no error (W86)."""
-    draft = entry.folder.with_name(f".{entry.folder.name}.purged")
-    if entry.folder.exists():
-        entry.folder.rename(draft)
-    shutil.rmtree(draft, ignore_errors=True)
+    entry.folder.delete_tree()
     return entry
 
 
-def _folders(config: Config, ledger: Ledger, row: Replay, older_than: timedelta, locked: set[Path]) -> list[Purgeable]:
+def _folders(
+    config: Config, ledger: Ledger, row: Replay, older_than: timedelta, locked: set[Location]
+) -> list[Purgeable]:
     reason = _reason(row, older_than)
     if not reason or not _is_staged(config, row) or _is_open(ledger, row):
         return []
     return [
         Purgeable(row.replay_id, folder, _size(folder), reason)
-        for folder in sorted(config.replay_root(row.replay_id).glob("*/"))
+        for folder in config.replay_root(row.replay_id).folders()
         if folder.name != FACTS and folder not in locked
     ]
 
@@ -138,7 +136,7 @@ def _reason(row: Replay, older_than: timedelta) -> str:
     return ""
 
 
-def _locked(config: Config, rows: list[Replay]) -> set[Path]:
+def _locked(config: Config, rows: list[Replay]) -> set[Location]:
     """Returns the checkpoint tables that planned or running replays start from (W85)."""
     plans = [row.read_plan() for row in rows if row.state in (State.PLANNED, State.RUNNING, State.FAILED)]
     tables = {plan.start.table(config.state) for plan in plans if plan.start.taken_from.endswith(CHECKPOINTS)}
@@ -151,8 +149,8 @@ def _states(config: Config, ledger: Ledger) -> Iterator[tuple[str, list[Purgeabl
     What a replay begins with was linked into its own folder when it was planned. An undo needs the checkpoints that
     were there before: those whose rows a VACUUM would not take yet, since the table keeps them for so long.
     """
-    for folder in sorted((config.state / "streams").glob("*.checkpoints.state")):
-        table, name = Table.open(folder.with_suffix("")), folder.name.removesuffix(".checkpoints.state")
+    for folder in (config.state / "streams").folders("*.checkpoints.state"):
+        table, name = Table.open(folder.with_name(folder.stem)), folder.name.removesuffix(".checkpoints.state")
         if any(one.details.application == name for one in ledger.publications.unfinished()):
             continue
         needed = _needed_states(table)
@@ -164,19 +162,19 @@ def _states(config: Config, ledger: Ledger) -> Iterator[tuple[str, list[Purgeabl
 def _needed_states(table: Table) -> set[str]:
     """Returns the folders that the table's checkpoints name, those included that an undo may still put back."""
     expired = {table.path / path for path in table.delta.vacuum(dry_run=True)}
-    there = [path for path in table.path.glob("*.parquet") if path not in expired]
-    return stored.leaves_of(pq.read_table(path, columns=["files"], partitioning=None) for path in there)
+    there = [path for path in table.path.entries("*.parquet") if path not in expired]
+    return stored.leaves_of(pq.read_table(path.uri, columns=["files"], partitioning=None) for path in there)
 
 
 def _is_staged(config: Config, row: Replay) -> bool:
     """Returns whether a replay's folder lies among the staged ones, and no link leads out: nothing else is deleted."""
     root = config.replay_root(row.replay_id)
-    return root.resolve().parent == root.parent.resolve()
+    return root.real().parent == root.parent.real()
 
 
 def _is_open(ledger: Ledger, row: Replay) -> bool:
     return any(entry.replay_id == row.replay_id for entry in ledger.publications.unfinished())
 
 
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+def _size(folder: Location) -> int:
+    return sum(file.size() for file in folder.files())

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from rewindow.config import Config
+from rewindow.location import Location
 from rewindow.storage.results import quality_folder
 
 KEEP_DAYS = 90
@@ -16,16 +15,12 @@ def prune_results(config: Config, keep_days: float = KEEP_DAYS, *, now: datetime
     """Deletes pages and results that are older, and returns their folders' names; findings are kept."""
     limit = (now or datetime.now(UTC)) - timedelta(days=keep_days)
     folders = quality_folder(config) / "replays"
-    old = [
-        folder
-        for folder in sorted(folders.iterdir() if folders.is_dir() else [])
-        if datetime.fromtimestamp(_written(folder), UTC) < limit
-    ]
+    old = [folder for folder in folders.folders() if datetime.fromtimestamp(_written(folder), UTC) < limit]
     for folder in old:
-        shutil.rmtree(folder)
+        folder.delete_tree()
     return [folder.name for folder in old]
 
 
-def _written(folder: Path) -> float:
+def _written(folder: Location) -> float:
     """Returns when something in a folder was last written: a file that is replaced does not touch its folder."""
-    return max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+    return max((file.modified() for file in folder.files()), default=0.0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from rewindow.errors import InputError
+from rewindow.location import Location
 from rewindow.names import quoted_column
 from rewindow.recovery import Plan
 from rewindow.storage import Table, query
@@ -71,7 +71,7 @@ def count_windows(table: Table, windows: WindowRange) -> dict[int, int]:
     }
 
 
-def open_inputs(plan: Plan, state: Path) -> dict[str, Table]:
+def open_inputs(plan: Plan, state: Location) -> dict[str, Table]:
     """Returns the inputs of a replay as pinned, without rows of windows that were never sealed, a warm-up's too.
 
     Args:
@@ -111,18 +111,18 @@ def _counts_of_files(table: Table, windows: WindowRange) -> dict[int, int]:
     return counts
 
 
-def count_written(folder: Path) -> dict[int, int]:
+def count_written(folder: Location) -> dict[int, int]:
     """Returns tuples per window of a folder of Parquet files."""
-    column = pq.read_table(folder, columns=["window_id"], partitioning=None)["window_id"]
+    column = pq.read_table(folder.uri, columns=["window_id"], partitioning=None)["window_id"]
     return {pair["values"]: pair["counts"] for pair in pc.value_counts(column).to_pylist()}
 
 
-def write_files(frame: DataFrame, folder: Path) -> None:
+def write_files(frame: DataFrame, folder: Location) -> None:
     """Computes a frame once, into Parquet files of a folder."""
     frame.write.mode("overwrite").parquet(str(folder))
 
 
-def read_files(spark: SparkSession, folder: Path, schema: StructType) -> DataFrame:
+def read_files(spark: SparkSession, folder: Location, schema: StructType) -> DataFrame:
     """Returns what was written into a folder."""
     return spark.read.schema(schema).parquet(str(folder))
 

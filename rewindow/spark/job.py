@@ -7,11 +7,11 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from rewindow.errors import Interrupted, RewindowError
 from rewindow.job_lines import machine_line
+from rewindow.location import location
 from rewindow.parent_death import end_group_with_parent
 from rewindow.spark.job_log import hush_pyspark, keep_traceback, where_all_is
 from rewindow.spark.passing import describe, is_passing
@@ -106,8 +106,5 @@ def _write(outcome: dict[str, Any]) -> bool:
     path = os.environ.get(OUTCOME_VARIABLE)
     if not path:
         return False
-    draft = Path(f"{path}.draft")
-    draft.parent.mkdir(parents=True, exist_ok=True)
-    draft.write_text(json.dumps(outcome))
-    draft.replace(path)
+    location(path).write(json.dumps(outcome))
     return True

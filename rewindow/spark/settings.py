@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import socket
 import sys
 import uuid
@@ -100,17 +99,17 @@ def local_threads(master: str) -> int:
 
 
 def scratch_folder(config: Config) -> Path:
-    """Returns the folder of Spark's own temporary files, of this process and of the jobs that it submits."""
-    return config.state / "tmp" / f"{socket.gethostname()}-{os.getpid()}"
+    """Returns the folder of Spark's own temporary files, of this process and its jobs; always on this machine."""
+    return (config.state / "tmp" / f"{socket.gethostname()}-{os.getpid()}").local()
 
 
 def make_scratch(config: Config) -> None:
     """Makes this process's scratch folder, and deletes those of processes that have ended on this host."""
     scratch_folder(config).mkdir(parents=True, exist_ok=True)
-    for folder in (config.state / "tmp").glob(f"{socket.gethostname()}-*"):
+    for folder in (config.state / "tmp").folders(f"{socket.gethostname()}-*"):
         pid = folder.name.rpartition("-")[2]
         if pid.isdecimal() and not psutil.pid_exists(int(pid)):
-            shutil.rmtree(folder, ignore_errors=True)
+            folder.delete_tree()
 
 
 def write_properties(config: Config, settings: Mapping[str, str]) -> Path:

@@ -12,12 +12,12 @@ import io
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rewindow.errors import CheckpointError
+from rewindow.location import Location, location
 from rewindow.recovery import Plan
 from rewindow.state.files import FIELD, State, StateFiles, folder_of
 from rewindow.state.first_digest import first_digest
@@ -131,7 +131,7 @@ def _blob(frame: pa.Table) -> bytes:
     return sink.getvalue()
 
 
-def decode(row: Mapping[str, object], table: Path) -> State:
+def decode(row: Mapping[str, object], table: Location) -> State:
     """Returns the state of a stored row, once all of it has been held against its digest.
 
     Args:
@@ -168,7 +168,7 @@ def schema_of(row: Mapping[str, object]) -> pa.Schema:
     return _frame(row).schema
 
 
-def _undecoded(row: Mapping[str, object], table: Path) -> State:
+def _undecoded(row: Mapping[str, object], table: Location) -> State:
     frame = _frame(row)
     if not row.get("files"):
         return frame
@@ -219,7 +219,7 @@ def state_leaves(table: Log) -> set[str]:
 def leaves_of(parts: Iterable[pa.Table]) -> set[str]:
     """Returns the folders of all files of states that stored rows name."""
     texts = {text for rows in parts for text in rows["files"].drop_null().to_pylist()}
-    return {leaf for text in texts for leaf in StateFiles.from_json(text, Path(), pa.schema([]), 0).leaves}
+    return {leaf for text in texts for leaf in StateFiles.from_json(text, location(""), pa.schema([]), 0).leaves}
 
 
 def load(table: Log, mark: int) -> Checkpoint:
@@ -252,7 +252,7 @@ def stored_rows(table: Log) -> Iterable[pa.Table]:
     return _parts(table, SCHEMA.names)
 
 
-def brought(rows: pa.Table, source: Path, target: Path, place: str) -> pa.Table:
+def brought(rows: pa.Table, source: Location, target: Location, place: str) -> pa.Table:
     """Returns stored rows as another table of checkpoints may hold them; the files of their states then lie beside it.
 
     Args:
@@ -274,7 +274,7 @@ def brought(rows: pa.Table, source: Path, target: Path, place: str) -> pa.Table:
     return moved
 
 
-def check(rows: pa.Table, table: Path) -> None:
+def check(rows: pa.Table, table: Location) -> None:
     """Reads the states of stored rows, and holds them against their digests.
 
     Raises:
@@ -285,7 +285,7 @@ def check(rows: pa.Table, table: Path) -> None:
         decode(row, table)
 
 
-def check_there(rows: pa.Table, table: Path) -> None:
+def check_there(rows: pa.Table, table: Location) -> None:
     """Makes sure that the files of the states of stored rows are there.
 
     Raises:

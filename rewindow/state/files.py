@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -21,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rewindow.errors import CheckpointError
+from rewindow.location import Location
 from rewindow.state.row_hash import buckets_of, digest_text, row_sum
 
 FIELD = "state"
@@ -61,7 +59,7 @@ class StateFiles:
         buckets: number of buckets.
     """
 
-    folder: Path
+    folder: Location
     schema: pa.Schema
     rows: int
     hashes: int
@@ -88,7 +86,7 @@ class StateFiles:
         """Returns the files of its base (0) or of an increment."""
         return [str(self.folder / file.path) for file in self.files if file.step == step]
 
-    def all_paths(self) -> list[Path]:
+    def all_paths(self) -> list[Location]:
         """Returns all its files."""
         return [self.folder / file.path for file in self.files]
 
@@ -102,7 +100,7 @@ class StateFiles:
         return json.dumps({"hashes": f"{self.hashes:016x}", "key": self.key, "buckets": self.buckets, "files": files})
 
     @classmethod
-    def from_json(cls, text: str, folder: Path, schema: pa.Schema, rows: int) -> StateFiles:
+    def from_json(cls, text: str, folder: Location, schema: pa.Schema, rows: int) -> StateFiles:
         """Returns what `to_json` kept."""
         kept = json.loads(text)
         files = tuple(StateFile(*values) for values in kept["files"])
@@ -118,7 +116,7 @@ class StateFiles:
         for file in self.files:
             _check(self.folder / file.path, file)
 
-    def copied_to(self, folder: Path, place: str) -> StateFiles:
+    def copied_to(self, folder: Location, place: str) -> StateFiles:
         """Links its files into a place in another folder, copies them where that cannot be; may be repeated."""
         for file in self.files:
             _link(self.folder / file.path, folder / place / file.path)
@@ -131,59 +129,53 @@ States: TypeAlias = Mapping[str, State]
 """Operator name to its state."""
 
 
-def folder_of(table: Path) -> Path:
+def folder_of(table: Location) -> Location:
     """Returns the folder of the states that the checkpoints in a table name."""
     return table.with_name(f"{table.name}.state")
 
 
-def settled(rows: pa.Table, inline_bytes: int, folder: Path, place: str, key: tuple[str, ...], buckets: int) -> State:
+def settled(
+    rows: pa.Table, inline_bytes: int, folder: Location, place: str, key: tuple[str, ...], buckets: int
+) -> State:
     """Returns a state that is in memory as it is while it is small, else written into files of a folder."""
     if not rows.num_rows or rows.nbytes <= inline_bytes:
         return rows
     return write_rows(rows, folder, place, key, buckets)
 
 
-def write_rows(rows: pa.Table, folder: Path, place: str, key: tuple[str, ...], buckets: int) -> StateFiles:
+def write_rows(rows: pa.Table, folder: Location, place: str, key: tuple[str, ...], buckets: int) -> StateFiles:
     """Writes a state that is in memory into files, as Spark would."""
     of_row = buckets_of(rows, key, buckets)
-    (folder / place).mkdir(parents=True, exist_ok=True)
+    (folder / place).make_folder()
     files = []
     for bucket in np.unique(of_row).tolist():
         part, path = rows.filter(pa.array(of_row == bucket)), f"{place}/part-{bucket:05}.parquet"
-        pq.write_table(part, folder / path, coerce_timestamps="us", allow_truncated_timestamps=True)
-        size = (folder / path).stat().st_size
+        pq.write_table(part, (folder / path).uri, coerce_timestamps="us", allow_truncated_timestamps=True)
+        size = (folder / path).size()
         files.append(StateFile(path, bucket, part.num_rows, size, f"{row_sum(part):016x}"))
     return StateFiles(folder, rows.schema, rows.num_rows, row_sum(rows), key, buckets, tuple(files))
 
 
-def _check(path: Path, file: StateFile) -> None:
+def _check(path: Location, file: StateFile) -> None:
     name = f'bucket {file.bucket} of the state in "{file.path}"'
     if not path.is_file():
         raise CheckpointError(f"{name} is gone")
-    if path.stat().st_size != file.bytes:
-        raise CheckpointError(f"{name} is damaged: it has {path.stat().st_size} bytes, not {file.bytes}")
+    if path.size() != file.bytes:
+        raise CheckpointError(f"{name} is damaged: it has {path.size()} bytes, not {file.bytes}")
     rows = total = 0
-    with pq.ParquetFile(path) as parquet:
+    with pq.ParquetFile(path.uri) as parquet:
         for batch in parquet.iter_batches():
             rows, total = rows + batch.num_rows, total + row_sum(batch)
     if (rows, f"{total % 2**64:016x}") != (file.rows, file.hashes):
         raise CheckpointError(f"{name} is damaged: its digest differs")
 
 
-def _link(source: Path, target: Path) -> None:
-    if target.exists():
-        return
-    if not source.is_file():
-        raise CheckpointError(f'file "{source.name}" of a state is gone', detail=f"Looked in {source.parent}.")
-    target.parent.mkdir(parents=True, exist_ok=True)
+def _link(source: Location, target: Location) -> None:
     try:
-        os.link(source, target)
-    except FileExistsError:
-        return
-    except OSError:
-        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
-        shutil.copyfile(source, draft)
-        draft.replace(target)
+        source.copy_to(target)
+    except FileNotFoundError as error:
+        gone = f'file "{source.name}" of a state is gone'
+        raise CheckpointError(gone, detail=f"Looked in {source.parent}.") from error
 
 
 @dataclass
@@ -194,7 +186,7 @@ class KeptFiles:
         saved: the folders of files that a checkpoint names.
     """
 
-    folder: Path
+    folder: Location
     epoch: int
     saved: set[str] = field(default_factory=set)
 
@@ -203,26 +195,26 @@ class KeptFiles:
         self.saved |= set(named)
         for leaf in self._leaves():
             if leaf not in self.saved and int(leaf.partition("-")[0]) < self.epoch:
-                shutil.rmtree(self.folder / leaf, ignore_errors=True)
+                (self.folder / leaf).delete_tree()
 
     def went_on(self, before: States, after: States, *, saved: bool) -> None:
         """Deletes the states before a group that no checkpoint names, now that the states after it are there."""
         if saved:
             self.saved |= _leaves_of(after)
         for leaf in _leaves_of(before) - _leaves_of(after) - self.saved:
-            shutil.rmtree(self.folder / leaf, ignore_errors=True)
+            (self.folder / leaf).delete_tree()
 
     def _leaves(self) -> Iterator[str]:
         """Returns the folders that attempts wrote: `<epoch>-<window>/<operator>/<field>`."""
-        for path in self.folder.glob("*-*/*/*"):
-            leaf = path.relative_to(self.folder).as_posix()
-            if leaf.partition("-")[0].isdigit():
-                yield leaf
+        for group in self.folder.folders("*-*"):
+            if group.name.partition("-")[0].isdigit():
+                leaves = (leaf for operator in group.folders() for leaf in operator.folders())
+                yield from (leaf.relative_to(self.folder) for leaf in leaves)
 
 
-def leaves_in(folder: Path) -> Iterator[str]:
+def leaves_in(folder: Location) -> Iterator[str]:
     """Returns the folders below a folder of states that hold files."""
-    yield from sorted({path.parent.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")})
+    yield from sorted({file.parent.relative_to(folder) for file in folder.files() if file.name.endswith(".parquet")})
 
 
 def _leaves_of(states: States) -> set[str]:
@@ -233,7 +225,7 @@ def bytes_in_memory(files: StateFiles) -> int:
     """Returns about how much the files take once they are read, from their footers."""
     found = 0
     for path in files.all_paths():
-        footer = pq.read_metadata(path)
+        footer = pq.read_metadata(path.uri)
         found += sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))
     return found
 

@@ -8,11 +8,9 @@ key, and read back once for their digests. They count from the moment that a che
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
@@ -20,6 +18,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
 from rewindow.application import Node
+from rewindow.location import Location
 from rewindow.names import quoted_column
 from rewindow.spark.digests import bucket_of, sum_of_rows
 from rewindow.spark.frames import check_columns, empty_frame, spark_schema, to_arrow, to_frame, write_files
@@ -63,7 +62,7 @@ class InlineStates:
 class FileStates:
     """States in files of a folder: a base, and what changed since, step by step."""
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, folder: Location) -> None:
         self._spark, self._folder = spark, folder
 
     def load(self, state: State) -> DataFrame:
@@ -130,7 +129,7 @@ class FileStates:
         """Returns what is noted of a file; the number in its name is its bucket."""
         path, part = f"{where}/{row['name']}", _PART.match(row["name"])
         assert part, f"Spark names its files part-..., not {row['name']}"
-        return StateFile(path, int(part[1]), row["rows"], (self._folder / path).stat().st_size, row["hashes"], step)
+        return StateFile(path, int(part[1]), row["rows"], (self._folder / path).size(), row["hashes"], step)
 
 
 class SizedStates:
@@ -141,7 +140,7 @@ class SizedStates:
         inline_bytes: up to this size a state is kept in memory.
     """
 
-    def __init__(self, spark: SparkSession, folder: Path, inline_bytes: int) -> None:
+    def __init__(self, spark: SparkSession, folder: Location, inline_bytes: int) -> None:
         self._inline, self._files = InlineStates(spark), FileStates(spark, folder)
         self._folder, self._inline_bytes = folder, inline_bytes
 
@@ -173,7 +172,7 @@ class SizedStates:
         rows = read_rows(files)
         if rows.num_rows and rows.nbytes > self._inline_bytes:
             return files
-        shutil.rmtree(self._folder / place / node.name, ignore_errors=True)
+        (self._folder / place / node.name).delete_tree()
         return rows
 
     def save_changes(
@@ -196,7 +195,7 @@ class SizedStates:
         if after.rows and after.steps < STEPS_MAX and after.bytes() - after.bytes(0) <= CHANGES_SHARE * after.bytes(0):
             return after
         whole = self.save(node, self._files.load(after), before, place, is_small=False)
-        shutil.rmtree(self._folder / place / node.name / f"{FIELD}.changes", ignore_errors=True)
+        (self._folder / place / node.name / f"{FIELD}.changes").delete_tree()
         return whole
 
 

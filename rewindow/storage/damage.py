@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +18,7 @@ from deltalake import CommitProperties
 
 from rewindow.config import Config
 from rewindow.errors import TableError
+from rewindow.location import Location, location
 from rewindow.names import stream_of, windows_name
 from rewindow.storage import Table
 from rewindow.storage.delta import DataFile
@@ -43,7 +43,7 @@ class DamagedFile:
     """
 
     table: str
-    file: Path
+    file: Location
     windows: WindowRange | None
     why: str
 
@@ -55,7 +55,7 @@ def find_damage(table: Table, name: str, windows: WindowRange) -> list[DamagedFi
         why = _damage(file)
         if why:
             bounds = None if file.first is None or file.last is None else WindowRange(file.first, file.last)
-            found.append(DamagedFile(name, Path(file.path), bounds, why))
+            found.append(DamagedFile(name, location(file.path), bounds, why))
     return found
 
 
@@ -119,12 +119,12 @@ def leave_out(config: Config, damage: Sequence[DamagedFile]) -> None:
 
 
 def _damage(file: DataFile) -> str:
-    path = Path(file.path)
+    path = location(file.path)
     try:
-        size = path.stat().st_size
+        size = path.size()
         if size != file.size:
             return f"It has {size} bytes, written were {file.size}"
-        with pq.ParquetFile(path) as parquet:
+        with pq.ParquetFile(path.uri) as parquet:
             for _ in parquet.iter_batches(_BATCH_ROWS):
                 pass
         return ""
@@ -137,7 +137,7 @@ def _damage(file: DataFile) -> str:
 def _take_out(config: Config, name: str, damage: Sequence[DamagedFile]) -> None:
     """Moves files aside and removes them from the log, in one commit; may be repeated after a crash."""
     table = open_published(config, name)
-    mine = {entry.file.relative_to(table.path).as_posix() for entry in damage}
+    mine = {entry.file.relative_to(table.path) for entry in damage}
     missing = set(table.delta.repair(dry_run=True)["files_removed"]) - mine
     if missing:
         raise TableError(
@@ -147,8 +147,8 @@ def _take_out(config: Config, name: str, damage: Sequence[DamagedFile]) -> None:
     for entry in damage:
         if entry.file.exists():
             target = table.path / KEPT_IN / entry.file.relative_to(table.path)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            entry.file.rename(target)
+            entry.file.copy_to(target)
+            entry.file.delete()
     left_out = [[entry.windows.first, entry.windows.last] for entry in damage if entry.windows]
     told = {"userMetadata": json.dumps({"rewindow": LEFT_OUT, "windows": left_out})}
     table.delta.repair(dry_run=False, commit_properties=CommitProperties(custom_metadata=told))

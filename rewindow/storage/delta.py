@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction
 
 from rewindow.errors import FencedError, TableError
+from rewindow.location import Location, location
 from rewindow.storage.failures import error_number, is_about_files, plain_text, table_failure
 from rewindow.storage.log_gaps import check_log
 from rewindow.storage.new_files import statistics
@@ -69,20 +69,20 @@ class Table:
 
     hidden: tuple[WindowRange, ...] = ()
 
-    def __init__(self, path: Path, delta: DeltaTable) -> None:
+    def __init__(self, path: Location, delta: DeltaTable) -> None:
         self.path = path
         self._delta = delta
 
     @classmethod
-    def open(cls, path: Path | str, version: int | None = None) -> Table:
+    def open(cls, path: Location | str, version: int | None = None) -> Table:
         """Returns the table in a folder, at its newest or at a given version.
 
         Raises:
             TableError: the folder holds no Delta table, or not this version; its log is damaged.
         """
-        path = Path(path)
+        path = location(path)
         try:
-            return cls(path, DeltaTable(str(path), version=version))
+            return cls(path, DeltaTable(path.uri, version=version))
         except TableNotFoundError as error:
             raise TableError(f'table "{path.name}" is not there', detail=f"Looked in {path}.") from error
         except (DeltaError, OSError) as error:
@@ -91,9 +91,9 @@ class Table:
             raise table_failure(f'table "{path.name}" cannot be read{wanted}', error) from error
 
     @staticmethod
-    def exists(path: Path | str) -> bool:
+    def exists(path: Location | str) -> bool:
         """Returns whether a folder holds a Delta table."""
-        return (Path(path) / "_delta_log").is_dir() and DeltaTable.is_deltatable(str(path))
+        return (location(path) / "_delta_log").is_dir() and DeltaTable.is_deltatable(str(path))
 
     def refresh(self) -> Table:
         """Looks at the newest snapshot; returns the table itself."""
@@ -139,7 +139,7 @@ class Table:
         rows = column.get("num_records", empty)
         changed = actions["modification_time"].cast(pa.timestamp("ms")).cast(pa.int64()).to_pylist()
         found = [
-            DataFile(str(self.path / path), count or 0, lowest, highest, size, changed_ms)
+            DataFile(os.path.join(self.path.uri, path), count or 0, lowest, highest, size, changed_ms)
             for path, count, lowest, highest, size, changed_ms in zip(
                 column["path"], rows, low, high, column["size_bytes"], changed, strict=True
             )
@@ -175,12 +175,8 @@ class Table:
     def sync(self) -> None:
         """Makes the newest commit outlive a power cut: delta-rs leaves that to the operating system."""
         log = self.path / "_delta_log"
-        for path in (log / f"{self.version:020}.json", log):
-            handle = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+        (log / f"{self.version:020}.json").sync()
+        log.sync()
 
     def commit_files(
         self, files: Sequence[DataFile], *, app_id: str, version: int, metadata: Mapping[str, Any] | None = None
@@ -242,12 +238,12 @@ class Table:
         self.refresh()
 
 
-def create_table(path: Path, schema: pa.Schema, properties: Mapping[str, str] | None = None) -> Table:
+def create_table(path: Location, schema: pa.Schema, properties: Mapping[str, str] | None = None) -> Table:
     """Creates an empty table; a table that is there already is opened and left as it is."""
     if not Table.exists(path):
-        path.mkdir(parents=True, exist_ok=True)
+        path.make_folder()
         DeltaTable.create(
-            str(path),
+            path.uri,
             schema,
             mode="ignore",
             configuration=dict(properties or {}),
@@ -256,22 +252,22 @@ def create_table(path: Path, schema: pa.Schema, properties: Mapping[str, str] | 
     return Table.open(path)
 
 
-def data_files(folder: Path) -> list[DataFile]:
+def data_files(folder: Location) -> list[DataFile]:
     """Returns the Parquet files that a job wrote into a folder, with row count and statistics from their footers.
 
     Files without rows are left out.
     """
     found = []
-    for path in sorted(folder.glob("*.parquet")):
-        footer = pq.read_metadata(path)
+    for path in folder.entries("*.parquet"):
+        footer = pq.read_metadata(path.uri)
         if footer.num_rows:
             told = statistics(footer, footer.schema.to_arrow_schema())
             first, last = (json.loads(told)[bounds].get("window_id") for bounds in ("minValues", "maxValues"))
-            found.append(DataFile(str(path), footer.num_rows, first, last, path.stat().st_size, statistics=told))
+            found.append(DataFile(path.uri, footer.num_rows, first, last, path.size(), statistics=told))
     return found
 
 
-def query(sql: str, **tables: Table | Path) -> pa.Table:
+def query(sql: str, **tables: Table | Location) -> pa.Table:
     """Returns the result of an SQL query (DataFusion) over tables given by name; no JVM.
 
     Raises:
@@ -366,7 +362,7 @@ def _may_hold(file: DataFile, first: int | None, last: int | None) -> bool:
     return not (below or above)
 
 
-def _add_action(root: Path, file: DataFile) -> AddAction:
+def _add_action(root: Location, file: DataFile) -> AddAction:
     stats: dict[str, Any] = {"numRecords": file.rows}
     if file.first is not None:
         stats |= {
@@ -374,9 +370,9 @@ def _add_action(root: Path, file: DataFile) -> AddAction:
             "maxValues": {"window_id": file.last},
             "nullCount": {"window_id": 0},
         }
-    relative = os.path.relpath(file.path, root)
-    changed_ms = int(os.stat(file.path).st_mtime * 1000)
-    return AddAction(relative, file.size, {}, changed_ms, True, file.statistics or json.dumps(stats))
+    place = location(file.path)
+    changed_ms = place.modified_ms()
+    return AddAction(place.relative_to(root), file.size, {}, changed_ms, True, file.statistics or json.dumps(stats))
 
 
 def _properties(app_id: str, version: int, metadata: Mapping[str, Any] | None) -> CommitProperties:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from rewindow.errors import FencedError
+from rewindow.location import Location
 from rewindow.storage.delta import DataFile, Table
 
 MARK_BITS = 40
@@ -27,7 +27,7 @@ class Log(Protocol):
     `Table` is one, on Delta. The simulation of the protocol has another one, in memory.
     """
 
-    path: Path
+    path: Location
 
     def refresh(self) -> Log:
         """Looks at the newest snapshot."""
@@ -93,7 +93,7 @@ class FencedTable:
     previous: int
 
     @property
-    def path(self) -> Path:
+    def path(self) -> Location:
         """Folder of the table."""
         return self.table.path
 
@@ -127,11 +127,11 @@ class FencedTable:
 
 
 def fence(
-    path: Path,
+    path: Location,
     app_id: str,
     epoch: int,
     mark_of: Callable[[int], int] = lambda mark: mark,
-    open_table: Callable[[Path], Log] = Table.open,
+    open_table: Callable[[Location], Log] = Table.open,
 ) -> FencedTable:
     """Fences a table for an attempt and returns it.
 

@@ -10,11 +10,11 @@ compacted the table.
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 
 import pyarrow as pa
 
 from rewindow.errors import TableError
+from rewindow.location import Location, location
 from rewindow.names import files_name
 from rewindow.storage.delta import DataFile, Table, query
 from rewindow.storage.formats import TableKind, check_format
@@ -32,12 +32,12 @@ table at which it was noted."""
 _CHUNK_BYTES = 1 << 20
 
 
-def files_path(data: Path) -> Path:
+def files_path(data: Location) -> Location:
     """Returns the folder of the table of a stream's data files; it lies beside the tuples."""
     return data.with_name(files_name(data.name))
 
 
-def open_files(data: Path) -> Table:
+def open_files(data: Location) -> Table:
     """Returns the table of a stream's data files.
 
     Args:
@@ -64,7 +64,7 @@ def note_files(data: Table, files: Table) -> int:
         rows = {
             "file": [name_in(data, file) for file in new],
             "bytes": [file.size for file in new],
-            "checksum": [file_checksum(Path(file.path)) for file in new],
+            "checksum": [file_checksum(location(file.path)) for file in new],
             "data_version": [data.version] * len(new),
         }
         files.append(pa.table(rows, schema=FILES_SCHEMA))
@@ -80,13 +80,13 @@ def noted_files(files: Table) -> dict[str, tuple[int, str]]:
 
 def name_in(data: Table, file: DataFile) -> str:
     """Returns a file's path within its table's folder, the key of its row."""
-    return str(Path(file.path).relative_to(data.path))
+    return location(file.path).relative_to(data.path)
 
 
-def file_checksum(path: Path) -> str:
+def file_checksum(path: Location) -> str:
     """Returns the checksum of a file's bytes: SHA-256, as `sha256sum` prints it."""
     digest = hashlib.sha256()
-    with path.open("rb") as stream:
+    with path.open() as stream:
         while chunk := stream.read(_CHUNK_BYTES):
             digest.update(chunk)
     return digest.hexdigest()

@@ -8,9 +8,9 @@ that flipped on the disk is so named before anything is computed from it.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from rewindow.errors import TableError
+from rewindow.location import Location, location
 from rewindow.recovery import InputPlan
 from rewindow.storage.delta import DataFile, Table
 from rewindow.storage.files import file_checksum, name_in, noted_files, open_files
@@ -19,7 +19,7 @@ from rewindow.windows import WindowRange
 _THREADS = 4
 
 
-def open_input(entry: InputPlan, state: Path) -> Table:
+def open_input(entry: InputPlan, state: Location) -> Table:
     """Returns the table of an input at the version that the plan has pinned.
 
     Args:
@@ -78,7 +78,7 @@ class InputFiles:
             self.foreign.append(name)
         noted = self._noted.get(name, (file.size, ""))[0]
         try:
-            there = Path(file.path).stat().st_size
+            there = location(file.path).size()
         except OSError as error:
             raise self._damaged(file, f"cannot be read: {error.strerror}") from error
         if {noted, file.size, there} != {noted}:
@@ -89,7 +89,7 @@ class InputFiles:
         if noted is None:
             return
         try:
-            there = file_checksum(Path(file.path))
+            there = file_checksum(location(file.path))
         except OSError as error:
             raise self._damaged(file, f"cannot be read: {error.strerror}") from error
         if there != noted[1]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from rewindow.errors import TableError
+from rewindow.location import Location, location
 from rewindow.storage.delta import Table, create_table
+from rewindow.storage.files import file_checksum
 from rewindow.storage.formats import TableKind, check_format, format_property
 
 FACTS = "facts"
@@ -42,7 +43,7 @@ def app_id(replay_id: str, table: str) -> str:
     return f"{replay_id}/{table}"
 
 
-def state_folder(root: Path) -> Path:
+def state_folder(root: Location) -> Location:
     """Returns the state folder that a replay's folder lies in."""
     return root.parent.parent
 
@@ -62,7 +63,7 @@ def staged_schema(event_columns: pa.Schema) -> pa.Schema:
     return pa.schema([*own_columns(event_columns), *event_columns])
 
 
-def create_staged(path: Path, event_columns: pa.Schema) -> Table:
+def create_staged(path: Location, event_columns: pa.Schema) -> Table:
     """Creates the staged table of an output or an error port, empty; one that is there stays as it is."""
     said = {_BOOKKEEPING: ",".join(own_columns(event_columns).names), **format_property(TableKind.OUTPUT)}
     return create_table(path, staged_schema(event_columns), said)
@@ -86,7 +87,7 @@ _READ_WHOLE = (FACTS, CHECKPOINTS)
 """Tables whose bytes go into the digest. Those of an output are compared with its facts when it is published."""
 
 
-def staged_contents(root: Path, versions: Mapping[str, int] | None = None) -> Contents:
+def staged_contents(root: Location, versions: Mapping[str, int] | None = None) -> Contents:
     """Returns what every table of a replay holds, so that two looks at it can be compared.
 
     The digest covers the table's id and its files with their sizes; of facts and checkpoints also the bytes.
@@ -98,7 +99,7 @@ def staged_contents(root: Path, versions: Mapping[str, int] | None = None) -> Co
     Raises:
         TableError: a table or one of its files is not there.
     """
-    names = versions if versions is not None else sorted(path.name for path in root.glob("*/") if Table.exists(path))
+    names = versions if versions is not None else [path.name for path in root.folders() if Table.exists(path)]
     return {name: _contents(Table.open(root / name, versions[name] if versions else None)) for name in names}
 
 
@@ -110,23 +111,22 @@ def versions_of(contents: Contents) -> dict[str, int]:
 def _contents(table: Table) -> dict[str, Any]:
     digest = hashlib.sha256(str(table.delta.metadata().id).encode())
     for file in sorted(table.files(), key=lambda file: file.path):
-        digest.update(f"\0{Path(file.path).relative_to(table.path)}\0{file.size}\0".encode())
+        digest.update(f"\0{location(file.path).relative_to(table.path)}\0{file.size}\0".encode())
         if table.path.name in _READ_WHOLE:
-            digest.update(_bytes_digest(table, Path(file.path)))
+            digest.update(_bytes_digest(table, location(file.path)))
     return {"version": table.version, "files": digest.hexdigest()}
 
 
-def _bytes_digest(table: Table, file: Path) -> bytes:
+def _bytes_digest(table: Table, file: Location) -> bytes:
     try:
-        with file.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").digest()
+        return bytes.fromhex(file_checksum(file))
     except OSError as error:
         raise TableError(
             f'file "{file.name}" of table "{table.path.name}" cannot be read', detail=f"{error.strerror}: {file}."
         ) from error
 
 
-def check_replay_format(root: Path) -> None:
+def check_replay_format(root: Location) -> None:
     """Refuses a replay whose tables an older or a newer version has made; its checkpoints stand for all of them.
 
     Raises:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from rewindow.errors import TableError
+from rewindow.location import Location
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..*parquet")
 
 
-def missing_commits(table: Path) -> list[int]:
+def missing_commits(table: Location) -> list[int]:
     """Returns the versions that a log lacks between its newest Delta checkpoint and its newest commit.
 
     Older ones are not needed: the Delta checkpoint says what they brought.
     """
-    names = [path.name for path in (table / "_delta_log").glob("*")]
+    names = [place.name for place in (table / "_delta_log").entries()]
     commits, checkpoints = (
         {int(found[1]) for name in names if (found := pattern.fullmatch(name))} for pattern in (_COMMIT, _CHECKPOINT)
     )
@@ -24,7 +24,7 @@ def missing_commits(table: Path) -> list[int]:
     return sorted(set(range(first, max(commits, default=first - 1))) - commits)
 
 
-def check_log(table: Path, without_copy: str = "") -> None:
+def check_log(table: Location, without_copy: str = "") -> None:
     """Refuses a table whose log has a gap: nobody can know what it holds.
 
     Args:

@@ -6,14 +6,10 @@ could hold. Where the place is on another file system than the source, a link be
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -21,9 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
+from rewindow.location import Location
+
 _TEXT_MAX = 64
 """Longer bounds of text are left out of the statistics: their end would have to be cut and rounded up."""
-_NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EACCES})
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class NewFile:
     size: int
     changed_ms: int
     statistics: str
-    source: Path | None = None
+    source: Location | None = None
     copied: bool = False
 
     def action(self) -> AddAction:
@@ -52,7 +49,7 @@ class NewFile:
         return AddAction(self.path, self.size, {}, self.changed_ms, True, self.statistics)
 
 
-def write_file(root: Path, folder: str, rows: pa.Table) -> NewFile:
+def write_file(root: Location, folder: str, rows: pa.Table) -> NewFile:
     """Writes rows into a new file below a table's folder.
 
     Args:
@@ -60,55 +57,36 @@ def write_file(root: Path, folder: str, rows: pa.Table) -> NewFile:
         folder: where in it; made if it is not there.
     """
     path = root / folder / f"rows-{uuid4()}.parquet"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".draft")
-    try:
-        pq.write_table(rows, draft, compression="zstd")
-        _finish(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
-    found = path.stat()
-    footer = pq.read_metadata(path)
-    changed_ms = found.st_mtime_ns // 1_000_000
-    return NewFile(f"{folder}/{path.name}", footer.num_rows, found.st_size, changed_ms, statistics(footer, rows.schema))
+    content = pa.BufferOutputStream()
+    pq.write_table(rows, content, compression="zstd")
+    path.write(content.getvalue().to_pybytes())
+    footer, changed_ms = pq.read_metadata(path.uri), path.modified_ms()
+    return NewFile(f"{folder}/{path.name}", footer.num_rows, path.size(), changed_ms, statistics(footer, rows.schema))
 
 
-def link_file(source: Path, root: Path, path: str, changed_ms: int, schema: pa.Schema) -> NewFile:
+def link_file(source: Location, root: Location, path: str, changed_ms: int, schema: pa.Schema) -> NewFile:
     """Makes a file of elsewhere appear below a table's folder too: by a hard link, by a copy where that is impossible.
 
     Its time is set to now, so that no VACUUM takes it before it is part of the table; `changed_ms` of the result is
     what was given, to which `put_right` sets it later. May be repeated.
     """
-    target, copied = root / path, False
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if not target.exists():
-        try:
-            os.link(source, target)
-        except OSError as error:
-            if error.errno not in _NO_LINK:
-                raise
-            _copy(source, target)
-            copied = True
-    os.utime(target)
-    footer = pq.read_metadata(target)
-    size = target.stat().st_size
-    return NewFile(path, footer.num_rows, size, changed_ms, statistics(footer, schema), source, copied)
+    target = root / path
+    copied = source.copy_to(target)
+    target.set_modified()
+    footer = pq.read_metadata(target.uri)
+    return NewFile(path, footer.num_rows, target.size(), changed_ms, statistics(footer, schema), source, copied)
 
 
-def put_right(path: Path, changed_ms: int) -> None:
+def put_right(path: Location, changed_ms: int) -> None:
     """Sets the time of a linked file to the one that its table's log has, which is also its source's."""
-    if path.stat().st_mtime_ns // 1_000_000 != changed_ms:
-        os.utime(path, ns=(changed_ms * 1_000_000, changed_ms * 1_000_000))
+    if path.modified_ms() != changed_ms:
+        path.set_modified(changed_ms)
 
 
-def sync_folders(root: Path, folders: Iterable[str]) -> None:
+def sync_folders(root: Location, folders: Iterable[str]) -> None:
     """Makes the names of new files outlive a power cut."""
-    for folder in {root, *(root / folder for folder in folders)}:
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    for place in {root, *(root / folder for folder in folders)}:
+        place.sync()
 
 
 def statistics(footer: pq.FileMetaData, schema: pa.Schema) -> str:
@@ -154,19 +132,3 @@ def _as_json(value: Any, kind: pa.DataType) -> Any:
         text = value.replace(tzinfo=None).isoformat(timespec="microseconds")
         return f"{text}Z" if kind.tz else text
     return value.isoformat() if isinstance(value, date) else value
-
-
-def _copy(source: Path, target: Path) -> None:
-    draft = target.with_name(f"{target.name}.draft")
-    try:
-        shutil.copyfile(source, draft)
-        _finish(draft, target)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _finish(draft: Path, path: Path) -> None:
-    """Gives a file its name once its bytes outlive a power cut."""
-    with draft.open("rb") as stream:
-        os.fsync(stream.fileno())
-    draft.replace(path)

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from rewindow.config import Config
+from rewindow.location import Location
 from rewindow.names import check_replay_id
 
 
-def quality_folder(config: Config) -> Path:
+def quality_folder(config: Config) -> Location:
     """Returns the folder of everything that the gate leaves behind."""
     return config.results / "quality"
 
 
-def replay_folder(config: Config, replay_id: str) -> Path:
+def replay_folder(config: Config, replay_id: str) -> Location:
     """Returns the folder of a replay's pages and results."""
     return quality_folder(config) / "replays" / check_replay_id(replay_id)
 
 
-def strength_file(config: Config, replay_id: str, output: str) -> Path:
+def strength_file(config: Config, replay_id: str, output: str) -> Location:
     """Returns where it says which planted damages an output's suite would notice; beside the output's page."""
     return replay_folder(config, replay_id) / f"{output}.strength.json"
 
 
-def findings_table(config: Config) -> Path:
+def findings_table(config: Config) -> Location:
     """Returns the Delta table that keeps every check of every run."""
     return quality_folder(config) / "findings"
 
 
-def index_page(config: Config) -> Path:
+def index_page(config: Config) -> Location:
     """Returns the page over time."""
     return quality_folder(config) / "index.html"

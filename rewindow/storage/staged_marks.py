@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import ValidationError
 
 from rewindow.errors import TableError
+from rewindow.location import Location
 from rewindow.recovery import Plan
 from rewindow.storage.delta import Table, query
 from rewindow.storage.fence import Position, position
@@ -15,7 +14,7 @@ from rewindow.storage.log_gaps import check_log
 from rewindow.windows import WindowRange
 
 
-def staged_positions(root: Path, plan: Plan) -> dict[str, Position]:
+def staged_positions(root: Location, plan: Plan) -> dict[str, Position]:
     """Returns the position of every table of a replay that is there; none when it was purged.
 
     Raises:
@@ -42,7 +41,7 @@ def lost_commits(plan: Plan, positions: dict[str, Position]) -> str:
     return ", ".join(f'table "{name}" holds {mark} of {windows} windows' for name, mark in behind.items())
 
 
-def check_sealed_rows(root: Path, plan: Plan, positions: dict[str, Position]) -> None:
+def check_sealed_rows(root: Location, plan: Plan, positions: dict[str, Position]) -> None:
     """Refuses a replay in at most once whose facts seal windows that an output's table no longer holds.
 
     That is no loss that the mode allows and lists: a seal is committed after the rows that it seals. The other modes
@@ -67,7 +66,7 @@ def check_sealed_rows(root: Path, plan: Plan, positions: dict[str, Position]) ->
             )
 
 
-def check_ledger(root: Path, plan: Plan, positions: dict[str, Position], epoch: int) -> None:
+def check_ledger(root: Location, plan: Plan, positions: dict[str, Position], epoch: int) -> None:
     """Refuses a ledger that is not the one of a replay's tables: an older copy, or another one.
 
     Args:
@@ -101,7 +100,7 @@ def _plan_again(plan: Plan) -> str:
     return f"abandon the replay (rewindow abandon {plan.replay_id}) and plan its range again."
 
 
-def _plan_in(root: Path) -> Plan | None:
+def _plan_in(root: Location) -> Plan | None:
     """Returns the plan that a replay's tables carry, None when it cannot be read."""
     try:
         return Plan.model_validate_json(Table.open(root / CHECKPOINTS).properties["rewindow.plan"])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from rewindow.errors import TableError
+from rewindow.location import Location
 from rewindow.names import stream_of, windows_name
 from rewindow.storage.delta import Table, create_table, query
 from rewindow.storage.files import FILES_SCHEMA, files_path
@@ -91,7 +91,7 @@ def check_reaches(name: str, data: Table, windows: Table) -> None:
         )
 
 
-def open_sealed(data: Path | str, version: int, seals: Path | str, seals_version: int, windows: WindowRange) -> Table:
+def open_sealed(data: Location, version: int, seals: Location, seals_version: int, windows: WindowRange) -> Table:
     """Returns a stream's tuples at a version, with the windows of a range hidden that the seals do not name.
 
     A recording that died between its tuples and their seals leaves rows that nobody may read (W40).
@@ -114,7 +114,7 @@ def holes(sealed: pa.ChunkedArray | npt.NDArray[np.int64], windows: WindowRange)
 
 
 def create_stream(
-    data: Path, schema: pa.Schema, settings: Mapping[str, object], properties: Mapping[str, str] | None = None
+    data: Location, schema: pa.Schema, settings: Mapping[str, object], properties: Mapping[str, str] | None = None
 ) -> None:
     """Creates the tables of a stream that are not there: tuples, seals (`.windows`) and data files (`.files`).
 
@@ -131,13 +131,12 @@ def create_stream(
     create_table(data.with_name(windows_name(data.name)), WINDOWS_SCHEMA, stored)
 
 
-def sealed_streams(folder: Path) -> list[str]:
+def sealed_streams(folder: Location) -> list[str]:
     """Returns the names of all streams below a folder that have a table of seals, recorded or published, sorted."""
-    tables = folder.glob(windows_name("*"))
-    return sorted(stream_of(path.name) for path in tables if Table.exists(path))
+    return sorted(stream_of(path.name) for path in folder.entries(windows_name("*")) if Table.exists(path))
 
 
-def create_quarantine(path: Path) -> Table:
+def create_quarantine(path: Location) -> Table:
     """Returns the quarantine table, created when it is not there.
 
     Raises:

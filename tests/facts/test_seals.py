@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -19,6 +17,7 @@ from rewindow.facts.seals import (
     sealed_windows,
     stream_end,
 )
+from rewindow.location import Location, location
 from rewindow.storage import Table
 from rewindow.storage.files import file_checksum, note_files, noted_files, open_files
 from rewindow.storage.streams import WINDOWS_SCHEMA, create_stream
@@ -28,7 +27,7 @@ TUPLES = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("key", p
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Table:
+def data(tmp_path: Location) -> Table:
     """A stream with three sealed windows, the second one empty."""
     path = tmp_path / "s"
     create_stream(path, TUPLES, {"width_ms": 1000, "origin_ms": 0})
@@ -98,7 +97,7 @@ def test_files_are_noted_once_with_size_and_checksum(data: Table) -> None:
     data.commit_arrow(pa.table([[9], [1], ["d"]], schema=TUPLES), app_id="r", version=2)
     assert note_files(data, files) == 1
     assert noted_files(files) == {
-        str(Path(file.path).relative_to(data.path)): (file.size, file_checksum(Path(file.path)))
+        location(file.path).relative_to(data.path): (file.size, file_checksum(location(file.path)))
         for file in data.files()
     }
 

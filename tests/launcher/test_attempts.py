@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
-from collections import namedtuple
 
 import psutil
 import pytest
@@ -16,6 +15,7 @@ from rewindow.launcher import Outcome, Submission, attempts, begin_attempt, know
 from rewindow.launcher.processes import end_process_group
 from rewindow.ledger import Ledger
 from rewindow.ledger.rebuild import rebuild_ledger
+from rewindow.location.local import LocalLocation
 from rewindow.planning import create_replay
 from rewindow.process_identity import process_identity
 from rewindow.publication.publish import check_publishable
@@ -113,8 +113,7 @@ def test_a_replay_is_given_up_after_too_many_failures(project: Project) -> None:
 def test_a_full_disk_is_refused_before_anything_runs(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """No room: a retryable error that names the folder, and no epoch is taken."""
     create_replay(project.config, request(replay_id="one"))
-    usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(attempts.shutil, "disk_usage", lambda path: usage(10, 9, 1))
+    monkeypatch.setattr(LocalLocation, "free_bytes", lambda place: 1)
     with pytest.raises(ResourceError, match="no disk space") as caught:
         begin_attempt(project.config, "one")
     assert caught.value.retryable and Ledger.open(project.config.ledger_url).replays.get("one").epoch == 0

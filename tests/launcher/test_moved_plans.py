@@ -12,6 +12,7 @@ from rewindow.certificate.snapshots import staged_plan
 from rewindow.config import Config
 from rewindow.launcher import begin_attempt
 from rewindow.ledger import Ledger
+from rewindow.location import location
 from rewindow.planning import create_replay
 from rewindow.recovery import InputPlan, Plan, StartState, path_in
 from rewindow.storage import Table
@@ -92,6 +93,6 @@ def _with_absolute_paths(plan: Plan, state: Path) -> str:
 
 def test_a_plan_keeps_paths_below_the_state_folder_and_no_others() -> None:
     """What lies elsewhere does not move along."""
-    state = Path("/somewhere/state")
+    state = location("/somewhere/state")
     assert path_in(state, state / "streams" / "clicks") == "streams/clicks"
-    assert path_in(state, Path("/elsewhere/streams/clicks")) == "/elsewhere/streams/clicks"
+    assert path_in(state, location("/elsewhere/streams/clicks")) == "/elsewhere/streams/clicks"

@@ -18,6 +18,7 @@ from rewindow.certificate import certify
 from rewindow.config import Config
 from rewindow.errors import ResourceError, TableError
 from rewindow.ledger import Ledger
+from rewindow.location import local
 from rewindow.publication import by_files, staged_output
 from rewindow.publication.publish import publish
 from rewindow.publication.spark_needed import SparkNeeded, reason_for_spark
@@ -242,9 +243,9 @@ def test_files_are_copied_where_they_cannot_be_linked(config: Config, monkeypatc
         Path(target).write_bytes(Path(source).read_bytes()[:10])
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(new_files.os, "link", apart)
+    monkeypatch.setattr(local.os, "link", apart)
     with monkeypatch.context() as patch:
-        patch.setattr(new_files.shutil, "copyfile", half)
+        patch.setattr(local.shutil, "copyfile", half)
         with pytest.raises(ResourceError, match="no space left"):
             undo(config, "fix")
         assert list(config.stream_table(STREAM).glob("publication-3/*")) == []

@@ -109,7 +109,7 @@ def test_files_are_copied_where_they_cannot_be_linked(config: Config, monkeypatc
     def refuse(*paths: object) -> None:
         raise OSError(18, "Invalid cross-device link")
 
-    monkeypatch.setattr("rewindow.state.files.os.link", refuse)
+    monkeypatch.setattr("rewindow.location.local.os.link", refuse)
     stage(config, "one", 100, 103)
     publish(config, "one")
     assert minutes(config, 103) == 103

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from rewindow.application import Application, FrameOperator, InputPort, Operator
 from rewindow.engine.computation import GroupResult, SkipResult
 from rewindow.errors import FencedError
 from rewindow.facts.group_facts import Seal, WindowDigest
+from rewindow.location import Location, location
 from rewindow.storage import DataFile, FencedTable
 from rewindow.windows import WindowRange
 
@@ -84,7 +84,7 @@ class World:
 class MemoryLog:
     """A table of the world, as a process sees it: pinned to the snapshot that it last looked at."""
 
-    def __init__(self, world: World, path: Path, pause: Pause) -> None:
+    def __init__(self, world: World, path: Location, pause: Pause) -> None:
         self.path, self._world, self._pause = path, world, pause
         self._commits = world.tables.setdefault(path.name, [])
         pause()
@@ -174,7 +174,7 @@ class MemoryEngine:
             digests[window] = WindowDigest(1, str(value), None)
             self._world.computed[window] += 1
         self._pause()
-        folders = {name: Path(f"{name}/{self._epoch}-{mark}") for name in OUTPUTS}
+        folders = {name: location(f"{name}/{self._epoch}-{mark}") for name in OUTPUTS}
         for name in staged:
             self._world.written[str(folders[name])] = pa.table(list(zip(*rows, strict=True)), schema=ROWS)
         return GroupResult(folders, dict.fromkeys(OUTPUTS, digests), {"sum": pa.table({"value": [value]})})

@@ -13,7 +13,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 from weakref import WeakKeyDictionary
@@ -31,6 +30,7 @@ from rewindow.engine.takeover import Takeover
 from rewindow.errors import CheckpointError, FencedError
 from rewindow.facts.group_facts import GroupFacts
 from rewindow.facts.losses import skipped_marks
+from rewindow.location import Location, location
 from rewindow.recovery import OutputPlan, Plan, StartState
 from rewindow.state import checkpoints as stored
 from rewindow.storage import FencedTable, Position, position
@@ -39,7 +39,7 @@ from tests.recovery.memory import OUTPUTS, MemoryEngine, MemoryLedger, MemoryLog
 
 WINDOWS = 10
 APP = make_app()
-ROOT = Path("memory")
+ROOT = location("memory")
 
 
 INITIAL = StartState(source="initial", window=0)
@@ -206,11 +206,11 @@ _next_end = attempts.next_end
 _marks = stored.marks
 
 
-def _fence_without_mark(path: Path, app: str, epoch: int, mark_of: object, open_table: Any) -> FencedTable:
+def _fence_without_mark(path: Location, app: str, epoch: int, mark_of: object, open_table: Any) -> FencedTable:
     return _fence(path, app, epoch, lambda mark: 0, open_table)
 
 
-def _unfenced_positions(path: Path, app: str, epoch: int, mark_of: Any, open_table: Any) -> FencedTable:
+def _unfenced_positions(path: Location, app: str, epoch: int, mark_of: Any, open_table: Any) -> FencedTable:
     """Reads what is done in a table before the fence, not on the snapshot that it is made on."""
     done = position(open_table(path), app)
     table = _fence(path, app, epoch, lambda mark: done.mark, open_table)
@@ -218,7 +218,7 @@ def _unfenced_positions(path: Path, app: str, epoch: int, mark_of: Any, open_tab
     return table
 
 
-def _fence_but_started(path: Path, app: str, epoch: int, mark_of: Any, open_table: Any) -> FencedTable:
+def _fence_but_started(path: Location, app: str, epoch: int, mark_of: Any, open_table: Any) -> FencedTable:
     """Enters what is begun without a look at who else does."""
     if not app.endswith(STARTED):
         return _fence(path, app, epoch, mark_of, open_table)
@@ -272,7 +272,7 @@ class _FactsFirst(GroupCommit):
         pass
 
 
-def _fence_after_a_look(path: Path, app: str, epoch: int, mark_of: Any, open_table: Any) -> FencedTable:
+def _fence_after_a_look(path: Location, app: str, epoch: int, mark_of: Any, open_table: Any) -> FencedTable:
     """Keeps the checkpoints' marks from before the fence."""
     marks = _marks(open_table(path)) if path.name == CHECKPOINTS else []
     table = _fence(path, app, epoch, mark_of, open_table)

@@ -91,7 +91,7 @@ def find_delta_files(name: str, path: Path, position: SourcePosition, *, skip_ch
             longer reaches back to the position.
     """
     try:
-        table = Table.open(path)
+        table = Table.open(str(path))
     except TableError as error:
         raise InputError(f'source "{path}" of stream "{name}" is not a Delta table', detail=str(error)) from error
     _check_plain(name, table)
@@ -151,7 +151,7 @@ def _since(name: str, table: Table, version: int) -> tuple[list[dict[str, Any]],
     adds: list[dict[str, Any]] = []
     changes: list[str] = []
     for number in range(version + 1, table.version + 1):
-        actions = list(_commit(name, table.path, number))
+        actions = list(_commit(name, table.path.local(), number))
         if any("remove" in action and action["remove"].get("dataChange", True) for action in actions):
             done = next((action["commitInfo"].get("operation") for action in actions if "commitInfo" in action), None)
             changes.append(f"version {number} ({done or 'unknown operation'})")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rewindow.config import StreamConfig
+from rewindow.location import location
 from rewindow.recording.sources.source import SourceFile, SourcePosition, TakenFile
 from rewindow.storage.files import file_checksum
 
@@ -84,7 +85,7 @@ def remember(
     for file in files:
         taken = position.files.get(file.name)
         if taken is None or file.name in read:
-            checksum = checksums[file.path] = checksums.get(file.path) or file_checksum(file.path)
+            checksum = checksums[file.path] = checksums.get(file.path) or file_checksum(location(file.path))
             # A file that was written since its rows were read equals nothing when it is looked at again.
             checksum = checksum if file.path.stat().st_mtime_ns == file.modified_ns else ""
         else:
@@ -96,11 +97,11 @@ def remember(
 def _is_same(file: SourceFile, taken: TakenFile) -> bool:
     if file.size != taken.size or not taken.checksum:
         return False
-    return file.modified_ns == taken.modified_ns or file_checksum(file.path) == taken.checksum
+    return file.modified_ns == taken.modified_ns or file_checksum(location(file.path)) == taken.checksum
 
 
 def _renamed_from(file: SourceFile, gone: Mapping[str, TakenFile]) -> str | None:
     """Returns the name under which a file was taken before, None if it was not."""
     alike = [taken for taken in gone.values() if taken.size == file.size and taken.checksum]
-    checksum = file_checksum(file.path) if alike else ""
+    checksum = file_checksum(location(file.path)) if alike else ""
     return next((taken.name for taken in alike if taken.checksum == checksum), None)

@@ -1,0 +1,185 @@
+"""What every kind of place keeps to. A second implementation is one more entry of `KINDS`: a root of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from rewindow.errors import InputError
+from rewindow.location import Location, location
+from rewindow.location.local import LocalLocation
+
+KINDS: dict[str, Callable[[Path], Location]] = {"local": lambda folder: LocalLocation(str(folder))}
+RACERS, KEYS = 4, 25
+NAMES = ("plain", "with spaces", "Grüße, 世界", "a%20b", "key=value", "#1?")
+
+
+@pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
+    """An empty folder."""
+    made: Callable[[Path], Location] = request.param
+    return made(Path(tmp_path))
+
+
+def test_a_place_is_a_value(root: Location) -> None:
+    """Equal addresses are equal places, can be sorted and kept in sets, and to name one touches nothing."""
+    place = root / "streams" / "clicks"
+    assert place == root / "streams/clicks" and len({place, root / "streams/clicks"}) == 1
+    assert sorted([root / "b", root / "a"]) == [root / "a", root / "b"]
+    assert (place.name, place.parent, place.with_name("x.y")) == ("clicks", root / "streams", root / "streams/x.y")
+    assert (root / "a.b.csv").stem == "a.b" and str(place) == place.uri
+    with pytest.raises(AttributeError):
+        place.uri = "other"  # type: ignore[misc]
+    assert root.entries() == [] and not place.exists()
+
+
+def test_what_is_below_a_folder_is_told_by_parts(root: Location) -> None:
+    """`streams2` is not below `streams`, though its text begins so; a whole address stands for itself."""
+    folder = root / "streams"
+    assert (folder / "a" / "b").relative_to(folder) == "a/b" and folder.is_below(folder)
+    assert not (root / "streams2").is_below(folder) and not root.is_below(folder)
+    with pytest.raises(ValueError, match="streams2.* is not below"):
+        (root / "streams2").relative_to(folder)
+    assert root / "elsewhere" / folder.uri == folder
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_name_can_be_written_listed_and_read(root: Location, name: str) -> None:
+    """Spaces, letters of any script and characters that an address could take for its own."""
+    file = root / name / f"{name}.txt"
+    file.write(name)
+    assert [entry.name for entry in root.entries()] == [name] and (root / name).entries() == [file]
+    assert file.read_text() == name and file.size() == len(name.encode())
+    assert [one.relative_to(root) for one in root.files()] == [f"{name}/{name}.txt"]
+
+
+def test_writing_replaces_and_leaves_nothing_beside(root: Location) -> None:
+    """Text or bytes, in a folder that was not there."""
+    file = root / "a" / "b"
+    for content in (b"first", "second \N{SNOWMAN}"):
+        file.write(content)
+    assert file.read_text() == "second \N{SNOWMAN}" and list(root.files()) == [file]
+    with file.open() as stream:
+        assert stream.read(6) == b"second"
+    assert (file.is_file(), file.is_dir(), file.parent.is_dir(), file.parent.is_file()) == (True, False, True, False)
+
+
+def test_what_is_not_there_is_said_so(root: Location) -> None:
+    """Lists are empty, what reads raises FileNotFoundError, and what deletes has nothing to do."""
+    gone = root / "gone"
+    assert not gone.exists() and gone.entries() == [] and list(gone.files()) == []
+    for read in (gone.read_bytes, gone.size, gone.modified, lambda: gone.copy_to(root / "copy")):
+        with pytest.raises(FileNotFoundError):
+            read()
+    gone.delete()
+    gone.delete_tree()
+    assert root.entries() == [] and list(root.files()) == []
+
+
+def test_lists_are_sorted_match_and_leave_out_what_is_hidden(root: Location) -> None:
+    """A pattern is of one name; `files` goes to every depth and hides nothing."""
+    for name in ("b.json", "a.json", "c.html", ".draft.json", "sub/d.json"):
+        (root / name).write("x")
+    assert [place.name for place in root.entries()] == ["a.json", "b.json", "c.html", "sub"]
+    assert [place.name for place in root.entries("*.json")] == ["a.json", "b.json"]
+    assert [place.name for place in root.folders()] == ["sub"]
+    assert len(list(root.files())) == 5
+
+
+def test_only_the_first_of_two_puts_is_kept(root: Location) -> None:
+    """The second is told that it was not."""
+    file = root / "log" / "0.json"
+    assert file.put_if_absent("first") and not file.put_if_absent(b"second")
+    assert file.read_text() == "first" and list(root.files()) == [file]
+
+
+def put_all(folder: Location, racer: int) -> list[int]:
+    """Tries every key and returns those that it won."""
+    return [key for key in range(KEYS) if (folder / f"{key}.json").put_if_absent(f"{racer}" * 10_000)]
+
+
+def test_of_racing_processes_exactly_one_puts_each_file(root: Location) -> None:
+    """The winner's content is there, whole."""
+    with ProcessPoolExecutor(RACERS, get_context("spawn")) as pool:
+        won = [job.result() for job in [pool.submit(put_all, root / "race", racer) for racer in range(RACERS)]]
+    assert sorted(key for keys in won for key in keys) == list(range(KEYS))
+    for racer, keys in enumerate(won):
+        assert {(root / "race" / f"{key}.json").read_text() for key in keys} <= {f"{racer}" * 10_000}
+
+
+def test_a_copy_outlives_its_source_and_is_made_once(root: Location) -> None:
+    """Where two names share a file they must not share its end; what is there stays."""
+    source, copy = root / "a" / "one", root / "b" / "two"
+    source.write("content")
+    source.copy_to(copy)
+    source.write("other")
+    source.copy_to(copy)
+    source.delete()
+    assert copy.read_text() == "content" and list(root.files()) == [copy]
+
+
+def test_a_folder_moves_whole_or_not_at_all(root: Location) -> None:
+    """Of two that are moved to one place the first stays."""
+    for name in ("first", "second"):
+        (root / name / "deep" / "file").write(name)
+    target = root / "new" / "place"
+    assert (root / "first").move_to(target) and not (root / "second").move_to(target)
+    assert (target / "deep" / "file").read_text() == "first" and not (root / "first").exists()
+    assert (root / "second" / "deep" / "file").read_text() == "second"
+
+
+def test_a_deleted_folder_is_gone_with_all_below(root: Location) -> None:
+    """What lies beside it stays."""
+    for name in ("gone/a/b", "gone/c", "kept/d"):
+        (root / name).write("x")
+    (root / "gone").delete_tree()
+    (root / "kept" / "d").delete()
+    assert not (root / "gone").exists() and list(root.files()) == []
+
+
+def test_the_time_of_a_file_can_be_set(root: Location) -> None:
+    """To a millisecond, as tables' logs have it; a store that knows better leaves it as it is."""
+    file = root / "file"
+    file.write("x")
+    file.set_modified(1_700_000_000_123)
+    assert file.modified_ms() == 1_700_000_000_123
+    file.set_modified()
+    assert file.modified() > 1_700_000_001
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://bucket/state", "gs://bucket/state", "abfss://c@a.dfs.core.windows.net/x", "file:///x"]
+)
+def test_a_store_that_is_not_known_is_refused_by_name(url: str) -> None:
+    """It would be taken for a folder of that name."""
+    with pytest.raises(InputError, match=url) as caught:
+        location(url)
+    assert "no object store is known" in caught.value.hint
+
+
+def test_a_deletion_that_died_is_ended_by_the_next_one_beside_it(tmp_path: Path) -> None:
+    """On a file system: nothing hidden stays for ever, and nobody meets half of a folder under its name."""
+    folder = LocalLocation(str(tmp_path))
+    (folder / ".dead.0a1b2c3d.trash" / "x").write("x")
+    (folder / "other" / "y").write("y")
+    (folder / "other").delete_tree()
+    assert list(folder.files()) == []
+
+
+def test_a_write_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a file system: a full disk leaves the old content, and no draft."""
+    folder = LocalLocation(str(tmp_path))
+    (folder / "file").write("old")
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("rewindow.location.local.os.fsync", full)
+    for attempt in ((folder / "file").write, (folder / "new").put_if_absent):
+        with pytest.raises(OSError, match="No space"):
+            attempt("new")
+    assert (folder / "file").read_text() == "old" and list(folder.files()) == [folder / "file"]
