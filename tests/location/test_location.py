@@ -14,7 +14,7 @@ from rewindow.location import Location, location
 from rewindow.location.local import LocalLocation
 
 KINDS: dict[str, Callable[[Path], Location]] = {"local": lambda folder: LocalLocation(str(folder))}
-RACERS, KEYS = 4, 25
+RACERS, KEYS, LENGTH = 3, 40, 100_000
 NAMES = ("plain", "with spaces", "Grüße, 世界", "a%20b", "key=value", "#1?")
 
 
@@ -98,8 +98,18 @@ def test_only_the_first_of_two_puts_is_kept(root: Location) -> None:
 
 
 def put_all(folder: Location, racer: int) -> list[int]:
-    """Tries every key and returns those that it won."""
-    return [key for key in range(KEYS) if (folder / f"{key}.json").put_if_absent(f"{racer}" * 10_000)]
+    """Tries every key and returns those that it won; what another has put is there whole as soon as one has lost."""
+    return [key for key in range(KEYS) if _put(folder / f"{key}.json", racer)]
+
+
+def _put(file: Location, racer: int) -> bool:
+    ready = file.with_name(f"{file.stem}.ready")
+    (ready / f"{racer}").write("")
+    while len(ready.entries()) < RACERS:
+        pass  # All begin with it at once.
+    won = file.put_if_absent(f"{racer}" * LENGTH)
+    assert won or file.size() == LENGTH
+    return won
 
 
 def test_of_racing_processes_exactly_one_puts_each_file(root: Location) -> None:
@@ -108,7 +118,7 @@ def test_of_racing_processes_exactly_one_puts_each_file(root: Location) -> None:
         won = [job.result() for job in [pool.submit(put_all, root / "race", racer) for racer in range(RACERS)]]
     assert sorted(key for keys in won for key in keys) == list(range(KEYS))
     for racer, keys in enumerate(won):
-        assert {(root / "race" / f"{key}.json").read_text() for key in keys} <= {f"{racer}" * 10_000}
+        assert {(root / "race" / f"{key}.json").read_text() for key in keys} <= {f"{racer}" * LENGTH}
 
 
 def test_a_copy_outlives_its_source_and_is_made_once(root: Location) -> None:
