@@ -12,15 +12,12 @@ import pytest
 from rewindow.config import Config
 from rewindow.job_lines import ReplayProgress
 from rewindow.launcher import Outcome, Submission, failure, loop
-from rewindow.publication.result import PublicationResult
 from tests.commands.conftest import Command
 from tests.publication.staging import StagedReplay, simple
 
 PROGRESS = ReplayProgress("one", 1, 100, 104, 5, 5, 1.0)
 LINES = ("a line of the JVM", PROGRESS.line(), '{"rewindow": "publication"}')
 DONE = Outcome(0, "", False, {"exit_code": 0, "message": "", "windows": 5})
-RESULT = PublicationResult(7, "publish", "one", "app", 100, 104, already=False, versions={"app.out": 3})
-PUBLISHED = Outcome(0, "", False, {"exit_code": 0, "message": "", "publication": RESULT.to_json()})
 
 Runs = Callable[..., None]
 
@@ -88,11 +85,6 @@ def test_json_is_all_that_stands_on_the_output(command: Command, one: StagedRepl
     code, text, errors = command("replay", "--resume", "one", "--json")
     assert (code, json.loads(text)["windows"]) == (0, 5)
     assert "attempt 1 ended: killed; resuming" in errors and "a line of the JVM" in errors
-    for verb in ("publish", "undo"):
-        jobs(killed, PUBLISHED)
-        code, text, errors = command(verb, "one", "--json")
-        assert (code, text and json.loads(text)) == (0, {"publication": RESULT.to_json()}), errors
-        assert "a line of the JVM" in errors
 
 
 @pytest.mark.parametrize("message", ["cannot read [/tmp/x]: [file:/y]", ""])
