@@ -108,6 +108,6 @@ def test_settings_of_the_docs_can_be_read(page: str, tmp_path: Path) -> None:
 def test_a_wrong_command_is_noticed() -> None:
     """The check can fail: an unknown verb, an unknown option, an argument too many."""
     command = typer.main.get_command(app)
-    for words in (["replai", "x"], ["replay", "x", "--modus", "y"], ["check", "a", "b"]):
+    for words in (["replai", "x"], ["replay", "x", "--modus", "y"], ["status", "a", "b"]):
         with pytest.raises(Exception, match=r"unknown|No such|unexpected"):
             parse(command, words)

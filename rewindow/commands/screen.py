@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import typer
@@ -15,11 +17,13 @@ from rich.markup import escape
 from rich.progress import (
     BarColumn,
     Progress,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from rewindow.commands.completion import replays
 from rewindow.job_lines import RecordProgress, ReplayProgress, is_for_machines, parse_progress, parse_recording
@@ -84,14 +88,26 @@ _QUIET_S = 2.0
 """A recording that is done sooner shows no steps."""
 
 
+class _TimeLeft(TimeRemainingColumn):
+    """Counts down to when a task is due, where that is known; else by how fast it has been."""
+
+    def render(self, task: Task) -> Text:
+        due = task.fields.get("due")
+        if due is None or task.total is None:
+            return super().render(task)
+        left = timedelta(seconds=max(0, math.ceil(due - task.get_time())))
+        return Text(f"{left} left", style="progress.remaining")
+
+
 class JobScreen:
     """Shows a job's lines: its progress as a bar on a terminal, as plain lines elsewhere."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"))
-        self._bar = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=err)
+        self._bar = Progress(*columns, TimeElapsedColumn(), _TimeLeft(), console=err, get_time=clock)
         self._task: Any = None
         self._step = ""
+        self._clock, self._windows, self._seconds = clock, 0, 0.0
 
     @contextmanager
     def job(self) -> Iterator[None]:
@@ -100,6 +116,7 @@ class JobScreen:
             yield
             return
         with self._bar:
+            self._show("starting", "", 0, 0)
             yield
 
     def note(self, text: str) -> None:
@@ -121,11 +138,19 @@ class JobScreen:
         elif not err.is_terminal:
             err.print(_words(progress), markup=False)
         else:
-            self._show(progress.replay, f"{progress.mark}/{progress.of} windows", progress.mark, progress.of)
+            self._show_group(progress)
 
-    def _show(self, what: str, count: str, done: int, of: int) -> None:
-        self._task = self._task if self._task is not None else self._bar.add_task("", count="")
-        self._bar.update(self._task, description=escape(what), count=count, completed=done, total=of or None)
+    def _show_group(self, progress: ReplayProgress) -> None:
+        """Shows a committed group; what is left takes as long a window as the groups seen so far."""
+        self._windows += progress.last - progress.first + 1
+        self._seconds += progress.seconds
+        left = (progress.of - progress.mark) * self._seconds / self._windows
+        count = f"{progress.mark:,}/{progress.of:,} windows"
+        self._show(progress.replay, count, progress.mark, progress.of, due=self._clock() + left)
+
+    def _show(self, what: str, count: str, done: int, of: int, due: float | None = None) -> None:
+        self._task = self._task if self._task is not None else self._bar.add_task("", total=None, count="", due=None)
+        self._bar.update(self._task, description=escape(what), count=count, completed=done, total=of or None, due=due)
 
     def _show_recording(self, recording: RecordProgress) -> None:
         """Shows where a recording is, once it has taken so long that somebody may wonder."""

@@ -100,8 +100,14 @@ class GapReport:
         return text.getvalue()
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """Returns column names and rows of text, for a screen."""
+        """Returns column names and rows of text, for a log."""
         return list(COLUMNS), [[str(value) for value in row.values()] for row in self.rows()]
+
+    def longest(self, kind: str) -> list[Gap]:
+        """Returns the gaps of a kind, the longest first, and of the same length the earliest."""
+        return sorted(
+            (gap for gap in self.gaps if gap.kind == kind), key=lambda gap: (gap.from_us - gap.to_us, gap.from_us)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the report as plain values."""

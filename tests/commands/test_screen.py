@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
 import pytest
+from rich.console import Console
 
 from rewindow.commands import screen
 from rewindow.config import Config
-from rewindow.job_lines import RecordProgress
+from rewindow.job_lines import RecordProgress, ReplayProgress
 from rewindow.ledger import Ledger
 from tests.commands.conftest import Command
 from tests.publication.staging import simple
@@ -51,3 +54,39 @@ def test_a_recording_shows_its_steps_once_it_takes_long(capfd: pytest.CaptureFix
         shown.line(RecordProgress("clicks", "reading", 5, 1.9).line())
         shown.line(RecordProgress("clicks", "writing", 1_200, 7.2, 3, 8).line())
     assert capfd.readouterr().err == "clicks: writing, 3 of 8 parts, 1,200 tuples, 7 s\n"
+
+
+def group(first: int, last: int, mark: int, seconds: float) -> str:
+    """Returns the line of a committed group of a replay of 100 windows."""
+    return ReplayProgress("one", 1, first, last, mark, 100, seconds).line()
+
+
+def test_a_terminal_shows_a_bar_at_once_and_the_time_left_from_the_first_group_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is left takes as long a window as the groups so far; the clock counts it down."""
+    terminal, now = Console(force_terminal=True, width=120, file=StringIO()), [0.0]
+    monkeypatch.setattr(screen, "err", terminal)
+    job = screen.JobScreen(clock=lambda: now[0])
+
+    def shown() -> str:
+        with terminal.capture() as captured:
+            terminal.print(job._bar)
+        return captured.get()
+
+    with job.job():
+        assert "starting" in shown()
+        job.line(group(1, 10, 10, 5.0))
+        assert "10/100 windows" in shown() and "0:00:45 left" in shown()
+        now[0] = 5.0
+        assert "0:00:40 left" in shown()
+        job.line(group(11, 50, 50, 5.0))
+        assert "50/100 windows" in shown() and "0:00:10 left" in shown()
+
+
+def test_a_pipe_gets_a_plain_line_for_each_group(capfd: pytest.CaptureFixture[str]) -> None:
+    """A log is no terminal."""
+    job = screen.JobScreen()
+    with job.job():
+        job.line(group(1, 10, 10, 5.0))
+    assert capfd.readouterr().err == "windows 1 to 10: 10/100 in 5.0 s\n"

@@ -1,4 +1,19 @@
-"""Heartbeat: adds tuples with nothing but a timestamp where a stream is silent (docs/rules/heartbeat.md part 1)."""
+"""Heartbeat: adds tuples with nothing but a timestamp where a stream is silent (docs/rules/heartbeat.md part 1).
+
+Timers stand at the multiples of the interval, not an interval after the last tuple (H2). A key whose last tuple came
+just before a multiple gets the timer of that multiple, though it has hardly been silent. With an interval of 10 s::
+
+    event time   0         10        20        30        40
+                 |---------|---------|---------|---------|-->
+    tuples           o 4                   o 26
+    timers                 T 10      T 20      T 30      T 40
+                                               |
+                                               4 s after the tuple of 26
+
+So with an interval of 90 days a key that sent 7 hours ago gets a timer when a multiple of 90 days lies in these hours.
+The multiples are the same for every key and stream: timers of all of them fall on the same instants, to be joined. For
+silences counted from the last tuple use `rewindow gaps`, or an interval that is short beside the silence looked for.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,44 @@
+"""The table of `gaps`: what matters first, what is left out is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from rewindow.commands.gaps import _show
+from rewindow.inspection.gaps import EMPTY, MISSING, OPEN, SILENT, Gap, GapReport
+from rewindow.windows import WindowRange
+
+HOUR = 3_600_000_000
+
+
+def gap(kind: str, first: int, hours: int, **more: object) -> Gap:
+    """Returns a gap of some hours."""
+    windows = WindowRange(first, first + hours - 1)
+    return Gap(kind, windows, first * HOUR, (first + hours) * HOUR, hours, **more)  # type: ignore[arg-type]
+
+
+GAPS = [
+    *(gap(EMPTY, 10 * n, 1 + n % 3) for n in range(852)),
+    gap(MISSING, 9000, 2),
+    *(gap(SILENT, 20 * n, 2 + n, key={"page": f"p{n % 4}"}, closed_by=OPEN) for n in range(50)),
+]
+
+
+def test_missing_windows_come_first_then_silent_keys_then_empty_windows(capfd: pytest.CaptureFixture[str]) -> None:
+    """Each longest first, each cut by itself, with what was left out and how to see it."""
+    _show(GapReport("clicks", WindowRange(0, 9999), 9998, HOUR, GAPS), 5)
+    text = capfd.readouterr().out
+    places = [text.index(word) for word in ("missing: 2 windows in 1 stretches", "silent: 50 stretches of 4 keys",
+                                            "empty: 1,704 windows in 852 stretches")]  # fmt: skip
+    assert places == sorted(places)
+    silent = text[places[1] : places[2]].splitlines()
+    assert "page=p1" in silent[2] and "2 days, 3:00:00" in silent[2] and silent[6].startswith("page=p1")
+    assert "... 45 silent stretches more, none longer than 1 day, 23:00:00; all of them: --limit 50" in text
+    assert "... 847 empty stretches more, none longer than 3:00:00; all of them: --limit 852, or --format csv" in text
+
+
+def test_what_there_is_none_of_is_said(capfd: pytest.CaptureFixture[str]) -> None:
+    """An absence is an answer; silences that nobody looked for are no absence."""
+    _show(GapReport("clicks", WindowRange(0, 9), 10, None, []), 5)
+    text = capfd.readouterr().out
+    assert "missing: none" in text and "empty: none" in text and "silences were not looked for" in text
