@@ -58,6 +58,7 @@ def request_of(config, context):
         raise InputError("this day fails")
     with open(FOLDER / f"{{run.dag_id}}.done", "a") as done:
         print(f"{{run.logical_date:%Y-%m-%d}}", file=done)
+    raise failures.Nothing("this day is noted")
 
 
 for name in ("days", "every_day", "backfilled", "unsealed"):
