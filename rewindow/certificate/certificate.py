@@ -145,8 +145,10 @@ def certify(
         tolerance: floats are equal when ``|a - b| <= tolerance * max(1, |a|, |b|)``; None for what each output of
             `a` declares.
         raw: look at the rows of all attempts, not only at those that readers see; shows what at least once repeats.
-        full: read everything and digest it again. Without it the seals are believed, except where commits that are
-            not ours or altered files put those of the published tables in doubt: there rows are read and digested.
+        full: read everything and digest it again; rows that are not what was sealed make the verdict "different", also
+            where both sides were altered alike (a published file may be a link to the staged one). Without it the
+            seals are believed, except where commits that are not ours or altered files put those of the published
+            tables in doubt: there rows are read and digested.
         windows: compare only these.
 
     Raises:
@@ -158,7 +160,7 @@ def certify(
         raise InputError(f"tolerance of {tolerance} is out of range, at least 0 is needed")
     left, right = both_snapshots(config, a, b, windows and windows.checked("the certificate"))
     check_comparable(left, right)
-    (left, right), digested = _digested_again(config, (left, right), full)
+    (left, right), digested, altered = _digested_again(config, (left, right), full)
     outputs = {output.name: output for side in (right, left) for output in side.outputs}
     names = [{output.name for output in side.outputs} for side in (left, right)]
     shared = [output for name, output in outputs.items() if name in names[0] & names[1]]
@@ -168,7 +170,9 @@ def certify(
     draft = _draft(config, left, right, results, raw)
     draft["contents"] = "read" if full else "read where in doubt" if digested else "not read"
     draft["data_read"] = draft["data_read"] or full or bool(digested)
-    draft["notes"] += digested
+    draft["notes"] += [*digested, *altered]
+    if altered:
+        draft["verdict"] = DIFFERENT
     missing = sorted(set(outputs) - {output.name for output in shared})
     if missing:
         draft["notes"].append(f"Only one side has the outputs or error tables {', '.join(missing)}.")
@@ -181,9 +185,12 @@ def certify(
 
 def _digested_again(
     config: Config, snapshots: tuple[Snapshot, Snapshot], full: bool
-) -> tuple[tuple[Snapshot, Snapshot], list[str]]:
-    """Returns the snapshots with the seals of their rows where these are in doubt, or everywhere; and what to note."""
-    notes = []
+) -> tuple[tuple[Snapshot, Snapshot], list[str], list[str]]:
+    """Returns the snapshots with the seals of their rows where these are in doubt, or everywhere; and what to note.
+
+    The last list names windows whose rows are not what was sealed, though nothing put them in doubt.
+    """
+    notes, altered = [], []
     found = []
     for snapshot in snapshots:
         seals = snapshot.seals
@@ -191,13 +198,25 @@ def _digested_again(
             doubts = snapshot.doubts.get(output.name, [])
             windows = [snapshot.range] if full else [doubt.windows or snapshot.range for doubt in doubts]
             if windows:
-                seals = _replaced(config, snapshot, seals, output, windows)
+                sealed, seals = seals, _replaced(config, snapshot, seals, output, windows)
+                altered += [] if doubts else _altered(snapshot, output.name, sealed, seals)
             held = ", ".join(
                 str(part) for part in to_ranges({w for part in windows for w in part if w in snapshot.range})
             )
             notes += [f"{doubt.why} Windows {held} of {output.name} were read and digested again." for doubt in doubts]
         found.append(replace(snapshot, seals=seals))
-    return (found[0], found[1]), list(dict.fromkeys(notes))
+    return (found[0], found[1]), list(dict.fromkeys(notes)), altered
+
+
+def _altered(snapshot: Snapshot, output: str, sealed: pa.Table, read: pa.Table) -> list[str]:
+    """Returns a sentence where the rows of an output do not have the digests that were sealed."""
+    columns = ["window_id", "tuples", "digest"]
+    before, now = (seals.filter(pc.equal(seals["port"], output)).select(columns) for seals in (sealed, read))
+    windows = before.join(now, keys=columns, join_type="left anti")["window_id"].to_pylist()
+    if not windows:
+        return []
+    ranges = ", ".join(map(str, to_ranges(set(windows))))
+    return [f"The rows of {output} in {snapshot.name} are not what was sealed, in windows {ranges}: they were altered."]
 
 
 def _replaced(
