@@ -18,8 +18,8 @@ class Heap:
 heap = Heap()
 sys.keep = heap
 atexit.register(print, "at the end")
-threading.Thread(target=lambda: print("a thread")).start()
-print(*sys.argv[1:])
+threading.Thread(target=lambda: sys.stdout.write("a thread\\n")).start()
+sys.stdout.write(" ".join(sys.argv[1:]) + "\\n")
 sys.exit({code})
 """
 

@@ -148,7 +148,7 @@ def state_folder(config: Config, replay_id: str) -> Path:
 def named_and_there(config: Config, replay_id: str) -> tuple[set[str], set[str]]:
     """Returns the folders of files of states that checkpoints name, and those that are there."""
     folder = state_folder(config, replay_id)
-    there = {path.parent.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")}
+    there = {str(path.parent.relative_to(folder)) for path in folder.rglob("*.parquet")}
     return stored.state_leaves(Table.open(config.replay_root(replay_id) / CHECKPOINTS)), there
 
 

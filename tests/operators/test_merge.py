@@ -283,10 +283,13 @@ def test_merge_reports_wrong_properties_at_launch(case: str) -> None:
 
 def test_merge_fits_behind_heartbeats_and_refuses_other_columns(spark: SparkSession) -> None:
     """At launch each port is held against the merged columns (O13), in a frame when it is called."""
-    beat = Heartbeat(interval=1, event_at="at", columns=COLUMNS)
-    columns = beat.output_ports()["out"].schema
+    first, second = (Heartbeat(interval=1, event_at="at", columns=COLUMNS) for _ in range(2))
+    columns = first.output_ports()["out"].schema
     app = Application("clicks", window="1 s")
-    beats = {port: app.add(f"beat_{port}", beat, stream=app.input(port)) for port in ("left", "right")}
+    beats = {
+        port: app.add(f"beat_{port}", beat, stream=app.input(port))
+        for port, beat in (("left", first), ("right", second))
+    }
     both = app.add("both", Merge(columns=columns, event_at="at", order_by=("_rw_emission",)), **beats)
     app.output("merged", both, key=["_rw_emission"])
     validate(app, recorded={"left": COLUMNS, "right": COLUMNS})
