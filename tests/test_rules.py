@@ -28,6 +28,7 @@ def rules() -> ModuleType:
 @pytest.fixture
 def book(tmp_path: Path, rules: ModuleType) -> Path:
     """A project with two rules, one implemented and one that waits, and nothing wrong with it."""
+    tmp_path = Path(str(tmp_path))
     for folder in ("docs/rules", "rewindow/commands", "tests", "dags"):
         (tmp_path / folder).mkdir(parents=True)
     for page in rules.PAGES:
