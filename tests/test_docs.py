@@ -47,7 +47,7 @@ def runnable() -> Iterator[ParameterSet]:
             yield pytest.param(page, airflow, marks=[pytest.mark.jvm] if airflow else [])
 
 
-@pytest.mark.parametrize(("page", "airflow"), runnable())
+@pytest.mark.parametrize(("page", "airflow"), list(runnable()))
 def test_python_of_the_docs_runs(page: str, airflow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks of a page run one after the other in one namespace, as a reader would type them."""
     monkeypatch.chdir(tmp_path)

@@ -67,7 +67,7 @@ def test_errors_lists_what_readers_see(command: Command, replay: WithErrors) -> 
     found = json.loads(command("errors", "one", "--json")[1])
     assert {port: told["tuples"] for port, told in found["ports"].items()} == {PORTS[0]: 5, PORTS[1]: 1}
     assert [(row["port"], row["window"], row["attempt"]) for row in found["errors"]] == [
-        *[(PORTS[0], "101", 1)] * 2, *[(PORTS[0], "104", 2)] * 3, (PORTS[1], "108", 1),
+        *[(PORTS[0], 101, 1)] * 2, *[(PORTS[0], 104, 2)] * 3, (PORTS[1], 108, 1),
     ]  # fmt: skip
     assert found["errors"][0]["tuple"] == {"origin": "[101]", "flights": 0} and found["errors"][0]["reason"] == "jump"
     text = command("errors", "one", "--limit", 3)[1]

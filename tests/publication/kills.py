@@ -70,12 +70,12 @@ class Scene:
         output, _ = process.communicate(timeout=280)
         assert process.returncode == -signal.SIGKILL, output
 
-    def contents(self) -> dict[str, list[str]]:
-        """Returns what the published tables hold, but for times and version numbers."""
+    def contents(self, *but: str) -> dict[str, list[str]]:
+        """Returns what the published tables hold, but for times, version numbers and the columns `but`."""
         found = {}
         for name in TABLES:
             rows = query("select * from t", t=Table.open(self.config.stream_table(name)))
-            kept = rows.select([column for column in rows.column_names if column not in _CHANGING])
+            kept = rows.select([column for column in rows.column_names if column not in {*_CHANGING, *but}])
             found[name] = sorted(map(repr, kept.to_pylist()))
         return found
 

@@ -49,9 +49,9 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scene]:
     return before
 
 
-def check_as_if_undisturbed(scene: Scene, golden: Scene) -> None:
-    """Holds a recovered scene against an undisturbed one."""
-    assert scene.contents() == golden.contents()
+def check_as_if_undisturbed(scene: Scene, golden: Scene, *but: str) -> None:
+    """Holds a recovered scene against an undisturbed one, without the columns `but`."""
+    assert scene.contents(*but) == golden.contents(*but)
     assert scene.numbers() == golden.numbers(), "each table has one commit for each publication"
     standing = scene.standing()
     assert standing == golden.standing()
@@ -140,7 +140,8 @@ def test_a_jvm_that_outlives_its_publisher_is_ended_before_anything_else(
             with suppress(psutil.NoSuchProcess):
                 jvm.kill()
         process.stdout.close()
-    check_as_if_undisturbed(scene, scenes["publish, undisturbed"])
+    # Spark numbers the tuples anew; the undisturbed scene has linked files, with the offsets of their writing (X51).
+    check_as_if_undisturbed(scene, scenes["publish, undisturbed"], "offset")
 
 
 @pytest.mark.recovery_matrix
