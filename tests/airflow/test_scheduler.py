@@ -41,6 +41,7 @@ from airflow.sdk import DAG, CronDataIntervalTimetable, task
 
 from rewindow.errors import InputError, OverlapError
 from rewindow.launcher import Submission
+from rewindow.location import location
 from rewindow_airflow import attempts, failures, operators, plan_unpublished, stream_asset, stream_dag
 from rewindow_airflow.assets import PUBLICATIONS
 from rewindow_airflow.operators import RewindowSubmitOperator
@@ -91,7 +92,8 @@ def begin_told_to_end(config, name, arguments, again):
     if begun.exists():
         return None
     code = "import sys, time; open(sys.argv[1], 'w').close(); time.sleep(600)"
-    return Submission("r-1", 0, [sys.executable, "-c", code, str(begun)], dict(os.environ), FOLDER / "none.json")
+    outcome = location(FOLDER / "none.json")
+    return Submission("r-1", 0, [sys.executable, "-c", code, str(begun)], dict(os.environ), outcome)
 
 
 operators.HELD_WAIT = timedelta(seconds=4)
