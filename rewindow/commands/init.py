@@ -81,8 +81,11 @@ def _jars(folder: Path) -> tuple[Path | None, bool]:
 
 def _show(stream: NewStream) -> None:
     sample = stream.sample
-    looked = f"all {sample.rows:,} rows" if sample.whole else f"the first {sample.rows:,} rows"
+    rows = sample.rows + sample.misshapen
+    looked = f"all {rows:,} rows" if sample.whole else f"the first {rows:,} rows"
     out.print(escape(f"looked at {looked} of {sample.path} ({sample.kind})"))
+    if sample.misshapen:
+        out.print(f"{sample.misshapen:,} of them have not the columns of the others, and would go to quarantine")
     shown = stream.columns[:_COLUMNS_SHOWN]
     print_rows("", ("column", "type", "why"), [(column.name, column.kind, column.why) for column in shown])
     if len(stream.columns) > len(shown):

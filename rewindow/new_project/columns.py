@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -27,6 +27,8 @@ _EPOCHS = {"timestamp_seconds": 1, "timestamp_millis": 10**3, "timestamp_micros"
 _SINCE, _UNTIL = 946_684_800, 4_102_444_800  # 2000 and 2100.
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_MISFITS_MAX = 0.01
+"""The share of texts that may be otherwise than a column's type; their rows go to quarantine, which allows as many."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def describe_columns(sample: Sample) -> list[Column]:
         event = _event_name(name, taken)
         taken.add(event.lower())
         if sample.kind == "csv":
-            found.append(_of_texts(name, event, values))
+            found.append(_of_most_texts(name, event, values))
         else:
             found.append(_of_values(name, event, values, sample.types.get(name)))
     return found
@@ -92,6 +94,25 @@ def _event_name(name: str, taken: set[str]) -> str:
     while plain.lower() in taken:
         plain += "_2"
     return plain
+
+
+def _of_most_texts(name: str, event: str, values: Sequence[str | None]) -> Column:
+    """Returns a column of texts, with the type of nearly all of them: single malformed ones do not make it text."""
+    column = _of_texts(name, event, values)
+    if column.kind != "STRING" or column.instant:
+        return column
+    meant = [(row, value) for row, value in enumerate(values, 1) if value is not None and value not in NULLS]
+    for fits in (_ISO.fullmatch, _NUMBER.fullmatch, re.compile(r"\d+[-./:].*").match):
+        misfits = [(row, value) for row, value in meant if not fits(value)]
+        if not 0 < len(misfits) <= _MISFITS_MAX * len(meant):
+            continue
+        wrong = {value for _, value in misfits}
+        most = _of_texts(name, event, [None if value in wrong else value for value in values])
+        if most.kind != "STRING" or most.instant:
+            row, value = misfits[0]
+            words = f'{len(misfits):,} do not fit and go to quarantine, such as "{value[:40]}" in row {row:,}'
+            return replace(most, values=values, why=f"{most.why}; {words}")
+    return column
 
 
 def _of_texts(name: str, event: str, values: Sequence[str | None]) -> Column:

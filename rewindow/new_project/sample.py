@@ -36,6 +36,7 @@ class Sample:
         types: DDL of the types of columns that have types of their own (Parquet).
         settings: settings of the stream that reading took, such as a delimiter.
         whole: whether these are all its rows.
+        misshapen: rows left out since they have another number of columns, or are no JSON object.
     """
 
     path: str
@@ -44,6 +45,7 @@ class Sample:
     types: dict[str, str] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     whole: bool = True
+    misshapen: int = 0
 
     @property
     def rows(self) -> int:
@@ -102,8 +104,10 @@ def _csv(place: str, file: SourceFile, text: str, settings: dict[str, Any], whol
     if not head:
         raise InputError(f'source file "{file.name}" is empty', hint="Its first row must name the columns.")
     limit = max(1, min(ROWS, CELLS // len(head)))
-    rows = [row for row in islice(reader, limit + 1) if len(row) == len(head)]
-    whole = whole and len(rows) <= limit
+    read = [row for row in islice(reader, limit + 1) if row]
+    whole = whole and len(read) <= limit
+    rows = [row for row in read[:limit] if len(row) == len(head)]
+    misshapen = min(len(read), limit) - len(rows)
     if _has_header(head):
         names = head
     else:
@@ -119,16 +123,17 @@ def _csv(place: str, file: SourceFile, text: str, settings: dict[str, Any], whol
     values.pop("", None)  # A column without a name, such as an index that pandas wrote, is not read.
     if len(values) < sum(map(bool, names)):
         raise InputError(f'source file "{file.name}" names a column twice', hint="Give each column a name of its own.")
-    return Sample(place, "csv", values, settings=settings, whole=whole)
+    return Sample(place, "csv", values, settings=settings, whole=whole, misshapen=misshapen)
 
 
 def _delimiter(text: str) -> str:
-    """Returns what splits the first lines into most columns, the same number in each."""
+    """Returns what splits the first lines into most columns, the same number in more than half of them."""
     lines = [line for line in islice(io.StringIO(text), 20) if line.strip()]
 
     def columns(delimiter: str) -> int:
-        counts = {len(row) for row in csv.reader(lines, delimiter=delimiter) if row}
-        return counts.pop() if len(counts) == 1 else 0
+        rows = [len(row) for row in csv.reader(lines, delimiter=delimiter) if row]
+        count = max(set(rows), key=rows.count)
+        return count if 2 * rows.count(count) > len(rows) else 0
 
     return max(_DELIMITERS, key=columns) if lines else ","
 
@@ -158,7 +163,8 @@ def _json(place: str, file: SourceFile, text: str, settings: dict[str, Any], who
         raise InputError(f'no line of source file "{file.name}" is a JSON object', hint="Write one object a line.")
     names = list(dict.fromkeys(name for row in found for name in row))
     values = {name: [row.get(name) for row in found] for name in names}
-    return Sample(place, "json", values, settings=settings, whole=whole and len(lines) <= ROWS)
+    misshapen = min(len(lines), ROWS) - len(found)
+    return Sample(place, "json", values, settings=settings, whole=whole and len(lines) <= ROWS, misshapen=misshapen)
 
 
 def _parquet(place: str, file: SourceFile) -> Sample:

@@ -1,4 +1,4 @@
-"""What columns are taken for: by all values, never by some."""
+"""What columns are taken for: by all values, but for a few malformed ones."""
 
 from __future__ import annotations
 
@@ -97,3 +97,22 @@ def test_json_values_have_the_type_that_all_of_them_share() -> None:
     assert column("x", [1, "a"], "json").kind == "STRING"
     assert column("x", [1, 2.5], "json").kind == "DOUBLE"
     assert column("x", [True, None], "json").kind == "BOOLEAN"
+
+
+@pytest.mark.parametrize(
+    ("usual", "malformed", "kind"),
+    [
+        ("2026-03-01T10:00:00Z", "not-a-time", "TIMESTAMP"),
+        ("1.50", "broken", "DECIMAL(18,2)"),
+        ("7", "seven", "BIGINT"),
+        ("07.03.2026 10:15", "soon", "STRING"),
+    ],
+)
+def test_a_few_malformed_texts_change_no_type(usual: str, malformed: str, kind: str) -> None:
+    """Up to one of a hundred goes to quarantine, and the reason names the first; with more, the column is text."""
+    few = column("seen_at", [usual] * 198 + [None, malformed, malformed])
+    assert few.kind == kind and bool(few.instant) == (usual[0] in "20" and len(usual) > 8), few
+    assert '2 do not fit and go to quarantine, such as "' + malformed + '" in row 200' in few.why
+    assert few.missing == 1 and few.values[-1] == malformed
+    many = column("seen_at", [usual] * 197 + [malformed] * 3)
+    assert (many.kind, many.instant) == ("STRING", "")

@@ -69,3 +69,11 @@ def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
     """By its name."""
     with pytest.raises(InputError, match="is not there"):
         read_sample(tmp_path / "nothing.csv")
+
+
+def test_rows_of_another_shape_are_counted(tmp_path: Path) -> None:
+    """They are left out of the sample, and it says how many they are."""
+    file = tmp_path / "a.csv"
+    file.write_text("a,b\n1,2\n\n3\n4,5,6\n7,8\n")
+    sample = read_sample(file)
+    assert (sample.rows, sample.misshapen, sample.whole) == (2, 2, True)
