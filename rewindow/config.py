@@ -28,7 +28,7 @@ from pydantic_core import PydanticCustomError
 from rewindow.errors import InputError
 from rewindow.location import Location, location
 from rewindow.names import check_name, check_replay_id, check_stream, did_you_mean, files_name, windows_name
-from rewindow.windows import Grid, parse_duration
+from rewindow.windows import Grid, format_duration, parse_duration
 
 SETTINGS_FILE = "rewindow.toml"
 JARS = ".rewindow/jars"
@@ -157,7 +157,7 @@ class StreamConfig(Section):
         from rewindow.windows import parse_time
 
         if self.width_us % 1000:
-            raise InputError(f"window width of {self.width_us} us is not a whole number of milliseconds")
+            raise InputError(f"window width of {format_duration(self.width_us)} is not a whole number of milliseconds")
         origin_us = parse_time(self.origin)
         if origin_us % 1000:
             raise InputError(f"window origin {self.origin} is not a whole number of milliseconds")

@@ -15,6 +15,8 @@ from decimal import Decimal, InvalidOperation, Overflow
 from rewindow.errors import InputError, RangeError
 
 WIDTH_MS_MAX = 503_079_487
+WIDTHS = f"from 1 ms to {WIDTH_MS_MAX} ms (5.8 days)"
+"""The widths that a window may have, in words."""
 WINDOWS_MAX = 20_000_000
 """Windows that one range of work may have: arrays with a number for each of them still fit into a small machine."""
 DURATION_US_MAX = 100 * 366 * 86_400_000_000
@@ -188,7 +190,17 @@ class Grid:
 
     def __post_init__(self) -> None:
         if not 1 <= self.width_ms <= WIDTH_MS_MAX:
-            raise InputError(f"window width of {self.width_ms} ms is out of range, allowed is 1 to {WIDTH_MS_MAX} ms")
+            width = format_duration(self.width_us)
+            raise InputError(f"window width of {width} is out of range, allowed is a width {WIDTHS}")
+
+    def __str__(self) -> str:
+        origin = f" from {format_time(self.origin_us)} on" if self.origin_ms else ""
+        return f"{self.width}{origin}"
+
+    @property
+    def width(self) -> str:
+        """Width of a window as a person writes it."""
+        return format_duration(self.width_us)
 
     @property
     def width_us(self) -> int:

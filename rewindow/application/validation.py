@@ -14,7 +14,7 @@ from rewindow.application.modes import Mode
 from rewindow.application.violations import Violation
 from rewindow.errors import InputError, ValidationFailed
 from rewindow.names import BOOKKEEPING, check_suite
-from rewindow.windows import WIDTH_MS_MAX, parse_duration
+from rewindow.windows import WIDTH_MS_MAX, WIDTHS, parse_duration
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TAKEN = {"windows", "files", "checkpoints", "facts", "scratch"}
@@ -72,7 +72,7 @@ def _check_window(app: Application) -> Iterator[Violation]:
         yield Violation("W3", "", "", app.window, error.primary)
         return
     if width_us % 1000 or not 1 <= width_us // 1000 <= WIDTH_MS_MAX:
-        yield Violation("W3", "", "", app.window, f"window width must be a whole number of ms from 1 to {WIDTH_MS_MAX}")
+        yield Violation("W3", "", "", app.window, f"window width must be a whole number of ms, {WIDTHS}")
     if app.checkpoint_windows < 1:
         yield Violation("W56", "", "", app.checkpoint_windows, "checkpoint distance must be at least 1 window")
 

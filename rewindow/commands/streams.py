@@ -78,7 +78,7 @@ def show(stream: Stream, as_json: AsJson = False) -> None:
         {
             "stream": f"{stream} ({'published' if entry.is_published else 'recorded'})",
             "sealed": f"{entry.sealed or ''} {entry.span()}",
-            "windows": f"{entry.windows:,} of {grid.width_ms} ms, {entry.empty:,} empty, {entry.missing:,} missing",
+            "windows": f"{entry.windows:,} of {grid}, {entry.empty:,} empty, {entry.missing:,} missing",
             "tuples": entry.tuples,
             "late": f"{entry.late:,} in quarantine" if entry.late else "none",
             "end": "not ended" if entry.end is None else f"ended with window {entry.end}",

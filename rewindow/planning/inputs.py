@@ -14,8 +14,9 @@ from rewindow.retention.horizon import kept_days
 from rewindow.storage import Table
 from rewindow.storage.formats import TableKind, check_format
 from rewindow.storage.inputs import InputFiles
+from rewindow.storage.stream_settings import check_recorded_settings
 from rewindow.storage.streams import check_reaches, holes, sealed_streams, stored_grid, stored_settings
-from rewindow.windows import WindowRange, format_time, without
+from rewindow.windows import Grid, WindowRange, format_time, without
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def open_recorded_stream(config: Config, name: str) -> RecordedStream:
     """Returns a recorded stream.
 
     Raises:
-        InputError: it is not recorded.
+        InputError: it is not recorded, or with other settings than those in force (W4, W15).
         RangeError: it has no sealed window.
         TableError: its tables have the format of another version; one is missing, or lacks its last commits.
     """
@@ -52,6 +53,7 @@ def open_recorded_stream(config: Config, name: str) -> RecordedStream:
         )
     table = check_format(Table.open(path), TableKind.STREAM)
     seals = check_format(Table.open(config.windows_table(name)), TableKind.SEALS)
+    check_recorded_settings(config, name, seals)
     sealed = sealed_range(seals)
     if sealed is None:
         raise RangeError(f'stream "{name}" has no sealed window', hint=f"Record it: rewindow record {name}")
@@ -63,14 +65,22 @@ def check_grids(app: Application, recorded: Mapping[str, RecordedStream]) -> Non
     """Refuses streams whose windows are not the application's (W15)."""
     for name, stream in recorded.items():
         grid = stored_grid(stream.seals)
-        have = (grid.width_ms, grid.origin_ms)
-        want = (app.grid.width_ms, app.grid.origin_ms)
-        if have != want:
+        if grid != app.grid:
             raise InputError(
-                f'stream "{name}" has windows of {have[0]} ms from {have[1]} ms, application "{app.name}" {want[0]} ms '
-                f"from {want[1]} ms",
-                hint="Ids of different grids cannot be compared; record the stream with the application's width.",
+                f'stream "{name}" has windows of {grid}, application "{app.name}" has windows of {app.grid}',
+                detail="Ids of different grids cannot be compared.",
+                hint=_same_grid(app, name, grid),
             )
+
+
+def _same_grid(app: Application, name: str, grid: Grid) -> str:
+    """Returns how an application and a stream come to the same windows."""
+    if grid.width_ms == app.grid.width_ms:
+        return f'Give application "{app.name}" origin_ms={grid.origin_ms}.'
+    return (
+        f'Write window="{grid.width}" into application "{app.name}"; or width = "{app.grid.width}" for the stream, and '
+        f"record it anew: rewindow record {name} --start-over"
+    )
 
 
 def common_range(recorded: Mapping[str, RecordedStream]) -> WindowRange:

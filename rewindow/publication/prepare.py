@@ -79,8 +79,7 @@ def _check_windows(table: Table, plan: Plan) -> None:
     grid = stored_grid(table)
     if grid != plan.grid:
         raise TableError(
-            f'table "{table.path.name}" has windows of {grid.width_ms} ms from {grid.origin_ms} ms, replay '
-            f'"{plan.replay_id}" {plan.width_ms} ms from {plan.origin_ms} ms',
+            f'table "{table.path.name}" has windows of {grid}, replay "{plan.replay_id}" has windows of {plan.grid}',
             hint="Ids of different grids cannot stand in one table; give the application another name.",
         )
 

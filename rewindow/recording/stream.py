@@ -23,12 +23,9 @@ from rewindow.spark.frames import spark_schema
 from rewindow.storage import Table
 from rewindow.storage.files import note_files, open_files
 from rewindow.storage.formats import TableKind, check_format, format_property
+from rewindow.storage.stream_settings import check_fixed_settings, fixed_settings, other_setting
 from rewindow.storage.streams import check_reaches, create_stream, stored_settings, stream_properties
 
-_FIXED = {
-    "width_ms": "width", "origin_ms": "origin", "arrived_at": "arrived_at", "zone": "zone", "schema": "columns",
-}  # fmt: skip
-"""Stored settings that make the tuples and their windows what they are, and their names in rewindow.toml."""
 _SOURCE = "rewindow.source"
 
 
@@ -231,24 +228,16 @@ def check_settings(tables: StreamTables, stream: StreamConfig, schema: StructTyp
     want = {field.name: field.dataType.simpleString() for field in schema.fields[2:]}
     common = {name: kind for name, kind in want.items() if name in have}
     same = common == have if stream.new_columns == "take" else list(want.items()) == list(have.items())
-    for key, value in _settings(stream, schema).items():
-        if key in _FIXED and (not same if key == "schema" else stored.get(key) != str(value)):
-            raise InputError(
-                f'{_FIXED[key]} of stream "{tables.name}" is {value}, it was recorded with {stored.get(key)}',
-                detail="What is recorded stays as it is: ids of different grids are never compared.",
-                hint="Put the old setting back, or record under another stream name.",
-            )
+    check_fixed_settings(tables.name, stream, stored)
+    if not same:
+        recorded = stored.get("schema", "")
+        raise other_setting(tables.name, "columns", str(_settings(stream, schema)["schema"]), recorded)
 
 
 def _settings(stream: StreamConfig, schema: StructType) -> dict[str, object]:
-    grid = stream.grid
-    return {
-        "width_ms": grid.width_ms,
-        "origin_ms": grid.origin_ms,
-        "arrived_at": stream.arrived_at,
+    return fixed_settings(stream) | {
         "event_at": stream.event_at or "",
         "keys": ",".join(stream.keys),
-        "zone": stream.zone,
         "schema": ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields[2:]),
     }
 

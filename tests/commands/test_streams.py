@@ -35,7 +35,8 @@ def test_streams_are_listed_and_shown(project: Project, run: Command) -> None:
     found = json.loads(text)
     assert (code, found["tuples"], found["needed_by"]) == (0, entry["tuples"], [])
     assert {"window_id", "arrived_at"} < set(found["columns"])
-    assert "not ended" in run("streams", "show", "events")[1]
+    shown = run("streams", "show", "events")[1]
+    assert "not ended" in shown and f"{WINDOWS:,} of 1 h, " in shown
 
 
 def test_rows_of_a_window_come_in_order_and_a_missing_window_is_named(project: Project, run: Command) -> None:

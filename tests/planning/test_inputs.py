@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,11 +11,12 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import write_deltalake
 
-from rewindow.config import Config
-from rewindow.errors import CheckpointError, TableError
+from rewindow.config import Config, StreamConfig
+from rewindow.errors import CheckpointError, InputError, TableError
 from rewindow.facts.seals import end_row, read_seals
 from rewindow.launcher import begin_attempt
 from rewindow.planning import create_replay, draft_plan
+from rewindow.planning.unpublished import unpublished
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, create_table, query
 from rewindow.storage.formats import PROPERTY, TableKind, format_property
@@ -23,6 +25,22 @@ from tests.planning.wishes import request
 from tests.recovery.project import FIRST, WINDOWS, Project, make_stream
 
 LAST = FIRST + WINDOWS - 1
+
+
+@pytest.mark.parametrize("of", [draft_plan, unpublished], ids=["plan", "unpublished"])
+def test_a_width_changed_after_the_recording_is_refused_before_anything_is_planned(
+    project: Project, of: Callable[..., object]
+) -> None:
+    """W15: the replay would take the windows of the recording while the settings name others."""
+    config, width_us = project.config, 3_600_000_000
+    asked = request() if of is draft_plan else "totals"
+    stream = StreamConfig(source="events.csv", arrived_at="at", width=f"{2 * width_us} us")
+    changed = config.model_copy(update={"streams": {"events": stream}})
+    with pytest.raises(InputError, match='width of stream "events" is 2 h, it was recorded with 1 h') as caught:
+        of(changed, asked)
+    assert "rewindow record events --start-over" in caught.value.hint
+    same = stream.model_copy(update={"width_us": width_us})
+    of(config.model_copy(update={"streams": {"events": same}}), asked)
 
 
 @pytest.mark.parametrize("name", ["stream_table", "windows_table"])

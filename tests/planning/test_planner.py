@@ -251,8 +251,9 @@ def test_every_table_is_there_before_the_first_attempt(project: Project) -> None
 def test_a_stream_of_another_grid_is_refused(project: Project) -> None:
     """W15: ids of different grids are never compared."""
     _reseal(project, {**FORMAT, "rewindow.width_ms": "60000", "rewindow.origin_ms": "0"})
-    with pytest.raises(InputError, match="has windows of 60000 ms"):
+    with pytest.raises(InputError, match='has windows of 1 min, application "totals" has windows of 1 h\n') as caught:
         draft_plan(project.config, request())
+    assert 'window="1 min"' in caught.value.hint and "rewindow record events --start-over" in caught.value.hint
 
 
 def test_a_stream_that_is_not_ours_is_refused(project: Project) -> None:
