@@ -9,9 +9,8 @@ from __future__ import annotations
 import codecs
 import os
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -29,6 +28,7 @@ from rewindow.errors import InputError
 from rewindow.location import Location, location
 from rewindow.names import check_name, check_replay_id, check_stream, did_you_mean, files_name, windows_name
 from rewindow.windows import Grid, format_duration, parse_duration
+from rewindow.wrong_settings import syntax_error, wrong_setting
 
 SETTINGS_FILE = "rewindow.toml"
 JARS = ".rewindow/jars"
@@ -74,7 +74,9 @@ DurationUs = Annotated[int, BeforeValidator(_duration)]
 """A duration in microseconds, read from text such as "1 hour"; bare numbers are seconds."""
 
 
-def _location(given: str | Path | Location) -> Location:
+def _location(given: object) -> Location:
+    if not isinstance(given, str | Path | Location):
+        raise PydanticCustomError("folder", "it is no text", {"hint": 'Write it in quotes, as in state = "state".'})
     try:
         return location(given)
     except InputError as error:
@@ -245,8 +247,7 @@ class Config(Section):
         try:
             config = cls.model_validate(values)
         except ValidationError as error:
-            first = error.errors()[0]
-            primary, hint = _wrong_setting(first["type"], first["loc"], first["msg"], first.get("ctx", {}))
+            primary, hint = wrong_setting(error.errors()[0], cls)
             raise InputError(primary, detail=f"Read from {found or 'the environment'}.", hint=hint) from error
         for name in config.streams:
             check_name("stream", name)
@@ -306,6 +307,11 @@ class Config(Section):
         if name not in self.streams:
             known = ", ".join(sorted(self.streams)) or "none"
             hint = f"{did_you_mean(name, self.streams)}Known in rewindow.toml: {known}."
+            if not self.streams:
+                hint = (
+                    f"rewindow.toml has no stream: write [streams.{name}] with source and arrived_at into it; "
+                    "`rewindow init FILE` in an empty folder writes one to copy."
+                )
             raise InputError(f'stream "{name}" is unknown', hint=hint)
         return self.streams[name]
 
@@ -333,26 +339,6 @@ class Config(Section):
         return self.state / "replays" / check_replay_id(replay_id)
 
 
-def _wrong_setting(
-    kind: str, place: tuple[int | str, ...], message: str, context: Mapping[str, Any]
-) -> tuple[str, str]:
-    """Returns primary line and hint for a setting that pydantic refuses."""
-    where = ".".join(str(part) for part in place)
-    if kind == "missing":
-        return f'setting "{where}" is missing', "Write it into rewindow.toml, or begin from a file: rewindow init FILE"
-    if kind != "extra_forbidden":
-        return f'setting "{where}" is wrong: {message}', context.get("hint", "")
-    section: type[Section] = Config
-    for part in place[:-1]:
-        field = next((f for name, f in section.model_fields.items() if part in (name, f.alias)), None)
-        if field is not None:  # Else it is a stream's name.
-            section = next(cls for cls in get_args(field.annotation) or (field.annotation,) if issubclass(cls, Section))
-    known = [field.alias or name for name, field in section.model_fields.items()]
-    within = f"[{'.'.join(map(str, place[:-1]))}]" if len(place) > 1 else "rewindow.toml"
-    hint = f"{did_you_mean(str(place[-1]), known)}Known in {within}: {', '.join(known)}."
-    return f'setting "{where}" is unknown', hint
-
-
 def _find(path: Path | str | None) -> Path | None:
     given = path or os.environ.get("REWINDOW_CONFIG")
     if given:
@@ -367,10 +353,18 @@ def _find(path: Path | str | None) -> Path | None:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    text = ""
     try:
-        return tomllib.loads(path.read_text())
+        text = path.read_text(encoding="utf-8")
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f'settings file "{path}" is not TOML: {error}') from error
+        words, detail = syntax_error(text, error)
+        hint = 'Texts stand in quotes, as in name = "text"; a section begins with [NAME].'
+        raise InputError(f'settings file "{path}" is not TOML: {words}', detail=detail, hint=hint) from error
+    except UnicodeDecodeError as error:
+        raise InputError(f'settings file "{path}" is not UTF-8', hint="Save it in UTF-8.") from error
+    except OSError as error:
+        raise InputError(f'settings file "{path}" cannot be read: {os.strerror(error.errno or 0).lower()}') from error
 
 
 def _override(values: dict[str, Any], environment: Any) -> None:

@@ -129,3 +129,75 @@ def test_an_unknown_setting_is_answered_with_those_that_are_known(
         Config.load(file)
     assert caught.value.primary == primary
     assert hint in caught.value.hint and "interval_us" not in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("setting", "primary", "hint"),
+    [
+        ('keys = "bay"', 'setting "streams.s.keys" is "bay", not a list', 'Write it as in keys = ["bay"].'),
+        ('keys = "bay, lot"', "not a list", 'Write it as in keys = ["bay", "lot"].'),
+        ("keys = [5]", 'setting "streams.s.keys" has 5, which is not a text', 'keys = ["5"]'),
+        ('header = "maybe"', 'is "maybe", not true or false', "Write header = true or header = false"),
+        ('select = "x"', "not a table", 'select = { NAME = "VALUE" }'),
+        ('columns = ["a INT"]', "not a text", 'columns = "a INT"'),
+        ('new_columns = "tak"', "not one of those allowed", 'Did you mean "take"? Allowed: "report", "take".'),
+        ("malformed_max_share = 2", "it is 2, and must be less than or equal to 1", ""),
+        ("width = [1]", "duration", "a number and a unit"),
+    ],
+)
+def test_a_setting_of_another_form_is_answered_with_the_right_one(
+    tmp_path: Path, setting: str, primary: str, hint: str
+) -> None:
+    """The value that was given stands in the form that is right, ready to be copied."""
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, setting)
+    assert primary in caught.value.primary
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "primary", "detail"),
+    [
+        ("state = 5", 'setting "state" is wrong: it is no text', "Read from"),
+        ('[streams]\ns = "x"', 'setting "streams.s" is "x", not a section', "Read from"),
+        ('state = "a"\nkeys = [', "is not TOML: invalid value, at its end", "may not be closed"),
+        ('state = "a"\nlimit = two', "is not TOML: invalid value, at line 2, column 9", "Line 2 is: limit = two"),
+    ],
+)
+def test_a_file_of_another_form_is_answered_with_the_place(
+    tmp_path: Path, text: str, primary: str, detail: str
+) -> None:
+    """Line, column and the line itself; never a traceback."""
+    file = tmp_path / "rewindow.toml"
+    file.write_text(text)
+    with pytest.raises(InputError) as caught:
+        Config.load(file)
+    assert primary in caught.value.primary
+    assert detail in caught.value.detail and caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "text", ["ledger = [{0}]", "ledger = postgresql://u:hidden@h/d", "[spark]\nsecret_file = [{0}]"]
+)
+def test_a_value_that_may_be_secret_is_not_shown(tmp_path: Path, text: str) -> None:
+    """Neither in a wrong form nor in a line that is not TOML."""
+    file = tmp_path / "rewindow.toml"
+    file.write_text(text.format('"postgresql://u:hidden@h/d"'))
+    with pytest.raises(InputError) as caught:
+        Config.load(file)
+    assert "hidden" not in str(caught.value)
+
+
+def test_a_file_that_is_not_utf8_is_refused_in_words(tmp_path: Path) -> None:
+    """As an editor on another system may write it."""
+    file = tmp_path / "rewindow.toml"
+    file.write_bytes('state = "z\xfcrich"'.encode("latin-1"))
+    with pytest.raises(InputError, match="is not UTF-8"):
+        Config.load(file)
+
+
+def test_a_file_without_a_stream_says_what_to_write() -> None:
+    """An empty list of what is known helps nobody."""
+    with pytest.raises(InputError, match='stream "s" is unknown') as caught:
+        Config().stream("s")
+    assert "[streams.s]" in caught.value.hint and "rewindow init FILE" in caught.value.hint

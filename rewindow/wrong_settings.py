@@ -1,0 +1,108 @@
+"""What is said of a setting that cannot be: its name, its value, and the form that it should have."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from rewindow.names import did_you_mean
+
+_TOPIC = {
+    "list_type": "a list", "string_type": "a text", "dict_type": "a table", "bool_type": "true or false",
+    "bool_parsing": "true or false", "int_type": "a whole number", "int_parsing": "a whole number",
+    "int_from_float": "a whole number", "float_type": "a number", "float_parsing": "a number",
+    "model_type": "a section", "model_attributes_type": "a section", "literal_error": "one of those allowed",
+}  # fmt: skip
+_MAY_BE_SECRET = ("ledger", "spark")
+"""Settings, or sections, whose values no message shows."""
+_SECRET_WORDS = ("ledger", "://", "secret", "password", "token")
+
+
+def wrong_setting(error: ErrorDetails, root: type[BaseModel]) -> tuple[str, str]:
+    """Returns primary line and hint for a setting that pydantic refuses.
+
+    Args:
+        error: the first that it found.
+        root: the class of the whole file.
+    """
+    kind, place, context = error["type"], error["loc"], error.get("ctx", {})
+    where = ".".join(map(str, place))
+    if kind == "missing":
+        return f'setting "{where}" is missing', "Write it into rewindow.toml, or begin from a file: rewindow init FILE"
+    if kind == "extra_forbidden":
+        return _unknown(place, root)
+    if kind not in _TOPIC:
+        words = error["msg"].replace("Input should", f"it is {error['input']}, and must")
+        return f'setting "{where}" is wrong: {words}', context.get("hint", "")
+    value = None if place[0] in _MAY_BE_SECRET else error["input"]
+    shown = "" if value is None else f"{_toml(value)}, "
+    if isinstance(place[-1], int):
+        entry = f'Write each in quotes, as in {place[-2]} = ["{value}"].' if kind == "string_type" else ""
+        return f'setting "{".".join(map(str, place[:-1]))}" has {shown}which is not {_TOPIC[kind]}', entry
+    return f'setting "{where}" is {shown}not {_TOPIC[kind]}', _form(kind, where, value, context)
+
+
+def _form(kind: str, where: str, value: Any, context: Mapping[str, Any]) -> str:
+    """Returns how a setting is to be written, with the value that was given where that can be what was meant."""
+    name = where.rpartition(".")[2]
+    if kind == "list_type":
+        given = [part.strip() for part in value.split(",")] if isinstance(value, str) else ["..."]
+        return f"Write it as in {name} = {_toml(given)}."
+    if kind == "string_type":
+        given = value[0] if isinstance(value, list) and value else value
+        text = str(given) if isinstance(given, str | int | float) and not isinstance(given, bool) else "..."
+        return f"Write it in quotes, as in {name} = {_toml(text)}."
+    if kind.startswith("bool"):
+        return f"Write {name} = true or {name} = false, without quotes."
+    if kind.startswith(("int", "float")):
+        return f"Write it without quotes, as in {name} = {'0.5' if kind.startswith('float') else '3'}."
+    if kind == "dict_type" and name != "streams":
+        return f'Write it as in {name} = {{ NAME = "VALUE" }}.'
+    if kind == "literal_error":
+        allowed = [str(entry) for entry in context.get("allowed", ())] or str(context["expected"]).split("'")[1::2]
+        return f"{did_you_mean(str(value), allowed)}Allowed: {', '.join(map(_toml, allowed))}."
+    section = "streams.NAME" if where == "streams" else where
+    return f"Write it as a section of its own, [{section}], with its settings below."
+
+
+def _unknown(place: Sequence[int | str], root: type[BaseModel]) -> tuple[str, str]:
+    """Returns primary line and hint for a key that its section does not know."""
+    section = root
+    for part in place[:-1]:
+        field = next((f for name, f in section.model_fields.items() if part in (name, f.alias)), None)
+        if field is not None:  # Else it is a stream's name.
+            kinds = get_args(field.annotation) or (field.annotation,)
+            section = next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
+    known = [field.alias or name for name, field in section.model_fields.items()]
+    within = f"[{'.'.join(map(str, place[:-1]))}]" if len(place) > 1 else "rewindow.toml"
+    hint = f"{did_you_mean(str(place[-1]), known)}Known in {within}: {', '.join(known)}."
+    return f'setting "{".".join(map(str, place))}" is unknown', hint
+
+
+def syntax_error(text: str, error: tomllib.TOMLDecodeError) -> tuple[str, str]:
+    r"""Returns what is wrong with a text that is not TOML, and the line that it is in.
+
+    >>> import tomllib
+    >>> text = 'a = 1\nb = two\n'
+    >>> try: tomllib.loads(text)
+    ... except tomllib.TOMLDecodeError as error: print(syntax_error(text, error))
+    ('invalid value, at line 2, column 5', 'Line 2 is: b = two')
+    """
+    words, _, place = str(error).rpartition(" (at ")
+    words = words[:1].lower() + words[1:]
+    if not place.startswith("line "):
+        return f"{words}, at its end", "A bracket or a quote may not be closed."
+    number = int(place.removeprefix("line ").split(",")[0])
+    lines = text.splitlines()
+    line = lines[number - 1].strip() if number <= len(lines) else ""
+    is_shown = line and not any(word in line.lower() for word in _SECRET_WORDS)
+    return f"{words}, at {place.rstrip(')')}", f"Line {number} is: {line}" if is_shown else ""
+
+
+def _toml(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
