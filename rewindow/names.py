@@ -85,9 +85,10 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
     """
     from difflib import get_close_matches
 
-    names = list(known)
-    beginnings = [name for name in names if given and name.startswith(given)]
-    close = (beginnings or get_close_matches(given, names, cutoff=_CLOSE))[:3]
+    names = {name.lower(): name for name in known}
+    sought = given.lower()
+    beginnings = [low for low in names if sought and low.startswith(sought)]
+    close = [names[low] for low in (beginnings or get_close_matches(sought, names, cutoff=_CLOSE))[:3]]
     return "Did you mean " + " or ".join(f'"{name}"' for name in close) + "? " if close else ""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
@@ -16,7 +18,8 @@ from rewindow.recording.tuples import PAYLOAD, REASON
 
 MALFORMED_MIN = 10
 """Fewer malformed rows than this never stop a recording: a share of a few rows says nothing."""
-_REASONS, _PAYLOAD_LENGTH = 3, 120
+_REASONS, _SAMPLE_LENGTH = 5, 100
+_COLUMN = re.compile(r"column (.+) is not ")
 
 
 def too_many(arrivals: Arrivals, stream: StreamConfig) -> bool:
@@ -41,18 +44,37 @@ def refused(
     return InputError(
         f'stream "{name}" has {arrivals.malformed:,} malformed rows of {arrivals.rows:,} ({share:.1%}),'
         f" malformed_max_share is {stream.malformed_max_share:.1%}",
-        detail=f"Nothing was sealed. {_samples(bad, files)} All of them are in the table {path} until the next run.",
-        hint=f"Look at them: rewindow streams quarantine {name}. Correct columns, null_values, encoding or arrived_at"
-        " of the stream and record again; or raise malformed_max_share to go on without these rows.",
+        detail=f"Nothing was sealed. Reasons, with the number of rows:{_reasons(bad, files)}",
+        hint=f"Look at all of them, which are in the table {path} until the next run: rewindow streams quarantine "
+        f"{name}. Then correct columns, null_values, encoding or arrived_at of the stream and record again; or raise "
+        "malformed_max_share to go on without these rows.",
     )
 
 
-def _samples(bad: DataFrame, files: Sequence[SourceFile]) -> str:
-    """Returns the most frequent reasons, each with its number, its first row and its last one."""
-    row = F.struct(FILE, ROW, F.substring(PAYLOAD, 1, _PAYLOAD_LENGTH).alias(PAYLOAD))
+def _reasons(bad: DataFrame, files: Sequence[SourceFile]) -> str:
+    """Returns the most frequent reasons, each on a line with its number, its first row and its last one."""
+    row = F.struct(FILE, ROW, PAYLOAD)
     numbers = F.count(F.lit(1)).alias("rows"), F.min(row).alias("first"), F.max(row).alias("last")
-    words = []
-    for reason, rows, *samples in bad.groupBy(REASON).agg(*numbers).orderBy(F.desc("rows"), REASON).head(_REASONS):
-        shown = dict.fromkeys(f"{files[part].name}:{number} {payload}" for part, number, payload in samples)
-        words.append(f"{reason.removeprefix('malformed: ')}: {rows:,} rows, such as {' and '.join(shown)}.")
-    return " ".join(words)
+    found = bad.groupBy(REASON).agg(*numbers).orderBy(F.desc("rows"), REASON).head(_REASONS + 1)
+    lines = []
+    for reason, rows, *samples in found[:_REASONS]:
+        words = reason.removeprefix("malformed: ")
+        shown = dict.fromkeys(f"{sample_of(words, text)} in {files[part].name}:{row}" for part, row, text in samples)
+        lines.append(f"{rows:,}: {words}, such as {' and '.join(shown)}")
+    lines += ["others"] if len(found) > _REASONS else []
+    return "".join(f"\n    {line}" for line in lines)
+
+
+def sample_of(reason: str, payload: str) -> str:
+    """Returns what a person has to see of a malformed row: the value of the column that the reason names, else the row.
+
+    >>> sample_of("column at is not timestamp", '{"id": "7", "at": "noon"}')
+    '"noon"'
+    """
+    found = _COLUMN.match(reason)
+    try:
+        value = json.loads(payload)[found[1]] if found else None
+    except (ValueError, KeyError, TypeError):
+        value = None
+    text = payload if value is None else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SAMPLE_LENGTH else f"{text[:_SAMPLE_LENGTH]}..."

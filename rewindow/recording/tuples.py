@@ -20,7 +20,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from rewindow.application.error_tuples import PREFIX
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
-from rewindow.names import BOOKKEEPING, quoted_column
+from rewindow.names import BOOKKEEPING, did_you_mean, quoted_column
+from rewindow.recording.expression_errors import columns_error, expression_error, plain_words
 from rewindow.recording.sources.source import BAD, FILE, RAW, ROW, SourceContents
 from rewindow.spark.digests import check_digestible
 
@@ -62,12 +63,18 @@ def parse_columns(name: str, columns: str | None) -> T.StructType | None:
     if columns is None:
         return None
     try:
-        return T.StructType.fromDDL(columns)
+        declared = T.StructType.fromDDL(columns)
     except PySparkException as error:
+        raise columns_error(name, columns, error) from error
+    names = [column.lower() for column in declared.names]
+    twice = next((column for column in declared.names if names.count(column.lower()) > 1), None)
+    if twice is not None:
         raise InputError(
-            f'columns of stream "{name}" are not DDL: {columns}', detail=_first_line(error),
-            hint='Write them as in "origin STRING, dep_delay INT, at TIMESTAMP".',
-        ) from error  # fmt: skip
+            f'columns of stream "{name}" name column "{twice}" twice', hint="Names differ in more than case."
+        )
+    if not names:
+        raise InputError(f'columns of stream "{name}" are empty', hint="Leave the setting out to take all columns.")
+    return declared
 
 
 def read_tuples(
@@ -81,20 +88,27 @@ def read_tuples(
     Raises:
         InputError: an expression of the settings cannot be computed, or an event column's name or type is not allowed.
     """
+    lines = declared if not contents.schema.names else None
     try:
-        lines = declared if not contents.schema.names else None
         typed = _typed_json(raw, lines) if lines else _typed(raw, contents, declared, contents.nulls)
-        read = [field.name for field in declared.fields] if declared else contents.columns
-        events = _event_expressions(name, stream, read)
+    except AnalysisException as error:
+        raise InputError(
+            f'columns of stream "{name}" name a type that its source cannot give', detail=plain_words(error),
+            hint="Read it as STRING, and compute another column from it with select.",
+        ) from error  # fmt: skip
+    read = [field.name for field in declared.fields] if declared else contents.columns
+    events = _event_expressions(name, stream, read)
+    try:
         frame = typed.select(
             *POSITION, BAD, PAYLOAD,
             F.expr(stream.arrived_at).try_cast("timestamp").alias("__arrived"),
             *(expression.alias(f"__event {column}") for column, expression in events.items()),
         )  # fmt: skip
     except (ParseException, AnalysisException) as error:
-        raise InputError(
-            f'stream "{name}" cannot be computed as its settings say', detail=_first_line(error),
-            hint=f"Columns of its source: {', '.join(contents.columns)}.",
+        refused = expression_error(name, stream, typed.select(*map(_quoted, read)), read)
+        raise refused or InputError(
+            f'stream "{name}" cannot be computed as its settings say', detail=plain_words(error),
+            hint=f"arrived_at and select are SQL over a row of the source, which has: {', '.join(read)}.",
         ) from error  # fmt: skip
     tuples = _with_window(frame, stream, list(events))
     check_event_columns(name, stream, tuples.schema)
@@ -109,7 +123,7 @@ def computing(name: str) -> Iterator[None]:
     except PySparkException as error:
         if (error.getSqlState() or "").startswith("22"):
             raise InputError(
-                f'an expression of stream "{name}" cannot be computed', detail=_first_line(error),
+                f'an expression of stream "{name}" cannot be computed', detail=plain_words(error),
                 hint="Use functions that give null instead: try_cast, try_to_timestamp, try_divide.",
             ) from error  # fmt: skip
         raise
@@ -144,10 +158,13 @@ def check_event_columns(name: str, stream: StreamConfig, schema: T.StructType) -
             )
     for key in stream.keys:
         if key not in events:
-            raise InputError(f'key "{key}" of stream "{name}" is not an event column', hint=_known(events))
+            hint = did_you_mean(key, events) + _known(events)
+            raise InputError(f'key "{key}" of stream "{name}" is not an event column', hint=hint)
     if stream.event_at is not None and not isinstance(events.get(stream.event_at), T.TimestampType):
+        times = [column for column, kind in events.items() if isinstance(kind, T.TimestampType)]
         raise InputError(
-            f'event timestamp "{stream.event_at}" of stream "{name}" is not a TIMESTAMP column', hint=_known(events)
+            f'event timestamp "{stream.event_at}" of stream "{name}" is not a TIMESTAMP column',
+            hint=did_you_mean(stream.event_at, times) + _known(events),
         )
     check_digestible(recorded_schema(schema))
 
@@ -217,7 +234,8 @@ def _event_expressions(name: str, stream: StreamConfig, read: list[str]) -> dict
     unknown = [column for column in kept if column not in read]
     if unknown:
         raise InputError(
-            f'column "{unknown[0]}" that stream "{name}" keeps is not in its source', hint=f"It has: {', '.join(read)}."
+            f'column "{unknown[0]}" that stream "{name}" keeps is not in its source',
+            hint=f"{did_you_mean(unknown[0], read)}It has: {', '.join(read)}.",
         )
     if stream.arrived_at.strip("` ") == "arrived_at" or stream.keep is None:
         kept = [column for column in kept if column != "arrived_at"]
@@ -257,7 +275,3 @@ def _instant(column: str, kind: T.DataType) -> Column:
 
 def _quoted(name: str) -> Column:
     return F.col(quoted_column(name))
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]

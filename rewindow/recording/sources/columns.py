@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
+from rewindow.names import did_you_mean
 from rewindow.recording.sources.source import SourceContents
 
 _OWN = ("window_id", "offset", "arrived_at")
@@ -37,7 +38,8 @@ def choose_columns(
         if missing:
             source = schemas[0][0] or name
             raise InputError(
-                f'column "{missing[0]}" is not in source file "{source}"', hint=f"It has: {', '.join(first.names)}."
+                f'column "{missing[0]}" is not in source file "{source}"',
+                hint=f"{did_you_mean(missing[0], first.names)}It has: {', '.join(first.names)}.",
             )
         return _with(contents, [first.field(column) for column in declared])
     if not takes_what_appears(stream, declared):

@@ -14,6 +14,9 @@ from rewindow.recording.sources.files import FileSource
 from rewindow.recording.sources.readers import csv_columns, csv_rows
 from rewindow.recording.sources.source import SourceContents, SourceFile, SourcePosition, source
 
+_DELIMITERS = (",", ";", "\t", "|")
+_SHOWN = 80
+
 
 @source("csv")
 class CsvSource(FileSource):
@@ -50,4 +53,30 @@ class CsvSource(FileSource):
     def _schema(self, file: SourceFile, declared: Sequence[str] | None) -> pa.Schema:
         names = None if self.stream.header else declared
         columns = csv_columns(file, self.stream.delimiter, names, self.stream.encoding)
+        if self.stream.header:
+            _check_first_row(file, columns, declared)
         return pa.schema([(column, pa.string()) for column in columns])
+
+
+def _check_first_row(file: SourceFile, columns: Sequence[str], declared: Sequence[str] | None) -> None:
+    """Refuses a first row that another delimiter splits, or that holds values where names are expected.
+
+    Raises:
+        InputError: names the setting that is wrong.
+    """
+    if declared is not None and set(declared) & set(columns):
+        return
+    other = next((sign for sign in _DELIMITERS if len(columns) == 1 and sign in columns[0]), None)
+    if other is not None:
+        shown = "\\t" if other == "\t" else other
+        raise InputError(
+            f'first row of source file "{file.name}" is one column: {columns[0][:_SHOWN]}',
+            hint=f'Set the stream\'s delimiter: delimiter = "{shown}".',
+        )
+    values = [column for column in columns if column.lstrip("+-")[:1].isdigit()]
+    if declared is not None and values:
+        raise InputError(
+            f'first row of source file "{file.name}" names none of the declared columns',
+            detail=f"It holds values, such as {values[0][:_SHOWN]}.",
+            hint="If the file has no header, set header = false; columns then names all its columns in order.",
+        )

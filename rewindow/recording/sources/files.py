@@ -7,6 +7,7 @@ between tuples that arrived at the same time.
 from __future__ import annotations
 
 import glob
+import os
 import zipfile
 from collections.abc import Callable, Collection, Sequence
 from importlib import metadata
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
+from rewindow.names import did_you_mean
 from rewindow.recording.sources.columns import takes_what_appears
 from rewindow.recording.sources.source import PACKAGE, SourceContents, SourceFile, SourcePosition, known_sources
 from rewindow.recording.sources.taken import select_files
@@ -24,6 +26,7 @@ from rewindow.recording.sources.taken import select_files
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_LISTED = 10
 _COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
@@ -74,19 +77,52 @@ def find_source_files(name: str, source: str, suffixes: Collection[str]) -> list
     paths = [_in_package(name, source, suffixes)] if source.startswith(PACKAGE) else _on_disk(source)
     files = [file for path in paths for file in _files_of(path, suffixes)]
     if not files:
-        raise InputError(
-            f'source "{source}" of stream "{name}" is not there',
-            detail=f"No file with the suffix {' or '.join(sorted(suffixes))} was found.",
-            hint="A relative path counts from the folder of rewindow.toml.",
-        )
+        raise _nothing_at(name, source, suffixes)
     return files
 
 
 def _on_disk(source: str) -> list[Path]:
     path = Path(source)
+    try:
+        if path.is_dir():
+            return sorted(child for child in path.iterdir() if child.is_file() and child.name[0] not in "._")
+        return [path] if path.is_file() else sorted(Path(found) for found in glob.glob(source) if Path(found).is_file())
+    except PermissionError as error:
+        raise unreadable(path, error) from error
+
+
+def _nothing_at(name: str, source: str, suffixes: Collection[str]) -> InputError:
+    """Returns the error for a source without files: it is not there, an empty folder, or a pattern without a match."""
+    path, wanted = Path(source), " or ".join(sorted(suffixes))
     if path.is_dir():
-        return sorted(child for child in path.iterdir() if child.is_file() and child.name[0] not in "._")
-    return [path] if path.is_file() else sorted(Path(found) for found in glob.glob(source) if Path(found).is_file())
+        held = sorted(child.name for child in path.iterdir())
+        return InputError(
+            f'source "{source}" of stream "{name}" is a folder without files of its format',
+            detail=f"No file with the suffix {wanted} is in it. It holds: {', '.join(held[:_LISTED]) or 'nothing'}.",
+            hint="Folders below it are not looked into; a pattern does that, such as folder/*/*.csv.",
+        )
+    if path.exists():
+        return InputError(
+            f'source "{source}" of stream "{name}" holds no file of its format',
+            detail=f"No file with the suffix {wanted} was found.",
+        )
+    if any(sign in source for sign in "*?["):
+        return InputError(
+            f'source "{source}" of stream "{name}" is a pattern that no file matches',
+            hint="A relative path counts from the folder of rewindow.toml.",
+        )
+    beside = [child.name for child in path.parent.iterdir()] if path.parent.is_dir() else []
+    where = "" if path.parent.is_dir() else f'There is no folder "{path.parent}". '
+    return InputError(
+        f'source "{source}" of stream "{name}" is not there',
+        hint=f"{did_you_mean(path.name, beside)}{where}A relative path counts from the folder of rewindow.toml.",
+    )
+
+
+def unreadable(path: Path, error: OSError) -> InputError:
+    """Returns the error for a source file that the operating system does not let us read."""
+    why = os.strerror(error.errno).lower() if error.errno else str(error)
+    return InputError(f'source file "{path}" cannot be read: {why}', hint=f"Look at its rights: ls -l {path}")
 
 
 def _in_package(name: str, source: str, suffixes: Collection[str]) -> Path:
@@ -118,7 +154,10 @@ def _files_of(path: Path, suffixes: Collection[str]) -> list[SourceFile]:
         return []  # Of another format; a suffix that tells none may be of this one.
 
     def opened() -> IO[bytes]:
-        return cast("IO[bytes]", pa.input_stream(str(path), compression=compression))
+        try:
+            return cast("IO[bytes]", pa.input_stream(str(path), compression=compression))
+        except PermissionError as error:
+            raise unreadable(path, error) from error
 
     found = path.stat()
     return [SourceFile(path.name, path, opened, found.st_size, modified_ns=found.st_mtime_ns)]
@@ -128,6 +167,8 @@ def _members(path: Path, suffixes: Collection[str]) -> list[SourceFile]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = sorted(archive.infolist(), key=lambda member: member.filename)
+    except PermissionError as error:
+        raise unreadable(path, error) from error
     except zipfile.BadZipFile as error:
         raise InputError(f'source file "{path.name}" is not a zip file') from error
     wanted = [member for member in members if Path(member.filename).suffix.lower() in suffixes]

@@ -319,7 +319,7 @@ class _Decoded(io.RawIOBase):
 def _parquet(file: SourceFile) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(str(file.path))
-    except (pa.ArrowInvalid, FileNotFoundError) as error:
+    except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f'source file "{file.name}" cannot be read as Parquet: {error}') from error
 
 

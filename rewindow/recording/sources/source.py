@@ -273,10 +273,19 @@ def source_format(name: str, place: str, given: str | None) -> str:
             told = [kind for member in sorted(archive.namelist()) for kind in _told(member)]
     if not told:
         raise InputError(
-            f'source "{place}" of stream "{name}" does not tell its format by its name',
+            f'source "{place}" of stream "{name}" {_untold(path)}',
             hint=f"Set format to one of {', '.join(known)}.",
         )
     return told[0]
+
+
+def _untold(path: Path) -> str:
+    """Returns why a path tells no format: something is wrong with it rather than with its name, where that is so."""
+    if path.is_dir():
+        return "is a folder without a file that tells its format"
+    if path.exists() or any(sign in path.name for sign in "*?["):
+        return "does not tell its format by its name"
+    return "is not there, and its name tells no format"
 
 
 def _told(name: str) -> list[str]:

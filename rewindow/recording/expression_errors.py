@@ -1,0 +1,123 @@
+"""What Spark says of a stream's columns and expressions, in our words: the setting, what is wrong, what there is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from rewindow.config import StreamConfig
+from rewindow.errors import InputError
+from rewindow.names import did_you_mean
+
+_TYPES = (
+    *("BIGINT", "BINARY", "BOOLEAN", "DATE", "DECIMAL(10,2)", "DOUBLE", "FLOAT", "INT", "SMALLINT", "STRING"),
+    *("TIMESTAMP", "ARRAY<STRING>", "STRUCT<a: INT>"),
+)
+_OTHER_NAMES = {
+    "TEXT": "STRING", "VARCHAR": "STRING", "STR": "STRING", "UUID": "STRING", "JSON": "STRING", "TIME": "STRING",
+    "DATETIME": "TIMESTAMP", "TIMESTAMPTZ": "TIMESTAMP", "BOOL": "BOOLEAN", "NUMBER": "DECIMAL(10,2)",
+    "NUMERIC": "DECIMAL(10,2)", "REAL": "FLOAT", "INT32": "INT", "INT64": "BIGINT", "FLOAT64": "DOUBLE",
+}  # fmt: skip
+"""Types as other systems name them."""
+_TAG, _STATE = re.compile(r"^\[[A-Z_.]+\] "), re.compile(r"\.? *SQLSTATE: .*$", re.DOTALL)
+_PLAIN = re.compile(r"\w+", re.ASCII)
+
+
+def plain_words(error: PySparkException) -> str:
+    """Returns what Spark says in one line, without its error class and state."""
+    lines = (line.strip() for line in str(error).splitlines())
+    line = next((line for line in lines if line), type(error).__name__)
+    return f"{_STATE.sub('', _TAG.sub('', line))}."
+
+
+def columns_error(name: str, columns: str, error: PySparkException) -> InputError:
+    """Returns the error for declared columns that are not DDL."""
+    if error.getCondition() == "UNSUPPORTED_DATATYPE":
+        return InputError(f'columns of stream "{name}" name {_unknown_type(error)[0]}', hint=_unknown_type(error)[1])
+    detail = _syntax(error) or plain_words(error)
+    return InputError(
+        f'columns of stream "{name}" are not DDL: {" ".join(columns.split())}', detail=detail,
+        hint='Write them as in "origin STRING, dep_delay INT, at TIMESTAMP"; a name with a space stands in backquotes, '
+        "as in `Room Name` STRING.",
+    )  # fmt: skip
+
+
+def expression_error(name: str, stream: StreamConfig, rows: DataFrame, columns: Sequence[str]) -> InputError | None:
+    """Returns the error for the first expression of a stream's settings that Spark refuses by itself; None if none.
+
+    Args:
+        name, stream: the stream and its settings.
+        rows: the source's rows, typed.
+        columns: its columns, as a person knows them.
+    """
+    for setting, expression in [("arrived_at", stream.arrived_at), *_selected(stream)]:
+        try:
+            value = F.expr(expression)
+            _ = rows.select(value.try_cast("timestamp") if setting == "arrived_at" else value).schema
+        except PySparkException as error:
+            return _refused(name, setting, expression, columns, error)
+    return None
+
+
+def _selected(stream: StreamConfig) -> list[tuple[str, str]]:
+    return [(f"select.{column}", expression) for column, expression in stream.select.items()]
+
+
+def _refused(name: str, setting: str, expression: str, columns: Sequence[str], error: PySparkException) -> InputError:
+    where, given = f'{setting} of stream "{name}"', error.getMessageParameters() or {}
+    known = f"The source has: {', '.join(columns)}."
+    condition = error.getCondition() or ""
+    if condition.startswith("UNRESOLVED_COLUMN"):
+        column = _unquoted(given, "objectName")
+        return InputError(
+            f'{where} names column "{column}", which is not in the source', detail=f'{setting} = "{expression}"',
+            hint=f"{did_you_mean(column, columns)}{known}{_backquotes(columns)}",
+        )  # fmt: skip
+    if condition.startswith("UNRESOLVED_ROUTINE"):
+        function = _unquoted(given, "routineName")
+        return InputError(
+            f'{where} names function "{function}", which Spark SQL does not have', detail=f'{setting} = "{expression}"',
+            hint=f"{did_you_mean(function, _functions())}Its functions are listed in Spark's documentation of SQL.",
+        )  # fmt: skip
+    if condition == "UNSUPPORTED_DATATYPE":
+        primary, hint = _unknown_type(error)
+        return InputError(f"{where} names {primary}", detail=f'{setting} = "{expression}"', hint=hint)
+    if syntax := _syntax(error):
+        return InputError(f'{where} is not SQL: "{expression}"', detail=syntax, hint=f"{known}{_backquotes(columns)}")
+    return InputError(f'{where} cannot be computed: "{expression}"', detail=plain_words(error), hint=known)
+
+
+def _functions() -> list[str]:
+    return [name for name in dir(F) if name[0] != "_"]
+
+
+def _unknown_type(error: PySparkException) -> tuple[str, str]:
+    given = _unquoted(error.getMessageParameters() or {}, "typeName")
+    bare = given.partition("(")[0]
+    meant = f'Did you mean "{_OTHER_NAMES[bare]}"? ' if bare in _OTHER_NAMES else ""
+    meant = meant or did_you_mean(bare, [kind.partition("(")[0] for kind in _TYPES])
+    return f'type "{given}", which is unknown', f"{meant}Types: {', '.join(_TYPES)}."
+
+
+def _syntax(error: PySparkException) -> str:
+    """Returns where a text stops being SQL, empty where it does not."""
+    given = error.getMessageParameters() or {}
+    if error.getCondition() == "PARSE_EMPTY_STATEMENT":
+        return "It is empty."
+    if error.getCondition() != "PARSE_SYNTAX_ERROR":
+        return ""
+    at = given.get("error", "")
+    return "Something is missing at its end." if at == "end of input" else f"It cannot be read from {at} on."
+
+
+def _backquotes(columns: Sequence[str]) -> str:
+    odd = next((column for column in columns if not _PLAIN.fullmatch(column)), None)
+    return f" A name with other signs stands in backquotes, as in `{odd}`." if odd else ""
+
+
+def _unquoted(given: Mapping[str, str], key: str) -> str:
+    return given.get(key, "").replace("`", "").strip('"')

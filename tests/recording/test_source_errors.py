@@ -1,0 +1,80 @@
+"""A source that is not as the settings say: what is wrong is named with what is there and what to write; no Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rewindow.config import StreamConfig
+from rewindow.errors import InputError
+from rewindow.recording.sources.source import SourcePosition, open_source
+
+
+def refused(root: Path, declared: list[str] | None = None, **settings: Any) -> InputError:
+    """Returns the error of looking at a source."""
+    stream = StreamConfig(**{"arrived_at": "at", **settings})
+    with pytest.raises(InputError) as caught:
+        open_source("s", stream, root).look(SourcePosition(), declared, None)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("source", "primary", "more"),
+    [
+        ("empty", "is a folder without a file that tells its format", "Set format"),
+        ("clikcs.csv", "is not there", 'Did you mean "clicks.csv"?'),
+        ("nowhere/clicks.csv", "is not there", "There is no folder"),
+        ("nowhere", "is not there, and its name tells no format", ""),
+        ("days/*.csv", "is a pattern that no file matches", "counts from the folder of rewindow.toml"),
+    ],
+)
+def test_a_source_without_files_is_named_for_what_it_is(tmp_path: Path, source: str, primary: str, more: str) -> None:
+    """An empty folder, a slip in a name and a pattern without a match are different slips."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "clicks.csv").write_text("k,at\n")
+    error = refused(tmp_path, source=source)
+    assert primary in error.primary
+    assert more in error.hint
+
+
+def test_a_folder_of_other_files_says_what_it_holds(tmp_path: Path) -> None:
+    """Such as a folder with a folder for each day."""
+    (tmp_path / "src" / "2026-03-01").mkdir(parents=True)
+    error = refused(tmp_path, source="src", format="csv")
+    assert "is a folder without files of its format" in error.primary
+    assert "It holds: 2026-03-01." in error.detail and "src/*/*.csv" not in error.primary
+
+
+def test_a_file_without_the_right_to_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No traceback, and the command that shows the rights."""
+
+    def denied(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "s.csv").write_text("k,at\n")
+    monkeypatch.setattr(pa, "input_stream", denied)
+    error = refused(tmp_path, source="s.csv")
+    assert error.primary.endswith('s.csv" cannot be read: permission denied') and "ls -l" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "declared", "primary", "hint"),
+    [
+        ("k;at;n\na;1;2\n", None, "is one column: k;at;n", 'delimiter = ";"'),
+        ("k\tat\na\t1\n", ["k", "at"], "is one column", 'delimiter = "\\t"'),
+        ("a,2026-03-01,5\nb,2026-03-02,6\n", ["k", "at", "n"], "names none of the declared columns", "header = false"),
+        ("key,At\na,1\n", ["key", "at"], 'column "at" is not in source file', 'Did you mean "At"? It has: key, At.'),
+        ("k,arrivd_at\na,1\n", ["k", "arrived_at"], 'column "arrived_at" is not', 'Did you mean "arrivd_at"?'),
+    ],
+)
+def test_a_first_row_that_does_not_fit_names_the_setting(
+    tmp_path: Path, text: str, declared: list[str] | None, primary: str, hint: str
+) -> None:
+    """Delimiter, header or a name: which of them, and what to write."""
+    (tmp_path / "s.csv").write_text(text)
+    error = refused(tmp_path, declared, source="s.csv")
+    assert primary in error.primary
+    assert hint in error.hint
