@@ -8,7 +8,8 @@
 | approve_publication | waits for a person, if the form says so |
 | publish_windows | replaces the range in the published tables |
 
-Fill in the application, the reason and the range: either as times (half-open, with a time zone) or as windows (closed).
+Fill in the application, the reason and the range: as times (half-open, with a time zone), as windows (closed), or as
+all that is sealed and not yet published (`--unpublished` of the command line); a run that finds nothing is skipped.
 What lies before the recording's begin is left out, and the log of plan_replay says so.
 A retry or a clear of any task resumes the same replay; once that is published, undone or abandoned, a clear of the
 whole run plans a new one.

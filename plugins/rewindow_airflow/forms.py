@@ -14,7 +14,7 @@ from rewindow.crash import Step
 from rewindow.errors import InputError
 from rewindow.names import COMPONENT
 
-TIMES, WINDOWS = "times", "windows"
+TIMES, WINDOWS, UNPUBLISHED = "times", "windows", "unpublished"
 APPROVE, AT_ONCE, STAGED = "approve", "at_once", "staged"
 CRASH = "crash"
 _RANGE, _HOW, _DRILL = "Range", "How", "Drill"
@@ -23,7 +23,7 @@ _NAME = f"^{COMPONENT}$"
 
 @dataclass(frozen=True)
 class ReplayForm:
-    """What a filled-in form says; either both times or both windows are set."""
+    """What a filled-in form says; times or windows are set, or neither: then all that is not yet published."""
 
     application: str
     mode: str
@@ -93,8 +93,12 @@ def replay_params(names: list[str], default: str | None = None, *, drills: bool 
         "range_as": Param(
             TIMES,
             type="string",
-            enum=[TIMES, WINDOWS],
-            values_display={TIMES: "times (half-open)", WINDOWS: "windows (closed)"},
+            enum=[TIMES, WINDOWS, UNPUBLISHED],
+            values_display={
+                TIMES: "times (half-open)",
+                WINDOWS: "windows (closed)",
+                UNPUBLISHED: "all that is sealed and not yet published",
+            },
             title="Range given as",
             section=_RANGE,
         ),
@@ -173,27 +177,15 @@ def parse_form(params: Mapping[str, Any], *, drills: bool = False) -> ReplayForm
             hint="Where they are, rewindow.toml says so: [airflow] drills = true.",
         )
     refuse_unknown(params, replay_params([], drills=True))
-    times = (params["from_time"], params["to_time"])
-    windows = (params["first_window"], params["last_window"])
-    wanted, other = (times, windows) if params["range_as"] == TIMES else (windows, times)
-    names = ("from_time and to_time", "first_window and last_window")
-    here, there = names if params["range_as"] == TIMES else reversed(names)
-    if None in wanted:
-        raise InputError(
-            f"range is not given: {here} must both be set", detail=f'The form says "{params["range_as"]}".'
-        )
-    if other != (None, None):
-        raise InputError(
-            f"range is given twice: {there} must be empty", detail=f'The form says "{params["range_as"]}".'
-        )
+    _check_range(params)
     return ReplayForm(
         application=params["application"],
         mode=params["mode"],
         reason=params["reason"].strip(),
-        from_time=times[0],
-        to_time=times[1],
-        first=windows[0],
-        last=windows[1],
+        from_time=params["from_time"],
+        to_time=params["to_time"],
+        first=params["first_window"],
+        last=params["last_window"],
         group_windows=params["group_windows"],
         checkpoint_windows=params["checkpoint_windows"],
         initial_state=params["initial_state"],
@@ -202,6 +194,22 @@ def parse_form(params: Mapping[str, Any], *, drills: bool = False) -> ReplayForm
         publish=params["publish"],
         crash=params.get(CRASH),
     )
+
+
+def _check_range(params: Mapping[str, Any]) -> None:
+    """Refuses a range that is not given in the one way that the form says.
+
+    Raises:
+        InputError: names the fields.
+    """
+    given_as, said = params["range_as"], f'The form says "{params["range_as"]}".'
+    fields = {TIMES: ("from_time", "to_time"), WINDOWS: ("first_window", "last_window")}
+    for name in fields.get(given_as, ()):
+        if params[name] is None:
+            raise InputError(f"range is not given: {' and '.join(fields[given_as])} must both be set", detail=said)
+    for name in (name for way, names in fields.items() if way != given_as for name in names):
+        if params[name] is not None:
+            raise InputError(f"range is given twice: {name} must be empty", detail=said)
 
 
 def refuse_unknown(params: Mapping[str, Any], known: Iterable[str]) -> None:

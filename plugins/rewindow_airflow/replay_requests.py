@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rewindow.errors import InputError
 from rewindow.windows import Grid, WindowRange, format_time, parse_time
 from rewindow_airflow.failures import Nothing, NotYet
-from rewindow_airflow.forms import ReplayForm, applications, parse_form, refuse_unknown
+from rewindow_airflow.forms import UNPUBLISHED, ReplayForm, applications, parse_form, refuse_unknown
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -26,11 +26,16 @@ def form_request(config: Config, context: Context) -> ReplayRequest:
     """Returns the request of a filled-in form of replay_windows.
 
     What of its range will never be recorded is left out, as from a data interval, unless missing windows are allowed.
+
+    Raises:
+        Nothing: the form asks for what is not yet published, and all of it is.
+        InputError: see parse_form.
     """
     from rewindow.planning import ReplayRequest
 
     form = parse_form(context["params"], drills=config.airflow.drills)
-    windows = _recorded_part(config, form)
+    is_rest = context["params"]["range_as"] == UNPUBLISHED
+    windows = _unpublished(config, form.application) if is_rest else _recorded_part(config, form)
     return ReplayRequest(
         application=form.application,
         first=windows.first if windows else form.first,
@@ -102,9 +107,18 @@ def unpublished_request(config: Config, context: Context) -> ReplayRequest:
         Nothing: all of it is published, or an input is not recorded.
         InputError: a parameter is unknown to the DAG.
     """
+    application = _application(config, context)
+    return _request(config, context, application, _unpublished(config, application))
+
+
+def _unpublished(config: Config, application: str) -> WindowRange:
+    """Returns all that the inputs of an application have sealed and it has not yet published.
+
+    Raises:
+        Nothing: all of it is published, or an input is not recorded.
+    """
     from rewindow.planning.unpublished import unpublished
 
-    application = _application(config, context)
     try:
         _, sealed, _ = sealed_range(config, application)
     except NotYet as lack:
@@ -112,7 +126,7 @@ def unpublished_request(config: Config, context: Context) -> ReplayRequest:
     windows = unpublished(config, application)
     if windows is None:
         raise Nothing(f'all windows {sealed} that the inputs of "{application}" have sealed are published')
-    return _request(config, context, application, windows)
+    return windows
 
 
 def _application(config: Config, context: Context) -> str:

@@ -74,6 +74,11 @@ def test_form_without_a_reason_is_refused() -> None:
         ({"to_time": None}, "range is not given"),
         ({"range_as": "windows"}, "range is not given"),
         ({"first_window": 5}, "range is given twice"),
+        ({"range_as": "unpublished"}, "range is given twice: from_time must be empty"),
+        (
+            {"range_as": "unpublished", "from_time": None, "to_time": None, "last_window": 5},
+            "last_window must be empty",
+        ),
         ({"group_size": 5}, 'parameter "group_size" is unknown'),
     ],
 )
@@ -88,6 +93,16 @@ def test_windows_may_be_given_in_place_of_times() -> None:
     windows = filled(range_as="windows", from_time=None, to_time=None, first_window=5, last_window=9)
     form = parse_form(windows, drills=True)
     assert (form.first, form.last) == (5, 9)
+
+
+def test_all_that_is_not_yet_published_may_be_asked_for_in_place_of_a_range() -> None:
+    """The form then has no other range; Airflow shows the choice in words."""
+    form = parse_form(filled(range_as="unpublished", from_time=None, to_time=None), drills=True)
+    assert (form.from_time, form.to_time, form.first, form.last) == (None, None, None, None)
+    field = replay_params(["a"])["range_as"].dump()
+    assert field["schema"]["values_display"]["unpublished"] == "all that is sealed and not yet published"
+    with pytest.raises(Exception, match="range_as"):
+        filled(range_as="published")
 
 
 def test_daily_parameters_have_defaults_for_a_schedule() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 import pytest
+from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException, AirflowSkipException
 from deltalake import write_deltalake
 
@@ -229,8 +230,21 @@ def plan_unpublished(run_id: str) -> dict[str, Any]:
     return answer
 
 
-def test_run_of_an_asset_plans_what_is_sealed_and_not_published(settings: Config) -> None:
-    """It needs no data interval; once all is published the run is skipped, and says why."""
+def plan_rest_by_form(run_id: str) -> dict[str, Any]:
+    """Plans in a run of replay_windows whose form asks for all that is not yet published, as Airflow validates it."""
+    params = ParamsDict(replay_params(["clicks_by_page"]))
+    params.update({"application": "clicks_by_page", "reason": "what is left", "range_as": "unpublished"})
+    run = SimpleNamespace(dag_id="replay_windows", run_id=run_id, conf={})
+    operator = RewindowPlanOperator(task_id="plan_replay", request_of=replay_requests.form_request)
+    answer: dict[str, Any] = operator.execute({"dag_run": run, "params": params.validate()})  # type: ignore[arg-type]
+    return answer
+
+
+@pytest.mark.parametrize("plan_unpublished", [plan_unpublished, plan_rest_by_form], ids=["asset", "form"])
+def test_run_of_an_asset_or_a_form_plans_what_is_sealed_and_not_published(
+    plan_unpublished: Callable[[str], dict[str, Any]], settings: Config
+) -> None:
+    """It needs no data interval and no range; once all is published the run is skipped, and says why."""
     first = int(FIRST_DAY.timestamp()) // 3600
     planned = plan_unpublished("asset_triggered__1")
     assert (planned["first"], planned["last"]) == (first, first + 24 * DAYS - 1)
