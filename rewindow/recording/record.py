@@ -31,13 +31,13 @@ from rewindow.recording.result import RecordResult
 from rewindow.recording.source_rows import copy_rows
 from rewindow.recording.sources.source import (
     FILE,
+    ROW,
     Source,
     SourceContents,
-    SourceFile,
     SourcePosition,
     open_source,
 )
-from rewindow.recording.sources.taken import remember, settings_digest
+from rewindow.recording.sources.taken import FileRows, remember, settings_digest
 from rewindow.recording.stream import (
     StreamTables,
     check_settings,
@@ -57,6 +57,7 @@ from rewindow.recording.tuples import (
     recorded_schema,
     rows_schema,
     session_of,
+    untaken,
 )
 from rewindow.spark.frames import empty_frame
 from rewindow.storage import Table, query
@@ -165,7 +166,7 @@ class _Run:
             sealing.end(tables)
         self._put_aside(tables, tuples, contents, position, before, counts)
         if contents.version is not None or (contents.present and tables.last is not None):
-            self._move_on(tables, tuples, contents, counts, position)
+            self._move_on(tables, tuples, contents, position)
         sealing.remove_strays(tables)
         self.result.stream_first, self.result.stream_last = tables.first, tables.last
         self.result.seconds = self.progress.seconds
@@ -225,7 +226,7 @@ class _Run:
             check_settings(stored, self.stream, recorded_schema(tuples.schema))
         if direct is None or may_change(self.stream, direct):
             direct = self._copied(source, contents, declared, rows)
-        return contents, self._unseen(direct, contents, position)
+        return contents, untaken(direct, contents.files, position.sealed_last)
 
     def _copied(
         self, source: Source, contents: SourceContents, declared: T.StructType | None, rows: DataFrame | None
@@ -241,14 +242,6 @@ class _Run:
         with computing(self.name):
             tuples.write.parquet(str(typed))
         return self.spark.read.schema(tuples.schema).parquet(str(typed))
-
-    def _unseen(self, tuples: DataFrame, contents: SourceContents, position: SourcePosition) -> DataFrame:
-        """Leaves out what an earlier run has taken from files that had tuples waiting."""
-        seen = [index for index, file in enumerate(contents.files) if file.seen]
-        if not seen:
-            return tuples
-        waited = F.coalesce(F.col("window_id") > F.lit(position.sealed_last), F.lit(False))
-        return tuples.where(~F.col(FILE).isin(seen) | (waited if position.sealed_last is not None else F.lit(True)))
 
     def _seal(
         self, tables: StreamTables, tuples: DataFrame, arrivals: Arrivals, counts: Counts, contents: SourceContents
@@ -369,24 +362,28 @@ class _Run:
         tables: StreamTables,
         tuples: DataFrame,
         contents: SourceContents,
-        counts: Counts,
         position: SourcePosition,
     ) -> None:
         """Stores what has been taken of the source, last of all: a run that dies earlier reads it again."""
-        waiting: list[SourceFile] = []
-        if counts.waiting:
-            beyond = F.col("window_id") > F.lit(-1 if tables.last is None else tables.last)
-            waiting = [contents.files[row[0]] for row in tuples.where(beyond).select(FILE).distinct().collect()]
+        self.progress.step("noting what was taken")
+        seen = self._rows_seen(tables, tuples, contents)
         if contents.version is not None:
-            places = {file.name: dict(file.constants) for file in waiting}
+            places = {file.name: dict(file.constants) for file in contents.files if seen[file.name].waits is not None}
             tables.set_position(SourcePosition(contents.version, tables.last, places))
             return
-        self.progress.step("noting what was taken")
-        read, names = {file.name for file in contents.files}, {file.name for file in waiting}
-        files = remember(contents.present, read, names, position)
-        if read or files != position.files or tables.last != position.sealed_last:
+        files = remember(contents.present, seen, position)
+        if seen or files != position.files or tables.last != position.sealed_last:
             noted = SourcePosition(sealed_last=tables.last, files=files, settings=settings_digest(self.stream))
             tables.set_position(noted)
+
+    def _rows_seen(self, tables: StreamTables, tuples: DataFrame, contents: SourceContents) -> dict[str, FileRows]:
+        """Returns what this run has seen of each file that it has read: its last row, and the first that waits."""
+        seen = {file.name: FileRows(0, None) for file in contents.files}
+        if not any(file.lines for file in contents.files) and not self.result.waiting:
+            return seen
+        waits = F.col("window_id") > F.lit(-1 if tables.last is None else tables.last)
+        found = tuples.groupBy(FILE).agg(F.max(ROW), F.min(F.when(waits, F.col(ROW))))
+        return seen | {contents.files[file].name: FileRows(last, first) for file, last, first in found.collect()}
 
 
 def _empty_windows(tables: StreamTables, windows: WindowRange) -> int:

@@ -22,7 +22,7 @@ from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.names import BOOKKEEPING, did_you_mean, quoted_column
 from rewindow.recording.expression_errors import columns_error, expression_error, plain_words
-from rewindow.recording.sources.source import BAD, FILE, RAW, ROW, SourceContents
+from rewindow.recording.sources.source import BAD, FILE, RAW, ROW, SourceContents, SourceFile
 from rewindow.spark.digests import check_digestible
 
 REASON, PAYLOAD = "__reason", "__payload"
@@ -141,6 +141,23 @@ def recorded_schema(tuples: T.StructType) -> T.StructType:
     head = [T.StructField("window_id", T.LongType()), T.StructField("offset", T.LongType())]
     rest = [field for field in tuples.fields if field.name not in (*POSITION, REASON, PAYLOAD, "window_id")]
     return T.StructType(head + rest)
+
+
+def untaken(tuples: DataFrame, files: Sequence[SourceFile], sealed_last: int | None) -> DataFrame:
+    """Leaves out what an earlier run has taken from files that had tuples waiting, or that have grown since.
+
+    Args:
+        tuples: of the files, by index.
+        files: as they are read now.
+        sealed_last: last window that was sealed then: what lies behind it waited.
+    """
+    seen = {index: file.seen_rows for index, file in enumerate(files) if file.seen_rows}
+    if not seen or sealed_last is None:
+        return tuples
+    pairs = [(F.lit(index), F.lit(rows).cast("long")) for index, rows in seen.items()]
+    rows_seen = F.create_map(*(value for pair in pairs for value in pair))[F.col(FILE)]
+    is_new = F.col(ROW) > F.coalesce(rows_seen, F.lit(0))
+    return tuples.where(is_new | F.coalesce(F.col("window_id") > F.lit(sealed_last), F.lit(False)))
 
 
 def check_event_columns(name: str, stream: StreamConfig, schema: T.StructType) -> None:

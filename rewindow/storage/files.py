@@ -10,6 +10,7 @@ compacted the table.
 from __future__ import annotations
 
 import hashlib
+import sys
 
 import pyarrow as pa
 
@@ -83,10 +84,11 @@ def name_in(data: Table, file: DataFile) -> str:
     return location(file.path).relative_to(data.path)
 
 
-def file_checksum(path: Location) -> str:
-    """Returns the checksum of a file's bytes: SHA-256, as `sha256sum` prints it."""
-    digest = hashlib.sha256()
+def file_checksum(path: Location, size: int | None = None) -> str:
+    """Returns the checksum of a file's bytes, or of its first `size` ones: SHA-256, as `sha256sum` prints it."""
+    digest, left = hashlib.sha256(), sys.maxsize if size is None else size
     with path.open() as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
+        while chunk := stream.read(min(_CHUNK_BYTES, left)):
             digest.update(chunk)
+            left -= len(chunk)
     return digest.hexdigest()

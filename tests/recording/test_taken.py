@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from rewindow.config import StreamConfig
 from rewindow.recording import record as record_module
 from rewindow.recording.sources.files import find_source_files
+from rewindow.recording.sources.readers import csv_rows
 from rewindow.recording.sources.source import SourceFile, SourcePosition
-from rewindow.recording.sources.taken import remember, select_files, settings_digest
+from rewindow.recording.sources.taken import FileRows, remember, select_files, settings_digest
 from tests.recording.conftest import HEADER, Bench
 
 STREAM = StreamConfig(source="in", arrived_at="at")
@@ -34,7 +37,8 @@ def folder(tmp_path: Path) -> Path:
 def taken(folder: Path, *waiting: str) -> SourcePosition:
     """Returns the position behind the files of a folder."""
     files = files_in(folder)
-    noted = remember(files, {file.name for file in files}, waiting, SourcePosition())
+    seen = {file.name: FileRows(2, 2 if file.name in waiting else None) for file in files}
+    noted = remember(files, seen, SourcePosition())
     return SourcePosition.from_text(SourcePosition(-1, 1000, {}, noted, settings_digest(STREAM)).to_text())
 
 
@@ -44,7 +48,7 @@ def test_only_what_is_new_or_waited_is_read(folder: Path) -> None:
     (folder / "d.csv").write_text("k\nd\n")
     os.utime(folder / "a.csv", ns=(7, 7))
     found = select_files(files_in(folder), position, STREAM)
-    assert [(file.name, file.seen) for file in found.files] == [("b.csv", True), ("d.csv", False)]
+    assert [(file.name, file.seen_rows) for file in found.files] == [("b.csv", 2), ("d.csv", 0)]
     assert (found.whole, found.warnings) == (False, [])
 
 
@@ -89,7 +93,7 @@ def test_a_file_that_changed_while_it_was_read_equals_nothing(folder: Path) -> N
     """Its checksum may be that of rows that nobody has read."""
     files = files_in(folder)
     os.utime(folder / "a.csv", ns=(7, 7))
-    noted = remember(files, {"a.csv", "b.csv", "c.csv"}, (), SourcePosition())
+    noted = remember(files, dict.fromkeys(["a.csv", "b.csv", "c.csv"], FileRows(2, None)), SourcePosition())
     assert [entry.checksum != "" for entry in noted.values()] == [False, True, True]
     os.utime(folder / "a.csv", ns=(files[0].modified_ns, files[0].modified_ns))
     position = SourcePosition(-1, 1000, {}, noted, settings_digest(STREAM))
@@ -144,3 +148,108 @@ def test_a_late_tuple_of_a_run_that_died_is_taken_in_once(bench: Bench, monkeypa
     assert (bench.record(reopen=True, **settings).taken, len(bench.tuples()), bench.aside()) == (1, 2, [])
     again = bench.record(**settings)
     assert (again.late, again.files_unchanged, len(bench.tuples())) == (0, 2, 2)
+
+
+LINES = [f"k{number},{number}\n" for number in range(8)]
+
+
+def marked(path: Path, last: int, waits: int | None, *, quotes: bool = True) -> SourcePosition:
+    """Returns the position behind a file of lines, of which a run has seen so many rows."""
+    files = [replace(file, lines=True, quotes=quotes) for file in files_in(path.parent)]
+    noted = remember(files, {files[0].name: FileRows(last, waits)}, SourcePosition())
+    return SourcePosition(-1, 1000, {}, noted, settings_digest(STREAM))
+
+
+@pytest.mark.parametrize(("waits", "byte", "row"), [(None, 26, 6), (6, 26, 6), (4, 16, 4), (2, 6, 2)])
+def test_a_file_that_has_grown_is_read_on_from_what_waits(tmp_path: Path, waits: int, byte: int, row: int) -> None:
+    """From its old end where nothing waits; its first row is its header."""
+    path = tmp_path / "s.csv"
+    path.write_text("key,n\n" + "".join(LINES[:4]))
+    position = marked(path, 5, waits)
+    path.write_text("key,n\n" + "".join(LINES))
+    files = [replace(file, lines=True, quotes=True) for file in files_in(tmp_path)]
+    found = select_files(files, position, STREAM)
+    assert [(file.begin_byte, file.begin_row, file.seen_rows) for file in found.files] == [(byte, row, 5)]
+    assert (found.whole, found.warnings) == (False, [])
+    stream = StreamConfig(source="in", arrived_at="at", columns="key STRING, n INT")
+    rows = pa.concat_tables(csv_rows(found.files[0], ["key", "n"], stream, ()))
+    assert rows["__row"].to_pylist() == list(range(row, 10))
+    assert rows["key"].to_pylist() == [f"k{number - 2}" for number in range(row, 10)]
+
+
+@pytest.mark.parametrize(
+    ("before", "last", "after"),
+    [
+        ("key,n\na,1\nb,2", 3, "key,n\na,1\nb,23\nc,3\n"),
+        ('key,n\n"a\nb",1\n', 2, 'key,n\n"a\nb",1\nc,3\n'),
+        ('key,n\na,"1\n', 2, 'key,n\na,"1\n2",1\n'),
+        ("key,n\na,1\n", 2, "key,n\nA,1\nb,2\n"),
+        ("key,n\ra,1\r", 2, "key,n\ra,1\rb,2\r"),
+    ],
+    ids=["last line not complete", "a row of two lines", "open quote", "other bytes", "no line ends"],
+)
+def test_a_file_whose_lines_are_not_its_rows_is_read_whole(tmp_path: Path, before: str, last: int, after: str) -> None:
+    """Where a line may not be the beginning of a row, or the old part differs."""
+    path = tmp_path / "s.csv"
+    path.write_bytes(before.encode())
+    position = marked(path, last, None)
+    path.write_bytes(after.encode())
+    found = select_files([replace(file, lines=True, quotes=True) for file in files_in(tmp_path)], position, STREAM)
+    assert (found.whole, found.files[0].begin_byte, found.files[0].seen_rows) == (True, 0, 0)
+    assert bool(found.warnings) == ("A" in after)
+
+
+def test_bad_rows_of_a_file_read_on_keep_their_numbers(tmp_path: Path) -> None:
+    """A row with too many columns is told by its number in the whole file."""
+    path = tmp_path / "s.csv"
+    path.write_text("key,n\na,1\nb,2\nc,3,3\nd,4\n")
+    file = replace(files_in(tmp_path)[0], begin_byte=10, begin_row=3)
+    stream = StreamConfig(source="in", arrived_at="at", columns="key STRING, n INT")
+    rows = pa.concat_tables(csv_rows(file, ["key", "n"], stream, ()))
+    pairs = zip(rows["__row"].to_pylist(), rows["__bad"].to_pylist(), strict=True)
+    assert sorted(pairs, key=lambda pair: pair[0]) == [(3, None), (4, "row has 3 columns, 2 expected"), (5, None)]
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_a_growing_file_gives_what_the_whole_file_gives(bench: Bench, kind: str) -> None:
+    """Grown twice, with late and malformed rows among them: the same tuples, late ones and malformed ones, once."""
+    second_of = [0, 3, 11, 12, 1, 14, 25, 24, 22, 13, 37, 36, 2, 41]
+    path = bench.root / f"grown.{kind}"
+    head = HEADER if kind == "csv" else ""
+    lines = []
+    for number, second in enumerate(second_of):
+        at = f"1970-01-01T02:47:{second:02}Z"
+        n = "x" if number == 5 else str(number)
+        as_json = f'{{"k": "k{number}", "at": "{at}", "n": "{n}"}}\n' if n == "x" else ""
+        as_json = as_json or f'{{"k": "k{number}", "at": "{at}", "n": {n}}}\n'
+        lines.append(as_json if kind == "json" else f"k{number},{at},{n}\n")
+    settings: dict[str, Any] = {"source": str(path), "sealed_to": None, "malformed_max_share": 1.0}
+    begins, seen = [], 0
+    read = record_module.open_source
+
+    def watched(*args: Any) -> Any:
+        """Notes where each reading begins."""
+        source = read(*args)
+        look = source.look
+
+        def looked(*given: Any) -> Any:
+            contents = look(*given)
+            begins.extend(file.begin_row for file in contents.files)
+            return contents
+
+        source.look = looked
+        return source
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record_module, "open_source", watched)
+        for count in (3, 8, 14):
+            path.write_text(head + "".join(lines[:count]))
+            result = bench.record(**settings)
+            seen += result.recorded
+    assert begins == ([1, 4, 8] if kind == "csv" else [1, 3, 7])
+    assert (seen, result.waiting) == (9, 1)
+    reasons = bench.rows("select reason, position from q order by 1, 2")
+    assert len(bench.tuples()) == 9
+    assert sorted((row["reason"].split(":")[0], row["position"]) for row in reasons) == [
+        ("late", f"{path.name}:{number}") for number in ((11, 14, 6) if kind == "csv" else (10, 13, 5))
+    ] + [("malformed", f"{path.name}:{7 if kind == 'csv' else 6}")]

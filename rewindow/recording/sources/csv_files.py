@@ -24,6 +24,7 @@ class CsvSource(FileSource):
 
     suffixes: ClassVar[frozenset[str]] = frozenset({".csv", ".tsv", ".txt"})
     settings: ClassVar[frozenset[str]] = frozenset({"delimiter", "header", "encoding", "null_values", "new_columns"})
+    lines = "rows may be longer in quotes"
 
     def check(self) -> None:
         """See Source: without a header the settings must name the columns, and a delimiter is one character."""

@@ -10,6 +10,7 @@ When files that are still needed were compacted and vacuumed, the whole table is
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -184,4 +185,7 @@ def _source_file(root: Path, add: dict[str, Any], *, seen: bool = False) -> Sour
             hint="Record it as a new stream, or vacuum with a longer retention.",
         )
     size = path.stat().st_size
-    return SourceFile(add["path"], path, lambda: path.open("rb"), size, add.get("partitionValues") or {}, seen=seen)
+    return SourceFile(
+        add["path"], path, lambda: path.open("rb"), size, add.get("partitionValues") or {},
+        seen_rows=sys.maxsize if seen else 0,
+    )  # fmt: skip

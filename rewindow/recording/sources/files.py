@@ -6,13 +6,15 @@ between tuples that arrived at the same time.
 
 from __future__ import annotations
 
+import codecs
 import glob
 import os
 import zipfile
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, ClassVar, cast
+from typing import IO, TYPE_CHECKING, ClassVar, Literal, cast
 
 import pyarrow as pa
 
@@ -35,6 +37,8 @@ class FileSource:
 
     suffixes: ClassVar[frozenset[str]] = frozenset()
     settings: ClassVar[frozenset[str]] = frozenset()
+    lines: ClassVar[Literal["no", "each a row", "rows may be longer in quotes"]] = "no"
+    """Whether a row is a line of its file's bytes, so that a file that has grown is read on from its old end."""
 
     def __init__(self, name: str, stream: StreamConfig, place: str) -> None:
         self.name, self.stream, self.place = name, stream, place
@@ -52,8 +56,11 @@ class FileSource:
         return None
 
     def files(self) -> list[SourceFile]:
-        """Returns its files, see find_source_files."""
-        return find_source_files(self.name, self.place, self.suffixes)
+        """Returns its files, see find_source_files; those of plain lines say so."""
+        files = find_source_files(self.name, self.place, self.suffixes)
+        if self.lines == "no" or not _keeps_line_ends(self.stream.encoding):
+            return files
+        return [replace(file, lines=_is_plain(file), quotes=self.lines != "each a row") for file in files]
 
     def contents(self, position: SourcePosition) -> SourceContents:
         """Returns the files that are to be read after what was taken before, their columns not chosen yet."""
@@ -66,6 +73,16 @@ class FileSource:
         first = contents.present[0]
         more = contents.files if takes_what_appears(self.stream, declared) else []
         return [first, *(file for file in more if file is not first)]
+
+
+def _keeps_line_ends(encoding: str) -> bool:
+    """Returns whether the byte of a line end means nothing else in an encoding."""
+    name = codecs.lookup(encoding).name
+    return name in ("utf-8", "ascii") or name.startswith(("iso8859", "cp125"))
+
+
+def _is_plain(file: SourceFile) -> bool:
+    return file.name == file.path.name and file.path.suffix.lower() not in _COMPRESSED
 
 
 def find_source_files(name: str, source: str, suffixes: Collection[str]) -> list[SourceFile]:

@@ -20,6 +20,7 @@ class JsonSource(FileSource):
 
     suffixes: ClassVar[frozenset[str]] = frozenset({".json", ".jsonl", ".ndjson"})
     settings: ClassVar[frozenset[str]] = frozenset({"encoding"})
+    lines = "each a row"
 
     def check(self) -> None:
         """See Source: lines do not say their types."""

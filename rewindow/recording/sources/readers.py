@@ -96,24 +96,25 @@ def csv_rows(
     _check_there(file, [name for name in columns if name not in optional], known)
     inside = [name for name in columns if name in known]
     bad: list[pacsv.InvalidRow] = []
-    with file.open() as opened:
+    named = stream.header and not file.begin_byte
+    with file.open_at_begin() as opened:
         decoded = _Decoded(opened, stream.encoding)
         try:
             reader = pacsv.open_csv(
                 io.BufferedReader(decoded),
                 pacsv.ReadOptions(
-                    use_threads=False, block_size=_BLOCK_BYTES, column_names=None if stream.header else list(columns)
+                    use_threads=False, block_size=_BLOCK_BYTES, column_names=None if named else list(known)
                 ),
                 pacsv.ParseOptions(
                     delimiter=stream.delimiter, newlines_in_values=True,
-                    invalid_row_handler=lambda row: _skip(bad, row),
+                    invalid_row_handler=lambda row: _skip(bad, row, file.begin_row - 1),
                 ),
                 pacsv.ConvertOptions(
                     column_types=dict.fromkeys(known, pa.string()), include_columns=inside, check_utf8=False,
                     null_values=list(stream.null_values), strings_can_be_null=True, quoted_strings_can_be_null=False,
                 ),
             )  # fmt: skip
-            number = 2 if stream.header else 1
+            number = 2 if named else file.begin_row
             for batch in reader:
                 numbers, number = _numbers(number, batch.num_rows, bad)
                 rows = _widened(pa.Table.from_batches([batch]), columns)
@@ -150,9 +151,9 @@ def _split(rows: pa.Table, numbers: pa.Array, stream: StreamConfig) -> Iterator[
 
 def json_rows(file: SourceFile, encoding: str = "utf-8") -> Iterator[pa.Table]:
     """Yields a file's lines as they are, in `__raw`; a line not in the encoding is marked. Empty lines are left out."""
-    with file.open() as stream:
+    with file.open_at_begin() as stream:
         decoded = _Decoded(stream, encoding)
-        numbered = enumerate(_lines(file, io.BufferedReader(decoded)), start=1)
+        numbered = enumerate(_lines(file, io.BufferedReader(decoded)), start=file.begin_row)
         while lines := list(islice(numbered, _LINES)):
             kept = [(number, line.rstrip(b"\r\n").decode()) for number, line in lines if line.strip()]
             bad = [_not_in(encoding, "line") if decoded.damaged and _DAMAGED.search(line) else None for _, line in kept]
@@ -163,7 +164,7 @@ def json_rows(file: SourceFile, encoding: str = "utf-8") -> Iterator[pa.Table]:
 
 def _lines(file: SourceFile, stream: io.BufferedReader) -> Iterator[bytes]:
     """Yields the lines of a file; one that would not fit the memory is refused."""
-    number = 0
+    number = file.begin_row - 1
     while line := stream.readline(_LINE_MAX_BYTES):
         number += 1
         if len(line) == _LINE_MAX_BYTES and not line.endswith(b"\n"):
@@ -235,8 +236,8 @@ def _check_there(file: SourceFile, wanted: Sequence[str], known: Sequence[str]) 
         )
 
 
-def _skip(bad: list[pacsv.InvalidRow], row: pacsv.InvalidRow) -> str:
-    bad.append(row)
+def _skip(bad: list[pacsv.InvalidRow], row: pacsv.InvalidRow, before: int) -> str:
+    bad.append(row._replace(number=row.number + before))
     return "skip"
 
 

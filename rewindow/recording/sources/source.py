@@ -53,7 +53,11 @@ class SourceFile:
         size: bytes of the file, or of the member of a zip file.
         constants: columns that the file itself does not hold (a Delta table's partition values).
         modified_ns: when the file was written last.
-        seen: whether an earlier run has read it, and only tuples that waited then are to be taken now.
+        lines: whether a row is a line of its bytes, so that it can be read from the beginning of any line.
+        quotes: whether a quote that is open goes on in the next line.
+        begin_byte, begin_row: where reading begins, and the number of the row there.
+        seen_rows: rows up to this number were read by an earlier run; only tuples among them that waited then are to
+            be taken now.
     """
 
     name: str
@@ -62,7 +66,18 @@ class SourceFile:
     size: int
     constants: Mapping[str, str | None] = field(default_factory=dict)
     modified_ns: int = 0
-    seen: bool = False
+    lines: bool = False
+    quotes: bool = False
+    begin_byte: int = 0
+    begin_row: int = 1
+    seen_rows: int = 0
+
+    def open_at_begin(self) -> IO[bytes]:
+        """Opens its bytes at `begin_byte`."""
+        stream = self.open()
+        if self.begin_byte:
+            stream.seek(self.begin_byte)
+        return stream
 
 
 @dataclass(frozen=True)
@@ -73,6 +88,9 @@ class TakenFile:
         name, size, modified_ns: as it was then.
         checksum: of its bytes; empty when it changed while it was read.
         waits: whether it holds tuples of windows that were not sealed yet.
+        rows: number of its last row.
+        begin_byte, begin_row: where reading goes on: the first row that waits, else the end; 0 and 1 where the whole
+            file must be read again.
     """
 
     name: str
@@ -80,6 +98,9 @@ class TakenFile:
     modified_ns: int
     checksum: str
     waits: bool = False
+    rows: int = 0
+    begin_byte: int = 0
+    begin_row: int = 1
 
 
 @dataclass(frozen=True)

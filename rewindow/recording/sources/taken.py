@@ -1,15 +1,18 @@
 """Which files of a source were taken before: by name, size and time, else by the checksum of their bytes.
 
 A file is taken once. A file that is there as it was is not read again, but for tuples that waited in it; one whose time
-alone differs is held against its checksum; one that was renamed is known by it too. When a file's bytes have changed
-nobody knows which of its rows are new: the whole source is then read and held against what is recorded.
+alone differs is held against its checksum; one that was renamed is known by it too. A file of lines that has grown is
+read on from its old end, or from its first tuple that waited, if its old bytes have their old checksum. When a file's
+bytes have changed otherwise, nobody knows which of its rows are new: the whole source is then read and held against
+what is recorded.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +25,7 @@ _NOT_ABOUT_ROWS = {
     "sealed_to", "seal_after_us", "keys", "event_at", "interval_us", "slack_us", "max_jump_us", "malformed_max_share",
 }  # fmt: skip
 """Settings of a stream that do not change which tuples a file has."""
+_CHUNK_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -31,12 +35,25 @@ class Selection:
     Attributes:
         files: the files to read, in order.
         whole: whether these are all that there are, as what was taken before is not known or has changed.
-        warnings: a file that changed without growing, or files that are gone with tuples that waited.
+        warnings: files that changed otherwise than by growing, or that are gone with tuples that waited.
     """
 
     files: list[SourceFile]
     whole: bool
     warnings: list[str]
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """What a run has seen of a file's rows.
+
+    Attributes:
+        last: number of the last one.
+        waits: number of the first tuple whose window is not sealed yet, None without one.
+    """
+
+    last: int
+    waits: int | None
 
 
 def settings_digest(stream: StreamConfig) -> str:
@@ -57,12 +74,13 @@ def select_files(files: list[SourceFile], position: SourcePosition, stream: Stre
         before = known[file.name].name if file.name in known else _renamed_from(file, gone)
         if before is None:
             chosen.append(file)
-        elif not _is_same(file, known[before]):
-            words = f'source file "{file.name}" has changed since it was taken'
-            words += "; the whole source was read and compared with what is recorded"
-            return Selection(files, True, [] if file.size > known[before].size else [words])
-        elif known[before].waits:
-            chosen.append(replace(file, seen=True))
+        elif _is_same(file, known[before]):
+            if known[before].waits:
+                chosen.append(_read_on(file, known[before]))
+        elif _has_grown(file, known[before]) and known[before].begin_byte:
+            chosen.append(_read_on(file, known[before]))
+        else:
+            return Selection(files, True, _words_on_change(file, known[before]))
         gone.pop(before or "", None)
     lost = [name for name, taken in gone.items() if taken.waits]
     words = f"{len(lost)} files are gone from the source in which tuples waited, such as {lost[0]}" if lost else ""
@@ -70,28 +88,94 @@ def select_files(files: list[SourceFile], position: SourcePosition, stream: Stre
 
 
 def remember(
-    files: Sequence[SourceFile], read: Collection[str], waiting: Collection[str], position: SourcePosition
+    files: Sequence[SourceFile], read: Mapping[str, FileRows], position: SourcePosition
 ) -> dict[str, TakenFile]:
     """Returns what is to be remembered of a source's files.
 
     Args:
         files: all that there are.
-        read: names of those that this run has read.
-        waiting: names of those that hold tuples of windows that are not sealed yet.
+        read: of those that this run has read, by name, what it has seen of their rows.
         position: what was remembered before.
     """
-    checksums: dict[Path, str] = {}
+    marks: dict[Path, _Marks] = {}
     found = {}
     for file in files:
         taken = position.files.get(file.name)
-        if taken is None or file.name in read:
-            checksum = checksums[file.path] = checksums.get(file.path) or file_checksum(location(file.path))
-            # A file that was written since its rows were read equals nothing when it is looked at again.
-            checksum = checksum if file.path.stat().st_mtime_ns == file.modified_ns else ""
-        else:
-            checksum = taken.checksum
-        found[file.name] = TakenFile(file.name, file.size, file.modified_ns, checksum, file.name in waiting)
+        if taken is not None and file.name not in read:
+            found[file.name] = replace(taken, size=file.size, modified_ns=file.modified_ns, waits=False)
+            continue
+        rows = read.get(file.name, FileRows(0, None))
+        rows = replace(rows, last=max(rows.last, file.seen_rows))
+        if file.path not in marks or file.lines:
+            marks[file.path] = _marks(file.path, rows.waits)
+        mark = marks[file.path]
+        # A file that was written since its rows were read equals nothing when it is looked at again.
+        checksum = mark.checksum if file.path.stat().st_mtime_ns == file.modified_ns else ""
+        can_go_on = file.lines and mark.is_whole and mark.lines == rows.last and not (file.quotes and mark.quote_open)
+        begin = (mark.byte, mark.lines + 1 if rows.waits is None else rows.waits) if can_go_on else (0, 1)
+        waits = rows.waits is not None
+        found[file.name] = TakenFile(file.name, file.size, file.modified_ns, checksum, waits, rows.last, *begin)
     return found
+
+
+@dataclass(frozen=True)
+class _Marks:
+    """What the bytes of a file tell.
+
+    Attributes:
+        checksum: of all of them.
+        lines: how many there are.
+        is_whole: whether the last one is complete.
+        quote_open: whether they hold an odd number of quotes.
+        byte: where the line begins that was asked for, else the end.
+    """
+
+    checksum: str
+    lines: int
+    is_whole: bool
+    quote_open: bool
+    byte: int
+
+
+def _marks(path: Path, line: int | None) -> _Marks:
+    digest, size, lines, quotes, begin, last = hashlib.sha256(), 0, 0, 0, None, b""
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            digest.update(chunk)
+            inside = chunk.count(b"\n")
+            if line is not None and begin is None and lines + inside >= line - 1:
+                begin = size + _after_lines(chunk, line - 1 - lines)
+            size, lines, quotes, last = size + len(chunk), lines + inside, quotes + chunk.count(b'"'), chunk[-1:]
+    return _Marks(digest.hexdigest(), lines, last == b"\n", quotes % 2 == 1, size if begin is None else begin)
+
+
+def _after_lines(chunk: bytes, count: int) -> int:
+    """Returns where so many lines of a chunk have ended."""
+    at = 0
+    for _ in range(count):
+        at = chunk.index(b"\n", at) + 1
+    return at
+
+
+def _read_on(file: SourceFile, taken: TakenFile) -> SourceFile:
+    """Returns a file to be read from where it was left; of rows seen before only tuples that waited are taken."""
+    seen = taken.rows or sys.maxsize
+    return replace(file, begin_byte=taken.begin_byte, begin_row=taken.begin_row, seen_rows=seen)
+
+
+def _has_grown(file: SourceFile, taken: TakenFile) -> bool:
+    """Returns whether a file of lines holds more than before, and before that the same."""
+    if not (file.lines and taken.checksum and file.size > taken.size):
+        return False
+    return file_checksum(location(file.path), taken.size) == taken.checksum
+
+
+def _words_on_change(file: SourceFile, taken: TakenFile) -> list[str]:
+    """Returns what to say of a file whose bytes have changed; nothing of one that may only have grown."""
+    if _has_grown(file, taken) if file.lines else file.size > taken.size:
+        return []
+    words = f'source file "{file.name}" has changed since it was taken'
+    return [f"{words}; the whole source was read and compared with what is recorded"]
 
 
 def _is_same(file: SourceFile, taken: TakenFile) -> bool:
