@@ -41,6 +41,9 @@ VERBS = {
 }
 """Verb and one line of help, in the order of use. A verb's module is imported when it is called."""
 
+_UsageError: Any = typer.BadParameter.__base__
+"""What a wrong argument is raised as: Typer has a copy of click, and does not export this class."""
+
 
 class _Verbs(TyperGroup):
     """A group that imports a verb's module only when the verb is called: listing the verbs takes no time."""
@@ -71,6 +74,14 @@ class _Verbs(TyperGroup):
         meant = did_you_mean(given, VERBS)
         raise InputError(f'verb "{given}" is unknown', hint=f"{meant}`rewindow --help` lists all of them.")
 
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        with _usage_in_our_words():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _usage_in_our_words():
+            return super().invoke(ctx)
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         with self._listing():
             super().format_help(ctx, formatter)
@@ -87,6 +98,33 @@ class _Verbs(TyperGroup):
             yield
         finally:
             self._lists = False
+
+
+@contextmanager
+def _usage_in_our_words() -> Iterator[None]:
+    """Raises an argument, option or subcommand that cannot be as an error like all others."""
+    try:
+        yield
+    except _UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # No error to anybody: the help is shown.
+            raise
+        raise _unusable(error) from None
+
+
+def _unusable(error: Any) -> InputError:
+    path = error.ctx.command_path if error.ctx else "rewindow"
+    option = getattr(error, "option_name", None)
+    if option is not None and error.ctx:
+        known = [name for one in error.ctx.command.get_params(error.ctx) for name in one.opts if name.startswith("-")]
+        return InputError(
+            f'option "{option}" of `{path}` is unknown', hint=f"{did_you_mean(option, known)}{_all(path)}"
+        )
+    words = error.format_message().rstrip(".")
+    return InputError(f"{words[:1].lower()}{words[1:]}", hint=_all(path))
+
+
+def _all(path: str) -> str:
+    return f"`{path} -h` shows all that it takes."
 
 
 app = typer.Typer(
@@ -114,7 +152,7 @@ def _root(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits: 0 only when all that was asked is done."""
     try:
-        app(args=list(arguments) if arguments is not None else None, standalone_mode=True)
+        app(args=list(arguments) if arguments is not None else None, prog_name="rewindow", standalone_mode=True)
     except SystemExit:
         raise
     except RewindowError as error:

@@ -2,7 +2,7 @@
 
     RewindowError                 base; a job maps it to an exit code and an outcome file
     ├── InputError                the caller named or gave something that cannot be (exit code 2)
-    │   ├── RangeError            a window range is empty, reversed, unaligned, in the future or has missing windows
+    │   ├── RangeError            a window range is empty, reversed, unaligned, not sealed at all or has missing windows
     │   └── ValidationFailed      an application breaks rules; carries every violation (docs/rules/operators.md O60)
     ├── OverlapError              another replay or publication holds the range; waiting helps (retryable)
     ├── FencedError               a newer attempt has taken over; this one must stop and not be retried
@@ -69,7 +69,7 @@ class InputError(RewindowError):
 
 
 class RangeError(InputError):
-    """A window range is empty, reversed, unaligned, in the future, or has missing windows."""
+    """A window range is empty, reversed, unaligned, not sealed at all, or has missing windows."""
 
 
 class ValidationFailed(InputError):

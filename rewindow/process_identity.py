@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -36,3 +38,34 @@ def process_identity(pid: int) -> str:
 def is_of_this_boot(identity: str) -> bool:
     """Returns whether a process of that identity can be alive at all."""
     return identity.partition("/")[0] == boot_id()
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """The process that started a Spark job: the parent of the JVM that is the driver's parent.
+
+    With it the JVM is told to end, so that the job fails of whatever it is at: an error that names no cause.
+    """
+
+    pid: int
+    identity: str
+
+    @classmethod
+    def of_this_job(cls) -> Launcher:
+        """Returns that of the present process, to be asked for while it is sure to be there."""
+        try:
+            pid = psutil.Process(os.getppid()).ppid()
+        except psutil.Error:
+            return cls(0, "")
+        return cls(pid, process_identity(pid))
+
+    def is_gone(self) -> bool:
+        """Returns whether it has ended; one that nobody has waited for yet has ended too. Who is not known is there."""
+        if not self.identity:
+            return False
+        if process_identity(self.pid) != self.identity:
+            return True
+        try:
+            return bool(psutil.Process(self.pid).status() == psutil.STATUS_ZOMBIE)
+        except psutil.NoSuchProcess:
+            return True

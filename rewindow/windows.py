@@ -100,6 +100,23 @@ def format_time(t_us: int) -> str:
     return to_datetime(t_us).isoformat().replace("+00:00", "Z")
 
 
+def check_order(from_us: int, to_us: int) -> None:
+    """Refuses a half-open range of time that is empty or reversed.
+
+    Raises:
+        RangeError: it is; the hint has the ends exchanged.
+    """
+    begin, end = format_time(from_us), format_time(to_us)
+    if from_us == to_us:
+        raise RangeError(
+            f"time range is empty: from {begin} to {end}", hint="The end is not included: give a later one."
+        )
+    if from_us > to_us:
+        raise RangeError(
+            f"time range is reversed: from {begin} to {end}", hint=f"Exchange the two ends: --from {end} --to {begin}"
+        )
+
+
 @dataclass(frozen=True, order=True)
 class WindowRange:
     """A closed range of window ids, first to last, both included."""
@@ -109,7 +126,10 @@ class WindowRange:
 
     def __post_init__(self) -> None:
         if self.first > self.last:
-            raise RangeError(f"window range is empty: first {self.first} is after last {self.last}")
+            raise RangeError(
+                f"window range is empty: first {self.first} is after last {self.last}",
+                hint=f"Exchange the two ends: --first {self.last} --last {self.first}",
+            )
 
     def __len__(self) -> int:
         return self.last - self.first + 1
@@ -236,9 +256,7 @@ class Grid:
         Raises:
             RangeError: the range is empty or reversed, or an end does not lie on a window border.
         """
-        if from_us >= to_us:
-            word = "empty" if from_us == to_us else "reversed"
-            raise RangeError(f"time range is {word}: from {format_time(from_us)} to {format_time(to_us)}")
+        check_order(from_us, to_us)
         for name, t_us in (("from", from_us), ("to", to_us)):
             offset = (t_us - self.origin_us) % self.width_us
             if offset:

@@ -151,14 +151,15 @@ def certify(
         windows: compare only these.
 
     Raises:
-        InputError: a replay is unknown, was purged, or nothing is published; neither side has a window of the range.
+        InputError: a replay is unknown or was purged; nothing is published in the range (names the act that took it
+            back); neither side has a window of it.
         TableError: windows must be read and their files are damaged or gone.
     """
     began = time.monotonic()
     if tolerance is not None and not tolerance >= 0:
         raise InputError(f"tolerance of {tolerance} is out of range, at least 0 is needed")
     left, right = both_snapshots(config, a, b, windows and windows.checked("the certificate"))
-    check_comparable(left, right)
+    check_comparable(config, left, right)
     (left, right), digested, altered = digested_again(config, (left, right), full)
     outputs = {output.name: output for side in (right, left) for output in side.outputs}
     names = [{output.name for output in side.outputs} for side in (left, right)]

@@ -97,10 +97,13 @@ def staged_plan(config: Config, replay_id: str) -> Plan:
         from rewindow.ledger import Ledger
 
         return Ledger.open(config.ledger_url).replays.get(replay_id).read_plan()
+    from rewindow.ledger import Ledger
+
+    row = Ledger.open(config.ledger_url).replays.get(replay_id)  # Names what was meant, where there is none.
     raise InputError(
-        f'replay "{replay_id}" has no staged tables',
+        f'replay "{replay_id}" has no staged tables: they were purged',
         detail=f"Looked in {path.parent}.",
-        hint="See `rewindow list` for the replays that there are.",
+        hint=f"Compute the range again: rewindow replay {row.application} --first {row.first} --last {row.last}",
     )
 
 
@@ -222,12 +225,16 @@ def both_snapshots(config: Config, a: str, b: str, windows: WindowRange | None) 
     return staged[a], staged[b]
 
 
-def check_comparable(a: Snapshot, b: Snapshot) -> None:
-    """Refuses two sides of which neither has a sealed window: nothing would be compared, so nothing would differ.
+def check_comparable(config: Config, a: Snapshot, b: Snapshot) -> None:
+    """Refuses sides between which nothing can differ window by window, since there are none.
 
     Raises:
-        InputError: that is so; names how far each side has come.
+        InputError: nothing is published in the range, or neither side has a sealed window; says why, and how far each
+            side has come.
     """
+    for side, other in ((a, b), (b, a)):
+        if side.facts is None and not side.seals.num_rows:
+            raise _unpublished(config, side, other.name)
     if a.seals.num_rows or b.seals.num_rows:
         return
     first, last = min(a.range.first, b.range.first), max(a.range.last, b.range.last)
@@ -238,9 +245,27 @@ def check_comparable(a: Snapshot, b: Snapshot) -> None:
     )
 
 
+def _unpublished(config: Config, published: Snapshot, replay_id: str) -> InputError:
+    """Returns the error for a range in which nothing is published, with the act that has taken it back."""
+    from rewindow.ledger import Ledger
+
+    application = published.description.application
+    acts = Ledger.open(config.ledger_url).publications.newest(application=application)
+    taken_back = next((act for act in acts if act.undoes is not None and act.range.overlap(published.range)), None)
+    detail = ""
+    if taken_back is not None:
+        detail = (
+            f'The {taken_back.kind} of replay "{taken_back.replay_id}" took publication {taken_back.undoes} back, as '
+            f"publication {taken_back.number}, {taken_back.opened_at:%Y-%m-%d %H:%M}."
+        )
+    return InputError(
+        f'nothing of application "{application}" is published in windows {published.range}',
+        detail=detail,
+        hint=f"Publish a replay of this range, such as: rewindow publish {replay_id}",
+    )
+
+
 def _progress(snapshot: Snapshot) -> str:
-    if snapshot.facts is None:
-        return "Nothing is published in this range."
     done = snapshot.description.committed_windows
     return f'Replay "{snapshot.name}" has {f"committed its first {done:,} windows" if done else "not run"}.'
 

@@ -6,10 +6,11 @@ import typer
 
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, out, print_facts, print_json
+from rewindow.commands.subcommands import Subcommands
 from rewindow.ledger import Ledger
 from rewindow.ledger.rebuild import rebuild_ledger
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Look after the ledger.")
+app = typer.Typer(cls=Subcommands, no_args_is_help=True, add_completion=False, help="Look after the ledger.")
 
 
 @app.command()

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from rewindow.commands.completion import applications, states
 from rewindow.commands.project import load_project
-from rewindow.commands.screen import AsJson, print_json, print_rows
-from rewindow.inspection.replay_status import list_replays, lost_windows
+from rewindow.commands.screen import AsJson, out, print_json, print_rows
+from rewindow.inspection.replay_status import covers, list_replays, lost_windows
+from rewindow.inspection.visibility import Visibility
+from rewindow.ledger.replays import Replay
 
 
 def command(
@@ -30,13 +33,14 @@ def command(
     """
     config = load_project()
     rows = list_replays(config, application, state=state, limit=limit)
-    lost = lost_windows(config, rows)
+    lost, seen = lost_windows(config, rows), covers(config, rows)
     if as_json:
         print_json(
             [
                 {
                     "replay": row.replay_id, "application": row.application, "first": row.first,
                     "last": row.last, "from": times[0], "to": times[1], "mode": row.mode, "state": row.state,
+                    "covered_by": list(seen[row.replay_id].covered_by),
                     "attempts": row.epoch, "mark": row.mark, "lost": lost[row.replay_id], "created_at": row.created_at,
                     "changed_at": row.changed_at,
                 }
@@ -52,13 +56,20 @@ def command(
     body = [
         (
             row.replay_id, row.application, *map(_minute, row.times() or ("", "")), str(row.range),
-            row.mode.replace("_", " "), row.state.value, f"{100 * row.mark / len(row.range):.0f} %",
+            row.mode.replace("_", " "), _state(row, seen[row.replay_id]), f"{100 * row.mark / len(row.range):.0f} %",
             lost[row.replay_id], row.epoch,
             f"{row.created_at:%Y-%m-%d %H:%M}", f"{row.changed_at:%Y-%m-%d %H:%M}",
         )
         for row in rows
     ]  # fmt: skip
     print_rows("", columns, body)
+    for name, what in seen.items():
+        if what.covered_by:
+            out.print(escape(f"{name} is {what}, published later"))
+
+
+def _state(row: Replay, seen: Visibility) -> str:
+    return f"{row.state.value}{', covered' if seen.is_whole else ', in part covered' if seen.covered_by else ''}"
 
 
 def _minute(time: str) -> str:

@@ -25,7 +25,10 @@ ModeOption = Annotated[
     str, typer.Option(help="Recovery mode: exactly_once, at_least_once or at_most_once.", autocompletion=modes)
 ]
 GroupWindows = Annotated[int | None, typer.Option(help="Fixed number of windows in a commit group.")]
-CheckpointWindows = Annotated[int | None, typer.Option(help="Windows between two checkpoints (D).")]
+CheckpointWindows = Annotated[
+    int | None,
+    typer.Option(help="Windows from one checkpoint to the next; exactly once makes one after every commit group."),
+]
 AllowMissing = Annotated[bool, typer.Option(help="Replay although windows of the range are not sealed; it is kept.")]
 StateFrom = Annotated[
     str | None, typer.Option(help="Id of a replay whose last state is the start state.", autocompletion=replays)
@@ -164,7 +167,9 @@ def show(draft: Draft) -> None:
     out.print(f"[bold]{escape(plan.application)}[/bold], {len(plan.range):,} windows {plan.range}, {begin} to {end}")
     facts: dict[str, object] = {
         "mode": plan.mode.words,
-        "worst loss of a crash": f"{plan.loss_windows_max:,} windows of an output" if plan.loss_windows_max else "none",
+        "a crash loses": f"at most {plan.loss_windows_max:,} windows of an output"
+        if plan.loss_windows_max
+        else "nothing",
         "checkpoints": "after every commit group"
         if plan.mode.saves_every_group
         else f"every {plan.checkpoint_windows} windows, and at the end",

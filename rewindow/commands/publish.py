@@ -54,7 +54,8 @@ def publish(
         result = verbs.publish(
             config, replay_id, accept=accept, leave_out_damaged=leave_out_damaged, listener=JobScreen(), crash=crash
         )
-        words = f"published; take it back with: rewindow undo {replay_id}"
+        done = f"it was published already, as publication {result.number}" if result.already else "published"
+        words = f"{done}; take it back with: rewindow undo {replay_id}"
     show(result, as_json, words)
 
 

@@ -41,14 +41,14 @@ def status(
 def _show(config: Config, found: ReplayStatus) -> None:
     row, plan = found.row, found.plan
     begin, end = format_time(plan.grid.start_us(plan.first)), format_time(plan.grid.end_us(plan.last))
-    out.print(f"[bold]{escape(row.replay_id)}[/bold]: {escape(row.application)}, {row.state.value}")
+    out.print(f"[bold]{escape(row.replay_id)}[/bold]: {escape(row.application)}, {escape(found.state)}")
     print_facts(
         {
             "windows": f"{found.progress}; {plan.range}, {begin} to {end}",
             "mode": plan.mode.words,
             "checkpoint": f"window {plan.window_of(row.checkpoint_mark)}" if row.checkpoint_mark else "start state",
-            "reason": plan.reason or "none given",
-            **({"message": found.cause} if row.message else {}),
+            **({"purpose": plan.reason} if plan.reason else {}),
+            **({f"why {'it stopped' if found.is_gone else row.state.value}": found.cause} if found.cause else {}),
             **({"log": found.log} if found.log else {}),
         }
     )

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rewindow.commands import completion
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, JobScreen, err, out, print_facts, print_json, print_rows
+from rewindow.commands.subcommands import Subcommands
 from rewindow.errors import InputError
 from rewindow.launcher.loop import run_plain
 from rewindow.ledger import Ledger
@@ -21,7 +22,7 @@ Stream = Annotated[
     str, typer.Argument(help="Name of a recorded or published stream.", autocompletion=completion.streams)
 ]
 
-app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+app = typer.Typer(cls=Subcommands, add_completion=False, rich_markup_mode="markdown")
 
 
 @app.callback(invoke_without_command=True)
@@ -96,14 +97,16 @@ def rows(
     limit: Annotated[int, typer.Option(help="How many tuples.", min=1)] = 40,
     as_json: AsJson = False,
 ) -> None:
-    """Print the tuples of a window, in order.
+    """Print the tuples of a window, in order. A window before the stream's begin or after its end is refused.
 
     Examples:
 
         rewindow streams rows flights 377311
     """
     number, is_sealed, found = inventory.rows_of(load_project(), stream, window, limit)
-    state = "sealed" if is_sealed else "missing: not sealed"
+    state = (
+        "sealed" if is_sealed else "missing: not sealed, more may arrive" if found.num_rows else "missing: not sealed"
+    )
     if as_json:
         print_json({"stream": stream, "window": number, "sealed": is_sealed, "tuples": found.to_pylist()})
         return

@@ -27,4 +27,5 @@ def undo(
     result = verbs.undo(
         load_project(), replay_id, leave_out_damaged=leave_out_damaged, listener=JobScreen(), crash=crash
     )
-    show(result, as_json, f"undone; publish it again with: rewindow publish {replay_id}")
+    done = f"it was undone already, as publication {result.number}" if result.already else "undone"
+    show(result, as_json, f"{done}; publish it again with: rewindow publish {replay_id}")

@@ -16,7 +16,7 @@ from rewindow.errors import FencedError, Interrupted
 from rewindow.job_lines import ReplayProgress
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.loading.catalog import check_code, load_application
-from rewindow.process_identity import process_identity
+from rewindow.process_identity import Launcher, process_identity
 from rewindow.spark.job import StopRequest, in_words, say
 from rewindow.spark.session import spark_session
 
@@ -31,7 +31,7 @@ def replay(replay_id: str, epoch: int) -> dict[str, Any]:
         RewindowError: see Attempt.run.
     """
     config = Config.load()
-    ledger = Ledger.open(config.ledger_url)
+    ledger, launcher = Ledger.open(config.ledger_url), Launcher.of_this_job()
     ledger.attempts.begin(replay_id, epoch, **own_process())
     try:
         outcome = _run(config, ledger, replay_id, epoch)
@@ -42,15 +42,24 @@ def replay(replay_id: str, epoch: int) -> dict[str, Any]:
             replay_id, epoch, AttemptEnd.INTERRUPTED, str(error).split("\n")[0] or "stopped by the user"
         )
         raise
-    except (ConnectionError, Py4JNetworkError):
-        ledger.attempts.end(replay_id, epoch, AttemptEnd.KILLED, "the JVM of the job is gone")
-        raise
     except Exception as error:
-        ledger.attempts.end(replay_id, epoch, AttemptEnd.FAILED, str(in_words(error)))
+        ledger.attempts.end(replay_id, epoch, *how_it_ended(error, launcher))
         raise
     ledger.attempts.end(replay_id, epoch, AttemptEnd.DONE)
     ledger.counts.fill(replay_id, config.replay_root(replay_id))
     return outcome
+
+
+def how_it_ended(error: Exception, launcher: Launcher) -> tuple[AttemptEnd, str]:
+    """Returns how an attempt ended that an error has stopped, and why, in words.
+
+    When the launcher is killed the JVM ends too, and Spark's error speaks of a bug in Spark.
+    """
+    if launcher.is_gone():
+        return AttemptEnd.KILLED, "the process that had started this attempt ended, and the attempt ended with it"
+    if isinstance(error, ConnectionError | Py4JNetworkError):
+        return AttemptEnd.KILLED, "the JVM of the job is gone"
+    return AttemptEnd.FAILED, str(in_words(error))
 
 
 def own_process() -> dict[str, Any]:

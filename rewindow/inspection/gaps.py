@@ -25,7 +25,7 @@ from rewindow.errors import InputError, RangeError
 from rewindow.facts.seals import sealed_range
 from rewindow.storage import Table, query, quoted
 from rewindow.storage.streams import stored_grid, stored_settings
-from rewindow.windows import Grid, WindowRange, format_time, parse_time
+from rewindow.windows import Grid, WindowRange, check_order, format_time, parse_time
 
 EMPTY, MISSING, SILENT = "empty", "missing", "silent"
 OPEN = "open"
@@ -149,13 +149,15 @@ def gaps(
     Raises:
         InputError: the stream was never recorded, or it has no arrival timestamp to look for silences on; the interval
             is not greater than zero (H20).
-        RangeError: the range has one end, and lies beside all sealed windows.
+        RangeError: the range is empty or reversed; or it has one end, and lies beside all sealed windows.
     """
     if not Table.exists(config.windows_table(stream)):
         config.stream(stream)
         raise InputError(f'stream "{stream}" is not recorded yet', hint=f"Run: rewindow record {stream}")
     windows = Table.open(config.windows_table(stream))
     grid, settings = stored_grid(windows), config.streams.get(stream)
+    if from_time and to_time:
+        check_order(parse_time(from_time), parse_time(to_time))
     first = grid.window(parse_time(from_time)) if from_time else first
     last = grid.window(parse_time(to_time) - 1) if to_time else last
     if interval_us is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from rewindow.config import Config
+from rewindow.inspection.visibility import UNCOVERED, Visibility
 from rewindow.launcher.readiness import obstacle
 from rewindow.ledger.replays import Replay, State
 
@@ -25,17 +26,25 @@ def next_step(name: str, state: State) -> str:
         State.CHECKED: f"Next: rewindow publish {name}",
         State.PUBLISHED: f"Take it back with: rewindow undo {name}",
         State.UNDONE: f"Publish it again with: rewindow publish {name}",
-        State.ABANDONED: "Nothing is left to do.",
+        State.ABANDONED: "It was given up for good; what it had staged goes with: rewindow purge",
     }[state]
 
 
-def next_act(config: Config, row: Replay) -> tuple[str, bool]:
+def next_act(config: Config, row: Replay, seen: Visibility = UNCOVERED, *, is_gone: bool = False) -> tuple[str, bool]:
     """Returns what to do next with a replay, and whether its next attempt could begin now.
 
     Where a resume would be refused, that says so and names the command that works; where the last attempt ended with
     an error that names its own next act, that one.
+
+    Args:
+        config: settings in force.
+        row: the replay.
+        seen: what covers it, if it is published.
+        is_gone: whether it is said to run, and has no process any more.
     """
-    if row.state not in (State.PLANNED, State.FAILED):
+    if seen.covered_by:
+        return f"It is {seen}. To take it back undo the newest first: rewindow undo {seen.covered_by[0]}", False
+    if row.state not in (State.PLANNED, State.FAILED) and not is_gone:
         return next_step(row.replay_id, row.state), row.state is State.RUNNING
     against = obstacle(config, row.read_plan())
     if against is not None:
@@ -45,7 +54,7 @@ def next_act(config: Config, row: Replay) -> tuple[str, bool]:
     _, found, hint = row.message.partition(f"\n{_HINT}")
     if row.state is State.FAILED and found and hint.strip():
         return f"Next: {hint.strip()}", True
-    return next_step(row.replay_id, row.state), True
+    return next_step(row.replay_id, State.FAILED if is_gone else row.state), True
 
 
 def cause(message: str) -> str:

@@ -12,6 +12,8 @@ from rewindow.facts.losses import Losses, losses_of
 from rewindow.inspection.counts import count_replay
 from rewindow.inspection.next_act import cause, next_act
 from rewindow.inspection.stretches import Counts
+from rewindow.inspection.visibility import Visibility, state_words, visibility
+from rewindow.launcher.processes import is_gone
 from rewindow.ledger import Attempt, Check, Ledger, PortTotal, StaleRange
 from rewindow.ledger.replays import Replay, State
 from rewindow.location import Location
@@ -36,6 +38,8 @@ class ReplayStatus:
         losses: what at most once gave up.
         recovery: how the next attempt of a replay that has stopped goes on, in words; None otherwise.
         counts: windows lost, repeated and affected among others; None when its tables were purged.
+        seen: what covers it, if it is published.
+        is_gone: whether it is said to run, and its process has ended without a word.
         next_act: what to do next, with the command.
         log: file with all that the newest attempt said when it failed; None without one.
     """
@@ -49,6 +53,8 @@ class ReplayStatus:
     losses: Losses
     recovery: str | None
     counts: Counts | None
+    seen: Visibility
+    is_gone: bool
     next_act: str
     log: Location | None
 
@@ -62,9 +68,14 @@ class ReplayStatus:
         return f"{committed}, {lost:,} lost (repeated and affected are not known: its tables were purged)"
 
     @property
+    def state(self) -> str:
+        """Its state in words: also what covers it."""
+        return state_words(self.row, self.seen)
+
+    @property
     def cause(self) -> str:
         """Why it is in its state, in a few lines."""
-        return cause(self.row.message)
+        return cause(self.row.message) or ("the attempt's process has ended without a word" if self.is_gone else "")
 
     @property
     def error_tuples(self) -> int:
@@ -90,13 +101,14 @@ class ReplayStatus:
             "replay": row.replay_id,
             "application": row.application,
             "state": row.state,
+            "covered_by": list(self.seen.covered_by),
             "mode": row.mode,
             "first": row.first,
             "last": row.last,
             "mark": row.mark,
             "checkpoint_mark": row.checkpoint_mark,
             "windows": len(row.range),
-            "message": row.message,
+            "message": row.message or self.cause,
             "attempts": [vars(attempt) for attempt in self.attempts],
             "ports": [vars(total) for total in self.ports],
             "checks": [vars(check) for check in self.checks],
@@ -121,13 +133,16 @@ def replay_status(config: Config, replay_id: str) -> ReplayStatus:
     ledger = Ledger.open(config.ledger_url)
     row = ledger.replays.get(replay_id)
     plan = row.read_plan()
-    act, can_go_on = next_act(config, row)
+    last = ledger.attempts.last(replay_id)
+    gone, seen = row.state is State.RUNNING and last is not None and is_gone(last), visibility(ledger, row)
+    act, can_go_on = next_act(config, row, seen, is_gone=gone)
     facts = config.replay_root(replay_id) / FACTS
     losses = losses_of(plan, Table.open(facts), None, plan.range) if Table.exists(facts) else Losses()
     return ReplayStatus(
         row, plan, ledger.attempts.of(replay_id), ledger.counts.totals(replay_id), ledger.checks.newest(replay_id),
         ledger.stale.ranges(row.application), losses,
-        _expected(config, row) if can_go_on else None, _counts(config, row, plan), act, _log(config, row),
+        _expected(config, row) if can_go_on and (gone or row.state is State.FAILED) else None,
+        _counts(config, row, plan), seen, gone, act, _log(config, row),
     )  # fmt: skip
 
 
@@ -151,6 +166,12 @@ def list_replays(
     return Ledger.open(config.ledger_url).replays.newest(application, state, limit)
 
 
+def covers(config: Config, rows: Sequence[Replay]) -> dict[str, Visibility]:
+    """Returns what covers each replay that is published."""
+    ledger = Ledger.open(config.ledger_url)
+    return {row.replay_id: visibility(ledger, row) for row in rows}
+
+
 def lost_windows(config: Config, rows: Sequence[Replay]) -> dict[str, int]:
     """Returns how many windows each replay has lost, as the ledger counted them."""
     found = Ledger.open(config.ledger_url).counts.lost_windows([row.replay_id for row in rows])
@@ -171,10 +192,8 @@ def _counts(config: Config, row: Replay, plan: Plan) -> Counts | None:
         return None
 
 
-def _expected(config: Config, row: Replay) -> str | None:
+def _expected(config: Config, row: Replay) -> str:
     """Returns how the next attempt of a replay that has stopped goes on (R8)."""
-    if row.state is not State.FAILED:
-        return None
     try:
         return str(expect_recovery(config, row.read_plan()))
     except RewindowError as error:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 
 import psutil
 
 from rewindow.errors import ResourceError
+from rewindow.ledger import Attempt
 from rewindow.process_identity import is_of_this_boot, process_identity
 
 _PATIENCE_SECONDS = 15.0
@@ -41,6 +43,16 @@ def end_process_group(group: int, leader: str, *, only_stopped: bool = False) ->
         raise ResourceError(
             f"process {alive[0].pid} of the last attempt does not end", hint="End it by hand and retry."
         )
+
+
+def is_gone(attempt: Attempt) -> bool:
+    """Returns whether an attempt that nobody has ended has no process any more; False where that is not known here."""
+    if attempt.outcome is not None or attempt.host != socket.gethostname():
+        return False
+    if not attempt.process_group or not attempt.process_identity:
+        return False
+    is_there = process_identity(attempt.process_group) == attempt.process_identity
+    return not is_there and not any(_members(attempt.process_group))
 
 
 def _is_stopped(process: psutil.Process) -> bool:

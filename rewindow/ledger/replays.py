@@ -262,7 +262,7 @@ class Replays(LedgerPart):
             now = read_replay(connection, replay_id)
             raise InputError(
                 f'replay "{replay_id}" is {now.state} and cannot become {state}',
-                hint=_ways_on(now),
+                hint=ways_on(now),
             )
         if state is not State.RUNNING:
             end_leases(connection, replay_id)
@@ -317,14 +317,20 @@ def _short(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _ways_on(replay: Replay) -> str:
+def ways_on(replay: Replay) -> str:
+    """Returns what must come before a replay can become what was asked for, as a hint."""
     match replay.state:
         case State.PUBLISHED:
             return f"Take it back first: rewindow undo {replay.replay_id}"
         case State.ABANDONED:
-            return "Plan the range again."
+            again = f"rewindow replay {replay.application} --first {replay.first} --last {replay.last}"
+            return f"It was given up for good. Replay its range anew: {again}"
         case State.ENDED:
             return f"Check it first: rewindow check {replay.replay_id}"
         case State.CHECKED | State.UNDONE:
             return f"It is ready: rewindow publish {replay.replay_id}"
+        case State.RUNNING:
+            return f"Wait for its end, or look at it: rewindow status {replay.replay_id}"
+        case State.FAILED:
+            return f"Resume it: rewindow replay --resume {replay.replay_id}"
     return f"Run it to its end first: rewindow replay --resume {replay.replay_id}"

@@ -59,7 +59,7 @@ def _sides(certificate: Certificate) -> list[tuple[str, str, str]]:
         ("mode", "recovery mode"),
         ("code_version", "code version"),
         ("attempts", "attempts"),
-        ("windows_sealed_again", "windows sealed again"),
+        ("windows_sealed_again", "windows computed and sealed by more than one attempt"),
         ("inputs", "inputs (stream: table and windows version, table id)"),
         ("inputs_compared", "input files compared by"),
         ("start_state", "start state"),

@@ -11,7 +11,8 @@ from typing import Any
 from rewindow.application import Application, Mode, Output, validate
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
-from rewindow.ledger import Ledger
+from rewindow.ledger import Ledger, Replay
+from rewindow.ledger.replays import RUNNABLE
 from rewindow.loading.catalog import LoadedApplication, load_application
 from rewindow.loading.suite_flaws import suite_flaws
 from rewindow.names import check_replay_id
@@ -32,9 +33,10 @@ from rewindow.planning.request import Draft, ReplayRequest
 from rewindow.planning.start_flaws import AFFECTED, refusal
 from rewindow.planning.start_state import find_start_state
 from rewindow.recovery import CheckpointSchedule, InputPlan, OutputPlan, Plan, StartState, guarantee
-from rewindow.windows import WindowRange, parse_time
+from rewindow.windows import Grid, WindowRange, format_time, parse_time
 
 MARKS_MANY = 100
+_OTHER_ID = "Give the new replay another --id."
 OTHER_CODE = "a start state made by other code was allowed"
 
 
@@ -54,7 +56,7 @@ def create_replay(config: Config, request: ReplayRequest) -> Plan:
     ledger = Ledger.open(config.ledger_url)
     known = ledger.replays.find(request.replay_id) if request.replay_id else None
     if known is not None:
-        return _same(known.read_plan(), request)
+        return _same(known.read_plan(), request, _hint_for_id(known))
     draft = draft_plan(config, request)
     draft.check()
     plan = create_tables(config, draft.plan, draft.loaded.app)
@@ -138,6 +140,7 @@ def _plan(
         outputs=[],
         start=start,
         reason=request.reason,
+        options=request.options(),
         dag=request.dag,
         parameters=request.parameters,
         verify_inputs=config.replay.verify_inputs if request.verify_inputs is None else request.verify_inputs,
@@ -243,19 +246,46 @@ def _range(app: Application, recorded: Mapping[str, RecordedStream], request: Re
     if any(end is not None for end in by_time) and any(end is not None for end in by_window):
         raise RangeError("a range is given as times or as windows, not as both")
     if any(end is not None for end in by_time):
-        from_us = parse_time(request.from_time) if request.from_time else app.grid.start_us(common.first)
-        to_us = parse_time(request.to_time) if request.to_time else app.grid.end_us(common.last)
-        windows = app.grid.aligned_range(from_us, to_us)
+        grid = app.grid
+        from_us = parse_time(request.from_time) if request.from_time else None
+        to_us = parse_time(request.to_time) if request.to_time else None
+        _check_one_end(
+            common,
+            grid,
+            None if from_us is None else grid.window(from_us),
+            None if to_us is None else grid.window(to_us - 1),
+        )
+        windows = grid.aligned_range(
+            grid.start_us(common.first) if from_us is None else from_us,
+            grid.end_us(common.last) if to_us is None else to_us,
+        )
     else:
+        _check_one_end(common, app.grid, request.first, request.last)
         windows = WindowRange(
             common.first if request.first is None else request.first,
             common.last if request.last is None else request.last,
         )
     windows.checked("the replay")
     if windows.overlap(common) is None:
-        word = "in the future: it begins after" if windows.first > common.last else "before"
-        raise RangeError(f"window range {windows} is {word} what is sealed, {common}")
+        raise _beside(str(windows), "after" if windows.first > common.last else "before", common, app.grid)
     return windows
+
+
+def _check_one_end(common: WindowRange, grid: Grid, first: int | None, last: int | None) -> None:
+    """Refuses a range of which one end is given and lies beside what is sealed: the other end is taken from there."""
+    if last is None and first is not None and first > common.last:
+        raise _beside(f"from {first} on", "after", common, grid)
+    if first is None and last is not None and last < common.first:
+        raise _beside(f"up to {last}", "before", common, grid)
+
+
+def _beside(asked: str, word: str, common: WindowRange, grid: Grid) -> RangeError:
+    begin, end = format_time(grid.start_us(common.first)), format_time(grid.end_us(common.last))
+    return RangeError(
+        f"window range {asked} is {word} what is sealed, {common}",
+        detail=f"Sealed in all inputs is {begin} to {end}.",
+        hint="Choose a range inside of it, or record more of the inputs first: rewindow record STREAM",
+    )
 
 
 def _check_ids(request: ReplayRequest) -> None:
@@ -264,8 +294,8 @@ def _check_ids(request: ReplayRequest) -> None:
             check_replay_id(replay_id)
 
 
-def _same(plan: Plan, request: ReplayRequest) -> Plan:
-    """Returns the plan of a replay that is there already, if the request is for the same."""
+def _same(plan: Plan, request: ReplayRequest, hint: str = _OTHER_ID) -> Plan:
+    """Returns the plan of a replay that is there already, if the request is for the same; else refuses with a hint."""
     wishes: dict[str, Any] = {
         "application": request.application,
         "mode": Mode.parse(request.mode),
@@ -280,13 +310,13 @@ def _same(plan: Plan, request: ReplayRequest) -> Plan:
     if request.to_time:
         wishes["last"] = plan.grid.window(parse_time(request.to_time)) - 1
     if request.initial_state and plan.start.source not in ("initial", "none"):
-        raise _another(plan, f"start state from {plan.start.source}", "the initial state")
+        raise _another(plan, f"start state from {plan.start.source}", "the initial state", hint)
     source = PurePath(plan.start.taken_from).parent.name
     if request.state_from and plan.start.source != "none" and source != request.state_from:
-        raise _another(plan, f"start state from {plan.start.source}", f"that of {request.state_from}")
+        raise _another(plan, f"start state from {plan.start.source}", f"that of {request.state_from}", hint)
     for name, wish in wishes.items():
         if wish is not None and getattr(plan, name) != wish:
-            raise _another(plan, f"{name} {getattr(plan, name)}", str(wish))
+            raise _another(plan, f"{name} {getattr(plan, name)}", str(wish), hint)
     return plan
 
 
@@ -301,8 +331,13 @@ def _check_left_behind(config: Config, plan: Plan, asked: Plan, request: ReplayR
         )
 
 
-def _another(plan: Plan, have: str, wish: str) -> InputError:
-    return InputError(
-        f'replay "{plan.replay_id}" is there already with {have}, asked for was {wish}',
-        hint="Give the new replay another id.",
-    )
+def _another(plan: Plan, have: str, wish: str, hint: str) -> InputError:
+    return InputError(f'replay "{plan.replay_id}" is there already with {have}, asked for was {wish}', hint=hint)
+
+
+def _hint_for_id(known: Replay) -> str:
+    """Returns what to do where an id was given that another replay has."""
+    if known.state in RUNNABLE:
+        resume = f"rewindow replay --resume {known.replay_id}"
+        return f"It is {known.state}: go on with it as it was planned: {resume}; or give the new replay another --id."
+    return f"It is {known.state} (rewindow status {known.replay_id}). {_OTHER_ID}"

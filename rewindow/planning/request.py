@@ -45,6 +45,24 @@ class ReplayRequest:
     dag: str = ""
     verify_inputs: bool | None = None
 
+    def options(self) -> list[str]:
+        """Returns how it is asked for as words of a command line, without range and id: what a plan repeats them by."""
+        words = ["--mode", self.mode] if self.mode != Mode.EXACTLY_ONCE.name else []
+        for name in ("group_windows", "checkpoint_windows", "state_from", "reason"):
+            value = getattr(self, name)
+            words += [_option(name), str(value)] if value not in (None, "") else []
+        for name in ("allow_missing", "initial_state", "allow_other_code", "allow_affected"):
+            words += [_option(name)] if getattr(self, name) else []
+        if self.verify_inputs is not None:
+            words += ["--verify-inputs" if self.verify_inputs else "--no-verify-inputs"]
+        for name, value in self.parameters.items():
+            words += ["--parameter", f"{name}={value}"]
+        return words
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
 
 class Wishes(TypedDict, total=False):
     """The fields of ReplayRequest but its application, for functions that take them by keyword."""

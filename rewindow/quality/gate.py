@@ -11,6 +11,7 @@ import pyarrow.csv as pa_csv
 from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.ledger import Ledger, State
+from rewindow.ledger.replays import ways_on
 from rewindow.listener import Listener, Silent
 from rewindow.loading.measures import values_of
 from rewindow.loading.suites import Suite, suite_for
@@ -65,9 +66,10 @@ def checkable(config: Config, ledger: Ledger, replay_id: str) -> Plan:
     """
     found = ledger.replays.get(replay_id)
     if found.state not in CHECKABLE:
+        unfinished = "" if found.state is State.ABANDONED else ": it has not finished"
         raise InputError(
-            f'replay "{replay_id}" is {found.state}, only a replay that has ended can be checked',
-            hint=f"Look at it: rewindow status {replay_id}",
+            f'replay "{replay_id}" is {found.state}{unfinished}, only a replay that has ended can be checked',
+            hint=ways_on(found),
         )
     check_replay_format(config.replay_root(replay_id))
     return found.read_plan()

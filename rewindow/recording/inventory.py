@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from rewindow.config import Config
 from rewindow.crash import crash_point
-from rewindow.errors import InputError, OverlapError
+from rewindow.errors import InputError, OverlapError, RangeError
 from rewindow.facts.seals import stream_end
 from rewindow.ledger import Ledger
 from rewindow.location import Location
@@ -143,13 +143,38 @@ def rows_of(config: Config, name: str, window: str, limit: int) -> tuple[int, bo
         name: the stream.
         window: the window's id, or a time inside of it.
         limit: how many tuples at most.
+
+    Raises:
+        RangeError: the stream begins after the window, or ends or has been recorded only before it.
     """
     entry = find_stream(config, name)
     number = int(window) if window.lstrip("-").isdigit() else entry.grid.window(parse_time(window))
     tables = {"s": Table.open(config.stream_table(name)), "w": Table.open(config.windows_table(name))}
     seals = query(f"select count(*) as n from w where window_id = {number}", **tables)["n"].to_pylist()[0]
     rows = query(f'select * from s where window_id = {number} order by "offset" limit {limit}', **tables)
-    return number, bool(seals) or (entry.end is not None and number > entry.end), rows
+    last = max(entry.sealed.last, entry.end or entry.sealed.last) if entry.sealed else 0
+    if not rows.num_rows and (entry.sealed is None or not entry.sealed.first <= number <= last):
+        raise _outside(entry, number)
+    return number, bool(seals), rows
+
+
+def _outside(entry: StreamEntry, window: int) -> RangeError:
+    """Returns the error for a window of which a stream has nothing, before its first or after its last one."""
+    if entry.sealed is None:
+        return RangeError(
+            f'stream "{entry.name}" has no window {window}: nothing of it is sealed',
+            hint=f"Record what its source has: rewindow record {entry.name}",
+        )
+    begin, end = entry.span().split(" to ")
+    hint = f"Give a window of {entry.sealed}, or a time from {begin} to {end}."
+    if window < entry.sealed.first:
+        words = f"begins with window {entry.sealed.first} ({begin}), after window {window}"
+    elif entry.end is not None:
+        words = f"ends with window {max(entry.end, entry.sealed.last)} ({end}), before window {window}"
+    else:
+        words = f"is sealed up to window {entry.sealed.last} ({end}); window {window} is not recorded yet"
+        hint += f" If its source has more by now: rewindow record {entry.name}"
+    return RangeError(f'stream "{entry.name}" {words}', hint=hint)
 
 
 def tables_of(config: Config, name: str) -> list[Location]:

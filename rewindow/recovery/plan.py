@@ -134,6 +134,7 @@ class Plan(_Value):
         verify_inputs: whether every attempt compares the bytes of the input files with what was noted when they were
             written; names and sizes it compares always.
         errors: the tables of the error ports, which every replay of the application stores (X14).
+        options: how it was asked for, as words of a command line behind the range; None in plans of older versions.
     """
 
     replay_id: str
@@ -161,6 +162,7 @@ class Plan(_Value):
     parameters: dict[str, str] = Field(default_factory=dict)
     warnings: list[str] = Field(default_factory=list)
     verify_inputs: bool = True
+    options: list[str] | None = None
 
     @property
     def staged(self) -> list[OutputPlan]:
@@ -201,13 +203,17 @@ class Plan(_Value):
     def command(self) -> str:
         """The command line that replays the same range in the same way, with the code as it is then."""
         words = ["rewindow", "replay", self.application, "--first", str(self.first), "--last", str(self.last)]
-        words += ["--mode", self.mode.name] if self.mode is not Mode.EXACTLY_ONCE else []
+        return shlex.join([*words, *(self._derived_options() if self.options is None else self.options)])
+
+    def _derived_options(self) -> list[str]:
+        """Returns the options of a plan that did not keep them, as far as they show."""
+        words = ["--mode", self.mode.name] if self.mode is not Mode.EXACTLY_ONCE else []
         words += ["--group-windows", str(self.group_windows)] if self.group_windows else []
         words += ["--allow-missing"] if any(entry.missing for entry in self.inputs) else []
         words += ["--allow-affected"] if self.start.affects else []
         for name, value in self.parameters.items():
             words += ["--parameter", f"{name}={value}"]
-        return shlex.join(words)
+        return words
 
     def window_of(self, mark: int) -> int:
         """Returns the last window that a mark covers; mark 0 is the window before the range."""

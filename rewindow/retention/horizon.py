@@ -29,10 +29,10 @@ class UndoHorizon:
     short: dict[str, float]
 
     def __str__(self) -> str:
-        text = f"undo horizon {self.days:g} days"
+        text = f"a publication can be undone for {self.days:g} days"
         if self.short:
             kept = ", ".join(f"{name} {days:g}" for name, days in self.short.items())
-            text += f" (settings ask for {self.wanted_days}; fewer are kept by: {kept})"
+            text += f" (settings ask for {self.wanted_days}; tables that keep fewer: {kept})"
         return text
 
 

@@ -354,7 +354,7 @@ def test_wrong_names_and_ranges_are_refused(config: Config) -> None:
     """Unknown replays, nothing published, a range that a replay does not have, two applications."""
     simple(config, "a", 100, 119)
     simple(config, "other", 100, 119, application="other_app")
-    with pytest.raises(InputError, match='"nobody" has no staged tables'):
+    with pytest.raises(InputError, match='"nobody" is unknown'):
         certify(config, "a", "nobody")
     with pytest.raises(InputError, match="is not published"):
         certify(config, "a", "published")

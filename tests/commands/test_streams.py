@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from rewindow.facts.seals import end_row
 from rewindow.ledger import Ledger
+from rewindow.storage import Table
 from rewindow.storage.streams import create_quarantine
 from tests.commands.conftest import Command
 from tests.recovery.project import FIRST, WINDOWS, Project, make_project
@@ -48,8 +50,42 @@ def test_rows_of_a_window_come_in_order_and_a_missing_window_is_named(project: P
     assert [row["offset"] for row in found["tuples"]] == list(range(len(found["tuples"])))
     at = found["tuples"][0]["arrived_at"].replace(" ", "T")
     assert json.loads(run("streams", "rows", "events", at, "--json")[1]) == found
-    assert "missing: not sealed" in run("streams", "rows", "events", LAST + 1)[1]
+    seals = Table.open(project.config.windows_table("events"))
+    seals.delta.delete(f"window_id = {full}")
+    assert f"window {full}, missing: not sealed, more may arrive" in run("streams", "rows", "events", full)[1]
     assert run("streams", "rows", "nosuch", 1)[2].startswith('error: stream "nosuch" is not recorded')
+
+
+def test_a_window_before_or_after_a_stream_is_refused_and_its_ends_are_named(project: Project, run: Command) -> None:
+    """By id and by time; a stream that has ended ends, one that grows is only not recorded any further."""
+    begin, end = "1970-02-11T16:00:00Z", "1970-02-12T16:00:00Z"
+    code, text, errors = run("streams", "rows", "events", FIRST - 1)
+    assert (code, text) == (2, "") and f"begins with window {FIRST} ({begin}), after window {FIRST - 1}" in errors
+    code, text, errors = run("streams", "rows", "events", LAST + 1)
+    assert (code, text) == (2, "") and f"window {LAST + 1} is not recorded yet" in errors
+    assert "rewindow record events" in errors
+    seals = Table.open(project.config.windows_table("events"))
+    seals.commit_arrow(end_row(Table.open(project.config.stream_table("events")), LAST), app_id="record", version=2)
+    code, text, errors = run("streams", "rows", "events", "2013-01-01")
+    assert (code, text) == (
+        2,
+        "",
+    ) and f'stream "events" ends with window {LAST} ({end}), before window 376944' in errors
+    assert f"[{FIRST}, {LAST}]" in errors and "rewindow record" not in errors
+
+
+def test_an_unknown_subcommand_is_an_error_like_all_others(project: Project, run: Command) -> None:
+    """No box and no usage: what is unknown, what was meant, what there is."""
+    code, text, errors = run("streams", "parking")
+    assert (code, text) == (2, "")
+    assert errors == (
+        'error: subcommand "parking" of `rewindow streams` is unknown\n'
+        "  Hint: There are: show, rows, quarantine, delete, upgrade. `rewindow streams -h` says what they do.\n"
+    )
+    assert 'Did you mean "show"? There are: ' in run("streams", "shows")[2]
+    assert run("ledger", "rebild")[2].startswith('error: subcommand "rebild" of `rewindow ledger` is unknown')
+    assert run("streams", "show")[2].startswith("error: missing argument")
+    assert run("list", "--limit", "0")[2].startswith("error: invalid value for '--limit'")
 
 
 def test_a_stream_that_an_open_replay_reads_is_not_deleted(project: Project, run: Command) -> None:

@@ -253,7 +253,7 @@ def test_tables_keep_what_an_undo_needs_and_say_when_they_do_not(config: Config)
     assert undo_horizon(config, "app").days == 30
     ranks_only(config, "r1", 100, 103)
     prepare_tables(config, staged_plan(config, "r1"))
-    assert str(undo_horizon(config, "app")) == "undo horizon 30 days"
+    assert str(undo_horizon(config, "app")) == "a publication can be undone for 30 days"
     delta = Table.open(config.stream_table("app.ranks")).delta
     delta.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 2 days"})
     horizon = undo_horizon(config, "app")

@@ -1,0 +1,129 @@
+"""What status, list, certify, undo and check say once replays were published, covered and taken back. No JVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+
+import pytest
+
+from rewindow.config import Config
+from rewindow.ledger import Ledger, State
+from rewindow.pages.reading import read_story
+from rewindow.process_identity import process_identity
+from tests.commands.conftest import Command
+from tests.publication.staging import simple
+
+
+@pytest.fixture
+def replays(config: Config, command: Command) -> None:
+    """`first` of 100 to 109 is published, then `second` over all of it and `part` over some windows."""
+    for name, windows in {"first": (100, 109), "second": (100, 109), "part": (105, 107)}.items():
+        simple(config, name, *windows, publishable=True)
+
+
+def publish(command: Command, *names: str) -> None:
+    """Publishes replays, one after the other."""
+    for name in names:
+        code, _, errors = command("publish", name)
+        assert code == 0, errors
+
+
+@pytest.mark.usefixtures("replays")
+def test_a_replay_under_a_later_publication_is_shown_as_covered(config: Config, command: Command) -> None:
+    """In list, status, JSON and page, by whom; an undo of what covers it uncovers it."""
+    publish(command, "first", "part")
+    assert "published, in part covered by part" in command("status", "first")[1]
+    publish(command, "second")
+    text = command("status", "first")[1]
+    assert "published, covered by second, part" in text and "undo the newest first: rewindow undo second" in text
+    text = command("list")[1]
+    assert "published, covered  " in text and "first is covered by second, part, published later" in text
+    assert read_story(config, "first").state == "published, covered by second, part"
+    assert json.loads(command("status", "first", "--json")[1])["covered_by"] == ["second", "part"]
+    listed = {entry["replay"]: entry for entry in json.loads(command("list", "--json")[1])}
+    assert [listed[name]["covered_by"] for name in ("first", "part", "second")] == [["second", "part"], ["second"], []]
+    for name in ("second", "part"):
+        assert command("undo", name)[0] == 0
+    assert json.loads(command("status", "first", "--json")[1])["covered_by"] == []
+    assert "Take it back with: rewindow undo first" in command("status", "first")[1]
+
+
+@pytest.mark.usefixtures("replays")
+def test_nothing_published_is_no_difference_but_an_error_that_names_the_act(command: Command) -> None:
+    """After an undo, and in a range where something else of the application is published."""
+    publish(command, "part")
+    code, text, errors = command("certify", "published", "first", "--first", 100, "--last", 102)
+    assert (code, text) == (2, "")
+    assert errors == (
+        'error: nothing of application "app" is published in windows [100, 102]\n'
+        "  Hint: Publish a replay of this range, such as: rewindow publish first\n"
+    )
+    assert command("undo", "part")[0] == 0
+    code, text, errors = command("certify", "part", "published")
+    assert (code, text) == (2, "")
+    assert 'Detail: The undo of replay "part" took publication 1 back, as publication 2, 20' in errors
+    assert "rewindow publish part" in errors
+
+
+@pytest.mark.usefixtures("replays")
+def test_a_second_undo_says_that_it_was_done_and_by_which_act(command: Command) -> None:
+    """So does a second publication."""
+    publish(command, "first")
+    assert "it was published already, as publication 1; take it back with" in command("publish", "first")[1]
+    assert command("undo", "first")[1].startswith("undone; publish it again")
+    assert "it was undone already, as publication 2; publish it again" in command("undo", "first")[1]
+
+
+def test_an_unfinished_replay_is_not_checked_and_the_way_on_is_named(config: Config, command: Command) -> None:
+    """For each state in which there is nothing to judge yet, or any more."""
+    simple(config, "other", 100, 109, ledger=False)
+    ledger = Ledger.open(config.ledger_url)
+    ledger.replays.create("one", "app", 100, 109, "exactly_once", {}, "code-1")
+    errors = command("check", "one")[2]
+    assert 'replay "one" is planned: it has not finished' in errors and "rewindow replay --resume one" in errors
+    epoch = ledger.attempts.next_epoch("one")
+    ledger.attempts.begin("one", epoch, host="h", pid=1, process_group=1, process_identity="boot/0")
+    assert "Wait for its end, or look at it: rewindow status one" in command("check", "one")[2]
+    ledger.attempts.end("one", epoch, "failed", "no luck")
+    assert "Hint: Resume it: rewindow replay --resume one" in command("check", "one")[2]
+    ledger.replays.abandon("one", "no use")
+    errors = command("check", "one")[2]
+    assert "Replay its range anew: rewindow replay app --first 100 --last 109" in errors
+    assert "not finished" not in errors
+
+
+@pytest.mark.usefixtures("replays")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("certify", "published", "firstt"), ("certify", "firstt", "second"), ("undo", "firstt"), ("publish", "firstt"),
+        ("check", "firstt"), ("abandon", "firstt"), ("status", "firstt"), ("status", "firstt", "--page"),
+        ("errors", "firstt"), ("replay", "--resume", "firstt"), ("publish", "firstt", "--withdraw"),
+        ("check", "firstt", "--strength"), ("why", "firstt", "100"),
+    ],
+)  # fmt: skip
+def test_every_verb_answers_an_unknown_replay_with_the_one_that_was_meant(command: Command, words: tuple[str]) -> None:
+    """One question to the ledger, one answer."""
+    code, _, errors = command(*words)
+    assert code == 2 and "firstt" in errors and 'Did you mean "first"?' in errors
+
+
+def test_an_attempt_whose_process_is_gone_is_told_apart_from_one_that_runs(config: Config, command: Command) -> None:
+    """Nobody has noted its end: the process is looked for, on the host that it ran on."""
+    replay = simple(config, "other", 100, 109, ledger=False)
+    ledger, plan = Ledger.open(config.ledger_url), replay.plan.model_copy(update={"replay_id": "one"})
+    ledger.replays.create("one", "app", 100, 109, plan.mode.name, plan.model_dump(mode="json"), "code-1")
+    epoch = ledger.attempts.next_epoch("one")
+    here, group = socket.gethostname(), os.getpgid(0)
+    ledger.attempts.begin("one", epoch, host=here, pid=1, process_group=group, process_identity=process_identity(group))
+    text = command("status", "one")[1]
+    assert "It runs" in text and "without a word" not in text
+    ledger.attempts.next_epoch("one")
+    ledger.attempts.begin("one", 2, host=here, pid=1, process_group=2**22 + 1, process_identity="boot/0")
+    text = command("status", "one")[1]
+    assert (
+        "why it stopped" in text and "the attempt's process has ended without a word" in text and "It runs" not in text
+    )
+    assert ledger.replays.get("one").state is State.RUNNING

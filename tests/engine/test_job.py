@@ -1,0 +1,26 @@
+"""How an attempt ended, as the job itself says it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from rewindow.engine.job import how_it_ended
+from rewindow.process_identity import Launcher, process_identity
+
+BUG = RuntimeError("[INTERNAL_ERROR] You hit a bug in Spark or the Spark plugins you use. SQLSTATE: XX000")
+
+
+def test_an_attempt_that_ended_with_its_launcher_says_so() -> None:
+    """Whatever the JVM said while it was told to end; with the launcher there, an error is what it says."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    launcher = Launcher(process.pid, process_identity(process.pid))
+    assert how_it_ended(BUG, launcher) == ("failed", f"RuntimeError: {BUG}")
+    assert how_it_ended(ConnectionRefusedError(), launcher) == ("killed", "the JVM of the job is gone")
+    process.kill()
+    process.wait()
+    assert process.stdin is not None
+    process.stdin.close()
+    for error in (BUG, ConnectionRefusedError()):
+        end, words = how_it_ended(error, launcher)
+        assert (end, "the process that had started this attempt ended" in words) == ("killed", True)

@@ -1,0 +1,42 @@
+"""Requests: what is answered where their id is taken, and how a plan repeats what was asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from rewindow.errors import InputError
+from rewindow.ledger import Ledger
+from rewindow.planning import create_replay, draft_plan
+from tests.planning.wishes import request
+from tests.recovery.project import FIRST, WINDOWS, Project
+
+LAST = FIRST + WINDOWS - 1
+
+
+def test_an_id_that_is_taken_is_answered_with_what_to_do_about_it(project: Project) -> None:
+    """An unfinished replay can be resumed; one that is over is named as what it is, and another id is asked for."""
+    project.plan("one", "exactly_once")
+    with pytest.raises(InputError) as taken:
+        create_replay(project.config, request(replay_id="one", mode="at_least_once"))
+    assert "go on with it as it was planned: rewindow replay --resume one" in taken.value.hint
+    Ledger.open(project.config.ledger_url).replays.abandon("one", "no use")
+    with pytest.raises(InputError) as taken:
+        create_replay(project.config, request(replay_id="one", mode="at_least_once"))
+    assert taken.value.hint == "It is abandoned (rewindow status one). Give the new replay another --id."
+
+
+def test_a_plan_can_be_asked_for_again_by_its_command(project: Project) -> None:
+    """Every option that was given stands in it, and none that was not."""
+    plain = draft_plan(project.config, request()).plan
+    assert plain.command == f"rewindow replay totals --first {FIRST} --last {LAST}"
+    wishes = {
+        "mode": "at_least_once", "checkpoint_windows": 5, "group_windows": 2, "initial_state": True, "reason": "a bug",
+        "allow_missing": True, "verify_inputs": False,
+    }  # fmt: skip
+    plan = draft_plan(project.config, request(**wishes)).plan
+    assert plan.command == (
+        f"rewindow replay totals --first {FIRST} --last {LAST} --mode at_least_once --group-windows 2 "
+        "--checkpoint-windows 5 --reason 'a bug' --allow-missing --initial-state --no-verify-inputs"
+    )
+    older = plan.model_copy(update={"options": None})
+    assert older.command.endswith(f"--last {LAST} --mode at_least_once --group-windows 2")

@@ -1,0 +1,34 @@
+"""Who started a Spark job: known while it lives, and known to be gone once it was killed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+JOB = """
+    import sys
+    from rewindow.process_identity import Launcher
+    launcher = Launcher.of_this_job()
+    print(launcher.pid, launcher.is_gone(), flush=True)
+    sys.stdin.readline()
+    print(launcher.is_gone(), flush=True)
+    """
+JVM = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
+LAUNCHER = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1], sys.argv[2]], check=True)"
+
+
+def test_a_job_knows_that_its_launcher_was_killed() -> None:
+    """Though another process, as the JVM is, stands between the two; one that nobody has waited for yet is gone too."""
+    command = [sys.executable, "-c", LAUNCHER, JVM, textwrap.dedent(JOB)]
+    launcher = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert launcher.stdin is not None and launcher.stdout is not None
+    assert launcher.stdout.readline() == f"{launcher.pid} False\n"
+    launcher.kill()
+    launcher.stdin.write("\n")
+    launcher.stdin.flush()
+    told = launcher.stdout.readline()
+    launcher.wait()
+    launcher.stdin.close()
+    launcher.stdout.close()
+    assert told == "True\n"
