@@ -172,13 +172,11 @@ def to_ranges(windows: Iterable[int]) -> list[WindowRange]:
     >>> [str(r) for r in to_ranges([5, 1, 2, 3])]
     ['[1, 3]', '[5, 5]']
     """
-    ranges: list[list[int]] = []
-    for window in sorted(set(windows)):
-        if ranges and ranges[-1][1] + 1 == window:
-            ranges[-1][1] = window
-        else:
-            ranges.append([window, window])
-    return [WindowRange(first, last) for first, last in ranges]
+    import numpy as np  # Not needed to import the library.
+
+    ids = np.unique(windows if isinstance(windows, np.ndarray) else np.fromiter(windows, np.int64))
+    parts = np.split(ids, np.flatnonzero(np.diff(ids) != 1) + 1) if len(ids) else []
+    return [WindowRange(int(part[0]), int(part[-1])) for part in parts]
 
 
 def without(windows: WindowRange, taken: list[WindowRange]) -> list[WindowRange]:

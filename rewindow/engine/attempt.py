@@ -165,7 +165,7 @@ class Attempt:
         mark = self.plan.mark_of(group.last)
         self._crash(Step.STARTED, number)
         counts = engine.count_inputs(group.windows)
-        tuples = sum(sum(found.values()) for found in counts.values())
+        tuples = sum(found.tuples for found in counts.values())
         result = engine.compute(group, mark, states, commit.staged(mark), tuples)
         check_error_counts(self.plan, result.digests)
         computed = time.monotonic()

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial, reduce
+from functools import partial
 
-from pyspark.sql import Column, DataFrame
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from rewindow.engine.computation import GroupResult, Seals
 from rewindow.engine.determinism import RecomputedOutput, check_recomputed
 from rewindow.engine.group import GroupRunner
-from rewindow.facts.group_facts import Seal, WindowDigest
 from rewindow.facts.readers import sealed_to
+from rewindow.facts.window_facts import DIGESTS_SCHEMA, Ids, WindowFacts, ids_of
 from rewindow.location import Location
 from rewindow.recovery import Plan
+from rewindow.spark.frames import to_frame
 from rewindow.storage import FencedTable, Table, query
 from rewindow.storage.layout import FACTS
 from rewindow.windows import WindowRange
+
+_ATTEMPTS = pa.schema([("window_id", pa.int64()), ("attempt", pa.int64())])
+_SEALS = pa.schema([*DIGESTS_SCHEMA, _ATTEMPTS.field("attempt")])
 
 
 class Committed:
@@ -35,12 +41,12 @@ class Committed:
         if plan.mode.may_repeat:
             self._sealed_to = sealed_to(Table.open(root / FACTS), self._sealed_to)
 
-    def seals(self, output: str, windows: WindowRange) -> dict[int, Seal]:
+    def seals(self, output: str, windows: WindowRange) -> WindowFacts:
         """Returns seals made from the rows that an output's table holds, as a crash may have left out the real ones."""
-        found = self._runner.digest({output: self._runner.committed(output, windows)})[output]
-        empty, wrote = self._runner.empty(output), self._attempts_of(output, windows)
-        before = self._tables[output].previous
-        return {w: Seal(found.get(w, empty), wrote.get(w, before)) for w in windows}
+        digests = self._runner.digest({output: self._runner.committed(output, windows)}, windows)[output]
+        wrote = self._attempts_of(output, windows)
+        attempts = wrote.for_each(ids_of(windows), attempt=self._tables[output].previous)
+        return digests.saying("attempt", attempts.rows["attempt"])
 
     def before(self, windows: WindowRange, staged: Sequence[str]) -> Seals:
         """Returns what is committed of a group's windows: of outputs that are left out, or that are written again."""
@@ -56,47 +62,40 @@ class Committed:
         """
         known = []
         for output in self._plan.staged:
-            seals = committed.get(output.name)
-            if seals:
-                empty, found = self._runner.empty(output.name), result.digests[output.name]
+            if output.name in committed:
+                seals = committed[output.name]
+                now = result.digests[output.name].for_each(seals.ids)
                 rows = partial(self._both, output.name, result.folders[output.name], windows, seals)
-                known.append(
-                    RecomputedOutput(
-                        output.name, seals, {w: found.get(w, empty) for w in seals}, rows, output.tolerance
-                    )
-                )
+                known.append(RecomputedOutput(output.name, seals, now, rows, output.tolerance))
         check_recomputed(self._plan.replay_id, known)
 
     def _sealed(self, windows: WindowRange) -> Seals:
         """Returns the newest seals of earlier attempts; past the last one there is nothing to look up."""
         if windows.first > self._sealed_to:
             return {}
+        columns = ", ".join(["port", *_SEALS.names])
         sql = f"""
-        select port, window_id, attempt, tuples, digest, float_digest from f
-        where direction in ('out', 'error') and attempt < {self._epoch}
-            and window_id between {windows.first} and {windows.last}
-        order by attempt"""
-        found: Seals = {}
-        for row in query(sql, f=Table.open(self._root / FACTS)).to_pylist():
-            digest = WindowDigest(row["tuples"], row["digest"], row["float_digest"])
-            found.setdefault(row["port"], {})[row["window_id"]] = Seal(digest, row["attempt"])
-        return found
+        select {columns} from (
+            select {columns}, row_number() over (partition by port, window_id order by attempt desc) as nth from f
+            where direction in ('out', 'error') and attempt < {self._epoch}
+                and window_id between {windows.first} and {windows.last})
+        where nth = 1"""
+        rows = query(sql, f=Table.open(self._root / FACTS))
+        return {
+            port: WindowFacts.of(rows.filter(pc.equal(rows["port"], port)), _SEALS)
+            for port in pc.unique(rows["port"]).to_pylist()
+        }
 
-    def _attempts_of(self, output: str, windows: WindowRange) -> dict[int, int]:
+    def _attempts_of(self, output: str, windows: WindowRange) -> WindowFacts:
         sql = f"""select window_id, max(attempt) as attempt from t
                   where window_id between {windows.first} and {windows.last} group by window_id"""
-        rows = query(sql, t=Table.open(self._root / output))
-        return dict(zip(rows["window_id"].to_pylist(), rows["attempt"].to_pylist(), strict=True))
+        return WindowFacts.of(query(sql, t=Table.open(self._root / output)), _ATTEMPTS)
 
     def _both(
-        self, output: str, folder: Location, windows: WindowRange, seals: Mapping[int, Seal], wanted: Sequence[int]
+        self, output: str, folder: Location, windows: WindowRange, seals: WindowFacts, wanted: Ids
     ) -> tuple[DataFrame, DataFrame]:
         """Returns the rows of some windows twice: as their seals say that they are committed, and as computed now."""
-        by_attempt: dict[int, list[int]] = {}
-        for window in wanted:
-            by_attempt.setdefault(seals[window].attempt, []).append(window)
-        sealed = [
-            (F.col("attempt") == attempt) & F.col("window_id").isin(chosen) for attempt, chosen in by_attempt.items()
-        ]
-        committed = self._runner.committed(output, windows).where(reduce(Column.__or__, sealed))
-        return committed, self._runner.read_back(output, folder).where(F.col("window_id").isin(list(wanted)))
+        committed = self._runner.committed(output, windows)
+        sealed = F.broadcast(to_frame(committed.sparkSession, seals.for_each(wanted).rows.select(_ATTEMPTS.names)))
+        now = self._runner.read_back(output, folder)
+        return committed.join(sealed, _ATTEMPTS.names, "left_semi"), now.join(sealed, "window_id", "left_semi")

@@ -11,20 +11,18 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rewindow.application import OperatorContext
-from rewindow.facts.group_facts import Seal, WindowDigest
+from rewindow.facts.window_facts import WindowFacts
 from rewindow.location import Location
 from rewindow.state.files import State, States
 from rewindow.storage import DataFile
 from rewindow.windows import WindowRange
 
-Seals = dict[str, dict[int, Seal]]
-"""Output name to window to seal."""
-Counts = dict[str, dict[int, int]]
-"""Input to window to tuples; windows without tuples may be left out."""
-
-
-Digests = dict[str, dict[int, WindowDigest]]
-"""Output name to window to digest; windows without tuples are left out."""
+Counts = dict[str, WindowFacts]
+"""Input to the tuples of its windows; windows without tuples may be left out."""
+Digests = dict[str, WindowFacts]
+"""Output name to the digests of its windows: a row for every window of the range that was asked for."""
+Seals = dict[str, WindowFacts]
+"""Output name to its seals: digests, and the attempt whose rows they mean."""
 
 
 @dataclass
@@ -34,13 +32,13 @@ class GroupResult:
     Attributes:
         folders: output name to the folder of its files.
         states: operator name to its state after the group's last window.
-        dropped: output port that nothing reads to window to tuples (O16); error ports are never dropped (O69).
+        dropped: output port that nothing reads to the tuples of its windows (O16); error ports are never dropped (O69).
     """
 
     folders: dict[str, Location] = field(default_factory=dict)
     digests: Digests = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
-    dropped: dict[str, dict[int, int]] = field(default_factory=dict)
+    dropped: Counts = field(default_factory=dict)
 
 
 @dataclass
@@ -49,11 +47,11 @@ class SkipResult:
 
     Attributes:
         states: operator name to the state with which it goes on.
-        dropped: operator name to window to tuples of that window that it dropped from its state.
+        dropped: operator name to the tuples, by window, that it dropped from its state.
     """
 
     states: dict[str, State] = field(default_factory=dict)
-    dropped: dict[str, dict[int, int]] = field(default_factory=dict)
+    dropped: Counts = field(default_factory=dict)
 
 
 class Engine(Protocol):
@@ -70,14 +68,11 @@ class Engine(Protocol):
     def files(self, output: str, result: GroupResult) -> Sequence[DataFile]:
         """Returns the files that a group's output consists of."""
 
-    def empty(self, output: str) -> WindowDigest:
-        """Returns what is known of a window without tuples."""
-
     def compare_with_committed(self, windows: WindowRange, result: GroupResult, staged: Sequence[str]) -> Seals:
         """Holds a group against what is committed of it; returns the seals of what was there before (R70)."""
 
-    def seals(self, output: str, windows: WindowRange) -> dict[int, Seal]:
-        """Returns seals made from the rows that an output's table holds."""
+    def seals(self, output: str, windows: WindowRange) -> WindowFacts:
+        """Returns seals of a range, made from the rows that an output's table holds."""
 
     def skip(self, states: States, skipped: WindowRange) -> SkipResult:
         """Returns the states with which to go on after an at-most-once skip, and what they dropped (R14, X3)."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rewindow.errors import NotDeterministicError
 from rewindow.facts.closeness import are_close, in_one_order, sort_key
-from rewindow.facts.group_facts import Seal, WindowDigest
+from rewindow.facts.window_facts import Ids, WindowFacts
 from rewindow.spark.digests import NOT_DIGESTED
 
 if TYPE_CHECKING:
@@ -23,14 +25,16 @@ class RecomputedOutput:
     """Windows of an output that were committed before, with their digests now.
 
     Attributes:
+        committed: its seals.
+        recomputed: its digests now, of the same windows.
         rows: returns two frames of the output's rows of some windows: as committed, and as computed now.
         tolerance: floats are equal when |a - b| <= tolerance * max(1, |a|, |b|), as in a certificate.
     """
 
     name: str
-    committed: Mapping[int, Seal]
-    recomputed: Mapping[int, WindowDigest]
-    rows: Callable[[Sequence[int]], tuple[DataFrame, DataFrame]]
+    committed: WindowFacts
+    recomputed: WindowFacts
+    rows: Callable[[Ids], tuple[DataFrame, DataFrame]]
     tolerance: float
 
 
@@ -45,30 +49,31 @@ def check_recomputed(replay_id: str, outputs: Iterable[RecomputedOutput]) -> Non
         NotDeterministicError: names window and output, with both digests and some rows.
     """
     known = list(outputs)
-    differing = [(window, place) for place, output in enumerate(known) for window in _differing(output)]
+    differing = [
+        (window, place) for place, output in enumerate(known) if (window := _first_differing(output)) is not None
+    ]
     if not differing:
         return
     window, place = min(differing)
-    output = known[place]
-    committed, now = output.committed[window].window, output.recomputed[window]
-    rows = "; ".join(_sample(*output.rows([window])))
+    output, found = known[place], np.array([window])
+    committed, now = (side.for_each(found).rows.to_pylist()[0] for side in (output.committed, output.recomputed))
+    rows = "; ".join(_sample(*output.rows(found)))
     raise NotDeterministicError(
         f'output "{output.name}" of window {window} differs when computed again',
-        detail=f"Committed: {committed.tuples} tuples, {committed.digest}; now {now.tuples}, {now.digest}. {rows}.",
+        detail=f"Committed: {committed['tuples']} tuples, {committed['digest']}; now {now['tuples']}, "
+        f"{now['digest']}. {rows}.",
         hint="Look for wall clock, random numbers or order in its operators, or declare a tolerance "
         f"of the output if only floats differ; then abandon the replay: rewindow abandon {replay_id}",
     )
 
 
-def _differing(output: RecomputedOutput) -> list[int]:
-    exact, floats = [], []
-    for window, seal in output.committed.items():
-        committed, now = seal.window, output.recomputed[window]
-        if (committed.tuples, committed.digest) != (now.tuples, now.digest):
-            exact.append(window)
-        elif committed.float_digest != now.float_digest:
-            floats.append(window)
-    return exact + (_beyond_tolerance(*output.rows(floats), output.tolerance) if floats else [])
+def _first_differing(output: RecomputedOutput) -> int | None:
+    exact = output.recomputed.differing(output.committed, "tuples", "digest")
+    floats = np.setdiff1d(output.recomputed.differing(output.committed, "float_digest"), exact, assume_unique=True)
+    found = exact[:1].tolist()
+    if len(floats):
+        found += _beyond_tolerance(*output.rows(floats), output.tolerance)
+    return min(found, default=None)
 
 
 def _beyond_tolerance(committed: DataFrame, now: DataFrame, tolerance: float) -> list[int]:

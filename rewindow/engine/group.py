@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import reduce
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -20,7 +21,7 @@ from rewindow.engine.computation import Digests, GroupResult, SkipResult
 from rewindow.engine.error_tuples import as_errors, check_reasons
 from rewindow.engine.operator_errors import explained, frames_of
 from rewindow.errors import InputError
-from rewindow.facts.group_facts import WindowDigest
+from rewindow.facts.window_facts import COUNTS_SCHEMA, DIGESTS_SCHEMA, WindowFacts, ids_of
 from rewindow.location import Location
 from rewindow.names import quoted_column
 from rewindow.spark.digests import digest_columns, empty_digests
@@ -43,7 +44,6 @@ SMALL_TUPLES = 200_000
 """Up to here a group is computed in one task an output, as several tasks cost more than they save, and without code for
 whole stages: it holds the group's bounds as constants, so each group would compile all of it anew."""
 _ATTEMPTS = ("window_id", "attempt")
-_DROPPED = pa.schema([("window_id", pa.int64()), ("tuples", pa.int64())])
 _WHOLE_STAGE = "spark.sql.codegen.wholeStage"
 
 
@@ -110,24 +110,32 @@ class GroupRunner:
                 ]
                 for job in jobs:
                     frames.update(job.result())
-            digests = pool.submit(
-                self.digest, {name: self.read_back(name, folder) for name, folder in result.folders.items()}
-            )
+            written = {name: self.read_back(name, folder) for name, folder in result.folders.items()}
+            digests = pool.submit(self.digest, written, context.windows)
             states_next = {
                 name: pool.submit(self._next_state, self._app.nodes[name], frames, state, state_frames[name], context)
                 for name, state in states.items()
             }
             result.digests = digests.result()
             result.states = {name: job.result() for name, job in states_next.items()}
-        self._check_inside(result.digests, context.windows)
         return result
 
-    def digest(self, outputs: Mapping[str, DataFrame]) -> Digests:
-        """Returns counts and digests per window of several outputs, in one Spark job."""
+    def digest(self, outputs: Mapping[str, DataFrame], windows: WindowRange) -> Digests:
+        """Returns counts and digests of every window of a range, also without a tuple, of several outputs in one job.
+
+        Raises:
+            InputError: an output has tuples of another window.
+        """
+        if not outputs:
+            return {}
         parts = [self._digests_of(name, frame) for name, frame in outputs.items()]
-        found: Digests = {name: {} for name in outputs}
-        for row in reduce(DataFrame.unionByName, parts).collect() if parts else []:
-            found[row["port"]][row["window_id"]] = WindowDigest(row["tuples"], row["digest"], row["float_digest"])
+        rows = reduce(DataFrame.unionByName, parts).toArrow()
+        found = {}
+        for name in outputs:
+            some = WindowFacts.of(rows.filter(pc.equal(rows["port"], name)), DIGESTS_SCHEMA)
+            _check_inside(name, some, windows)
+            digest, float_digest = self._empty(name)
+            found[name] = some.for_each(ids_of(windows), tuples=0, digest=digest, float_digest=float_digest)
         return found
 
     def _digests_of(self, output: str, frame: DataFrame) -> DataFrame:
@@ -141,9 +149,9 @@ class GroupRunner:
         """Returns a small frame as one partition: without exchanges Spark needs one job instead of one a stage."""
         return frame.coalesce(1) if self._is_small else frame
 
-    def empty(self, output: str) -> WindowDigest:
-        """Returns the digest of a window without tuples."""
-        return WindowDigest(0, *empty_digests(spark_schema(self._schema(output))))
+    def _empty(self, output: str) -> tuple[str, str | None]:
+        """Returns digest and float digest of a window without tuples."""
+        return empty_digests(spark_schema(self._schema(output)))
 
     def read_back(self, output: str, folder: Location) -> DataFrame:
         """Returns an output's windows and event columns as its files hold them: nobody here sees where a row lies."""
@@ -168,8 +176,8 @@ class GroupRunner:
                 )
                 dropped = node.operator.dropped_by_skip(state, skipped, emitted)
                 if dropped is not None:
-                    counts = to_arrow(dropped, _DROPPED, f"tuples dropped from the {what(node)}")
-                    result.dropped[node.name] = dict(zip(*counts.to_pydict().values(), strict=True))
+                    counts = to_arrow(dropped, COUNTS_SCHEMA, f"tuples dropped from the {what(node)}")
+                    result.dropped[node.name] = WindowFacts.of(counts)
         return result
 
     def _emitted(self, node: Node, windows: WindowRange) -> dict[str, DataFrame]:
@@ -239,7 +247,7 @@ class GroupRunner:
         if output:
             result.folders[output.name] = folder
         if handle in self._dropped:
-            result.dropped[str(handle)] = count_written(folder)
+            result.dropped[str(handle)] = WindowFacts.of(count_written(folder))
         return self._in_one_task(read_files(self._spark, folder, _with_windows(schema)))
 
     def _write(self, rows: DataFrame, name: str, mark: int, staged: set[str], grid: Grid) -> Location:
@@ -283,15 +291,16 @@ class GroupRunner:
     def _schema(self, output: str) -> pa.Schema:
         return self._app.columns(self._staged[output])
 
-    def _check_inside(self, digests: Digests, windows: WindowRange) -> None:
-        """Refuses tuples of windows outside their group (W17)."""
-        for name, found in digests.items():
-            outside = sorted(window for window in found if window not in windows)
-            if outside:
-                raise InputError(
-                    f'output "{name}" emitted tuples of window {outside[0]}, which is not in its group {windows}',
-                    hint="A tuple belongs to the window in which it was made.",
-                )
+
+def _check_inside(output: str, found: WindowFacts, windows: WindowRange) -> None:
+    """Refuses tuples of windows outside their group (W17)."""
+    ids = found.ids
+    outside = ids[(ids < windows.first) | (ids > windows.last)]
+    if len(outside):
+        raise InputError(
+            f'output "{output}" emitted tuples of window {outside[0]}, which is not in its group {windows}',
+            hint="A tuple belongs to the window in which it was made.",
+        )
 
 
 def _with_windows(events: pa.Schema) -> StructType:

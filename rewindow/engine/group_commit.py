@@ -15,11 +15,12 @@ from rewindow.application import Application, OperatorContext
 from rewindow.crash import Step
 from rewindow.engine.computation import Counts, Engine
 from rewindow.engine.takeover import Takeover
-from rewindow.facts.group_facts import GroupFacts, Seal
+from rewindow.facts.group_facts import GroupFacts
 from rewindow.recovery import CheckpointSchedule, Plan
 from rewindow.state import checkpoints as stored
 from rewindow.state.files import States
 from rewindow.storage.layout import FACTS
+from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
     from rewindow.engine.computation import GroupResult
@@ -94,11 +95,9 @@ class GroupCommit:
             if name in staged:
                 files = self._engine.files(name, result)
                 self._tables[name].commit(mark, files, {"epoch": self._epoch, "mark": mark})
-                found, empty = result.digests[name], self._engine.empty(name)
-                rows.add_output(output, {w: Seal(found.get(w, empty), self._epoch) for w in group.windows})
-            else:
-                sealed = self._plan.window_of(self._sealed)
-                rows.add_output(output, {w: seal for w, seal in committed[name].items() if w > sealed})
+                rows.add_output(output, result.digests[name].saying("attempt", self._epoch))
+            elif group.last > (sealed := self._plan.window_of(self._sealed)):
+                rows.add_output(output, committed[name].within(WindowRange(sealed + 1, group.last)))
             if number == 0:
                 crash(Step.AFTER_FIRST_OUTPUT)
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import reduce
 
+import numpy as np
 import pyarrow.compute as pc
 
 from rewindow.application import Application
 from rewindow.engine.computation import Engine, SkipResult
 from rewindow.engine.takeover import Takeover
 from rewindow.facts.group_facts import GroupFacts
+from rewindow.facts.window_facts import Ids, WindowFacts, ids_of
 from rewindow.recovery import Plan
 from rewindow.storage.layout import FACTS
 from rewindow.windows import WindowRange, to_ranges
@@ -57,7 +60,7 @@ def _add_losses(plan: Plan, app: Application, takeover: Takeover, engine: Engine
     for stream, counts in engine.count_inputs(windows, check=False).items():
         rows.add_input(stream, counts, lost=lost)
     for port in app.dropped():
-        rows.add_dropped(str(port), {}, lost=True)
+        rows.add_dropped(str(port), WindowFacts.nothing(), lost=True)
 
 
 def _add_skip(
@@ -65,24 +68,26 @@ def _add_skip(
 ) -> None:
     """Adds the windows that the states have never seen though outputs hold them, and the tuples that they dropped."""
     assert takeover.resume.skipped is not None, "only skipped windows make a skip"
-    lacking = sorted(set(plan.windows_of(takeover.resume.skipped)) - _given_up(plan, app, takeover))
+    skipped = ids_of(plan.windows_of(takeover.resume.skipped))
+    lacking = np.setdiff1d(skipped, _given_up(plan, app, takeover), assume_unique=True)
     for name in skip.states:
-        rows.add_skip(name, lacking, skip.dropped.get(name, {}))
-    if lacking and skip.states:
+        rows.add_skip(name, lacking, skip.dropped.get(name, WindowFacts.nothing()))
+    if len(lacking) and skip.states:
         say(f"at most once: windows {', '.join(map(str, to_ranges(lacking)))} stay, but are lost to the state")
     for name, dropped in skip.dropped.items():
-        if dropped:
-            where = f"windows {min(dropped)} to {max(dropped)}"
-            say(f"{name} dropped {sum(dropped.values()):,} tuples of {where} that waited in its state")
+        if dropped.rows.num_rows:
+            where = f"windows {dropped.ids[0]} to {dropped.ids[-1]}"
+            say(f"{name} dropped {dropped.tuples:,} tuples of {where} that waited in its state")
 
 
-def _given_up(plan: Plan, app: Application, takeover: Takeover) -> set[int]:
+def _given_up(plan: Plan, app: Application, takeover: Takeover) -> Ids:
     """Returns the windows that no output holds: given up now, or by an earlier attempt."""
-    lost = {name: set(plan.windows_of(marks)) for name, marks in takeover.resume.lost.items()}
+    lost = {name: [ids_of(plan.windows_of(marks))] for name, marks in takeover.resume.lost.items()}
     table = takeover.tables[FACTS].table
     for file in table.files():
         rows = table.read(file, ["window_id", "direction", "port", "lost"])
         rows = rows.filter(pc.and_(pc.equal(rows["direction"], "out"), rows["lost"]))
-        for port, window in zip(rows["port"].to_pylist(), rows["window_id"].to_pylist(), strict=True):
-            lost.setdefault(port, set()).add(window)
-    return set.intersection(*(lost.get(name, set()) for name in app.outputs))
+        for port in pc.unique(rows["port"]).to_pylist():
+            lost.setdefault(port, []).append(rows.filter(pc.equal(rows["port"], port))["window_id"].to_numpy())
+    nowhere = [np.unique(np.concatenate(lost[name])) if name in lost else np.arange(0) for name in app.outputs]
+    return reduce(np.intersect1d, nowhere)

@@ -11,8 +11,9 @@ from rewindow.engine.committed import Committed
 from rewindow.engine.computation import Counts, GroupResult, Seals, SkipResult
 from rewindow.engine.group import GroupRunner
 from rewindow.engine.operator_errors import next_act
-from rewindow.facts.group_facts import Seal, WindowDigest, check_input_counts
+from rewindow.facts.group_facts import check_input_counts
 from rewindow.facts.seals import read_seals
+from rewindow.facts.window_facts import WindowFacts
 from rewindow.loading.catalog import application_modules
 from rewindow.location import Location
 from rewindow.recovery import Plan
@@ -91,11 +92,10 @@ class SparkEngine:
         """Counts each input's tuples per window in its files, and holds files and counts against what was sealed."""
         for files in self._files.values():
             files.compare(windows)
-        counts = {stream: count_windows(table, windows) for stream, table in self._inputs.items()}
+        counts = {stream: WindowFacts.of(count_windows(table, windows)) for stream, table in self._inputs.items()}
         for stream in counts if check else ():
-            rows = read_seals(self._seals[stream], windows, table_id=self._inputs[stream].id)
-            sealed = dict(zip(rows["window_id"].to_pylist(), rows["tuples"].to_pylist(), strict=True))
-            check_input_counts(stream, {w: n for w, n in counts[stream].items() if w in sealed}, sealed)
+            sealed = read_seals(self._seals[stream], windows, table_id=self._inputs[stream].id)
+            check_input_counts(stream, counts[stream], WindowFacts.of(sealed))
         return counts
 
     def compute(
@@ -108,17 +108,13 @@ class SparkEngine:
         """Returns the Parquet files that Spark wrote for an output."""
         return data_files(result.folders[output])
 
-    def empty(self, output: str) -> WindowDigest:
-        """Returns the digest of a window without tuples."""
-        return self._runner.empty(output)
-
     def compare_with_committed(self, windows: WindowRange, result: GroupResult, staged: Sequence[str]) -> Seals:
         """Holds a group against what is committed of it, see Committed."""
         committed = self._committed.before(windows, staged)
         self._committed.check(windows, result, committed)
         return committed
 
-    def seals(self, output: str, windows: WindowRange) -> dict[int, Seal]:
+    def seals(self, output: str, windows: WindowRange) -> WindowFacts:
         """See Committed.seals."""
         return self._committed.seals(output, windows)
 

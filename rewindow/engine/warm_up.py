@@ -71,7 +71,7 @@ class WarmUp:
     def _compute(self, windows: WindowRange, states: States) -> States:
         """Computes a group of which nothing is staged: only its states are wanted."""
         group = OperatorContext(self.plan.grid, windows, self.plan.mode)
-        tuples = sum(sum(counts.values()) for counts in self.engine.count_inputs(windows).values())
+        tuples = sum(counts.tuples for counts in self.engine.count_inputs(windows).values())
         return self.engine.compute(group, 0, states, (), tuples).states
 
 

@@ -13,11 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rewindow.facts.window_facts import DIGESTS_SCHEMA, unequal
 from rewindow.state.row_hash import Hashes, level_hashes, one_array
 
-DIGESTS_SCHEMA = pa.schema(
-    [("window_id", pa.int64()), ("tuples", pa.int64()), ("digest", pa.string()), ("float_digest", pa.string())]
-)
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 def arrow_digests(rows: pa.Table, events: pa.Schema) -> pa.Table:
@@ -74,22 +73,16 @@ def differing_windows(found: pa.Table, seals: pa.Table, events: pa.Schema) -> pa
 
     nothing = dict(zip(("digest", "float_digest"), empty_digests(spark_schema(events)), strict=True))
     place = pc.index_in(seals["window_id"], one_array(found["window_id"]))
-    differs = _differ(pc.fill_null(found["tuples"].take(place), 0), seals["tuples"])
+    differs = unequal(pc.fill_null(found["tuples"].take(place), 0), seals["tuples"])
     for name, empty in nothing.items():
         here = found[name].take(place)
         here = pc.if_else(pc.is_null(place), pa.scalar(empty, pa.string()), here)
-        differs |= _differ(here, seals[name])
+        differs |= unequal(here, seals[name])
     held = pc.fill_null(found["tuples"].take(place), 0)
     known = pa.table({"window_id": seals["window_id"], "tuples": held, "sealed": seals["tuples"]})
     unknown = found.filter(pc.invert(pc.is_in(found["window_id"], one_array(seals["window_id"]))))
     never = unknown.select(["window_id", "tuples"]).append_column("sealed", pa.nulls(unknown.num_rows, pa.int64()))
     return pa.concat_tables([known.filter(pa.array(differs)), never])
-
-
-def _differ(one: pa.ChunkedArray, other: pa.ChunkedArray) -> Any:
-    """Returns where two columns differ; null is equal to null alone."""
-    unequal = pc.fill_null(pc.not_equal(one, other), False)
-    return pc.or_(unequal, pc.xor(pc.is_null(one), pc.is_null(other))).to_numpy()
 
 
 def _sums(hashes: Hashes, starts: Any) -> Hashes:
@@ -98,4 +91,11 @@ def _sums(hashes: Hashes, starts: Any) -> Hashes:
 
 
 def _texts(prefix: str, sums: Sequence[Hashes]) -> pa.Array:
-    return pa.array([f"{prefix}-{one:016x}-{two:016x}" for one, two in zip(*(s.tolist() for s in sums), strict=True)])
+    """Returns digests as text: the prefix and two sums in hexadecimal, all of one length."""
+    lines = [np.broadcast_to(np.frombuffer(prefix.encode(), np.uint8), (len(sums[0]), len(prefix)))]
+    for some in sums:
+        places = np.arange(60, -1, -4, dtype=np.uint64)
+        lines += [np.full((len(some), 1), ord("-"), np.uint8), _HEX[(some[:, None] >> places) & np.uint64(15)]]
+    letters = np.concatenate(lines, axis=1)
+    ends = np.arange(len(letters) + 1, dtype=np.int32) * letters.shape[1]
+    return pa.StringArray.from_buffers(len(letters), pa.py_buffer(ends), pa.py_buffer(letters.tobytes()))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from rewindow.facts.window_facts import WindowFacts
 from rewindow.recovery import Plan
 from rewindow.recovery.resume import affected_from
 from rewindow.storage import Table, query
@@ -36,23 +38,19 @@ class Losses:
     """Losses of one side of a comparison.
 
     Attributes:
-        lost: per output, its lost windows.
+        lost: per output, its lost windows, as closed ranges.
         affected_first: per output with state upstream, the first window that was computed from a state that lacks
             windows or was stale; every later one is affected too.
         lacking: windows that the state never saw, as closed ranges.
         state_lost: per operator, the windows whose outputs stay and which its state never saw (X2).
-        skipped: per operator, window to tuples that it dropped from its state at a skip (X3).
+        skipped: per operator, the tuples by window that it dropped from its state at a skip (X3).
     """
 
-    lost: dict[str, set[int]] = field(default_factory=dict)
+    lost: dict[str, list[WindowRange]] = field(default_factory=dict)
     affected_first: dict[str, int] = field(default_factory=dict)
     lacking: list[WindowRange] = field(default_factory=list)
     state_lost: dict[str, list[WindowRange]] = field(default_factory=dict)
-    skipped: dict[str, dict[int, int]] = field(default_factory=dict)
-
-    def is_lost(self, output: str, window: int) -> bool:
-        """Returns whether at most once gave a window of an output up."""
-        return window in self.lost.get(output, ())
+    skipped: dict[str, WindowFacts] = field(default_factory=dict)
 
     def is_affected(self, output: str, window: int) -> bool:
         """Returns whether a window was computed from a state that lacks lost windows."""
@@ -71,7 +69,11 @@ def losses_of(plan: Plan, facts: Table, checkpoints: Table | None, windows: Wind
         return Losses(
             affected_first=dict.fromkeys(stateful, plan.first) if plan.start.affects else {}, lacking=inherited
         )
-    lost = query("select distinct port, window_id from facts where direction in ('out', 'error') and lost", facts=facts)
+    lost = query(
+        f"""select distinct port, window_id from facts where direction in ('out', 'error') and lost
+            and window_id between {windows.first} and {windows.last}""",
+        facts=facts,
+    )
     begun = query(_BEGUN, facts=facts)
     sql = "select distinct mark, attempt from c where mark >= 0"
     saved = _pairs(query(sql, c=checkpoints), "mark", "attempt") if checkpoints else []
@@ -82,13 +84,9 @@ def losses_of(plan: Plan, facts: Table, checkpoints: Table | None, windows: Wind
     skipped = skipped_marks(sorted(first_windows.items()), saved, plan.first)
     mark = affected_from(plan.mode, skipped)
     first = plan.first if plan.start.affects else plan.window_of(mark) if mark is not None else None
-    found: dict[str, set[int]] = {}
-    for port, window in zip(lost["port"].to_pylist(), lost["window_id"].to_pylist(), strict=True):
-        if window in windows:
-            found.setdefault(port, set()).add(window)
     state_lost, dropped = _lost_to_states(facts)
     return Losses(
-        lost=found,
+        lost={port: to_ranges(rows["window_id"].to_numpy()) for port, rows in _by_port(lost)},
         state_lost=state_lost,
         skipped=dropped,
         affected_first={} if first is None else dict.fromkeys(stateful, first),
@@ -99,17 +97,17 @@ def losses_of(plan: Plan, facts: Table, checkpoints: Table | None, windows: Wind
     )
 
 
-def _lost_to_states(facts: Table) -> tuple[dict[str, list[WindowRange]], dict[str, dict[int, int]]]:
+def _lost_to_states(facts: Table) -> tuple[dict[str, list[WindowRange]], dict[str, WindowFacts]]:
     """Returns what skips have cost the states; an attempt that skips the same windows again says the same again."""
-    rows = query(_LOST_TO_STATES, facts=facts).to_pylist()
-    windows: dict[str, list[int]] = {}
-    dropped: dict[str, dict[int, int]] = {}
-    for row in rows:
-        if row["direction"] == "state":
-            windows.setdefault(row["port"], []).append(row["window_id"])
-        else:
-            dropped.setdefault(row["port"], {})[row["window_id"]] = row["tuples"]
-    return {name: to_ranges(found) for name, found in windows.items()}, dropped
+    rows = query(_LOST_TO_STATES, facts=facts)
+    unseen, dropped = (rows.filter(pc.equal(rows["direction"], name)) for name in ("state", "skipped"))
+    lacking = {name: to_ranges(found["window_id"].to_numpy()) for name, found in _by_port(unseen)}
+    return lacking, {name: WindowFacts.of(found) for name, found in _by_port(dropped)}
+
+
+def _by_port(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    for port in pc.unique(rows["port"]).to_pylist():
+        yield port, rows.filter(pc.equal(rows["port"], port))
 
 
 def skipped_marks(

@@ -89,9 +89,9 @@ class ReplayStatus:
             f"state_lost: the state of {name} lacks windows {', '.join(map(str, parts))}; their outputs stay"
             for name, parts in self.losses.state_lost.items()
         ]
-        for name, windows in self.losses.skipped.items():
-            where = ", ".join(map(str, to_ranges(windows)))
-            found.append(f"skipped: {name} dropped {sum(windows.values()):,} tuples of windows {where} from its state")
+        for name, counts in self.losses.skipped.items():
+            where = ", ".join(map(str, to_ranges(counts.ids)))
+            found.append(f"skipped: {name} dropped {counts.tuples:,} tuples of windows {where} from its state")
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -114,7 +114,10 @@ class ReplayStatus:
             "checks": [vars(check) for check in self.checks],
             "stale": [vars(stale) for stale in self.stale],
             "state_lost": self.losses.state_lost,
-            "skipped": self.losses.skipped,
+            "skipped": {
+                name: dict(zip(*counts.rows.to_pydict().values(), strict=True))
+                for name, counts in self.losses.skipped.items()
+            },
             "recovery": self.recovery,
             "lost": self.counts and self.counts.lost,
             "repeated": self.counts and self.counts.repeated,

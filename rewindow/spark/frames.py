@@ -21,6 +21,8 @@ from rewindow.storage.inputs import open_input
 from rewindow.storage.streams import open_sealed
 from rewindow.windows import Grid, WindowRange
 
+_COUNTS = pa.schema([("window_id", pa.int64()), ("tuples", pa.int64())])
+
 
 def spark_schema(schema: pa.Schema) -> StructType:
     """Returns a pyarrow schema as Spark's; times are in UTC."""
@@ -57,18 +59,16 @@ def window_start(grid: Grid) -> Column:
     return F.timestamp_micros(F.lit(grid.origin_us) + F.col("window_id") * F.lit(grid.width_us))
 
 
-def count_windows(table: Table, windows: WindowRange) -> dict[int, int]:
-    """Returns tuples per window of a range, counted in the files themselves; windows without tuples are left out.
+def count_windows(table: Table, windows: WindowRange) -> pa.Table:
+    """Returns window_id and tuples of the windows of a range that have a tuple, in no order, counted in the files.
 
     Files of a table with deletion vectors or column mapping are not what they hold: these are counted by a query.
     """
     counts = _counts_of_files(table, windows) if table.is_plain() else _counts_by_query(table, windows)
-    hidden = [part for part in table.hidden if part.overlap(windows)]
-    return {
-        window: count
-        for window, count in counts.items()
-        if window in windows and not any(window in part for part in hidden)
-    }
+    for part in table.hidden:
+        if part.overlap(windows):
+            counts = counts.filter((pc.field("window_id") < part.first) | (pc.field("window_id") > part.last))
+    return counts
 
 
 def open_inputs(plan: Plan, state: Location) -> dict[str, Table]:
@@ -92,29 +92,34 @@ def open_inputs(plan: Plan, state: Location) -> dict[str, Table]:
     }
 
 
-def _counts_by_query(table: Table, windows: WindowRange) -> dict[int, int]:
+def _counts_by_query(table: Table, windows: WindowRange) -> pa.Table:
     sql = f"""select window_id, count(*) as tuples from t
               where window_id between {windows.first} and {windows.last} group by window_id"""
-    found = query(sql, t=table)
-    return dict(zip(found["window_id"].to_pylist(), found["tuples"].to_pylist(), strict=True))
+    return query(sql, t=table)
 
 
-def _counts_of_files(table: Table, windows: WindowRange) -> dict[int, int]:
-    counts: dict[int, int] = {}
+def _counts_of_files(table: Table, windows: WindowRange) -> pa.Table:
+    """Counts the rows of each file: by the log where it holds one window, else by its column."""
+    inside = (pc.field("window_id") >= windows.first) & (pc.field("window_id") <= windows.last)
+    parts = [_COUNTS.empty_table()]
     for file in table.files(windows.first, windows.last):
         if file.first is not None and file.first == file.last:
-            counts[file.first] = counts.get(file.first, 0) + file.rows
-            continue
-        column = pq.read_table(file.path, columns=["window_id"], partitioning=None)["window_id"]
-        for pair in pc.value_counts(column).to_pylist():
-            counts[pair["values"]] = counts.get(pair["values"], 0) + pair["counts"]
-    return counts
+            parts.append(pa.table([[file.first], [file.rows]], schema=_COUNTS))
+        else:
+            parts.append(_counts_in(file.path, inside))
+    return pa.concat_tables(parts).group_by("window_id").aggregate([("tuples", "sum")]).rename_columns(_COUNTS.names)
 
 
-def count_written(folder: Location) -> dict[int, int]:
-    """Returns tuples per window of a folder of Parquet files."""
-    column = pq.read_table(folder.uri, columns=["window_id"], partitioning=None)["window_id"]
-    return {pair["values"]: pair["counts"] for pair in pc.value_counts(column).to_pylist()}
+def _counts_in(path: str, inside: pc.Expression | None = None) -> pa.Table:
+    """Returns the tuples of each window of a file or a folder; only row groups that may hold some are read."""
+    column = pq.read_table(path, columns=["window_id"], partitioning=None, filters=inside)["window_id"]
+    found = pc.value_counts(column)
+    return pa.table([found.field("values"), found.field("counts")], schema=_COUNTS)
+
+
+def count_written(folder: Location) -> pa.Table:
+    """Returns window_id and tuples of a folder of Parquet files."""
+    return _counts_in(folder.uri)
 
 
 def write_files(frame: DataFrame, folder: Location) -> None:

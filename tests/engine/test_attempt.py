@@ -18,7 +18,7 @@ from rewindow.planning.forecast import expect_recovery
 from rewindow.recovery import Plan
 from rewindow.storage import Table, query
 from rewindow.storage.layout import CHECKPOINTS, FACTS
-from rewindow.windows import WindowRange
+from rewindow.windows import WindowRange, to_ranges
 from tests.engine.conftest import Crash
 from tests.recovery.project import FIRST, record_clicks
 from tests.recovery.promises import check_promise, last_state, raw
@@ -153,7 +153,7 @@ def test_a_recovery_is_foretold_and_goes_as_foretold(
     second.run()
     assert f"resumed from checkpoint {second.plan.mark_of(expected.restored)}, next window {expected.first}" in said
     lost = losses_of(second.plan, Table.open(config.replay_root("one") / FACTS), None, second.plan.range).lost
-    assert lost == {name: set(windows) for name, windows in expected.lost.items()}
+    assert lost == {name: [windows] for name, windows in expected.lost.items()}
 
 
 def test_what_is_computed_again_is_foretold_after_an_attempt_that_got_nowhere(attempt: Callable[..., Attempt]) -> None:
@@ -259,9 +259,9 @@ def test_tuples_that_a_skip_drops_from_a_state_are_facts(dies_at: Step, attempt:
     losses = losses_of(second.plan, Table.open(root / FACTS), None, second.plan.range)
     never_seen = {window for part in losses.state_lost.get("both", []) for window in part}
     assert never_seen == (group if dies_at is Step.AFTER_FIRST_OUTPUT else set())
-    assert losses.lost == ({} if never_seen else {"both": group})
+    assert losses.lost == ({} if never_seen else {"both": to_ranges(group)})
 
-    dropped = losses.skipped.get("both", {})
+    dropped = dict(zip(*losses.skipped["both"].rows.to_pydict().values(), strict=True)) if losses.skipped else {}
     assert (set(dropped) == {FIRST + 1}) is not bool(never_seen), "what waited was passed on in windows that stay"
     emitted = by_arrival(query("select arrived_at from o", o=root / "both")["arrived_at"].to_pylist())
     waiting = Counter(row["window_id"] for row in last_state(config, second.plan)["both"] if row["window_id"])

@@ -7,13 +7,15 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from rewindow.certificate.certificate import EQUAL, certify
 from rewindow.config import Config
 from rewindow.crash import Step
 from rewindow.errors import InputError, TableError
-from rewindow.facts.group_facts import WindowDigest, check_error_counts
+from rewindow.facts.group_facts import check_error_counts
+from rewindow.facts.window_facts import COUNTS_SCHEMA, WindowFacts
 from rewindow.inspection.error_tuples import read_errors
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.loading.suites import suite_for
@@ -131,7 +133,7 @@ def test_a_window_with_more_error_tuples_than_allowed_ends_the_replay(allowed: i
     limited = config.model_copy(update={"replay": config.replay.model_copy(update={"errors_max": allowed})})
     plan = create_replay(limited, request(application="rejects", replay_id="planned"))
     assert plan.errors_max == allowed
-    digests = {PORT: {window: WindowDigest(count, "", None) for window, count in counts.items()}}
+    digests = {PORT: WindowFacts.of(pa.table([list(counts), list(counts.values())], schema=COUNTS_SCHEMA))}
     if allowed is None or max(counts.values()) <= allowed:
         check_error_counts(plan, digests)
         check_error_counts(plan.model_copy(update={"errors_max": max(counts.values())}), digests)

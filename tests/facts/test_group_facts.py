@@ -6,15 +6,29 @@ import tracemalloc
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from rewindow.application import Output, PortHandle
-from rewindow.facts.group_facts import GroupFacts, Seal, WindowDigest
+from rewindow.facts.group_facts import GroupFacts
+from rewindow.facts.window_facts import COUNTS_SCHEMA, DIGESTS_SCHEMA, WindowFacts
 from rewindow.storage.layout import FACTS_SCHEMA
 from rewindow.windows import WindowRange
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 OUT = Output("sums", PortHandle("sum", "out"), (), None)
+
+
+def counts(tuples: dict[int, int]) -> WindowFacts:
+    """Returns the tuples of windows."""
+    return WindowFacts.of(pa.table([list(tuples), list(tuples.values())], schema=COUNTS_SCHEMA))
+
+
+def seals(*rows: tuple[int, int, str, str | None, int]) -> WindowFacts:
+    """Returns seals from window, tuples, digest, float digest and attempt."""
+    schema = pa.schema([*DIGESTS_SCHEMA, ("attempt", pa.int64())])
+    return WindowFacts.of(pa.table(list(zip(*rows, strict=True)), schema=schema), schema)
 
 
 def rows_of(facts: GroupFacts, *names: str) -> list[tuple[Any, ...]]:
@@ -30,8 +44,8 @@ def facts() -> GroupFacts:
 
 def test_an_input_has_a_row_for_every_new_window(facts: GroupFacts) -> None:
     """Also for an empty one (O65); counts of windows that have their rows, or lie outside, are passed over."""
-    facts.add_input("clicks", {14: 2, 10: 9, 11: 1, 15: 7, 3: 1})
-    facts.add_dropped("split.rest", {}, lost=True)
+    facts.add_input("clicks", counts({14: 2, 10: 9, 11: 1, 15: 7, 3: 1}))
+    facts.add_dropped("split.rest", WindowFacts.nothing(), lost=True)
     found = rows_of(facts, "window_id", "direction", "port", "tuples", "attempt", "lost", "digest")
     assert found == [
         *[(window, "in", "clicks", tuples, 3, False, None) for window, tuples in ((11, 1), (12, 0), (13, 0), (14, 2))],
@@ -43,7 +57,7 @@ def test_an_input_has_a_row_for_every_new_window(facts: GroupFacts) -> None:
 
 def test_a_seal_says_whose_rows_it_means(facts: GroupFacts) -> None:
     """Windows without a seal have no row; those that are given up have one that says so (R15)."""
-    facts.add_output(OUT, {w: Seal(WindowDigest(w, f"d{w}", "f" if w == 12 else None), w - 10) for w in (13, 12, 10)})
+    facts.add_output(OUT, seals(*((w, w, f"d{w}", "f" if w == 12 else None, w - 10) for w in (13, 12, 10))))
     facts.add_lost(OUT, WindowRange(9, 11))
     found = rows_of(facts, "window_id", "direction", "tuples", "digest", "float_digest", "attempt", "lost")
     assert found == [
@@ -54,7 +68,7 @@ def test_a_seal_says_whose_rows_it_means(facts: GroupFacts) -> None:
 
 def test_what_a_skip_costs_may_lie_before_the_group(facts: GroupFacts) -> None:
     """Windows that the state has never seen, and tuples that waited in it (X2, X3)."""
-    facts.add_skip("sum", [4, 5], {9: 6, 8: 1})
+    facts.add_skip("sum", np.array([4, 5]), counts({9: 6, 8: 1}))
     found = rows_of(facts, "window_id", "direction", "port", "tuples", "lost")
     lacking = [(window, "state", "sum", 0, True) for window in (4, 5)]
     assert found == [*lacking, (8, "skipped", "sum", 1, True), (9, "skipped", "sum", 6, True)]
@@ -63,18 +77,18 @@ def test_what_a_skip_costs_may_lie_before_the_group(facts: GroupFacts) -> None:
 def test_nothing_new_has_no_row() -> None:
     """A group whose windows all have their rows, as exactly once meets after a crash."""
     facts = GroupFacts(WindowRange(10, 14), attempt=3, began_at=BEGAN, above=20)
-    facts.add_input("clicks", {12: 1})
-    facts.add_output(OUT, {12: Seal(WindowDigest(1, "d", None), 1)})
+    facts.add_input("clicks", counts({12: 1}))
+    facts.add_output(OUT, seals((12, 1, "d", None, 1)))
     assert facts.table().num_rows == 0 and facts.table().schema == FACTS_SCHEMA
 
 
 def test_windows_are_columns_and_no_python_objects() -> None:
     """A row of facts as an object would take some 800 bytes, so a million windows of a few ports several gigabytes."""
     facts = GroupFacts(WindowRange(1, 50_000), attempt=1, began_at=BEGAN, above=0)
-    counts = dict.fromkeys(range(1, 50_001), 1)
+    found = counts(dict.fromkeys(range(1, 50_001), 1))
     tracemalloc.start()
     for port in ("a", "b", "c"):
-        facts.add_input(port, counts)
+        facts.add_input(port, found)
     assert facts.table().num_rows == 150_000
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

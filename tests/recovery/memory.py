@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from rewindow.application import Application, FrameOperator, InputPort, OperatorContext, OutputPort
-from rewindow.engine.computation import GroupResult, SkipResult
+from rewindow.engine.computation import Counts, GroupResult, Seals, SkipResult
 from rewindow.errors import FencedError
-from rewindow.facts.group_facts import Seal, WindowDigest
+from rewindow.facts.window_facts import DIGESTS_SCHEMA, WindowFacts, ids_of
 from rewindow.location import Location, location
 from rewindow.storage import DataFile, FencedTable
 from rewindow.windows import WindowRange
@@ -24,6 +24,7 @@ from rewindow.windows import WindowRange
 OUTPUTS = ("a", "b")
 ROWS = pa.schema([("window_id", pa.int64()), ("attempt", pa.int64()), ("value", pa.int64())])
 VALUE = pa.schema([("value", pa.int64())])
+_SEALS = pa.schema([*DIGESTS_SCHEMA, ("attempt", pa.int64())])
 
 Pause = Callable[[], None]
 Row = tuple[int, int, int]
@@ -160,47 +161,46 @@ class MemoryEngine:
     def __init__(self, world: World, epoch: int, pause: Pause, tables: Mapping[str, FencedTable]) -> None:
         self._world, self._epoch, self._pause, self._tables = world, epoch, pause, tables
 
-    def count_inputs(self, windows: WindowRange, *, check: bool = True) -> dict[str, dict[int, int]]:
-        return {"events": {}}
+    def count_inputs(self, windows: WindowRange, *, check: bool = True) -> Counts:
+        return {"events": WindowFacts.nothing()}
 
     def compute(
         self, context: OperatorContext, mark: int, states: Mapping[str, pa.Table], staged: Iterable[str], tuples: int
     ) -> GroupResult:
         value = sum(states["sum"]["value"].to_pylist())
-        rows, digests = [], {}
+        rows = []
         for window in context.windows:
             value += window
             rows.append((window, self._epoch, value))
-            digests[window] = WindowDigest(1, str(value), None)
             self._world.computed[window] += 1
         self._pause()
         folders = {name: location(f"{name}/{self._epoch}-{mark}") for name in OUTPUTS}
         for name in staged:
             self._world.written[str(folders[name])] = pa.table(list(zip(*rows, strict=True)), schema=ROWS)
+        digests = _facts([(window, 1, str(value), None) for window, _, value in rows], DIGESTS_SCHEMA)
         return GroupResult(folders, dict.fromkeys(OUTPUTS, digests), {"sum": pa.table({"value": [value]})})
 
     def files(self, output: str, result: GroupResult) -> Sequence[DataFile]:
         path = str(result.folders[output])
         return [DataFile(path, self._world.written[path].num_rows, None, None, 0)]
 
-    def empty(self, output: str) -> WindowDigest:
-        return WindowDigest(0, "", None)
-
-    def compare_with_committed(
-        self, windows: WindowRange, result: GroupResult, staged: Sequence[str]
-    ) -> dict[str, dict[int, Seal]]:
+    def compare_with_committed(self, windows: WindowRange, result: GroupResult, staged: Sequence[str]) -> Seals:
         return {name: self.seals(name, windows) for name in OUTPUTS if name not in staged}
 
-    def seals(self, output: str, windows: WindowRange) -> dict[int, Seal]:
+    def seals(self, output: str, windows: WindowRange) -> WindowFacts:
         self._pause()
-        newest: dict[int, Seal] = {}
-        for window, attempt, value in sorted(self._world.rows(output)):
-            newest[window] = Seal(WindowDigest(1, str(value), None), attempt)
+        newest = {window: (value, made) for window, made, value in sorted(self._world.rows(output))}
+        found = _facts([(w, 1, str(value), None, made) for w, (value, made) in newest.items()], _SEALS)
         before = self._tables[output].previous
-        return {window: newest.get(window, Seal(self.empty(output), before)) for window in windows}
+        return found.for_each(ids_of(windows), tuples=0, digest="", attempt=before)
 
     def skip(self, states: Mapping[str, pa.Table], skipped: WindowRange) -> SkipResult:
         return SkipResult(dict(states))
 
     def clear_scratch(self) -> None:
         pass
+
+
+def _facts(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> WindowFacts:
+    columns = list(zip(*rows, strict=True)) or [[] for _ in schema]
+    return WindowFacts.of(pa.table(columns, schema=schema), schema)
