@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -18,6 +17,7 @@ from rewindow.embedded.environment import address, airflow_home, airflow_version
 from rewindow.embedded.processes import adopt_orphans, descendants, signal_all, started_at, wait_until
 from rewindow.embedded.readiness import make_ready
 from rewindow.embedded.status import FAILED, READY, STARTING, Status
+from rewindow.file_lock import file_lock
 
 _LOOK_SECONDS = 0.3
 _STOP_SECONDS = 4.0
@@ -146,27 +146,17 @@ def say(line: str) -> None:
     print(f"{datetime.now(UTC).isoformat(timespec='seconds')} {line}", flush=True)
 
 
-def hold_lock(home: Path) -> bool:
-    """Returns whether this process now holds the home, which it does to its end; another supervisor may have it."""
-    lock = os.open(home / "supervisor.lock", os.O_RDWR | os.O_CREAT)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return False
-    return True
-
-
 def main() -> int:
     """Returns the exit code of a supervisor for the settings in force."""
     os.umask(0o077)
     config = Config.load()
     if os.fork():
         os._exit(0)  # Who called goes on; the supervisor belongs to nobody.
-    if not hold_lock(airflow_home(config)):
-        say("another supervisor runs for this home")
-        return 0
-    return Supervisor(config).run()
+    with file_lock(airflow_home(config) / "supervisor.lock", wait=False) as is_ours:
+        if not is_ours:
+            say("another supervisor runs for this home")
+            return 0
+        return Supervisor(config).run()
 
 
 def _reap_adopted(mine: set[int]) -> None:

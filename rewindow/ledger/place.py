@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from rewindow.errors import InputError, LedgerError
+from rewindow.file_lock import file_lock
 
 _DRIVERS = {"sqlite": "sqlite+pysqlite", "postgresql": "postgresql+psycopg"}
 
@@ -109,22 +108,3 @@ class Place:
         """Returns the path of a lock beside the SQLite file."""
         assert self.file, "a server has locks of its own"
         return self.file.with_name(self.file.name + ".locks") / name
-
-
-@contextmanager
-def file_lock(path: Path, wait: bool = True) -> Iterator[bool]:
-    """Holds a lock that ends with its process; gives whether it was got, which is certain when waiting.
-
-    The file stays: removing it would let two processes lock two files of one name.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-    finally:
-        os.close(handle)

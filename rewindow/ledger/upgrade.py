@@ -9,8 +9,9 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, inspect, text
 
 from rewindow.errors import InputError
+from rewindow.file_lock import file_lock
 from rewindow.ledger.models import VERSION
-from rewindow.ledger.place import Place, file_lock
+from rewindow.ledger.place import Place
 
 _ADVISORY_KEY = 0x5265_7769_6E64_6F77
 """Key of PostgreSQL's advisory lock during an upgrade."""

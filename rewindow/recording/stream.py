@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from pyspark.sql.types import StructType
 from rewindow.config import Config, StreamConfig
 from rewindow.errors import InputError, OverlapError, TableError
 from rewindow.facts.seals import columns_text, sealed_range, stream_end
+from rewindow.file_lock import file_lock
 from rewindow.location import Location
 from rewindow.recording.sources.source import SourcePosition
 from rewindow.spark.frames import spark_schema
@@ -250,18 +250,12 @@ def recording_lock(config: Config, name: str) -> Iterator[None]:
         OverlapError: another recording of the stream is at work.
     """
     path = (config.state / "streams" / f"{name}.lock").local()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            lock.seek(0)
-            holder = lock.read().strip()
+    with file_lock(path, wait=False) as is_ours:
+        if not is_ours:
+            holder = path.read_text().strip()
             raise OverlapError(
                 f'stream "{name}" is being recorded by process {holder or "unknown"}',
                 holder=holder, detail="This recording has changed nothing.", hint="Run it again when that one is done.",
-            ) from error  # fmt: skip
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
+            )  # fmt: skip
+        path.write_text(str(os.getpid()))
         yield

@@ -1,0 +1,49 @@
+"""A lock between the processes of one machine: a file that one of them holds, and lets go of when it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rewindow.errors import ResourceError
+
+
+@contextmanager
+def file_lock(path: Path, wait: bool = True) -> Iterator[bool]:
+    """Holds a lock that ends with its process; gives whether it was got, which is certain when waiting.
+
+    The file stays: removing it would let two processes lock two files of one name.
+
+    Raises:
+        ResourceError: the file cannot be opened, or its file system has no locks.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    except OSError as error:
+        raise _no_lock(path, error) from error
+    try:
+        yield _is_held(path, handle, wait)
+    finally:
+        os.close(handle)
+
+
+def _is_held(path: Path, handle: int, wait: bool) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise _no_lock(path, error) from error
+    return True
+
+
+def _no_lock(path: Path, error: OSError) -> ResourceError:
+    return ResourceError(
+        f'lock "{path}" cannot be taken',
+        detail=f"The system says: {error.strerror}. Nothing has been changed.",
+        hint="Look at the rights of its folder and at the space on the disk; a shared file system must know flock.",
+    )
