@@ -107,10 +107,10 @@ class StreamConfig(Section):
     source: str
     """A file, folder or glob pattern, or `package:NAME/PATH` for a file inside an installed Python package."""
     format: str | None = None
-    """csv, json, parquet or delta, or a source of your own; by default told from the source's name."""
+    """csv, json, parquet, feather or delta, or a source of your own; by default told from the source's name."""
     columns: str | None = None
-    """Columns to read, as DDL such as "origin STRING, dep_delay INT"; by default all: CSV's as text, Parquet's and
-    Delta's with their own types. JSON needs them."""
+    """Columns to read, as DDL such as "origin STRING, dep_delay INT"; by default all: CSV's as text, Parquet's,
+    Feather's and Delta's with their own types. JSON needs them."""
     delimiter: str = ","
     """What separates the columns of a CSV source."""
     header: bool = True

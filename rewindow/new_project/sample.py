@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
-from rewindow.recording.sources.readers import parquet_schema
+from rewindow.recording.sources.parquet_files import parquet_schema
 from rewindow.recording.sources.source import SourceFile, known_sources, source_format
 
 ROWS, CELLS = 20_000, 1_000_000

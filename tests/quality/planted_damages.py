@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from decimal import Decimal
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -90,6 +91,23 @@ def exchanged(kind: str, column: str) -> Damage:
         rest = {name for name in first if name != column}
         first[column], second[column] = second[column], first[column]
         return any(first[name] != second[name] for name in rest)
+
+    return Damage(kind, plant)
+
+
+def reversed_ranks(kind: str) -> Damage:
+    """Returns a damage: two carriers with the same mean delay that have each other's rank."""
+
+    def plant(rows: Rows, window: int, random: Random) -> bool:
+        by_rank = sorted(rows[window], key=lambda row: row["rank"])
+        for first, second in pairwise(by_rank):
+            if (
+                first["departed"]
+                and first["delay_minutes"] * second["departed"] == second["delay_minutes"] * first["departed"]
+            ):
+                first["rank"], second["rank"] = second["rank"], first["rank"]
+                return True
+        return False
 
     return Damage(kind, plant)
 

@@ -20,7 +20,7 @@ from rewindow.quality.planting import Damage, Planted, plant
 from rewindow.quality.window_table import build_report
 from rewindow.storage import Table
 from tests.conftest import SCORE
-from tests.quality.planted_damages import DAMAGES, is_timer, put, value, values, when
+from tests.quality.planted_damages import DAMAGES, is_timer, put, reversed_ranks, value, values, when
 from tests.quality.planted_rows import DATA, columns_of, specimen
 
 STOPPED = {"hourly_weather": 24, "delays": 26, "ranks": 21, "filled": 21}
@@ -31,8 +31,9 @@ FURTHER: dict[str, tuple[Damage, ...]] = {
         value("visibility -1", put(visib=Decimal(-1))),
         value("a report older than a day", when(is_timer, age_hours=25)),
     ),
+    "ranks": (reversed_ranks("ranks of equal means exchanged"),),
 }
-"""For checks that see none of the damages of the score."""
+"""Damages beside the score, for bounds that only warn and for checks that see none of its damages."""
 
 
 @pytest.mark.parametrize("name", DAMAGES)

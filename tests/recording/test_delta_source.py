@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from rewindow.errors import InputError
 from rewindow.recording.sources.delta import find_delta_files
-from rewindow.recording.sources.readers import parquet_rows
+from rewindow.recording.sources.parquet_files import parquet_rows
 from rewindow.recording.sources.source import SourcePosition
 
 

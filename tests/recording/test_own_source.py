@@ -18,10 +18,14 @@ from rewindow.recording.sources import source as registry
 from rewindow.recording.sources.source import Source, SourceContents, SourcePosition, known_sources, open_source
 
 MODULE = """
+from dataclasses import replace
+
 import pyarrow as pa
+
 from rewindow.errors import InputError
 from rewindow.recording.sources.files import FileSource
-from rewindow.recording.sources.source import BAD, RAW, ROW, SourceContents, source
+from rewindow.recording.sources.readers import with_numbers
+from rewindow.recording.sources.source import source
 
 @source("pairs")
 class Pairs(FileSource):
@@ -33,15 +37,15 @@ class Pairs(FileSource):
             raise InputError(f'source of stream "{self.name}" needs source_settings.between')
 
     def look(self, position, declared, recorded):
-        return SourceContents(self.files(), ["k", "at"], pa.schema([("k", pa.string()), ("at", pa.string())]))
+        schema = pa.schema([("k", pa.string()), ("at", pa.string())])
+        return replace(self.contents(position), columns=["k", "at"], schema=schema)
 
     def rows(self, contents, part):
-        pairs = [line.split(self.stream.source_settings["between"]) for line in part.path.read_text().splitlines()]
-        nothing = pa.nulls(len(pairs), pa.string())
-        yield pa.table({
-            "k": [pair[0] for pair in pairs], "at": [pair[1] for pair in pairs],
-            ROW: pa.array(range(1, len(pairs) + 1), pa.int64()), BAD: nothing, RAW: nothing,
-        })
+        with part.open() as stream:
+            lines = stream.read().decode().splitlines()
+        pairs = [line.split(self.stream.source_settings["between"]) for line in lines]
+        rows = pa.table([[pair[0] for pair in pairs], [pair[1] for pair in pairs]], ["k", "at"])
+        yield with_numbers(rows, pa.array(range(1, len(pairs) + 1), pa.int64()))
 """
 
 
@@ -89,8 +93,10 @@ def test_a_source_checks_its_own_settings(own: Path) -> None:
 
 
 def test_an_unknown_format_names_those_that_are_known(own: Path) -> None:
-    """The list is that of the modules that are there."""
-    with pytest.raises(InputError, match="known are csv, delta, json, pairs, parquet"):
+    """The list is that of the modules that are there, the new one among them."""
+    known = ", ".join(known_sources())
+    assert "pairs" in known
+    with pytest.raises(InputError, match=f"known are {known}"):
         opened(own, "1.pairs", format="xml")
 
 

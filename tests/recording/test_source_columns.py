@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
 from rewindow.config import StreamConfig
+from rewindow.errors import InputError
 from rewindow.recording.sources.source import SourceContents, SourcePosition, open_source
 
 RECORDED = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", pa.timestamp("us", "UTC"))])
@@ -33,11 +37,14 @@ def write_source(root: Path, kind: str) -> None:
     elif kind == "parquet":
         pq.write_table(pa.table({"k": ["a"], "at": ["1"]}), folder / "1.parquet")
         pq.write_table(pa.table({"k": ["b"], "at": ["2"], "n": [3]}), folder / "2.parquet")
+    elif kind == "feather":
+        feather.write_feather(pa.table({"k": ["a"], "at": ["1"]}), folder / "1.feather")
+        feather.write_feather(pa.table({"k": ["b"], "at": ["2"], "n": [3]}), folder / "2.feather")
     else:
         write_deltalake(str(folder), pa.table({"k": ["a"], "at": ["1"], "n": [3]}))
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet", "delta"])
+@pytest.mark.parametrize("kind", ["csv", "parquet", "feather", "delta"])
 def test_a_column_that_appears_later_is_reported(tmp_path: Path, kind: str) -> None:
     """By default it is not recorded, and a warning names it, its file and the setting."""
     write_source(tmp_path, kind)
@@ -48,7 +55,7 @@ def test_a_column_that_appears_later_is_reported(tmp_path: Path, kind: str) -> N
     assert 'new_columns = "take"' in found.warnings[0]
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet", "delta"])
+@pytest.mark.parametrize("kind", ["csv", "parquet", "feather", "delta"])
 def test_a_column_that_appears_later_is_taken_on_request(tmp_path: Path, kind: str) -> None:
     """It is null where it is not there."""
     write_source(tmp_path, kind)
@@ -80,3 +87,32 @@ def test_a_taken_column_whose_files_are_gone_stays(tmp_path: Path) -> None:
     found = inspect(tmp_path, RECORDED.append(pa.field("n", pa.string())), new_columns="take")
     assert found.columns == ["k", "at", "n"]
     assert "n" in found.optional
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.duration("us"), pa.time64("us"), pa.list_(pa.duration("s"))], ids=["duration", "time", "nested"]
+)
+def test_a_column_of_a_type_that_tables_lack_is_named(tmp_path: Path, kind: pa.DataType) -> None:
+    """With its type, before anything is read; named columns leave it out."""
+    feather.write_feather(pa.table({"at": ["1"], "d": pa.nulls(1, kind)}), tmp_path / "s.feather")
+    source = open_source("s", StreamConfig(source="s.feather", arrived_at="at"), tmp_path)
+    with pytest.raises(InputError, match='column "d" of the source of stream "s" has type .*: it cannot be recorded'):
+        source.look(SourcePosition(), None, None)
+    assert source.look(SourcePosition(), ["at"], None).columns == ["at"]
+
+
+def test_parquet_in_a_zip_file_is_read_and_in_gzip_refused(tmp_path: Path) -> None:
+    """Its bytes are those of the member."""
+    pq.write_table(pa.table({"at": ["1", "2"]}), tmp_path / "p.parquet")
+    whole = (tmp_path / "p.parquet").read_bytes()
+    with zipfile.ZipFile(tmp_path / "s.zip", "w") as archive:
+        archive.writestr("in/p.parquet", whole)
+    source = open_source("s", StreamConfig(source="s.zip", arrived_at="at"), tmp_path)
+    contents = source.look(SourcePosition(), None, None)
+    assert pa.concat_tables(source.rows(contents, contents.files[0]))["at"].to_pylist() == ["1", "2"]
+    (tmp_path / "z.parquet.gz").write_bytes(gzip.compress(whole))
+    with pytest.raises(InputError, match="cannot be read as Parquet") as caught:
+        open_source("s", StreamConfig(source="z.parquet.gz", arrived_at="at"), tmp_path).look(
+            SourcePosition(), None, None
+        )
+    assert "not compressed once more" in str(caught.value.hint)

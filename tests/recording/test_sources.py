@@ -76,6 +76,13 @@ def write_pandas_parquet(root: Path) -> Path:
     return root / "s.parquet"
 
 
+def write_pandas_feather(root: Path) -> Path:
+    """Writes Feather as pandas does: nanoseconds, categories."""
+    frame = frame_of(TUPLES).to_pandas(types_mapper={pa.int32(): pd.Int32Dtype()}.get)
+    frame.astype({"k": "category", "at": "datetime64[ns, UTC]"}).to_feather(root / "s.feather")
+    return root / "s.feather"
+
+
 def write_folder(root: Path) -> Path:
     """Writes a folder of CSV files."""
     (root / "in").mkdir()
@@ -89,12 +96,20 @@ def write_pattern(root: Path) -> Path:
     return write_folder(root) / "*.csv"
 
 
-WRITERS = [write_csv_zip, write_csv_gz, write_json, write_pandas_parquet, write_folder, write_pattern]
+WRITERS = [
+    write_csv_zip,
+    write_csv_gz,
+    write_json,
+    write_pandas_parquet,
+    write_pandas_feather,
+    write_folder,
+    write_pattern,
+]
 
 
 @pytest.mark.parametrize("write", WRITERS)
 def test_every_format_gives_the_same_tuples(bench: Bench, write: Any) -> None:
-    """CSV in a zip or compressed, JSON lines, pandas' Parquet, a folder, a pattern."""
+    """CSV in a zip or compressed, JSON lines, pandas' Parquet and Feather, a folder, a pattern."""
     bench.record(source=str(write(bench.root)))
     assert bench.tuples() == EXPECTED
 
@@ -204,6 +219,7 @@ def test_bad_json_is_put_aside_as_it_was(bench: Bench) -> None:
         ("s.csv", b"k,k,at,n\n", 'names column "k" twice'),
         ("s.csv", b"k,at,\xff\n", 'first row of source file "s.csv" is not UTF-8'),
         ("s.parquet", b"not parquet", "cannot be read as Parquet"),
+        ("s.feather", b"not feather", "cannot be read as Feather"),
         ("s.zip", b"not a zip", "is not a zip file"),
     ],
 )

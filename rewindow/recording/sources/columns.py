@@ -41,22 +41,31 @@ def choose_columns(
                 f'column "{missing[0]}" is not in source file "{source}"',
                 hint=f"{did_you_mean(missing[0], first.names)}It has: {', '.join(first.names)}.",
             )
-        return _with(contents, [first.field(column) for column in declared])
+        return _with(name, contents, [first.field(column) for column in declared])
     if not takes_what_appears(stream, declared):
-        return _with(contents, list(first))
+        return _with(name, contents, list(first))
     fields = {field.name: field for _, schema in reversed(schemas) for field in schema}
     order = list(dict.fromkeys(field.name for _, schema in schemas for field in schema))
     known = set(first.names) if recorded is None else {*recorded.names, "arrived_at", *stream.select}
     new = [column for column in order if column not in known]
     if stream.new_columns == "report":
-        chosen = _with(contents, [fields[column] for column in order if column in known])
+        chosen = _with(name, contents, [fields[column] for column in order if column in known])
         return replace(chosen, warnings=[*contents.warnings, *_reported(name, new, schemas)])
     gone = [field for field in recorded or [] if field.name not in {*order, *stream.select, *_OWN}]
     optional = frozenset([*new, *(field.name for field in gone), *(c for c in order if c not in first.names)])
-    return replace(_with(contents, [*(fields[column] for column in order), *gone]), optional=optional)
+    return replace(_with(name, contents, [*(fields[column] for column in order), *gone]), optional=optional)
 
 
-def _with(contents: SourceContents, fields: list[pa.Field]) -> SourceContents:
+def _with(name: str, contents: SourceContents, fields: list[pa.Field]) -> SourceContents:
+    for field in fields:
+        if not _can_be_recorded(field.type):
+            others = [other.name for other in fields if _can_be_recorded(other.type)]
+            raise InputError(
+                f'column "{field.name}" of the source of stream "{name}" has type {field.type}: it cannot be recorded',
+                hint=f'Leave it out: name those that you want in columns, such as columns = "{others[0]} ...".'
+                if others
+                else "Tables have numbers, texts, bytes, dates, timestamps, and lists, structures and maps of these.",
+            )
     schema = pa.schema(fields)
     return replace(contents, columns=schema.names, schema=schema)
 
@@ -71,3 +80,12 @@ def _reported(name: str, new: list[str], schemas: list[tuple[str, pa.Schema]]) -
         f"columns that appeared in the source are not recorded: {listed}; take them with "
         f'new_columns = "take" of stream "{name}", or name the columns that you want'
     ]
+
+
+def _can_be_recorded(kind: pa.DataType) -> bool:
+    """Returns whether Delta has a type: it has no times of day, durations, half floats and the like."""
+    if pa.types.is_nested(kind):
+        inside = [kind.field(index).type for index in range(kind.num_fields)]
+        return not pa.types.is_union(kind) and all(map(_can_be_recorded, inside))
+    odd = (pa.types.is_duration, pa.types.is_time, pa.types.is_interval, pa.types.is_float16, pa.types.is_decimal256)
+    return not any(is_one(kind) for is_one in odd)

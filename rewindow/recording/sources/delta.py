@@ -23,9 +23,10 @@ from pyspark.sql import DataFrame, SparkSession
 from rewindow.errors import InputError, TableError
 from rewindow.recording.sources.columns import choose_columns
 from rewindow.recording.sources.files import FileSource
-from rewindow.recording.sources.readers import parquet_rows, spark_type
+from rewindow.recording.sources.parquet_files import parquet_rows
 from rewindow.recording.sources.source import SourceContents, SourceFile, SourcePosition, source
 from rewindow.recording.sources.spark_parquet import parquet_frame
+from rewindow.recording.sources.typed_rows import spark_type
 from rewindow.storage import Table
 
 

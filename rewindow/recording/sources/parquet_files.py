@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import ClassVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from rewindow.errors import InputError
 from rewindow.recording.sources.columns import choose_columns
 from rewindow.recording.sources.files import FileSource
-from rewindow.recording.sources.readers import parquet_rows, parquet_schema
 from rewindow.recording.sources.source import SourceContents, SourceFile, SourcePosition, source
 from rewindow.recording.sources.spark_parquet import parquet_frame
+from rewindow.recording.sources.typed_rows import columns_inside, rows_as, schema_for_spark
+
+_ROWS = 100_000
 
 
 @source("parquet")
 class ParquetSource(FileSource):
-    """Parquet files, those that pandas writes among them."""
+    """Parquet files, those that pandas writes among them; also in zip files, which Spark does not read by itself."""
 
     suffixes: ClassVar[frozenset[str]] = frozenset({".parquet", ".pq"})
     settings: ClassVar[frozenset[str]] = frozenset({"new_columns"})
@@ -37,3 +42,36 @@ class ParquetSource(FileSource):
     def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:
         """See Source."""
         return parquet_rows(part, contents.schema, contents.optional)
+
+
+def parquet_schema(file: SourceFile) -> pa.Schema:
+    """Returns a Parquet file's schema as Spark can read it.
+
+    Raises:
+        InputError: the file is not Parquet.
+    """
+    with _opened(file) as parquet:
+        return schema_for_spark(parquet.schema_arrow)
+
+
+def parquet_rows(file: SourceFile, schema: pa.Schema, optional: Collection[str]) -> Iterator[pa.Table]:
+    """Yields a Parquet file's rows in a schema; rows count from 1. An optional column that the file lacks is null.
+
+    Raises:
+        InputError: a column is not in the file, or has another type than in the source's first file.
+    """
+    with _opened(file) as parquet:
+        inside = columns_inside(file, schema, optional, parquet.schema_arrow.names)
+        yield from rows_as(file, schema, parquet.iter_batches(batch_size=_ROWS, columns=inside))
+
+
+@contextmanager
+def _opened(file: SourceFile) -> Iterator[pq.ParquetFile]:
+    try:
+        with pq.ParquetFile(file.open() if file.in_zip else str(file.path)) as parquet:
+            yield parquet
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(
+            f'source file "{file.name}" cannot be read as Parquet: {error}',
+            hint="It must be a whole Parquet file that is not compressed once more, as by gzip.",
+        ) from error

@@ -1,6 +1,6 @@
-"""Rows of a file, batch by batch, with their numbers; what cannot even be read as a row comes along as text.
+"""Rows of a file of text, batch by batch, with their numbers; what cannot even be read as a row comes along as text.
 
-Nothing is typed here: CSV's columns are text, JSON's rows are lines, Parquet's columns have their own types.
+Nothing is typed here: CSV's columns are text, JSON's rows are lines. Formats with types of their own: typed_rows.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import csv
 import io
 import re
 from collections.abc import Collection, Iterator, Sequence
-from datetime import UTC, datetime
 from itertools import islice
 from typing import IO, Any
 
@@ -18,20 +17,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
-import pyarrow.parquet as pq
 
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.recording.sources.source import BAD, RAW, ROW, SourceFile
-from rewindow.storage.delta import plain_schema
 
 _BLOCK_BYTES = 8 << 20
 _HEAD_BYTES = 64 << 10
 _HEAD_CHARACTERS = 1 << 20
 _LINE_MAX_BYTES = 64 << 20
 _LINES = 50_000
-_ROWS = 100_000
-_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _NO_TEXT = pa.string()
 _MARKS = 0x10FF00
 _DAMAGED = re.compile("[\U0010ff00-\U0010ffff]")
@@ -93,7 +88,7 @@ def csv_rows(
         InputError: the file lacks a column, or is not CSV.
     """
     known = csv_columns(file, stream.delimiter, None if stream.header else columns, stream.encoding)
-    _check_there(file, [name for name in columns if name not in optional], known)
+    check_there(file, [name for name in columns if name not in optional], known)
     inside = [name for name in columns if name in known]
     bad: list[pacsv.InvalidRow] = []
     named = stream.header and not file.begin_byte
@@ -118,7 +113,7 @@ def csv_rows(
             for batch in reader:
                 numbers, number = _numbers(number, batch.num_rows, bad)
                 rows = _widened(pa.Table.from_batches([batch]), columns)
-                yield from _split(rows, numbers, stream) if decoded.damaged else [_batch(rows, numbers)]
+                yield from _split(rows, numbers, stream) if decoded.damaged else [with_numbers(rows, numbers)]
                 done, bad[:] = [row for row in bad if row.number < number], [r for r in bad if r.number >= number]
                 yield from _bad_rows(done, columns)
         except pa.ArrowInvalid as error:
@@ -143,7 +138,7 @@ def _split(rows: pa.Table, numbers: pa.Array, stream: StreamConfig) -> Iterator[
     for column in rows.itercolumns():
         damaged |= np.asarray(pc.fill_null(pc.match_substring_regex(column, _DAMAGED_RE2), False))
     good, bad = pa.array(~damaged), pa.array(damaged)
-    yield _batch(rows.filter(good), numbers.filter(good))
+    yield with_numbers(rows.filter(good), numbers.filter(good))
     raw = [stream.delimiter.join(value or "" for value in row.values()) for row in rows.filter(bad).to_pylist()]
     reasons = [_not_in(stream.encoding, "row")] * len(raw)
     yield _unreadable(numbers.filter(bad), reasons, raw, rows.column_names)
@@ -175,60 +170,12 @@ def _lines(file: SourceFile, stream: io.BufferedReader) -> Iterator[bytes]:
         yield line
 
 
-def parquet_schema(file: SourceFile) -> pa.Schema:
-    """Returns a Parquet file's schema as Spark can read it: microseconds, plain types, no pandas index.
+def check_there(file: SourceFile, wanted: Sequence[str], known: Sequence[str]) -> None:
+    """Refuses a file that lacks a column.
 
     Raises:
-        InputError: the file is not Parquet.
+        InputError: names the first one.
     """
-    with _parquet(file) as parquet:
-        fields = [field for field in plain_schema(parquet.schema_arrow) if not _PANDAS_INDEX.fullmatch(field.name)]
-    return pa.schema([field.with_type(spark_type(field.type)) for field in fields])
-
-
-def parquet_rows(file: SourceFile, schema: pa.Schema, optional: Collection[str]) -> Iterator[pa.Table]:
-    """Yields a Parquet file's rows in a schema; rows count from 1. An optional column that the file lacks is null.
-
-    Raises:
-        InputError: a column is not in the file, or has another type than in the source's first file.
-    """
-    with _parquet(file) as parquet:
-        there = parquet.schema_arrow.names
-        _check_there(file, [name for name in schema.names if name not in {*file.constants, *optional}], there)
-        inside = [name for name in schema.names if name in there and name not in file.constants]
-        number = 1
-        for batch in parquet.iter_batches(batch_size=_ROWS, columns=inside):
-            columns = []
-            for field in schema:
-                if field.name in inside:
-                    columns.append(_cast(file, batch[field.name], field))
-                else:
-                    value = constant_of(file, file.constants.get(field.name), field)
-                    columns.append(pa.repeat(value, batch.num_rows))
-            numbers = pa.array(np.arange(number, number + batch.num_rows), pa.int64())
-            number += batch.num_rows
-            yield _batch(pa.table(columns, schema=schema), numbers)
-
-
-def constant_of(file: SourceFile, text: str | None, field: pa.Field) -> pa.Scalar:
-    """Returns the value of a table partition, which a Delta log holds as text: empty is null, times are in UTC."""
-    if not text:
-        return pa.scalar(None, field.type)
-    try:
-        if pa.types.is_timestamp(field.type):
-            moment = datetime.fromisoformat(text)
-            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-            return pa.scalar(moment.astimezone(UTC).replace(tzinfo=None), pa.timestamp("us")).cast(
-                pa.timestamp("us", "UTC") if field.type.tz else field.type
-            )
-        return pa.scalar(text, pa.string()).cast(field.type)
-    except (pa.ArrowInvalid, ValueError) as error:
-        raise InputError(
-            f'partition value "{text}" of column "{field.name}" of source file "{file.name}" is not {field.type}'
-        ) from error
-
-
-def _check_there(file: SourceFile, wanted: Sequence[str], known: Sequence[str]) -> None:
     missing = [name for name in wanted if name not in known]
     if missing:
         raise InputError(
@@ -263,7 +210,8 @@ def _unreadable(numbers: pa.Array, reasons: list[str], raw: list[str], columns: 
     return pa.table({**texts, ROW: numbers, **why})
 
 
-def _batch(rows: pa.Table, numbers: pa.Array) -> pa.Table:
+def with_numbers(rows: pa.Table, numbers: pa.Array) -> pa.Table:
+    """Returns rows as `Source.rows` gives them: with their numbers, none of them unreadable."""
     nothing = pa.nulls(rows.num_rows, _NO_TEXT)
     return rows.append_column(ROW, numbers).append_column(BAD, nothing).append_column(RAW, nothing)
 
@@ -315,30 +263,3 @@ class _Decoded(io.RawIOBase):
         buffer[:count] = self._rest[:count]
         self._rest = self._rest[count:]
         return count
-
-
-def _parquet(file: SourceFile) -> pq.ParquetFile:
-    try:
-        return pq.ParquetFile(str(file.path))
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f'source file "{file.name}" cannot be read as Parquet: {error}') from error
-
-
-def spark_type(kind: pa.DataType) -> pa.DataType:
-    """Returns the type under which Spark reads a column; nanoseconds become microseconds."""
-    if pa.types.is_dictionary(kind):
-        return spark_type(kind.value_type)
-    if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz)
-    if pa.types.is_date64(kind):
-        return pa.date32()
-    return pa.int64() if kind in (pa.uint32(), pa.uint64()) else kind
-
-
-def _cast(file: SourceFile, column: pa.Array, field: pa.Field) -> pa.Array:
-    try:
-        return column.cast(field.type, safe=not pa.types.is_timestamp(field.type))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InputError(
-            f'column "{field.name}" of source file "{file.name}" has type {column.type}, expected {field.type}'
-        ) from error

@@ -1,17 +1,24 @@
 """What a stream is recorded from: what every source answers, and how the source of a stream is found.
 
-To add a source, write a module in this folder with a class that has what `Source` names, under `@source("FORMAT")`.
-Nothing else names it: the modules of this folder are all looked at.
+To add a source, write a module in this folder with a class that has what `Source` names, under `@source("FORMAT")`: the
+modules of this folder are all looked at. Of files of text, whole:
 
     @source("lines")
     class Lines(FileSource):
         suffixes = frozenset({".log"})
 
         def look(self, position, declared, recorded):
-            return SourceContents(self.files(), ["line"], pa.schema([("line", pa.string())]))
+            contents = self.contents(position)     # the files that have not been taken yet
+            return replace(contents, columns=["line"], schema=pa.schema([("line", pa.string())]))
 
         def rows(self, contents, part):
-            ...
+            with part.open() as stream:
+                lines = stream.read().decode().splitlines()
+            rows = pa.table({"line": pa.array(lines, pa.string())})
+            yield with_numbers(rows, pa.array(range(1, len(lines) + 1), pa.int64()))
+
+A format with types of its own is made of `choose_columns` and of what `typed_rows` has: `feather_files` is one. A
+source with the tests that belong to it: tests/recording/test_own_source.py.
 """
 
 from __future__ import annotations
@@ -38,7 +45,7 @@ FILE, ROW, BAD, RAW = "__file", "__row", "__bad", "__raw"
 """Columns of a source's rows beside its own: part, row number, why a row is unreadable, its text."""
 
 PACKAGE = "package:"
-_PER_SOURCE = ("delimiter", "header", "encoding", "null_values", "new_columns", "changed_rows", "source_settings")
+PER_SOURCE = ("delimiter", "header", "encoding", "null_values", "new_columns", "changed_rows", "source_settings")
 """Settings of a stream that mean something to some sources only."""
 
 
@@ -49,7 +56,7 @@ class SourceFile:
     Attributes:
         name: how positions name it, such as "flights.csv.zip/flights.csv".
         path: the file that holds it.
-        open: opens its bytes.
+        open: opens its bytes; those of a compressed file cannot be sought.
         size: bytes of the file, or of the member of a zip file.
         constants: columns that the file itself does not hold (a Delta table's partition values).
         modified_ns: when the file was written last.
@@ -71,6 +78,11 @@ class SourceFile:
     begin_byte: int = 0
     begin_row: int = 1
     seen_rows: int = 0
+
+    @property
+    def in_zip(self) -> bool:
+        """Whether it is a member of a zip file."""
+        return self.path.suffix.lower() == ".zip"
 
     def open_at_begin(self) -> IO[bytes]:
         """Opens its bytes at `begin_byte`."""
@@ -146,7 +158,8 @@ class SourceContents:
     Attributes:
         files: its parts in order; a row's `__file` is an index into them.
         columns: its columns that are read.
-        schema: their pyarrow types, those of the rows; without any, each row is a line of JSON in `__raw`.
+        schema: their pyarrow types, those of the rows, such as Spark reads (`typed_rows.schema_for_spark`); without
+            any, each row is a line of JSON in `__raw`.
         version: the version of a source that has versions, which the next run goes on from; else None.
         warnings: what is not taken of the source.
         optional: columns that are null in a part that lacks them.
@@ -191,7 +204,7 @@ class Source(Protocol):
     suffixes: ClassVar[frozenset[str]]
     """Suffixes of file names that tell this format."""
     settings: ClassVar[frozenset[str]]
-    """Settings of `_PER_SOURCE` that it knows; a stream that gives it others is refused."""
+    """Which of `PER_SOURCE` it knows; a stream that gives it others is refused."""
 
     def __init__(self, name: str, stream: StreamConfig, place: str) -> None:
         """Takes a stream's name, its settings, and its `source` as an absolute path, or as "package:..."."""
@@ -262,7 +275,7 @@ def open_source(name: str, stream: StreamConfig, root: Path) -> Source:
     place = stream.source if stream.source.startswith(PACKAGE) else str(root / stream.source)
     kind = source_format(name, place, stream.format)
     cls = known_sources()[kind]
-    foreign = [key for key in _PER_SOURCE if key in stream.model_fields_set and key not in cls.settings]
+    foreign = [key for key in PER_SOURCE if key in stream.model_fields_set and key not in cls.settings]
     if foreign:
         own = ", ".join(sorted(cls.settings - {"source_settings"})) or "none"
         raise InputError(

@@ -18,8 +18,8 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rewindow.names import quoted_column
-from rewindow.recording.sources.readers import constant_of, spark_type
 from rewindow.recording.sources.source import BAD, FILE, RAW, ROW, SourceContents, SourceFile
+from rewindow.recording.sources.typed_rows import constant_of, spark_type
 from rewindow.storage.delta import plain_schema
 
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9_./=+,@:-]+")
@@ -69,7 +69,7 @@ def _parts(contents: SourceContents, constants: Sequence[str]) -> pa.Table:
 def _is_plain(file: SourceFile, contents: SourceContents) -> bool:
     path = str(file.path)
     hidden = file.path.name[0] in "._"
-    if hidden or os.path.normpath(path) != path or not _PLAIN_PATH.fullmatch(path):
+    if file.in_zip or hidden or os.path.normpath(path) != path or not _PLAIN_PATH.fullmatch(path):
         return False
     footer = pq.read_metadata(path)
     there = {field.name: field.type for field in footer.schema.to_arrow_schema()}

@@ -1,0 +1,62 @@
+"""Feather files as source, which are Arrow IPC files: their columns have types of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import ClassVar
+
+import pyarrow as pa
+
+from rewindow.errors import InputError
+from rewindow.recording.sources.columns import choose_columns
+from rewindow.recording.sources.files import FileSource
+from rewindow.recording.sources.source import SourceContents, SourceFile, SourcePosition, source
+from rewindow.recording.sources.typed_rows import columns_inside, rows_as, schema_for_spark
+
+
+@source("feather")
+class FeatherSource(FileSource):
+    """Feather files of version 2, also in zip files; their buffers may be compressed, the files themselves not."""
+
+    suffixes: ClassVar[frozenset[str]] = frozenset({".feather", ".arrow"})
+    settings: ClassVar[frozenset[str]] = frozenset({"new_columns"})
+
+    def look(
+        self, position: SourcePosition, declared: Sequence[str] | None, recorded: pa.Schema | None
+    ) -> SourceContents:
+        """See Source."""
+        contents = self.contents(position)
+        schemas = [(file.name, _schema(file)) for file in self.looked_at(contents, declared)]
+        return choose_columns(self.name, self.stream, contents, schemas, declared, recorded)
+
+    def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:
+        """See Source."""
+        with _opened(part) as reader:
+            inside = columns_inside(part, contents.schema, contents.optional, reader.schema.names)
+        yield from rows_as(part, contents.schema, _batches(part, inside))
+
+
+def _schema(file: SourceFile) -> pa.Schema:
+    """Returns a file's schema as Spark can read it."""
+    with _opened(file) as reader:
+        return schema_for_spark(reader.schema)
+
+
+def _batches(file: SourceFile, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
+    """Yields the batches of a file, as it was written in them, with some of its columns."""
+    with _opened(file) as reader:
+        for number in range(reader.num_record_batches):
+            yield reader.get_batch(number).select(columns)
+
+
+@contextmanager
+def _opened(file: SourceFile) -> Iterator[pa.RecordBatchFileReader]:
+    try:
+        with file.open() as stream, pa.ipc.open_file(stream) as reader:
+            yield reader
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(
+            f'source file "{file.name}" cannot be read as Feather: {error}',
+            hint="It must be an Arrow IPC file: no stream, not Feather version 1, not compressed as a whole.",
+        ) from error
