@@ -36,6 +36,8 @@ from rewindow.recovery import CheckpointSchedule, InputPlan, OutputPlan, Plan, S
 from rewindow.windows import Grid, WindowRange, format_time, parse_time
 
 MARKS_MANY = 100
+SHORT_GROUPS, SHORT_WINDOWS_MIN, SHORT_TUPLES_MAX = 4, 64, 2_000_000
+"""A replay of up to so many tuples is short, and is cut into this many groups if it has enough windows."""
 _OTHER_ID = "Give the new replay another --id."
 OTHER_CODE = "a start state made by other code was allowed"
 
@@ -119,6 +121,7 @@ def _plan(
             f"{mode.words} (setting replay.loss_windows_max)",
             hint="A crash may cost a whole group: take a smaller one, or another mode.",
         )
+    size = request.group_windows or config.replay.group_windows
     plan = Plan(
         replay_id=request.replay_id or f"{app.name}-{windows.first}-{windows.last}-{uuid.uuid4().hex[:6]}",
         application=app.name,
@@ -131,8 +134,8 @@ def _plan(
         mode=mode,
         checkpoint_windows=distance,
         checkpoint_multiple=_multiple(app),
-        group_windows=request.group_windows or config.replay.group_windows,
-        group_windows_max=bound,
+        group_windows=size,
+        group_windows_max=bound if size else _group_bound(windows, inputs, bound),
         group_seconds=config.replay.group_seconds,
         attempts=config.replay.attempts,
         errors_max=config.replay.errors_max,
@@ -153,7 +156,7 @@ def _plan(
             *_forgotten_timers(app, mode),
             *_idle_distances(app, mode, request),
             *_many_checkpoints(mode, windows, distance),
-            *_cut_groups(app, mode, request.group_windows or config.replay.group_windows, distance, bound),
+            *_cut_groups(app, mode, size, distance, bound),
         ],
     )
     outputs = [_output(app, app.outputs[name], plan) for name in _topological(app)]
@@ -208,6 +211,18 @@ def _cut_groups(app: Application, mode: Mode, size: int | None, distance: int, b
             "and a group ends there; for longer groups give --checkpoint-windows too"
         ]
     return []
+
+
+def _group_bound(windows: WindowRange, inputs: list[InputPlan], bound: int | None) -> int | None:
+    """Returns the most windows of a commit group that is sized by time.
+
+    A short replay would fit into one group: it showed no progress, and a crash kept nothing of it. So it gets a few;
+    one more costs about half a second. Longer ones begin with a smaller group anyhow.
+    """
+    if len(windows) < SHORT_WINDOWS_MIN or sum(entry.tuples for entry in inputs) > SHORT_TUPLES_MAX:
+        return bound
+    share = -(-len(windows) // SHORT_GROUPS)
+    return min(bound or share, share)
 
 
 def _multiple(app: Application) -> int:

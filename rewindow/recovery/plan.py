@@ -129,7 +129,8 @@ class Plan(_Value):
 
     Attributes:
         errors_max: error tuples that a port may emit in a window (O71), None without a bound.
-        group_windows_max: most windows of a commit group, None without a bound: what a crash costs at most once (X1).
+        group_windows_max: most windows of a commit group, None without a bound: what a crash costs in at most once
+            (X1), and a share of the range where all of it would fit into one group.
         dag: id of the Airflow DAG that made it, empty for the command line; who may read that may read its pages.
         verify_inputs: whether every attempt compares the bytes of the input files with what was noted when they were
             written; names and sizes it compares always.
