@@ -11,6 +11,7 @@ from setuptools.command.build_py import build_py
 FILES = (
     ("jobs", "*.py", "jobs"),
     ("expectations", "*.yml", "expectations"),
+    ("expectations", "README.md", "expectations"),
     ("expectations/suites", "*.json", "expectations/suites"),
     ("dags", "*.py", "example_dags"),
 )

@@ -11,6 +11,7 @@ from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, JobScreen, ReplayId, out, print_json, print_rows
 from rewindow.config import Config
 from rewindow.errors import GateError, InputError
+from rewindow.loading.suites import HOW_TO
 from rewindow.quality.strength import Strength
 
 Output = Annotated[str | None, typer.Argument(help="Only this output, with --strength.")]
@@ -84,7 +85,7 @@ def _try_strength(config: Config, replay_id: str, output: str | None, seed: int,
         raise GateError(
             f"{holes} of {sum(len(one.planted) for one in found)} planted damages would pass unnoticed",
             detail="The replay itself and its verdict are as they were.",
-            hint="Add checks to the suites, as expectations/README.md shows.",
+            hint=f"Add checks to the suites; how to write them: {HOW_TO}",
         )
 
 

@@ -40,6 +40,8 @@ NOT_EMPTY = "not-empty"
 """The check of `every_output` that a suite's `may_be_empty` takes out."""
 OURS = next((path for path in (PACKAGE.parent / "expectations", PACKAGE / "expectations") if path.is_dir()), PACKAGE)
 """Our own folder of expectations: in the checkout, or where the package was installed."""
+HOW_TO = OURS / "README.md"
+"""How suites are written, with the SQL that measures may use; a user's project has no such file, so hints name ours."""
 COLUMNS = (
     *("window_id", "starts_at", "output_rows", "sealed_rows", "tuples_in", "recorded_tuples", "unaccounted_tuples"),
     *("lost", "lost_tuples", "undeclared_lost", "repeated", "undeclared_repeated", "repeated_keys", "null_keys"),

@@ -200,16 +200,40 @@ def _suite(stream: NewStream, suite: str) -> str:
             "type": "expect_column_pair_values_to_be_equal",
         },
         {
-            "description": "A row counts at least one tuple.",
-            "kwargs": {"column": "rows_without_tuple", "value_set": [0]},
-            "meta": {"check": "no-row-without-tuple"}, "severity": "critical",
+            "description": "Each row is what the stream's tuples of its window give when they are added up once more.",
+            "kwargs": {"column": "rows_not_as_recorded", "value_set": [0]},
+            "meta": {"check": "rows-as-recorded"}, "severity": "critical",
             "type": "expect_column_values_to_be_in_set",
         },
     ]  # fmt: skip
-    measures = {
-        "counted": {"sql": "sum(tuples)", "empty": 0},
-        "rows_without_tuple": {"sql": "count(*) filter (where tuples < 1)", "empty": 0},
+    compared = {"inputs": [stream.name], "sql": _recount(stream)}
+    meta = {
+        "measures": {"counted": {"sql": "sum(tuples)", "empty": 0}},
+        "row_measures": {"rows_not_as_recorded": compared},
     }
-    notes = f"What is expected of each window of {stream.application}.{OUTPUT}: measures are SQL over its rows."
-    value = {"name": suite, "notes": notes, "meta": {"measures": measures}, "expectations": expectations}
+    notes = (
+        f"What is expected of each window of {stream.application}.{OUTPUT}: measures are SQL over its rows, "
+        "row measures compare them with the stream. Change them with the application."
+    )
+    value = {"name": suite, "notes": notes, "meta": meta, "expectations": expectations}
     return json.dumps(value, indent=2) + "\n"
+
+
+def _recount(stream: NewStream) -> str:
+    """Returns SQL that counts, for each window, rows that are too many, missing, or not what the stream gives."""
+    keys = ["window_id", *([stream.key.event] if stream.key else [])]
+    sums = [(f"{column.event}_sum", f"sum({_sql(column.event)})") for column in stream.measures]
+    values = [("tuples", "count(*)"), *sums]
+    groups = ", ".join(map(_sql, keys))
+    recount = f"select {groups}, {', '.join(f'{sql} as {_sql(name)}' for name, sql in values)}"
+    same = " and ".join(f"o.{_sql(key)} = s.{_sql(key)}" for key in keys)
+    differ = " or ".join(f"(o.{_sql(name)} is distinct from s.{_sql(name)})" for name, _ in values)
+    return (
+        "select coalesce(o.window_id, s.window_id) as window_id, count(*) as value from output o full join "
+        f"({recount} from {_sql(stream.name)} group by {groups}) s on {same} "
+        f"where {differ} group by coalesce(o.window_id, s.window_id)"
+    )
+
+
+def _sql(name: str) -> str:
+    return f'"{name}"'

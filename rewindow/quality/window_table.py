@@ -19,7 +19,7 @@ from rewindow.errors import GateError, RewindowError
 from rewindow.facts.losses import losses_of
 from rewindow.facts.seals import read_seals, stream_end
 from rewindow.loading.measures import Measure, for_datafusion, query_of, recorded_name, refusal, table_name, values_of
-from rewindow.loading.suites import COLUMNS
+from rewindow.loading.suites import COLUMNS, HOW_TO
 from rewindow.location import Location
 from rewindow.recovery import InputPlan, OutputPlan, Plan
 from rewindow.storage import Table, query, quoted
@@ -329,7 +329,7 @@ class _Report:
             what = f"measures {names} of output" if measures else "output"
             raise GateError(
                 f'{what} "{self.output.name}" cannot be computed: {refusal(error)}',
-                hint="Measures are SQL of DataFusion over the output's columns; see expectations/README.md.",
+                hint=f"Measures are SQL of DataFusion over the output's columns; see {HOW_TO}.",
             ) from error
 
 

@@ -17,7 +17,8 @@ CLICKS = "id,clicked_at,page,amount,Room Name\n" + "".join(
     f"{n},2026-03-01T10:{n // 60:02}:{n % 60:02}Z,{'ab'[n % 2]},{n}.50,x\n" for n in range(300)
 )
 EVENTS = "".join(
-    json.dumps({"ts": 1772359200000 + 1000 * n, "user": f"u{n % 5}", "event": {"type": "view", "n": n}}) + "\n"
+    json.dumps({"ts": 1772359200000 + 1000 * n, "user": f"u{n % 5}", "Paid": 7 * n, "event": {"type": "view", "n": n}})
+    + "\n"
     for n in range(200)
 )
 
@@ -55,7 +56,7 @@ def test_a_file_becomes_a_project_that_can_be_read(
     assert app.grid.width_us == settings.width_us
     assert app.outputs["counts"].key == tuple(keys)
     suite = read_suite(config.expectations, app.outputs["counts"].suite or "")
-    assert {entry["meta"]["check"] for entry in suite.expectations} == {"every-tuple-counted", "no-row-without-tuple"}
+    assert {entry["meta"]["check"] for entry in suite.expectations} == {"every-tuple-counted", "rows-as-recorded"}
 
 
 @pytest.mark.parametrize("there", ["rewindow.toml", "applications/count_clicks.py"])
@@ -112,6 +113,8 @@ def test_the_commands_that_are_printed_work_as_printed(run: Command, folder: Pat
         code, _, errors = run(*command[1:])
         assert code == 0, errors
     assert run("certify", "published", "first")[0] == 0
+    code, output, errors = run("check", "first", "--strength")
+    assert code == 0 and "0 pass unnoticed" in output, errors
     config = Config.load()
     counts = query("select sum(tuples) as n from c", c=config.stream_table("count_events.counts"))
     assert counts["n"].to_pylist() == [200]
