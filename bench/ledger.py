@@ -17,7 +17,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rewindow.ledger import Ledger, PortCount, Segment
+from rewindow.ledger import Ledger, PortCount, PortStretch
+from rewindow.ledger.segments import Direction
 
 WINDOWS, GROUP, CHECKPOINT, PORTS, OTHERS, REPORTED = 1_000_000, 60, 240, 3, 300, 600
 REACH_MS = 200
@@ -68,7 +69,7 @@ def _fill(ledger: Ledger) -> list[float]:
     reported_from -= reported_from % CHECKPOINT
     now = datetime.now(UTC)
     parts = [
-        Segment(direction, port, first, min(first + CHECKPOINT, reported_from) - 1, 5000, False, epoch, now, now)
+        PortStretch(direction, port, first, min(first + CHECKPOINT, reported_from) - 1, 5000, False, epoch, now, now)
         for direction, port in _ports()
         for first in range(0, reported_from, CHECKPOINT)
     ]
@@ -84,7 +85,7 @@ def _report(ledger: Ledger, epoch: int, first: int) -> None:
     ledger.attempts.report_progress("million", epoch, mark, saved, {"compute": 1.0, "commit": 0.2}, counts)
 
 
-def _ports() -> list[tuple[str, str]]:
+def _ports() -> list[tuple[Direction, str]]:
     return [("in", "stream"), *(("out", f"out{number}") for number in range(PORTS - 1))]
 
 

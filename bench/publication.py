@@ -11,6 +11,7 @@ of the runs.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ from rewindow.application import Mode
 from rewindow.config import Config
 from rewindow.facts.arrow_digests import arrow_digests
 from rewindow.ledger import AttemptEnd, Ledger
+from rewindow.location import Location
 from rewindow.planning.creation import create_staging
 from rewindow.recovery import OutputPlan, Plan, StartState, guarantee
 from rewindow.state import checkpoints
@@ -110,12 +112,10 @@ def _facts(digests: pa.Table, group: np.ndarray) -> pa.Table:
     return pa.table({name: values[name] for name in FACTS_SCHEMA.names}, schema=FACTS_SCHEMA)
 
 
-def _forget_place(path: Path) -> None:
+def _forget_place(place: Location) -> None:
     """Makes a staged table one of an older version."""
-    for file in sorted(path.rglob("*"), reverse=True):
-        file.rmdir() if file.is_dir() else file.unlink()
-    path.rmdir()
-    create_table(path, pa.schema([("window_id", pa.int64()), ("attempt", pa.int64()), *EVENTS]))
+    shutil.rmtree(place.local())
+    create_table(place, pa.schema([("window_id", pa.int64()), ("attempt", pa.int64()), *EVENTS]))
 
 
 def _plan(name: str, last: int) -> Plan:

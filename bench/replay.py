@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from rewindow.engine.spark_engine import spark_attempt
 from rewindow.facts.seals import columns_text, seal_rows
 from rewindow.ledger import Ledger
 from rewindow.loading.catalog import load_application
+from rewindow.location import Location
 from rewindow.planning import ReplayRequest, create_replay
 from rewindow.spark.session import spark_session
 from rewindow.storage import Table, data_files
@@ -30,7 +32,7 @@ from rewindow.storage.files import note_files
 from rewindow.storage.streams import create_stream
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 ROOT = Path(__file__).parents[1]
 WINDOWS, KEYS, FILES, FIRST = 1_000, 1_000, 8, 400_000
@@ -104,7 +106,7 @@ def _throughput(spark: SparkSession, config: Config, tuples: int) -> list[Row]:
 
     def streaming() -> None:
         for target in (stream_target, config.state / "streaming_checkpoint"):
-            shutil.rmtree(target, ignore_errors=True)
+            shutil.rmtree(target.local(), ignore_errors=True)
         _stream(spark, source, stream_target, config.state / "streaming_checkpoint")
 
     def duck() -> None:
@@ -161,13 +163,10 @@ def measure_commands() -> list[Row]:
         spark = spark_session(config, "bench")
         record(spark, config, "small", 100_000, WINDOWS)
         spark.stop()
+        windows = [str(FIRST + number) for number in range(3)]
         cold = [
-            _time(
-                lambda number=number: _command(
-                    config, "replay", "three", "--first", str(FIRST + number), "--last", str(FIRST + number)
-                )
-            )
-            for number in range(3)
+            _time(partial(_command, config, "replay", "three", "--first", window, "--last", window))
+            for window in windows
         ]
         planned = min(_time(lambda: _command(config, "plan", "three")) for _ in range(3))
         recovery = _recover(config)
@@ -223,14 +222,14 @@ def run_replay(
     return plan.replay_id
 
 
-def _aggregate(frame):  # noqa: ANN001, ANN202  (a DataFrame in and out)
+def _aggregate(frame: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     return frame.groupBy("window_id", "key").agg(F.max("value").alias("highest"), F.count("*").alias("count"))
 
 
-def _stream(spark: SparkSession, source: Path, target: Path, checkpoint: Path) -> None:
-    def write(batch, number: int) -> None:  # noqa: ANN001  (a DataFrame)
+def _stream(spark: SparkSession, source: Location, target: Location, checkpoint: Location) -> None:
+    def write(batch: DataFrame, number: int) -> None:
         rows = _aggregate(batch).write.format("delta").mode("append")
         rows.option("txnAppId", "bench").option("txnVersion", number).save(str(target))
 

@@ -25,6 +25,7 @@ import pyarrow as pa
 from rewindow.config import Config
 from rewindow.facts.seals import columns_text, seal_rows
 from rewindow.ledger import AttemptEnd, Ledger, PortCount
+from rewindow.ledger.segments import Direction
 from rewindow.planning import ReplayRequest, create_replay
 from rewindow.recovery import Plan
 from rewindow.state import checkpoints
@@ -34,7 +35,7 @@ from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, st
 from rewindow.storage.streams import create_stream
 
 FIRST, GROUP, STREAM, OUTPUT = 400_000, 10_000, "events", "copied"
-PORTS = (("in", STREAM), ("out", OUTPUT))
+PORTS: tuple[tuple[Direction, str], ...] = (("in", STREAM), ("out", OUTPUT))
 REACH_S, REACH_MB = 0.3, 500
 APPLICATION = """
 from typing import ClassVar
@@ -158,7 +159,9 @@ def _replay(config: Config, plan: Plan) -> None:
 
 def _rows(first: int, last: int, epoch: int) -> pa.Table:
     ids = np.arange(first, last + 1)
-    return pa.table({"window_id": ids, "attempt": np.full_like(ids, epoch), "key": ids % 1000})
+    arrived_at = pa.array(ids * 1_000_000).cast(pa.timestamp("us", tz="UTC"))
+    places = {"offset": np.zeros_like(ids), "arrived_at": arrived_at}
+    return pa.table({"window_id": ids, "attempt": np.full_like(ids, epoch), **places, "key": ids % 1000})
 
 
 def _facts(first: int, last: int, epoch: int) -> pa.Table:

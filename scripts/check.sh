@@ -19,6 +19,7 @@ run lint ruff check --quiet --output-format concise .
 run types mypy
 run borders lint-imports
 run lengths python scripts/lengths.py
+run names python scripts/class_names.py
 run spelling codespell
 run rules python scripts/rules.py --check
 if python -c 'import furo, myst_parser, sphinx' 2>/dev/null; then

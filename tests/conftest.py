@@ -123,9 +123,9 @@ def settings_left_as_found() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def new_ledgers_are_copies(settings_left_as_found: None, empty_ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A test's new ledger on SQLite is a copy of an empty one; the tests of the ledger itself go without."""
-    from rewindow.ledger.place import Place
+    from rewindow.ledger.place import LedgerPlace
 
-    monkeypatch.setattr(Place, "_make_file", lambda place, file: shutil.copy(empty_ledger, file))
+    monkeypatch.setattr(LedgerPlace, "_make_file", lambda place, file: shutil.copy(empty_ledger, file))
 
 
 def _settings() -> dict[str, str]:

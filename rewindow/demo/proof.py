@@ -9,7 +9,7 @@ from rewindow.application import Mode
 from rewindow.certificate.certificate import Certificate, certify
 from rewindow.config import Config
 from rewindow.demo.drill import group_ends
-from rewindow.demo.watch import Run
+from rewindow.demo.watch import DemoRun
 from rewindow.errors import RewindowError
 from rewindow.inspection.counts import ReplayCount, count_replay
 from rewindow.ledger import Ledger
@@ -29,13 +29,13 @@ class Proof:
         sentences: what holds, in words.
     """
 
-    run: Run
+    run: DemoRun
     count: ReplayCount
     certificate: Certificate | None
     sentences: tuple[str, ...]
 
 
-def prove(config: Config, run: Run, reference: Run | None) -> Proof:
+def prove(config: Config, run: DemoRun, reference: DemoRun | None) -> Proof:
     """Returns what was found of a replay, each promise of its mode checked.
 
     Args:
@@ -62,7 +62,7 @@ def prove(config: Config, run: Run, reference: Run | None) -> Proof:
 class _Facts:
     """The tables of one replay, asked."""
 
-    def __init__(self, config: Config, run: Run, plan: Plan, count: ReplayCount) -> None:
+    def __init__(self, config: Config, run: DemoRun, plan: Plan, count: ReplayCount) -> None:
         self._config, self._run, self._plan, self._count = config, run, plan, count
 
     def claim(self, words: str, holds: bool, windows: Sequence[WindowRange] = ()) -> str:

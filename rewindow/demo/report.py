@@ -9,13 +9,13 @@ from rewindow.config import Config
 from rewindow.demo.proof import Proof
 from rewindow.embedded.environment import password_file
 from rewindow.location import Location, location
-from rewindow.pages.layers import Measure, read_layers
+from rewindow.pages.layers import LayerMeasure, read_layers
 from rewindow.pages.reading import comparison_of, read_acts, read_story, relative
 from rewindow.pages.replay_page import write_page
-from rewindow.pages.story import Chapter, Comparison, Page, Story
+from rewindow.pages.story import CertificateSummary, Chapter, Page, Story
 
 NAME = "demo.html"
-DELAY = Measure(
+DELAY = LayerMeasure(
     "delay", "Delay", "minutes", "delays", "cast(sum(delay_minutes) as double) / nullif(sum(departed), 0)",
     hue="amber", note="mean departure delay over the three airports",
 )  # fmt: skip
@@ -56,7 +56,7 @@ def _story(config: Config, proof: Proof) -> Story:
     )
 
 
-def _comparison(config: Config, proof: Proof) -> Comparison | None:
+def _comparison(config: Config, proof: Proof) -> CertificateSummary | None:
     if proof.certificate is None:
         return None
     page = relative(location(proof.certificate.page), config)

@@ -14,7 +14,7 @@ from rewindow.demo.drill import Drill, draw_drills, group_distance
 from rewindow.demo.proof import Proof, prove, prove_published
 from rewindow.demo.start import check_place, start_airflow
 from rewindow.demo.telling import Telling
-from rewindow.demo.watch import Run, follow, groups_word, wait_for_end, wait_for_plan, wait_for_task
+from rewindow.demo.watch import DemoRun, follow, groups_word, wait_for_end, wait_for_plan, wait_for_task
 from rewindow.errors import Interrupted, OverlapError, RewindowError
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import RUNNABLE
@@ -44,7 +44,7 @@ class Show:
     airflow: Airflow | None = None
     windows: WindowRange | None = None
     distance: int = 0
-    runs: list[Run] = field(default_factory=list)
+    runs: list[DemoRun] = field(default_factory=list)
     proofs: list[Proof] = field(default_factory=list)
 
     @property
@@ -131,7 +131,7 @@ def _heading(drill: Drill) -> str:
 def _replay(stage: Show, drill: Drill, stamp: str) -> None:
     assert stage.airflow is not None and stage.windows is not None, "Airflow runs and the range is known"
     wanted = f"demo-{stamp}-{drill.title.replace(' ', '_')}"
-    run = Run(drill, wanted)
+    run = DemoRun(drill, wanted)
     stage.runs.append(run)
     stage.airflow.trigger(wanted, _form(stage, drill), f"rewindow demo, seed {stage.seed}")
     stage.telling.say(f"triggered: {stage.airflow.page(wanted)}")
@@ -160,7 +160,7 @@ def _form(stage: Show, drill: Drill) -> dict[str, object]:
     }
 
 
-def _judge(stage: Show, run: Run) -> None:
+def _judge(stage: Show, run: DemoRun) -> None:
     """Waits for the gate. Only where windows were given up may it say no."""
     assert stage.airflow is not None, "Airflow runs"
     may_fail = ("success", "failed") if run.drill.mode is Mode.AT_MOST_ONCE else ("success",)
@@ -175,7 +175,7 @@ def _judge(stage: Show, run: Run) -> None:
     )
 
 
-def _publish(stage: Show, run: Run) -> None:
+def _publish(stage: Show, run: DemoRun) -> None:
     assert stage.airflow is not None, "Airflow runs"
     telling, replay_id = stage.telling, run.replay_id
     before = _published_windows(stage)

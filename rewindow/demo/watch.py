@@ -15,7 +15,7 @@ from rewindow.demo.airflow import ENDED, Airflow, Task
 from rewindow.demo.drill import GROUPS, Drill
 from rewindow.demo.telling import Telling
 from rewindow.errors import ResourceError, RewindowError
-from rewindow.ledger import Attempt, GroupTiming, Ledger
+from rewindow.ledger import AttemptRecord, GroupTiming, Ledger
 from rewindow.pages.story import Kill
 
 LOOK_SECONDS = 0.1
@@ -27,7 +27,7 @@ _REPLAY = "replay_windows"
 
 
 @dataclass
-class Run:
+class DemoRun:
     """A DAG run and the replay in it.
 
     Attributes:
@@ -40,14 +40,14 @@ class Run:
     kills: list[Kill] = field(default_factory=list)
 
 
-def wait_for_plan(airflow: Airflow, run: Run, telling: Telling) -> str:
+def wait_for_plan(airflow: Airflow, run: DemoRun, telling: Telling) -> str:
     """Returns the id of the replay that the run planned."""
     _until(airflow, run, lambda tasks: tasks.get("plan_replay", Task("", 0)).state == "success", telling, "plan_replay")
     run.replay_id = airflow.replay_id(run.run_id)
     return run.replay_id
 
 
-def follow(ledger: Ledger, airflow: Airflow, run: Run, telling: Telling) -> None:
+def follow(ledger: Ledger, airflow: Airflow, run: DemoRun, telling: Telling) -> None:
     """Returns when the replay's last window is committed.
 
     Raises:
@@ -76,7 +76,7 @@ def follow(ledger: Ledger, airflow: Airflow, run: Run, telling: Telling) -> None
         raise RewindowError(f'replay "{run.replay_id}" ended without having been killed at {run.drill.crash}')
 
 
-def wait_for_task(airflow: Airflow, run: Run, task: str, states: tuple[str, ...], telling: Telling) -> str:
+def wait_for_task(airflow: Airflow, run: DemoRun, task: str, states: tuple[str, ...], telling: Telling) -> str:
     """Returns the state of a task as soon as it is one of those waited for."""
     seen: list[str] = []
 
@@ -89,7 +89,7 @@ def wait_for_task(airflow: Airflow, run: Run, task: str, states: tuple[str, ...]
     return seen[-1]
 
 
-def wait_for_end(airflow: Airflow, run: Run, telling: Telling) -> str:
+def wait_for_end(airflow: Airflow, run: DemoRun, telling: Telling) -> str:
     """Returns the state in which a run ended."""
     telling.doing(f"waiting for the end of {run.run_id}")
     began = time.monotonic()
@@ -103,7 +103,7 @@ def wait_for_end(airflow: Airflow, run: Run, telling: Telling) -> str:
 class _Watch:
     """Looks at one replay in the ledger and at its process."""
 
-    def __init__(self, ledger: Ledger, run: Run, telling: Telling) -> None:
+    def __init__(self, ledger: Ledger, run: DemoRun, telling: Telling) -> None:
         self._ledger, self._run, self._telling = ledger, run, telling
         self._plan = ledger.replays.get(run.replay_id).read_plan()
         self._told: set[tuple[int, int]] = set()
@@ -181,7 +181,7 @@ class _Sentry(threading.Thread):
         self.gone_at = datetime.now(UTC)
 
 
-def _process_of(attempt: Attempt) -> psutil.Process | None:
+def _process_of(attempt: AttemptRecord) -> psutil.Process | None:
     """Returns an attempt's process if it is on this host."""
     if attempt.host != socket.gethostname() or attempt.pid is None:
         return None
@@ -198,7 +198,9 @@ def _lives(process: psutil.Process) -> bool:
         return False
 
 
-def _until(airflow: Airflow, run: Run, reached: Callable[[dict[str, Task]], bool], telling: Telling, task: str) -> None:
+def _until(
+    airflow: Airflow, run: DemoRun, reached: Callable[[dict[str, Task]], bool], telling: Telling, task: str
+) -> None:
     telling.doing(f"{run.drill.title}: waiting for task {task}")
     began = time.monotonic()
     while True:
@@ -211,7 +213,7 @@ def _until(airflow: Airflow, run: Run, reached: Callable[[dict[str, Task]], bool
         time.sleep(ASK_SECONDS / 4)
 
 
-def _tasks(airflow: Airflow, run: Run) -> dict[str, Task]:
+def _tasks(airflow: Airflow, run: DemoRun) -> dict[str, Task]:
     """Returns the run's tasks; while Airflow's API is being restarted, none."""
     try:
         return airflow.tasks(run.run_id)
@@ -220,7 +222,7 @@ def _tasks(airflow: Airflow, run: Run) -> dict[str, Task]:
         return {}
 
 
-def _check_alive(airflow: Airflow, run: Run, task: str, now: Task) -> None:
+def _check_alive(airflow: Airflow, run: DemoRun, task: str, now: Task) -> None:
     if now.state in ("failed", "upstream_failed", "removed"):
         raise RewindowError(
             f'task "{task}" of DAG run "{run.run_id}" is {now.state}',
@@ -229,7 +231,7 @@ def _check_alive(airflow: Airflow, run: Run, task: str, now: Task) -> None:
         )
 
 
-def _stuck(airflow: Airflow, run: Run, task: str) -> RewindowError:
+def _stuck(airflow: Airflow, run: DemoRun, task: str) -> RewindowError:
     return RewindowError(
         f'task "{task}" of DAG run "{run.run_id}" has stood still for {STILL_SECONDS_MAX:.0f} s',
         hint=f"Look at it in Airflow: {airflow.page(run.run_id)}",

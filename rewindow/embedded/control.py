@@ -25,7 +25,7 @@ from rewindow.embedded.environment import (
 )
 from rewindow.embedded.processes import is_alive, session, signal_all, started_at, wait_until
 from rewindow.embedded.sqlite import write_local_settings
-from rewindow.embedded.status import FAILED, READY, Status, read_status
+from rewindow.embedded.status import FAILED, READY, SupervisorStatus, read_status
 from rewindow.errors import InputError, ResourceError
 from rewindow.listener import Listener, Silent
 
@@ -91,7 +91,7 @@ def down(config: Config) -> bool:
     return True
 
 
-def running(config: Config) -> Status | None:
+def running(config: Config) -> SupervisorStatus | None:
     """Returns the status of the supervisor that runs for these settings, or None."""
     status = read_status(airflow_home(config))
     return status if status and status.alive else None

@@ -14,7 +14,7 @@ STARTING, READY, FAILED = "starting", "ready", "failed"
 
 
 @dataclass(frozen=True)
-class Status:
+class SupervisorStatus:
     """What the supervisor last said of itself; pid and start time name a process also after its pid is reused."""
 
     pid: int
@@ -36,7 +36,7 @@ class Status:
         draft.replace(home / "supervisor.json")
 
 
-def read_status(home: Path) -> Status | None:
+def read_status(home: Path) -> SupervisorStatus | None:
     """Returns what the last supervisor of this home wrote, or None when there was none.
 
     Raises:
@@ -49,4 +49,4 @@ def read_status(home: Path) -> Status | None:
     with reading_json(path, "status file of Airflow", hint):
         values = json.loads(path.read_text())
         components = {name: (pid, started) for name, (pid, started) in values.pop("components").items()}
-        return Status(**values, components=components)
+        return SupervisorStatus(**values, components=components)

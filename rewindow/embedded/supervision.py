@@ -16,7 +16,7 @@ from rewindow.embedded.components import API_SERVER, COMMANDS, Component, busy_w
 from rewindow.embedded.environment import address, airflow_home, airflow_version, port_of
 from rewindow.embedded.processes import adopt_orphans, descendants, signal_all, started_at, wait_until
 from rewindow.embedded.readiness import make_ready
-from rewindow.embedded.status import FAILED, READY, STARTING, Status
+from rewindow.embedded.status import FAILED, READY, STARTING, SupervisorStatus
 from rewindow.file_lock import file_lock
 
 _LOOK_SECONDS = 0.3
@@ -135,7 +135,9 @@ class Supervisor:
             if message and (state or self.state != FAILED):
                 self.message = message
             self.state = state or self.state
-            status = Status(os.getpid(), started_at(os.getpid()), self.port, self.state, self.message, identities)
+            status = SupervisorStatus(
+                os.getpid(), started_at(os.getpid()), self.port, self.state, self.message, identities
+            )
             status.write(self.home)
         if message:
             say(message)

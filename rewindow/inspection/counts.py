@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rewindow.facts.losses import Losses, losses_of
-from rewindow.inspection.stretches import AFFECTED, COMMITTED, LOST, REPEATED, Counts, Stretch
+from rewindow.inspection.stretches import AFFECTED, COMMITTED, LOST, REPEATED, ReplayCounts, Stretch
 from rewindow.location import Location
 from rewindow.recovery import Plan
 from rewindow.storage import Table, query
@@ -87,14 +87,14 @@ class ReplayCount:
                         found |= wrote & (window > after)
         return found
 
-    def summary(self) -> Counts:
+    def summary(self) -> ReplayCounts:
         """Returns the counts over all outputs."""
         outputs = list(self.outputs.values())
 
         def anywhere(masks: list[npt.NDArray[np.bool_]]) -> int:
             return int(np.logical_or.reduce(masks).sum()) if masks else 0
 
-        return Counts(
+        return ReplayCounts(
             windows=anywhere([(count.taken > 0) | count.lost for count in outputs]),
             tuples=sum(int(count.taken_rows.sum()) for count in outputs),
             tuples_in=self.processed,

@@ -11,10 +11,10 @@ from rewindow.errors import InputError, RewindowError, TableError
 from rewindow.facts.losses import Losses, losses_of
 from rewindow.inspection.counts import count_replay
 from rewindow.inspection.next_act import cause, next_act
-from rewindow.inspection.stretches import Counts
+from rewindow.inspection.stretches import ReplayCounts
 from rewindow.inspection.visibility import Visibility, state_words, visibility
 from rewindow.launcher.processes import is_gone
-from rewindow.ledger import Attempt, Check, Ledger, PortTotal, StaleRange
+from rewindow.ledger import AttemptRecord, Check, Ledger, PortTotal, StaleRange
 from rewindow.ledger.replays import Replay, State
 from rewindow.location import Location
 from rewindow.names import did_you_mean
@@ -46,13 +46,13 @@ class ReplayStatus:
 
     row: Replay
     plan: Plan
-    attempts: list[Attempt]
+    attempts: list[AttemptRecord]
     ports: list[PortTotal]
     checks: list[Check]
     stale: list[StaleRange]
     losses: Losses
     recovery: str | None
-    counts: Counts | None
+    counts: ReplayCounts | None
     seen: Visibility
     is_gone: bool
     next_act: str
@@ -181,14 +181,14 @@ def lost_windows(config: Config, rows: Sequence[Replay]) -> dict[str, int]:
     return {row.replay_id: found.get(row.replay_id, 0) for row in rows}
 
 
-def _counts(config: Config, row: Replay, plan: Plan) -> Counts | None:
+def _counts(config: Config, row: Replay, plan: Plan) -> ReplayCounts | None:
     """Returns what the tables of a replay hold; None when they were purged.
 
     Tables are read only where something may be lost, repeated or affected: a single attempt, and exactly once, lose
     and repeat nothing.
     """
     if (row.epoch <= 1 or plan.mode.writes_only_missing) and not plan.start.affects:
-        return Counts(windows=row.mark)
+        return ReplayCounts(windows=row.mark)
     try:
         return count_replay(plan, config.replay_root(row.replay_id)).summary()
     except TableError:

@@ -19,7 +19,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Counts:
+class ReplayCounts:
     """What the tables of a replay hold, counted.
 
     Attributes:

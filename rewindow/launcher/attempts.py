@@ -22,7 +22,7 @@ from rewindow.errors import FencedError, InputError, Interrupted, ResourceError,
 from rewindow.json_files import reading_json
 from rewindow.launcher.processes import end_process_group
 from rewindow.launcher.readiness import check_attempts, check_inputs, check_tables
-from rewindow.ledger import Attempt, AttemptEnd, Ledger, Replay
+from rewindow.ledger import AttemptEnd, AttemptRecord, Ledger, Replay
 from rewindow.ledger.replays import ways_on
 from rewindow.location import Location
 from rewindow.names import check_replay_id, check_stream
@@ -164,7 +164,7 @@ def known_replay(config: Config, ledger: Ledger, replay_id: str) -> Replay:
     return found or ledger.replays.get(replay_id)
 
 
-def _end(last: Attempt | None, *, only_stopped: bool = False) -> None:
+def _end(last: AttemptRecord | None, *, only_stopped: bool = False) -> None:
     """Ends what is left of an attempt on this host."""
     if last is None or last.host != socket.gethostname() or not last.process_group or not last.process_identity:
         return

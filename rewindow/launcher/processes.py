@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import psutil
 
 from rewindow.errors import ResourceError
-from rewindow.ledger import Attempt
+from rewindow.ledger import AttemptRecord
 from rewindow.process_identity import is_of_this_boot, process_identity
 
 _PATIENCE_SECONDS = 15.0
@@ -45,7 +45,7 @@ def end_process_group(group: int, leader: str, *, only_stopped: bool = False) ->
         )
 
 
-def is_gone(attempt: Attempt) -> bool:
+def is_gone(attempt: AttemptRecord) -> bool:
     """Returns whether an attempt that nobody has ended has no process any more; False where that is not known here."""
     if attempt.outcome is not None or attempt.host != socket.gethostname():
         return False

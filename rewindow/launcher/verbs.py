@@ -24,7 +24,7 @@ from rewindow.ledger.replays import State
 from rewindow.listener import Listener, Silent
 from rewindow.planning import Draft, ReplayRequest, create_replay, draft_plan
 from rewindow.planning.request import Wishes
-from rewindow.publication.acts import Act
+from rewindow.publication.acts import PublicationVerb
 from rewindow.publication.result import PublicationResult
 from rewindow.recording.inventory import check_unneeded
 from rewindow.recording.result import RecordResult
@@ -187,7 +187,7 @@ def publish(
     Raises:
         RewindowError: it has not ended or not passed; a later publication overlaps; or the job failed for good.
     """
-    return _publication(Act.PUBLISH, config, replay_id, accept, leave_out_damaged, listener, crash)
+    return _publication(PublicationVerb.PUBLISH, config, replay_id, accept, leave_out_damaged, listener, crash)
 
 
 def withdraw(
@@ -202,7 +202,7 @@ def withdraw(
 
     Args and errors: see publish.
     """
-    return _publication(Act.WITHDRAW, config, replay_id, None, leave_out_damaged, listener, crash)
+    return _publication(PublicationVerb.WITHDRAW, config, replay_id, None, leave_out_damaged, listener, crash)
 
 
 def undo(
@@ -217,11 +217,11 @@ def undo(
 
     Args and errors: see publish.
     """
-    return _publication(Act.UNDO, config, replay_id, None, leave_out_damaged, listener, crash)
+    return _publication(PublicationVerb.UNDO, config, replay_id, None, leave_out_damaged, listener, crash)
 
 
 def _publication(
-    act: Act,
+    act: PublicationVerb,
     config: Config,
     replay_id: str,
     accept: str | None,
@@ -240,7 +240,11 @@ def _publication(
                 return perform(act, config, replay_id, told.line, accept=accept, leave_out_damaged=leave_out_damaged)
         except SparkNeeded as needed:
             told.note(f"{needed}: starting Spark")
-    flags = {"--undo": act is Act.UNDO, "--withdraw": act is Act.WITHDRAW, "--leave-out-damaged": leave_out_damaged}
+    flags = {
+        "--undo": act is PublicationVerb.UNDO,
+        "--withdraw": act is PublicationVerb.WITHDRAW,
+        "--leave-out-damaged": leave_out_damaged,
+    }
     arguments = ["--replay", replay_id, *(["--accept", accept] if accept else []), *_given(flags)]
     outcome = run_plain(config, "publish.py", arguments, replay_id, listener, crash=crash)
     return PublicationResult.from_json(outcome.result["publication"])

@@ -4,29 +4,29 @@ Leases and states prevent waste; that no two attempts write is the tables' fence
 what the tables cannot: who may try next, what was begun, what was accepted, which number a publication has.
 """
 
-from rewindow.ledger.attempts import Attempt, AttemptEnd, GroupTiming
+from rewindow.ledger.attempts import AttemptEnd, AttemptRecord, GroupTiming
 from rewindow.ledger.checks import Acceptance, Check
 from rewindow.ledger.facade import Ledger
 from rewindow.ledger.leases import Lease
 from rewindow.ledger.publication_rows import Publication, PublishedTable, publish_app_id
 from rewindow.ledger.replays import Replay, State
-from rewindow.ledger.segments import PortCount, PortTotal, Segment
+from rewindow.ledger.segments import PortCount, PortStretch, PortTotal
 from rewindow.ledger.staleness import StaleRange
 
 __all__ = [
     "Acceptance",
-    "Attempt",
     "AttemptEnd",
+    "AttemptRecord",
     "Check",
     "GroupTiming",
     "Lease",
     "Ledger",
     "PortCount",
+    "PortStretch",
     "PortTotal",
     "Publication",
     "PublishedTable",
     "Replay",
-    "Segment",
     "StaleRange",
     "State",
     "publish_app_id",

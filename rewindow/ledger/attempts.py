@@ -20,7 +20,7 @@ from rewindow.errors import InputError
 from rewindow.ledger.connection import Database, LedgerPart
 from rewindow.ledger.models import attempts, group_timings, replays
 from rewindow.ledger.replays import RUNNABLE, Replays, State, read_replay
-from rewindow.ledger.segments import Counts, PortCount
+from rewindow.ledger.segments import CountsIndex, PortCount
 
 
 class AttemptEnd(StrEnum):
@@ -41,7 +41,7 @@ _FAILURES = (AttemptEnd.FAILED, AttemptEnd.KILLED, AttemptEnd.LOST)
 
 
 @dataclass(frozen=True)
-class Attempt:
+class AttemptRecord:
     """One attempt of a replay.
 
     Attributes:
@@ -78,7 +78,7 @@ class GroupTiming:
 class Attempts(LedgerPart):
     """The part of the ledger that keeps epochs, attempts and their progress."""
 
-    def __init__(self, database: Database, replays: Replays, counts: Counts) -> None:
+    def __init__(self, database: Database, replays: Replays, counts: CountsIndex) -> None:
         super().__init__(database)
         self._replays = replays
         self._counts = counts
@@ -194,13 +194,13 @@ class Attempts(LedgerPart):
             connection.execute(change)
             connection.execute(update(attempts).where(_attempt(replay_id, epoch)).values(heard_at=self.now))
 
-    def of(self, replay_id: str) -> list[Attempt]:
+    def of(self, replay_id: str) -> list[AttemptRecord]:
         """Returns the attempts of a replay, oldest first."""
         query = select(attempts).where(attempts.c.replay_id == replay_id).order_by(attempts.c.epoch)
         with self.reading() as connection:
             return [_to_attempt(row) for row in connection.execute(query)]
 
-    def last(self, replay_id: str) -> Attempt | None:
+    def last(self, replay_id: str) -> AttemptRecord | None:
         """Returns the newest attempt of a replay, None before the first."""
         query = select(attempts).where(attempts.c.replay_id == replay_id).order_by(attempts.c.epoch.desc()).limit(1)
         with self.reading() as connection:
@@ -233,5 +233,5 @@ def _attempt(replay_id: str, epoch: int) -> Any:
     return (attempts.c.replay_id == replay_id) & (attempts.c.epoch == epoch)
 
 
-def _to_attempt(row: Row[Any]) -> Attempt:
-    return Attempt(**{**row._mapping, "outcome": AttemptEnd(row.outcome) if row.outcome else None})
+def _to_attempt(row: Row[Any]) -> AttemptRecord:
+    return AttemptRecord(**{**row._mapping, "outcome": AttemptEnd(row.outcome) if row.outcome else None})

@@ -10,7 +10,7 @@ from rewindow.ledger.connection import Database
 from rewindow.ledger.leases import Leases
 from rewindow.ledger.publications import Publications
 from rewindow.ledger.replays import Replays
-from rewindow.ledger.segments import Counts
+from rewindow.ledger.segments import CountsIndex
 from rewindow.ledger.staleness import Staleness
 from rewindow.windows import WindowRange
 
@@ -31,7 +31,7 @@ class Ledger:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.replays = Replays(database)
-        self.counts = Counts(database)
+        self.counts = CountsIndex(database)
         self.attempts = Attempts(database, self.replays, self.counts)
         self.leases = Leases(database)
         self.checks = Checks(database, self.replays)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rewindow.ledger.segments import SEGMENT_WINDOWS, Segment
+from rewindow.ledger.segments import SEGMENT_WINDOWS, PortStretch
 from rewindow.location import Location
 from rewindow.storage.delta import query
 
@@ -21,6 +21,6 @@ from runs group by direction, port, given_up, island, window_id / {SEGMENT_WINDO
 """
 
 
-def segments_of(facts: Location) -> list[Segment]:
+def segments_of(facts: Location) -> list[PortStretch]:
     """Returns the index of a facts table: stretches of the newest attempt's windows."""
-    return [Segment(**row) for row in query(_SEGMENTS, facts=facts).to_pylist()]
+    return [PortStretch(**row) for row in query(_SEGMENTS, facts=facts).to_pylist()]

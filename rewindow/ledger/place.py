@@ -19,7 +19,7 @@ _DRIVERS = {"sqlite": "sqlite+pysqlite", "postgresql": "postgresql+psycopg"}
 
 
 @dataclass(frozen=True)
-class Place:
+class LedgerPlace:
     """Where a ledger is.
 
     Attributes:
@@ -32,7 +32,7 @@ class Place:
     file: Path | None
 
     @classmethod
-    def parse(cls, text: str) -> Place:
+    def parse(cls, text: str) -> LedgerPlace:
         """Returns the place of a URL.
 
         Raises:
@@ -95,14 +95,14 @@ class Place:
         """Returns whether it is a file that nobody can write to here: then not even its reader's lock can be made."""
         return bool(self.file and self.file.is_file() and not os.access(self.file.parent, os.W_OK))
 
-    def copied(self, folder: Path) -> Place:
+    def copied(self, folder: Path) -> LedgerPlace:
         """Returns the place of a copy in another folder, with what its write-ahead log holds."""
         assert self.file, "a server cannot be copied"
         for path in (self.file, self.file.with_name(f"{self.file.name}-wal")):
             if path.is_file():
                 shutil.copyfile(path, folder / path.name)
         copy = folder / self.file.name
-        return Place(self.url.set(database=str(copy)), self.name, copy)
+        return LedgerPlace(self.url.set(database=str(copy)), self.name, copy)
 
     def lock_file(self, name: str) -> Path:
         """Returns the path of a lock beside the SQLite file."""

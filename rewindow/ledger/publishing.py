@@ -13,14 +13,14 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, text
 
 from rewindow.file_lock import file_lock
-from rewindow.ledger.place import Place
+from rewindow.ledger.place import LedgerPlace
 
 _POLL_SECONDS = 0.05
 _TRY = text("SELECT pg_try_advisory_lock(hashtextextended(current_schema() || '/' || :name, 0))")
 
 
 @contextmanager
-def publisher_locks(place: Place, engine: Engine, tables: Iterable[str], wait_s: float) -> Iterator[str | None]:
+def publisher_locks(place: LedgerPlace, engine: Engine, tables: Iterable[str], wait_s: float) -> Iterator[str | None]:
     """Holds the locks of all tables; gives the first table that somebody else publishes, None when all are held.
 
     The wait is for all tables together: a server notices the end of a killed publisher a moment later.
@@ -37,7 +37,7 @@ def publisher_locks(place: Place, engine: Engine, tables: Iterable[str], wait_s:
         yield None
 
 
-def _try(place: Place, session: Connection | None, name: str, held: ExitStack) -> bool:
+def _try(place: LedgerPlace, session: Connection | None, name: str, held: ExitStack) -> bool:
     if session is not None:
         return bool(session.execute(_TRY, {"name": name}).scalar_one())
     return held.enter_context(file_lock(place.lock_file(f"publish-{quote(name, safe='')}"), wait=False))

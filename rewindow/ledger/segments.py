@@ -43,7 +43,7 @@ class PortCount:
 
 
 @dataclass(frozen=True)
-class Segment:
+class PortStretch:
     """A stretch of windows of one port, with the time in which it was committed and the newest epoch that did."""
 
     direction: Direction
@@ -74,21 +74,21 @@ class PortTotal:
     lost_tuples: int
 
 
-_COLUMNS = [segments.c[name] for name in Segment.__dataclass_fields__]
+_COLUMNS = [segments.c[name] for name in PortStretch.__dataclass_fields__]
 _WIDTH = segments.c.last - segments.c.first + 1
 
 
-class Counts(LedgerPart):
+class CountsIndex(LedgerPart):
     """The part of the ledger that indexes window facts: windows and tuples of each port."""
 
-    def index(self, replay_id: str, port: str | None = None) -> list[Segment]:
+    def index(self, replay_id: str, port: str | None = None) -> list[PortStretch]:
         """Returns the stretches of a replay, by direction, port and window."""
         query = select(*_COLUMNS).where(segments.c.replay_id == replay_id)
         query = query.order_by(segments.c.direction, segments.c.port, segments.c.first)
         if port is not None:
             query = query.where(segments.c.port == port)
         with self.reading() as connection:
-            return [Segment(*row) for row in connection.execute(query)]
+            return [PortStretch(*row) for row in connection.execute(query)]
 
     def totals(self, replay_id: str) -> list[PortTotal]:
         """Returns windows and tuples of each port of a replay."""
@@ -155,7 +155,7 @@ class Counts(LedgerPart):
         grown = {"last": count.last, "tuples": c.tuples + count.tuples, "after_checkpoint": not at_checkpoint}
         return connection.execute(update(segments).where(open_end).values(**grown, ended_at=self.now)).rowcount > 0
 
-    def replace(self, connection: Connection, replay_id: str, parts: Iterable[Segment]) -> None:
+    def replace(self, connection: Connection, replay_id: str, parts: Iterable[PortStretch]) -> None:
         """Replaces the whole index of a replay."""
         connection.execute(delete(segments).where(segments.c.replay_id == replay_id))
         rows = [{**vars(part), "replay_id": replay_id, "after_checkpoint": False} for part in parts]

@@ -11,13 +11,13 @@ from sqlalchemy import Connection, Engine, inspect, text
 from rewindow.errors import InputError
 from rewindow.file_lock import file_lock
 from rewindow.ledger.models import VERSION
-from rewindow.ledger.place import Place
+from rewindow.ledger.place import LedgerPlace
 
 _ADVISORY_KEY = 0x5265_7769_6E64_6F77
 """Key of PostgreSQL's advisory lock during an upgrade."""
 
 
-def make_current(place: Place, engine: Engine) -> None:
+def make_current(place: LedgerPlace, engine: Engine) -> None:
     """Upgrades a ledger that is not at VERSION; one at it costs two small reads and does not import Alembic.
 
     Raises:
@@ -36,7 +36,7 @@ def make_current(place: Place, engine: Engine) -> None:
         _migrate(connection)
 
 
-def check_current(place: Place, engine: Engine) -> None:
+def check_current(place: LedgerPlace, engine: Engine) -> None:
     """Refuses a ledger that is not at VERSION; changes nothing.
 
     Raises:
@@ -59,7 +59,7 @@ def _version(connection: Connection) -> str | None:
 
 
 @contextmanager
-def _alone(place: Place, engine: Engine) -> Iterator[Connection]:
+def _alone(place: LedgerPlace, engine: Engine) -> Iterator[Connection]:
     if place.file:
         immediate = engine.execution_options(rewindow_begin="BEGIN IMMEDIATE")
         with file_lock(place.lock_file("open")), immediate.begin() as connection:

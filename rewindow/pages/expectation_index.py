@@ -11,7 +11,7 @@ from rewindow.config import Config
 from rewindow.json_files import reading_json
 from rewindow.location import Location, location
 from rewindow.pages.drawing import draw
-from rewindow.quality.findings import Run, runs
+from rewindow.quality.findings import GateRun, runs
 from rewindow.storage.results import index_page
 
 SHOWN_RUNS = 12
@@ -25,9 +25,9 @@ def write_index(config: Config, *, limit: int = 500, now: datetime | None = None
     return path
 
 
-def index_html(found: Sequence[Run], folder: Location, now: datetime) -> str:
+def index_html(found: Sequence[GateRun], folder: Location, now: datetime) -> str:
     """Returns the page for runs, newest first."""
-    outputs: dict[tuple[str, str], list[Run]] = {}
+    outputs: dict[tuple[str, str], list[GateRun]] = {}
     for run in found:
         outputs.setdefault((run.application, run.output), []).append(run)
     failing = sum(entries[0].verdict == "failed" for entries in outputs.values())
@@ -48,7 +48,7 @@ def _state(outputs: int, failing: int) -> str:
     return f"{what}; the newest run of {failing} failed." if failing else f"{what}; the newest run of each passed."
 
 
-def _strength(found: Sequence[Run]) -> str:
+def _strength(found: Sequence[GateRun]) -> str:
     """Returns what the newest trial of an output's suite by planted damages came to, in words; empty without one."""
     files = [location(run.docs).parent / f"{run.output}.strength.json" for run in found]
     file = next((file for file in files if file.is_file()), None)

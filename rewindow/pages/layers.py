@@ -21,7 +21,7 @@ from rewindow.windows import WindowRange
 
 
 @dataclass(frozen=True)
-class Measure:
+class LayerMeasure:
     """A quantity of an output that the page's owner wants to see.
 
     Attributes:
@@ -39,7 +39,7 @@ class Measure:
     note: str = ""
 
 
-def read_layers(config: Config, plan: Plan, measures: Iterable[Measure] = ()) -> tuple[Layer, ...]:
+def read_layers(config: Config, plan: Plan, measures: Iterable[LayerMeasure] = ()) -> tuple[Layer, ...]:
     """Returns tuples in, the given measures, gaps of every input, and heartbeats where an output tells timers."""
     root = config.replay_root(plan.replay_id)
     layers = [_tuples(config, plan)]
@@ -58,7 +58,7 @@ def _tuples(config: Config, plan: Plan) -> Layer:
     return Layer("tuples", "Tuples", "tuples", values, hue="blue", note=f"recorded in {note}")
 
 
-def _measure(plan: Plan, root: Location, measure: Measure) -> Layer:
+def _measure(plan: Plan, root: Location, measure: LayerMeasure) -> Layer:
     sql = f"select window_id, {measure.sql} as v from ({seen_rows('rows', measure.output)}) group by window_id"
     rows = query(sql, rows=Table.open(root / measure.output), facts=Table.open(root / FACTS))
     values = _spread(plan.range, rows)
@@ -87,7 +87,7 @@ def _heartbeats(plan: Plan, root: Location, output: OutputPlan) -> Layer | None:
     timer = next((name for name, _ in output.columns if name in TIMER_COLUMNS), None)
     if timer is None:
         return None
-    measure = Measure(
+    measure = LayerMeasure(
         f"heartbeats_{output.name}", "Heartbeats", "timers", output.name, f"count(*) filter (where {quoted(timer)})",
         total=True, hue="green", note=f"rows of {output.name} made by a timer because the source was silent",
     )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 
 from rewindow.pages.calendar import describe_range, draw_calendar
 from rewindow.pages.drawing import draw
-from rewindow.pages.story import Act, Page, Story
+from rewindow.pages.story import Page, PublicationEvent, Story
 from rewindow.pages.timeline import clock_seconds, draw_strips, draw_timeline, phases
 
 STATUS_WORDS = {
@@ -66,7 +66,7 @@ def _checks(stories: Iterable[Story]) -> list[dict[str, Any]]:
     ]
 
 
-def _acts(acts: Iterable[Act]) -> list[dict[str, Any]]:
+def _acts(acts: Iterable[PublicationEvent]) -> list[dict[str, Any]]:
     """Returns publications with what became of them: taken back by an undo, or covered by a later one."""
     listed = list(acts)
     undos = [act for act in listed if act.kind == "undo"]

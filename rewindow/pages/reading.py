@@ -27,7 +27,7 @@ def read_story(
     *,
     title: str = "",
     kills: Sequence[story.Kill] = (),
-    comparison: story.Comparison | None = None,
+    comparison: story.CertificateSummary | None = None,
 ) -> story.Story:
     """Returns what is known of a replay.
 
@@ -65,11 +65,13 @@ def read_story(
     )
 
 
-def read_acts(config: Config, application: str, windows: WindowRange, limit: int = 40) -> tuple[story.Act, ...]:
+def read_acts(
+    config: Config, application: str, windows: WindowRange, limit: int = 40
+) -> tuple[story.PublicationEvent, ...]:
     """Returns publications and undos of an application over windows, oldest first."""
     found = Ledger.open(config.ledger_url).publications.newest(application=application, limit=limit)
     return tuple(
-        story.Act(
+        story.PublicationEvent(
             act.number, act.kind, act.replay_id, act.range, tuple(table.name for table in act.tables),
             act.undoes, act.opened_at, act.closed_at,
         )
@@ -78,7 +80,7 @@ def read_acts(config: Config, application: str, windows: WindowRange, limit: int
     )  # fmt: skip
 
 
-def comparison_of(content: dict[str, Any], page: str = "") -> story.Comparison:
+def comparison_of(content: dict[str, Any], page: str = "") -> story.CertificateSummary:
     """Returns a certificate's JSON as a page shows it."""
     outputs = tuple(
         story.ComparedOutput(
@@ -88,13 +90,13 @@ def comparison_of(content: dict[str, Any], page: str = "") -> story.Comparison:
         )
         for output in content["outputs"]
     )
-    return story.Comparison(
+    return story.CertificateSummary(
         content["a"]["name"], content["b"]["name"], content["verdict"], content["digest"], outputs,
         content["data_read"], content["seconds"], page,
     )  # fmt: skip
 
 
-def newest_comparison(config: Config, replay_id: str) -> story.Comparison | None:
+def newest_comparison(config: Config, replay_id: str) -> story.CertificateSummary | None:
     """Returns the newest certificate in which a replay is the side b, None when there is none.
 
     Raises:
@@ -120,7 +122,7 @@ def relative(path: Location, config: Config) -> str:
     return os.path.relpath(path.uri, pages_folder(config).uri) if path.is_file() else ""
 
 
-def _attempts(ledger: Ledger, plan: Plan, counted: ReplayCount) -> tuple[story.Attempt, ...]:
+def _attempts(ledger: Ledger, plan: Plan, counted: ReplayCount) -> tuple[story.DrawnAttempt, ...]:
     saved = {window for window, _ in counted.checkpoints}
     timings = sorted(
         ledger.attempts.timings(plan.replay_id, limit=_GROUPS_MAX), key=lambda timing: (timing.epoch, timing.mark)
@@ -133,7 +135,7 @@ def _attempts(ledger: Ledger, plan: Plan, counted: ReplayCount) -> tuple[story.A
         group = story.Group(index, windows, timing.reported_at, compute, commit, windows.last in saved)
         groups.setdefault(timing.epoch, []).append(group)
     return tuple(
-        story.Attempt(
+        story.DrawnAttempt(
             attempt.epoch, attempt.began_at, attempt.ended_at, attempt.outcome.value if attempt.outcome else "",
             attempt.message, tuple(groups.get(attempt.epoch, ())),
         )
@@ -141,7 +143,7 @@ def _attempts(ledger: Ledger, plan: Plan, counted: ReplayCount) -> tuple[story.A
     )  # fmt: skip
 
 
-def _noticed_kills(attempts: Sequence[story.Attempt]) -> tuple[story.Kill, ...]:
+def _noticed_kills(attempts: Sequence[story.DrawnAttempt]) -> tuple[story.Kill, ...]:
     """Returns kills as the ledger has them: when the launcher saw the process gone, not at which step."""
     return tuple(
         story.Kill(attempt.epoch, attempt.ended_at, "", 0)
@@ -164,11 +166,11 @@ def _gate(config: Config, ledger: Ledger, replay_id: str) -> story.Gate | None:
     return story.Gate(newest[0].verdict, newest[0].checked_at, findings, docs)
 
 
-def _finding(output: str, check: dict[str, Any]) -> story.Finding:
+def _finding(output: str, check: dict[str, Any]) -> story.CheckResult:
     status = check["status"]
     if status == "failed" and not check["blocks"]:
         status = "warning"
-    return story.Finding(
+    return story.CheckResult(
         output, check["check"], check["description"], status, check["failing_windows"],
         tuple(WindowRange(first, last) for first, last in check["failing"][:5]), check["observed"],
     )  # fmt: skip

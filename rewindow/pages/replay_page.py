@@ -10,7 +10,7 @@ from rewindow.errors import TableError
 from rewindow.ledger import Ledger
 from rewindow.location import Location
 from rewindow.pages.calendar import describe_range
-from rewindow.pages.layers import Measure, read_layers
+from rewindow.pages.layers import LayerMeasure, read_layers
 from rewindow.pages.page import render_page
 from rewindow.pages.reading import pages_folder, read_acts, read_story
 from rewindow.pages.story import Page, Story
@@ -18,7 +18,7 @@ from rewindow.storage import Table
 from rewindow.storage.layout import CHECKPOINTS, FACTS
 
 
-def build_replay_page(config: Config, replay_id: str, measures: Sequence[Measure] = ()) -> Location:
+def build_replay_page(config: Config, replay_id: str, measures: Sequence[LayerMeasure] = ()) -> Location:
     """Writes the page of a replay and returns where it lies. Starts no JVM.
 
     After a purge there is nothing to draw from: the page that was drawn before is then left as it is.
@@ -53,7 +53,7 @@ def page_name(replay_id: str) -> str:
     return f"{replay_id}.html"
 
 
-def _page(config: Config, replay_id: str, measures: Sequence[Measure] = ()) -> Page:
+def _page(config: Config, replay_id: str, measures: Sequence[LayerMeasure] = ()) -> Page:
     story = read_story(config, replay_id)
     plan = Ledger.open(config.ledger_url).replays.get(replay_id).read_plan()
     return Page(

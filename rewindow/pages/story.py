@@ -9,7 +9,7 @@ from datetime import datetime
 import numpy as np
 import numpy.typing as npt
 
-from rewindow.inspection.stretches import Counts, Stretch
+from rewindow.inspection.stretches import ReplayCounts, Stretch
 from rewindow.windows import Grid, WindowRange
 
 
@@ -37,7 +37,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class DrawnAttempt:
     """One run of a replay's job.
 
     Attributes:
@@ -71,7 +71,7 @@ class Kill:
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """What one check of the gate came to: passed, warning, failed, not_run or nothing_to_check."""
 
     output: str
@@ -89,7 +89,7 @@ class Gate:
 
     verdict: str
     checked_at: datetime
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckResult, ...]
     docs: str = ""
 
 
@@ -103,7 +103,7 @@ class ComparedOutput:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class CertificateSummary:
     """What a certificate says: how a replay (b) compares with another one or with what is published (a)."""
 
     a: str
@@ -117,7 +117,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Act:
+class PublicationEvent:
     """A publication or an undo."""
 
     number: int
@@ -150,13 +150,13 @@ class Story:
     windows: WindowRange
     reason: str
     guarantees: Mapping[str, str]
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[DrawnAttempt, ...]
     outputs: Mapping[str, tuple[Stretch, ...]]
     checkpoints: tuple[int, ...]
-    counts: Counts
+    counts: ReplayCounts
     kills: tuple[Kill, ...] = ()
     gate: Gate | None = None
-    comparison: Comparison | None = None
+    comparison: CertificateSummary | None = None
 
     @property
     def recovery_seconds(self) -> float | None:
@@ -212,7 +212,7 @@ class Page:
     layers: tuple[Layer, ...]
     made_at: datetime
     facts: tuple[tuple[str, str], ...] = ()
-    acts: tuple[Act, ...] = ()
+    acts: tuple[PublicationEvent, ...] = ()
     chapters: tuple[Chapter, ...] = ()
     next_steps: tuple[tuple[str, str], ...] = ()
     places: tuple[tuple[str, str], ...] = field(default=())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rewindow.inspection.stretches import Stretch
-from rewindow.pages.story import Attempt, Group, Kill, Story
+from rewindow.pages.story import DrawnAttempt, Group, Kill, Story
 
 WIDTH = 1000
 LANE = 34
@@ -133,7 +133,7 @@ class _Clock:
         assert self._zero is not None, "only attempts are drawn"
         return round(_seconds(self._zero, moment) * self._scale, 1)
 
-    def lane(self, index: int, attempt: Attempt) -> Lane:
+    def lane(self, index: int, attempt: DrawnAttempt) -> Lane:
         kill = _kill_of(self._story, attempt)
         end = kill.at if kill else attempt.ended_at or self._last(attempt)
         shapes = [
@@ -154,7 +154,7 @@ class _Clock:
         marker = (self.x(kill.at), _kill_words(kill)) if kill else None
         return Lane(index * LANE, f"attempt {attempt.epoch}", tuple(shapes), checkpoints, marker)
 
-    def _working_since(self, attempt: Attempt) -> datetime:
+    def _working_since(self, attempt: DrawnAttempt) -> datetime:
         return attempt.groups[-1].ended_at if attempt.groups else attempt.began_at
 
     def _group(self, group: Group) -> Iterator[Shape]:
@@ -173,7 +173,7 @@ class _Clock:
     def _shape(self, begin: datetime, end: datetime, kind: str, title: str) -> Shape:
         return Shape(self.x(begin), round(max(self.x(end) - self.x(begin), 0), 1), kind, title)
 
-    def _last(self, attempt: Attempt) -> datetime:
+    def _last(self, attempt: DrawnAttempt) -> datetime:
         return self._working_since(attempt)
 
 
@@ -199,7 +199,7 @@ def _length(story: Story) -> float:
     return max((_seconds(story.attempts[0].began_at, end) for end in ends), default=0.0)
 
 
-def _kill_of(story: Story, attempt: Attempt) -> Kill | None:
+def _kill_of(story: Story, attempt: DrawnAttempt) -> Kill | None:
     return next((kill for kill in story.kills if kill.epoch == attempt.epoch), None)
 
 

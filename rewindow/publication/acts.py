@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Act(StrEnum):
+class PublicationVerb(StrEnum):
     """What is done with a replay: published, taken back, or given up after it was begun."""
 
     PUBLISH = "publish"
@@ -23,11 +23,11 @@ class Act(StrEnum):
     WITHDRAW = "withdraw"
 
 
-_DONE = {Act.PUBLISH: "published", Act.UNDO: "undone", Act.WITHDRAW: "withdrawn"}
+_DONE = {PublicationVerb.PUBLISH: "published", PublicationVerb.UNDO: "undone", PublicationVerb.WITHDRAW: "withdrawn"}
 
 
 def perform(
-    act: Act,
+    act: PublicationVerb,
     config: Config,
     replay_id: str,
     say: Callable[[str], object],
@@ -51,12 +51,12 @@ def perform(
         RewindowError: see publish, undo and withdraw.
         SparkNeeded: a table cannot be written without Spark.
     """
-    if act is Act.PUBLISH:
+    if act is PublicationVerb.PUBLISH:
         result = publish(
             config, replay_id, spark=spark, accept=accept, who=who, leave_out_damaged=leave_out_damaged, say=say
         )
     else:
-        take_back = undo if act is Act.UNDO else withdraw
+        take_back = undo if act is PublicationVerb.UNDO else withdraw
         result = take_back(config, replay_id, spark=spark, leave_out_damaged=leave_out_damaged, say=say)
     for line in _for_people(result):
         say(line)
@@ -66,7 +66,7 @@ def perform(
 def _for_people(result: PublicationResult) -> list[str]:
     """Returns what somebody should know of a publication: losses, what is stale now, what to do next."""
     windows = f"windows {result.first} to {result.last}"
-    done = _DONE[Act.WITHDRAW if result.withdrawn else Act(result.kind)]
+    done = _DONE[PublicationVerb.WITHDRAW if result.withdrawn else PublicationVerb(result.kind)]
     lines = [
         f"{windows} of {result.application} {'were ' if result.already else ''}{done} as publication {result.number}"
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from rewindow.config import Config
-from rewindow.publication.acts import Act, perform
+from rewindow.publication.acts import PublicationVerb, perform
 from rewindow.publication.spark_needed import SparkNeeded
 from rewindow.spark.job import say, tell
 from rewindow.spark.session import spark_session
@@ -16,7 +16,7 @@ from rewindow.spark.session import spark_session
 
 def run_publication(
     replay_id: str,
-    act: str = Act.PUBLISH,
+    act: str = PublicationVerb.PUBLISH,
     *,
     accept: str | None = None,
     who: str | None = None,
@@ -31,7 +31,7 @@ def run_publication(
     Raises:
         RewindowError: see publish, undo and withdraw.
     """
-    config, wished = Config.load(), Act(act)
+    config, wished = Config.load(), PublicationVerb(act)
     try:
         result = perform(wished, config, replay_id, say, accept=accept, who=who, leave_out_damaged=leave_out_damaged)
     except SparkNeeded:

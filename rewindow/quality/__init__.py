@@ -1,6 +1,6 @@
 """Judges what a replay staged: one report line per window, a suite of expectations, and a gate that counts both."""
 
-from rewindow.quality.findings import Finding, Run, failures, runs
+from rewindow.quality.findings import Finding, GateRun, failures, runs
 from rewindow.quality.gate import check, judge, window_report
 from rewindow.quality.outcome import CheckOutcome, GateResult, OutputVerdict
 from rewindow.quality.strength import Strength, strength
@@ -9,8 +9,8 @@ __all__ = [
     "CheckOutcome",
     "Finding",
     "GateResult",
+    "GateRun",
     "OutputVerdict",
-    "Run",
     "Strength",
     "check",
     "failures",

@@ -21,7 +21,7 @@ import pyarrow as pa
 from rewindow.errors import GateError
 from rewindow.loading.suites import Suite
 from rewindow.quality.evaluation import Evaluation
-from rewindow.quality.outcome import LISTED_MAX, CheckOutcome, Status
+from rewindow.quality.outcome import LISTED_MAX, CheckOutcome, CheckStatus
 from rewindow.windows import WindowRange, to_ranges
 
 
@@ -90,7 +90,7 @@ def _outcome(
     )
 
 
-def _status(found: Mapping[str, Any], raised: str, counted: int | None, result: Mapping[str, Any]) -> Status:
+def _status(found: Mapping[str, Any], raised: str, counted: int | None, result: Mapping[str, Any]) -> CheckStatus:
     if raised:
         return "not_run"
     if found.get("success") is not True:

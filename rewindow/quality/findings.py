@@ -68,7 +68,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Run:
+class GateRun:
     """One output of one gate run, as the page over time shows it.
 
     Attributes:
@@ -128,7 +128,7 @@ def failures(config: Config, replay_id: str, window: int | None = None) -> list[
     return sorted(wanted, key=lambda entry: (not entry.blocks, order.get(entry.severity, 3), entry.output, entry.check))
 
 
-def runs(config: Config, limit: int = 500) -> list[Run]:
+def runs(config: Config, limit: int = 500) -> list[GateRun]:
     """Returns the newest runs, one entry for each output, newest first."""
     path = findings_table(config)
     if not Table.exists(path):
@@ -161,13 +161,13 @@ def _finding(row: dict[str, Any]) -> Finding:
     return Finding(**plain, windows=_ranges(row["failing"]))
 
 
-def _run(config: Config, rows: list[dict[str, Any]]) -> Run:
+def _run(config: Config, rows: list[dict[str, Any]]) -> GateRun:
     head = rows[0]
     wrong = [row for row in rows if row["status"] in ("failed", "not_run")]
     blocking = [row for row in wrong if row["blocks"]]
     warning = [row for row in wrong if not row["blocks"] and row["severity"] == "warning"]
     same = ("run_id", "checked_at", "replay_id", "application", "mode", "first", "last", "output", "suite")
-    return Run(
+    return GateRun(
         **{key: head[key] for key in same},
         docs=str(replay_folder(config, head["replay_id"]) / location(head["docs"]).name),
         checks=len(rows),

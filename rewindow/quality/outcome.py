@@ -13,7 +13,7 @@ from rewindow.recovery import Plan
 from rewindow.storage.layout import Contents
 from rewindow.windows import WindowRange
 
-Status = Literal["passed", "failed", "not_run", "nothing_to_check"]
+CheckStatus = Literal["passed", "failed", "not_run", "nothing_to_check"]
 Verdict = Literal["passed", "failed"]
 LISTED_MAX = 1_000
 """Ranges of failing windows that are kept of a check; their number is kept in full."""
@@ -38,7 +38,7 @@ class CheckOutcome:
     column: str
     severity: str
     description: str
-    status: Status
+    status: CheckStatus
     failing: tuple[WindowRange, ...] = ()
     failing_windows: int = 0
     observed: str = ""

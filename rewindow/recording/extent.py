@@ -15,7 +15,7 @@ from rewindow.windows import WindowRange, format_time, parse_time
 
 
 @dataclass(frozen=True)
-class Counts:
+class RecordingCounts:
     """What a recording does with the tuples of its source.
 
     Attributes:
@@ -100,7 +100,7 @@ class Extent:
             return given
         return self._ended_before(newest_us - self.stream.seal_after_us)
 
-    def count(self, arrivals: Arrivals, tables: StreamTables, last: int | None) -> Counts:
+    def count(self, arrivals: Arrivals, tables: StreamTables, last: int | None) -> RecordingCounts:
         """Returns what is done with the tuples when the windows up to `last` are sealed."""
         ids = arrivals.windows
         sealed = ids <= tables.last if tables.last is not None else np.zeros(len(ids), bool)
@@ -108,7 +108,7 @@ class Extent:
         waiting = ~sealed & ~inside
         stay_open = ids[waiting & (arrivals.present > 0)]
         first = tables.last + 1 if tables.last is not None else (int(ids[0]) if len(ids) else None)
-        return Counts(
+        return RecordingCounts(
             arrivals.malformed,
             int(arrivals.tuples[sealed].sum()),
             int(arrivals.tuples[~sealed & inside].sum()),
@@ -120,7 +120,7 @@ class Extent:
             int(stay_open[-1]) if len(stay_open) else None,
         )
 
-    def open_windows(self, counts: Counts) -> str:
+    def open_windows(self, counts: RecordingCounts) -> str:
         """Returns what a person should know of windows that hold tuples and are not sealed, from `count`."""
         assert counts.open_first is not None and counts.open_last is not None, "asked where tuples are open"
         windows = WindowRange(counts.open_first, counts.open_last)

@@ -28,7 +28,7 @@ from rewindow.windows import WindowRange
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SourceComparison:
     """What a source has of sealed windows, against what is recorded.
 
     Attributes:
@@ -44,7 +44,7 @@ class Comparison:
     short_tuples: int = 0
 
 
-def compare(sealed: DataFrame, tables: StreamTables, windows: WindowRange, *, whole: bool) -> Comparison:
+def compare(sealed: DataFrame, tables: StreamTables, windows: WindowRange, *, whole: bool) -> SourceComparison:
     """Returns how the source's tuples of sealed windows differ from the recording, by digest.
 
     Args:
@@ -62,7 +62,7 @@ def compare(sealed: DataFrame, tables: StreamTables, windows: WindowRange, *, wh
     )
     differing = found["window_id"].filter(pc.invert(pc.fill_null(same, False)))
     short, short_tuples = _short(found, stored) if whole else (0, 0)
-    return Comparison(pc.sum(found["tuples"]).as_py() or 0, tuple(differing.to_pylist()), short, short_tuples)
+    return SourceComparison(pc.sum(found["tuples"]).as_py() or 0, tuple(differing.to_pylist()), short, short_tuples)
 
 
 def _digests(sealed: DataFrame, stored: pa.Table, now: str) -> pa.Table:

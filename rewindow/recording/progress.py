@@ -17,7 +17,7 @@ _PAUSE_S = 1.0
 
 
 @dataclass
-class Progress:
+class RecordingProgress:
     """Tells a listener where the recording of a stream is."""
 
     stream: str

@@ -24,9 +24,9 @@ from rewindow.names import quoted_column
 from rewindow.recording import inventory, malformed, quarantine, reopening, sealing
 from rewindow.recording.arrivals import Arrivals
 from rewindow.recording.dependents import mark_stale
-from rewindow.recording.extent import Counts, Extent
-from rewindow.recording.late import Comparison, compare, surplus
-from rewindow.recording.progress import Progress
+from rewindow.recording.extent import Extent, RecordingCounts
+from rewindow.recording.late import SourceComparison, compare, surplus
+from rewindow.recording.progress import RecordingProgress
 from rewindow.recording.result import RecordResult
 from rewindow.recording.source_rows import copy_rows
 from rewindow.recording.sources.source import (
@@ -104,7 +104,7 @@ def record(
     """
     stream = config.stream(name)
     with recording_lock(config, name), _scratch(config, name) as folder, session_of(spark, stream.zone):
-        run = _Run(spark, config, name, stream, folder, Progress(name, listener or Silent()))
+        run = _Run(spark, config, name, stream, folder, RecordingProgress(name, listener or Silent()))
         if seal_again:
             run.seal_again()
         return run.record(sealed_to, end, reopen, start_over)
@@ -130,7 +130,7 @@ class _Run:
     name: str
     stream: StreamConfig
     folder: Location
-    progress: Progress
+    progress: RecordingProgress
 
     def __post_init__(self) -> None:
         self.result = RecordResult(self.name)
@@ -244,7 +244,12 @@ class _Run:
         return self.spark.read.schema(tuples.schema).parquet(str(typed))
 
     def _seal(
-        self, tables: StreamTables, tuples: DataFrame, arrivals: Arrivals, counts: Counts, contents: SourceContents
+        self,
+        tables: StreamTables,
+        tuples: DataFrame,
+        arrivals: Arrivals,
+        counts: RecordingCounts,
+        contents: SourceContents,
     ) -> None:
         """Records and seals windows, and says which stay open."""
         self.result.waiting = counts.waiting
@@ -295,7 +300,7 @@ class _Run:
         contents: SourceContents,
         position: SourcePosition,
         before: tuple[int | None, int | None],
-        counts: Counts,
+        counts: RecordingCounts,
     ) -> None:
         """Puts malformed rows and late tuples into quarantine; `before` are the windows sealed before this run."""
         by_position = not contents.whole
@@ -329,7 +334,7 @@ class _Run:
         tuples: DataFrame,
         position: SourcePosition,
         windows: WindowRange,
-        counts: Counts,
+        counts: RecordingCounts,
         events: list[str],
     ) -> DataFrame | None:
         """Returns late tuples; tuples that a Delta source has gained for windows behind its position all are."""
@@ -339,7 +344,7 @@ class _Run:
         done = position.sealed_last
         certain = sealed.where(F.col("window_id") <= F.lit(done)) if done is not None else None
         first = windows.first if done is None else done + 1
-        found = Comparison()
+        found = SourceComparison()
         if first <= windows.last:
             open_ones = sealed if done is None else sealed.where(F.col("window_id") > F.lit(done))
             found = compare(open_ones, tables, WindowRange(first, windows.last), whole=True)
@@ -349,7 +354,7 @@ class _Run:
         more = surplus(self.spark, sealed, tables, found.differing)
         return more if certain is None else more.unionByName(certain)
 
-    def _warn_of_short(self, found: Comparison) -> None:
+    def _warn_of_short(self, found: SourceComparison) -> None:
         self.result.short_windows, self.result.short_tuples = found.short, found.short_tuples
         if found.short:
             self.result.warnings.append(

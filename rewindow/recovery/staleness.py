@@ -33,19 +33,19 @@ class EffectivePublication:
 
 
 @dataclass(frozen=True)
-class Segment:
+class EffectiveStretch:
     """Consecutive windows whose content comes from one publication."""
 
     range: WindowRange
     owner: EffectivePublication
 
 
-def in_effect(publications: Sequence[EffectivePublication]) -> list[Segment]:
+def in_effect(publications: Sequence[EffectivePublication]) -> list[EffectiveStretch]:
     """Returns, ascending and disjoint, which publication each window shows: the newest one over it."""
-    segments: list[Segment] = []
+    segments: list[EffectiveStretch] = []
     for publication in sorted(publications, key=lambda publication: publication.number):
         kept = [part for segment in segments for part in _outside(segment, publication.range)]
-        segments = [*kept, Segment(publication.range, publication)]
+        segments = [*kept, EffectiveStretch(publication.range, publication)]
     return sorted(segments, key=lambda segment: segment.range.first)
 
 
@@ -57,7 +57,7 @@ def stale_windows(publications: Sequence[EffectivePublication]) -> list[WindowRa
     stale. Windows computed from the initial state on request depend on no published state.
     """
     segments = in_effect(publications)
-    stale: list[Segment] = []
+    stale: list[EffectiveStretch] = []
     for index, segment in enumerate(segments):
         before = segments[index - 1] if index else None
         if before is not None and before.range.last + 1 < segment.range.first:
@@ -67,7 +67,12 @@ def stale_windows(publications: Sequence[EffectivePublication]) -> list[WindowRa
     return _joined([segment.range for segment in stale])
 
 
-def _is_stale(segment: Segment, before: Segment | None, earlier: list[Segment], stale: list[Segment]) -> bool:
+def _is_stale(
+    segment: EffectiveStretch,
+    before: EffectiveStretch | None,
+    earlier: list[EffectiveStretch],
+    stale: list[EffectiveStretch],
+) -> bool:
     owner, border = segment.owner, segment.range.first - 1
     begins = segment.range.first == owner.range.first
     if begins and owner.source in ("initial", "none"):
@@ -85,20 +90,20 @@ def _is_stale(segment: Segment, before: Segment | None, earlier: list[Segment], 
     return bool(owner.base_digest) and below.owner.states.get(owner.base) != owner.base_digest
 
 
-def _holding(segments: list[Segment], window: int) -> Segment | None:
+def _holding(segments: list[EffectiveStretch], window: int) -> EffectiveStretch | None:
     index = bisect_right([segment.range.first for segment in segments], window) - 1
     return segments[index] if index >= 0 and window in segments[index].range else None
 
 
-def _outside(segment: Segment, windows: WindowRange) -> list[Segment]:
+def _outside(segment: EffectiveStretch, windows: WindowRange) -> list[EffectiveStretch]:
     """Returns what is left of a segment beside a range."""
     if segment.range.overlap(windows) is None:
         return [segment]
     left = []
     if segment.range.first < windows.first:
-        left.append(Segment(WindowRange(segment.range.first, windows.first - 1), segment.owner))
+        left.append(EffectiveStretch(WindowRange(segment.range.first, windows.first - 1), segment.owner))
     if segment.range.last > windows.last:
-        left.append(Segment(WindowRange(windows.last + 1, segment.range.last), segment.owner))
+        left.append(EffectiveStretch(WindowRange(windows.last + 1, segment.range.last), segment.owner))
     return left
 
 

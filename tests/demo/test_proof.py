@@ -11,13 +11,13 @@ from rewindow.config import Config
 from rewindow.crash import Step
 from rewindow.demo import proof
 from rewindow.demo.drill import Drill
-from rewindow.demo.watch import Run
+from rewindow.demo.watch import DemoRun
 from rewindow.errors import RewindowError
 from rewindow.windows import WindowRange
 from tests.pages import replays
 from tests.publication.staging import StagedReplay, rows_of, state_of
 
-CALM = Run(Drill(Mode.EXACTLY_ONCE), "run", "calm")
+CALM = DemoRun(Drill(Mode.EXACTLY_ONCE), "run", "calm")
 GROUP = WindowRange(105, 109)
 
 
@@ -27,8 +27,8 @@ def _second_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof._Facts, "killed_group", lambda self: GROUP)
 
 
-def run_of(mode: Mode, replay_id: str) -> Run:
-    return Run(Drill(mode, Step.AFTER_OUTPUTS, 2), "run", replay_id)
+def run_of(mode: Mode, replay_id: str) -> DemoRun:
+    return DemoRun(Drill(mode, Step.AFTER_OUTPUTS, 2), "run", replay_id)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_undisturbed_replay_is_proven_alone(config: Config) -> None:
     assert proof.prove(config, CALM, None).certificate is None
 
 
-def broken(config: Config, run: Run) -> str:
+def broken(config: Config, run: DemoRun) -> str:
     replays.undisturbed(config)
     with pytest.raises(RewindowError, match="broken promise") as caught:
         proof.prove(config, run, CALM)

@@ -18,7 +18,7 @@ from rewindow.demo import watch
 from rewindow.demo.airflow import Airflow, Task
 from rewindow.demo.drill import Drill
 from rewindow.demo.telling import Telling
-from rewindow.demo.watch import Run, follow, wait_for_task
+from rewindow.demo.watch import DemoRun, follow, wait_for_task
 from rewindow.errors import RewindowError
 from rewindow.ledger import Ledger
 from tests.publication.staging import StagedReplay
@@ -81,7 +81,7 @@ def test_kill_is_seen_when_the_process_is_gone(config: Config, telling: Telling)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         begin(ledger, process.pid)
         began = ledger.attempts.of("r")[0].began_at
-        run = Run(Drill(Mode.EXACTLY_ONCE, Step.AFTER_OUTPUTS, 3), "run", "r")
+        run = DemoRun(Drill(Mode.EXACTLY_ONCE, Step.AFTER_OUTPUTS, 3), "run", "r")
         running, done = Task("running", 1), Task("success", 2)
         airflow = Script(running, running, running, process.kill, process.wait, running, running, done)
         follow(ledger, airflow, run, telling)
@@ -91,21 +91,21 @@ def test_kill_is_seen_when_the_process_is_gone(config: Config, telling: Telling)
 
 def test_drill_that_did_not_happen_is_an_error(config: Config, telling: Telling) -> None:
     """A replay that ends without having been killed proves nothing."""
-    run = Run(Drill(Mode.EXACTLY_ONCE, Step.AFTER_OUTPUTS, 3), "run", "r")
+    run = DemoRun(Drill(Mode.EXACTLY_ONCE, Step.AFTER_OUTPUTS, 3), "run", "r")
     with pytest.raises(RewindowError, match="without having been killed at after_outputs:3@1"):
         follow(planned(config), Script(Task("success", 1)), run, telling)
 
 
 def test_undisturbed_replay_needs_no_kill(config: Config, telling: Telling) -> None:
     """The reference just ends."""
-    run = Run(Drill(Mode.EXACTLY_ONCE), "run", "r")
+    run = DemoRun(Drill(Mode.EXACTLY_ONCE), "run", "r")
     follow(planned(config), Script(Task("running", 1), Task("success", 1)), run, telling)
     assert run.kills == []
 
 
 def test_failed_task_ends_the_demo_with_its_last_words(config: Config, telling: Telling) -> None:
     """A task that Airflow gives up is quoted, with the address of its run."""
-    run = Run(Drill(Mode.EXACTLY_ONCE), "run", "r")
+    run = DemoRun(Drill(Mode.EXACTLY_ONCE), "run", "r")
     with pytest.raises(RewindowError, match='task "replay_windows" of DAG run "run" is failed') as caught:
         follow(planned(config), Script(Task("failed", 3)), run, telling)
     assert "its last words" in str(caught.value) and "http://127.0.0.1:1/dags" in str(caught.value)
@@ -113,7 +113,7 @@ def test_failed_task_ends_the_demo_with_its_last_words(config: Config, telling: 
 
 def test_failure_can_be_waited_for(telling: Telling) -> None:
     """Where a failure is one of the answers, as of the gate after a loss, it is returned."""
-    run = Run(Drill(Mode.AT_MOST_ONCE), "run", "r")
+    run = DemoRun(Drill(Mode.AT_MOST_ONCE), "run", "r")
     airflow = Script(Task("running", 1), Task("failed", 1))
     assert wait_for_task(airflow, run, "check_windows", ("success", "failed"), telling) == "failed"
 
@@ -121,7 +121,7 @@ def test_failure_can_be_waited_for(telling: Telling) -> None:
 def test_standing_still_is_an_error(config: Config, telling: Telling, monkeypatch: pytest.MonkeyPatch) -> None:
     """A replay without any news for too long ends the demo instead of waiting for ever."""
     monkeypatch.setattr(watch, "STILL_SECONDS_MAX", 0.05)
-    run = Run(Drill(Mode.EXACTLY_ONCE), "run", "r")
+    run = DemoRun(Drill(Mode.EXACTLY_ONCE), "run", "r")
     with pytest.raises(RewindowError, match="has stood still"):
         follow(planned(config), Script(Task("running", 1)), run, telling)
 

@@ -17,7 +17,7 @@ from sqlalchemy import text
 from rewindow.errors import InputError, LedgerError
 from rewindow.ledger import Ledger, connection
 from rewindow.ledger.models import VERSION, metadata
-from rewindow.ledger.place import Place
+from rewindow.ledger.place import LedgerPlace
 from tests.ledger.life import WORKERS, new_schema, results, stop_in_a_write, writer
 from tests.ledger.workers import open_at_once
 
@@ -200,7 +200,7 @@ def test_server_that_stops_is_an_error_in_words(new_url: str) -> None:
 def test_password_is_blotted_out_of_what_a_driver_says() -> None:
     """Whatever a driver puts into its message, the password is not passed on, wherever the URL had it."""
     for url in ("postgresql://me:s3cret@host/x", "postgresql://me@host/x?password=s3cret"):
-        place = Place.parse(url)
+        place = LedgerPlace.parse(url)
         assert place.without_password("cannot log in as me:s3cret") == "cannot log in as me:***"
         assert place.name == "postgresql://host/x"
 

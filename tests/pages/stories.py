@@ -29,8 +29,8 @@ def group(number: int, ended: float) -> story.Group:
 def killed(mode: str = "exactly_once", **changes: Any) -> story.Story:
     """Returns a replay killed in its third group, which went on after 14 seconds and redid it."""
     attempts = (
-        story.Attempt(1, at(0), at(37), "lost", "", (group(1, 18), group(2, 24))),
-        story.Attempt(2, at(37), at(75), "done", "", tuple(group(n, 49 + 6 * (n - 3)) for n in (3, 4, 5, 6))),
+        story.DrawnAttempt(1, at(0), at(37), "lost", "", (group(1, 18), group(2, 24))),
+        story.DrawnAttempt(2, at(37), at(75), "done", "", tuple(group(n, 49 + 6 * (n - 3)) for n in (3, 4, 5, 6))),
     )
     third = group(3, 0).windows
     kinds = {"exactly_once": "committed", "at_least_once": "repeated", "at_most_once": "lost"}
@@ -42,8 +42,8 @@ def killed(mode: str = "exactly_once", **changes: Any) -> story.Story:
         ),
     )
     findings = (
-        story.Finding("delays", "three-airports", "Each window has a row for each airport.", "passed", 0),
-        story.Finding("ranks", "no-loss", "No window was given up.", "warning", SIZE, (third,)),
+        story.CheckResult("delays", "three-airports", "Each window has a row for each airport.", "passed", 0),
+        story.CheckResult("ranks", "no-loss", "No window was given up.", "warning", SIZE, (third,)),
     )
     values: dict[str, Any] = {
         "replay_id": f"made-{mode}", "title": mode.replace("_", " ").capitalize(), "application": "flight_delays",
@@ -51,10 +51,10 @@ def killed(mode: str = "exactly_once", **changes: Any) -> story.Story:
         "guarantees": {"delays": "a promise", "ranks": "a promise"}, "attempts": attempts,
         "outputs": {"delays": parts, "ranks": parts},
         "checkpoints": tuple(group(n, 0).windows.last for n in range(1, 7)),
-        "counts": story.Counts(8_756, 191_855, 362_879, redone=SIZE),
+        "counts": story.ReplayCounts(8_756, 191_855, 362_879, redone=SIZE),
         "kills": (story.Kill(1, at(35), "after_outputs", 3),),
         "gate": story.Gate("passed", at(80), findings),
-        "comparison": story.Comparison(
+        "comparison": story.CertificateSummary(
             "calm", f"made-{mode}", "equal", "0123456789abcdef",
             (story.ComparedOutput("delays", {"equal": 8_756}, {}),), False, 0.12,
         ),
@@ -75,9 +75,9 @@ def page(*stories: story.Story, **changes: Any) -> story.Page:
         "title": "A page", "lead": "What it is about.", "grid": GRID, "windows": WINDOWS, "stories": stories,
         "layers": layers, "made_at": at(100), "facts": (("8,756", "windows"),),
         "acts": (
-            story.Act(1, "publish", "made", WINDOWS, ("flight_delays.delays",), None, at(90), at(92)),
-            story.Act(2, "undo", "made", WINDOWS, ("flight_delays.delays",), 1, at(93), at(95)),
-            story.Act(3, "publish", "made", WINDOWS, ("flight_delays.delays",), None, at(96), at(98)),
+            story.PublicationEvent(1, "publish", "made", WINDOWS, ("flight_delays.delays",), None, at(90), at(92)),
+            story.PublicationEvent(2, "undo", "made", WINDOWS, ("flight_delays.delays",), 1, at(93), at(95)),
+            story.PublicationEvent(3, "publish", "made", WINDOWS, ("flight_delays.delays",), None, at(96), at(98)),
         ),
         "chapters": (story.Chapter("record", 31.0), story.Chapter("replay", 75.0)),
     }  # fmt: skip
