@@ -14,7 +14,7 @@ from rewindow.job_lines import machine_line
 from rewindow.location import location
 from rewindow.parent_death import end_group_with_parent
 from rewindow.spark.job_log import hush_pyspark, keep_traceback, where_all_is
-from rewindow.spark.passing import describe, is_passing
+from rewindow.spark.passing import describe, hint_on, is_passing
 
 OUTCOME_VARIABLE = "REWINDOW_OUTCOME"
 RETRY_CODE = 75
@@ -60,7 +60,11 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
 
 def in_words(error: Exception) -> RewindowError:
     """Returns an error of ours as it is, and of any other one what happened and where the whole traceback is."""
-    return error if isinstance(error, RewindowError) else RewindowError(describe(error), detail=where_all_is())
+    return (
+        error
+        if isinstance(error, RewindowError)
+        else RewindowError(describe(error), detail=where_all_is(), hint=hint_on(error))
+    )
 
 
 def tell(kind: str, /, **facts: Any) -> None:

@@ -17,6 +17,7 @@ _READ_FAILED = "KD"
 _STATE = re.compile(r"SQLSTATE: ([0-9A-Z]{5})")
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]+\][^\n]*")
 _IN_PYTHON = ("org.apache.spark.api.python.PythonException", "pyspark.errors.exceptions.base.PySpark")
+_FULL = re.compile(r"no space left|disk quota", re.IGNORECASE)
 _MACHINE = re.compile(
     r"input/output error|too many open files|no space left|disk quota|read-only file system|stale file handle|"
     r"cannot allocate memory|connection (reset|refused|timed out)|resource temporarily unavailable",
@@ -65,11 +66,21 @@ def describe(error: BaseException) -> str:
     if isinstance(error, PythonException):
         return _of_worker(str(error))
     if isinstance(error, Py4JError | PySparkException):
-        found = _CONDITION.search(spark_text(error))
-        return f"Spark failed: {found[0] if found else _root_cause(spark_text(error))}"
+        text = spark_text(error)
+        found = None if _MACHINE.search(text) else _CONDITION.search(text)
+        return f"Spark failed: {found[0] if found else _root_cause(text)}"
     if isinstance(error, OSError):
         return f"{type(error).__name__}: {plain_text(error)}"
     return f"{type(error).__name__}: {error}"
+
+
+def hint_on(error: BaseException) -> str:
+    """Returns what to do about an error that is not ours, where that is known: of a disk that is full."""
+    if not _FULL.search(spark_text(error)):
+        return ""
+    return (
+        "Make room on the disk, or move the state folder (REWINDOW_STATE), and run it again: it goes on where it was."
+    )
 
 
 def _of_worker(text: str) -> str:

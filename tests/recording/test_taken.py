@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 
 from rewindow.config import StreamConfig
+from rewindow.errors import InputError
 from rewindow.recording import record as record_module
 from rewindow.recording.sources.files import find_source_files
 from rewindow.recording.sources.readers import csv_rows
-from rewindow.recording.sources.source import SourceFile, SourcePosition
+from rewindow.recording.sources.source import SourceFile, SourcePosition, open_source
 from rewindow.recording.sources.taken import FileRows, remember, select_files, settings_digest
 from tests.recording.conftest import HEADER, Bench
 
@@ -253,3 +254,16 @@ def test_a_growing_file_gives_what_the_whole_file_gives(bench: Bench, kind: str)
     assert sorted((row["reason"].split(":")[0], row["position"]) for row in reasons) == [
         ("late", f"{path.name}:{number}") for number in ((11, 14, 6) if kind == "csv" else (10, 13, 5))
     ] + [("malformed", f"{path.name}:{7 if kind == 'csv' else 6}")]
+
+
+def test_files_that_hold_nothing_are_passed_over(tmp_path: Path) -> None:
+    """Somebody may write them just now: they count once they hold something; nothing else is not a source."""
+    for name in "ab":
+        (tmp_path / f"{name}.csv").touch()
+    source = open_source("s", StreamConfig(source=str(tmp_path), arrived_at="at", format="csv"), tmp_path)
+    with pytest.raises(InputError, match='source file "a.csv" is empty'):
+        source.look(SourcePosition(), None, None)
+    (tmp_path / "b.csv").write_text("at\n1\n")
+    contents = source.look(SourcePosition(), None, None)
+    assert [file.name for file in contents.present] == ["b.csv"]
+    assert contents.warnings == ["1 files of the source hold nothing, such as a.csv"]

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.sql import functions as F
 
 from rewindow.errors import InputError, ResourceError
-from rewindow.spark.passing import describe, is_passing
+from rewindow.spark.passing import describe, hint_on, is_passing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -119,3 +119,17 @@ def test_lost_python_worker_is_worth_another_attempt(quiet: SparkSession, tmp_pa
 def test_machine_passes_and_damage_stays(error: Exception, passes: bool) -> None:
     """The operating system's trouble is worth another attempt; damage, absence and bugs are not."""
     assert is_passing(error) is passes
+
+
+def test_a_full_disk_is_said_before_what_spark_calls_it() -> None:
+    """With what to do; of anything else nothing is advised."""
+    text = (
+        "[TASK_WRITE_FAILED] Task failed while writing rows to file:/s. SQLSTATE: 58030\n\tat a.B(C.scala:1)\n"
+        "Caused by: java.io.IOException: No space left on device\n\tat a.B(C.scala:1)"
+    )
+    full, other = Py4JNetworkError(text), Py4JNetworkError(text.replace("No space left on device", "too hot"))
+    assert describe(full) == "Spark failed: java.io.IOException: No space left on device"
+    assert describe(other).startswith("Spark failed: [TASK_WRITE_FAILED]")
+    assert "Make room" in str(hint_on(full))
+    assert "Make room" in str(hint_on(OSError(errno.ENOSPC, "No space left on device")))
+    assert hint_on(other) == ""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _LISTED = 10
+_NOT_THERE_YET = "It holds nothing at all. Is whoever writes it done?"
 _COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
@@ -64,9 +65,14 @@ class FileSource:
 
     def contents(self, position: SourcePosition) -> SourceContents:
         """Returns the files that are to be read after what was taken before, their columns not chosen yet."""
-        present = self.files()
+        files = self.files()
+        present = [file for file in files if file.size]
+        if not present:
+            raise InputError(f'source file "{files[0].name}" is empty', hint=_NOT_THERE_YET)
         found = select_files(present, position, self.stream)
-        return SourceContents(found.files, warnings=found.warnings, whole=found.whole, present=present)
+        empty = [file.name for file in files if not file.size]
+        warnings = [f"{len(empty):,} files of the source hold nothing, such as {empty[0]}"] if empty else []
+        return SourceContents(found.files, warnings=[*warnings, *found.warnings], whole=found.whole, present=present)
 
     def looked_at(self, contents: SourceContents, declared: Sequence[str] | None) -> list[SourceFile]:
         """Returns the files whose columns count: the first one, and, where its names are not given, those to read."""
