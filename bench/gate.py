@@ -1,131 +1,136 @@
-"""The gate of 1,000 windows beside the bare aggregate that it rests on, in one process.
+"""What measures cost a replay, and what the gate costs after it: CPU seconds, in one process.
 
-    python bench/gate.py [ROWS]
+    python -m bench.gate [TUPLES]
 
-The bare aggregate is the SQL that a careful person would write instead: counts and measures per window, and the search
-for repeated keys. The gate adds facts, seals, Great Expectations, the page, the results and the findings. The import of
-Great Expectations runs beside the aggregate; it is shown apart, since a process pays it once.
+Two applications, by turns with a suite of measures and without: one passes every tuple on, which is the most that a
+pass can read back, the other groups by key. Then the gate of the same replay with what is stored, and without it, when
+it must read the rows for them. CPU of this process and of its JVM together; it is the fairer clock on a shared machine.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-from deltalake import write_deltalake
+import psutil
 
+from bench.replay import APPLICATION, FIRST, ROOT, WINDOWS, make_project, record
 from rewindow.config import Config
-from rewindow.loading.suites import canonical, suite_for
+from rewindow.engine.spark_engine import spark_attempt
+from rewindow.ledger import Ledger
+from rewindow.listener import Silent
+from rewindow.loading.catalog import load_application
+from rewindow.loading.measures import Measure
+from rewindow.loading.suites import canonical, replay_measures
+from rewindow.planning import ReplayRequest, create_replay
 from rewindow.quality import judge
 from rewindow.quality.evaluation import preload
-from rewindow.quality.window_table import aggregate_sql, repeated_keys_sql
 from rewindow.recovery import Plan
-from rewindow.storage import Table, query
-from rewindow.storage.layout import FACTS_SCHEMA
+from rewindow.spark.session import spark_session
 
-WINDOWS = 1_000
 RUNS = 3
-KEY = ["sensor", "sequence"]
-ROOT = Path(__file__).parents[1]
+AGGREGATES = {
+    "lowest": "min(value)", "highest": "max(value)", "total": "sum(value)", "mean": "avg(value)",
+    "negative": "count(*) filter (where value < 0)", "odd": "sum(value % 2)",
+}  # fmt: skip
+DISTINCT = {"keys": "count(distinct key)"}
+GROUPED = """
+app = Application("grouped", window="1 hour")
+app.output("highest", app.add("highest", Highest(), events=app.input("events")), key=["key"], suite="grouped")
+"""
+PASSED = """
+class Passing(FrameOperator):
+    inputs: ClassVar = {"events": InputPort(IN)}
+    outputs: ClassVar = {"out": OutputPort(IN)}
+    def transform(self, inputs, state, windows):
+        return inputs["events"].select("window_id", "key", "value")
+
+app = Application("passed", window="1 hour")
+app.output("rows", app.add("passing", Passing(), events=app.input("events")), key=[], suite="passed")
+"""
 
 
-def main(rows: int) -> None:
-    """Prints seconds and their ratio."""
-    with tempfile.TemporaryDirectory() as folder:
-        config = Config(state=Path(folder) / "state", expectations=_expectations(Path(folder)))
-        plan = _stage(config, rows)
-        staged = Table.open(config.replay_root(plan.replay_id) / "readings")
-        measures = suite_for(config.expectations, "readings").measures
-
-        def bare() -> None:
-            query(aggregate_sql(staged.schema, KEY, list(measures)), t=staged)
-            query(repeated_keys_sql(KEY), t=staged)
-
-        imported = _measure(lambda: preload().join())
-        judge(config, plan)
-        pairs = [(_measure(bare), _measure(lambda: judge(config, plan))) for _ in range(RUNS)]
-    print(f"{rows:,} rows, {WINDOWS:,} windows, one output, {len(measures)} measures; the best of {RUNS} runs")
-    print(f"{'':24}{'wall s':>8}{'CPU s':>8}")
-    best = [[min(pair[which][clock] for pair in pairs) for clock in (0, 1)] for which in (0, 1)]
-    for name, (wall, cpu) in (("bare aggregate", best[0]), ("gate", best[1]), ("import, once a process", imported)):
-        print(f"{name:24}{wall:8.2f}{cpu:8.2f}")
-    print(f"{'gate / bare aggregate':24}{best[1][0] / best[0][0]:8.2f}{best[1][1] / best[0][1]:8.2f}")
+def main(tuples: int) -> None:
+    """Prints CPU seconds and their ratios."""
+    with tempfile.TemporaryDirectory(dir=ROOT / ".rewindow") as folder:
+        config = make_project(Path(folder), {"grouped": APPLICATION + GROUPED, "passed": APPLICATION + PASSED})
+        _suite(config, "grouped", {name: sql.replace("value", "highest") for name, sql in AGGREGATES.items()})
+        _suite(config, "passed", AGGREGATES)
+        spark = spark_session(config, "bench")
+        record(spark, config, "events", tuples, WINDOWS)
+        preload().join()
+        print(f"{tuples:,} tuples, {WINDOWS:,} windows; CPU seconds, the best of {RUNS} runs", flush=True)
+        for name in ("grouped", "passed"):
+            _compare(config, spark, name)
+        _suite(config, "passed", AGGREGATES | DISTINCT)
+        _compare(config, spark, "passed")
+        spark.stop()
 
 
-def _measure(work: Callable[[], object]) -> tuple[float, float]:
-    """Returns wall and CPU seconds of all threads; CPU is the fairer of the two on a shared machine."""
-    wall, cpu = time.perf_counter(), time.process_time()
+def _compare(config: Config, spark: object, name: str) -> None:
+    """Prints a replay without and with measures, and its gate without and with what is stored."""
+    _replay(config, spark, name, measured=True)
+    seconds: dict[str, list[float]] = {}
+    for _ in range(RUNS):
+        for kind, measured in (("without", False), ("with", True)):
+            plan, cpu = _replay(config, spark, name, measured=measured)
+            seconds.setdefault(f"replay {kind}", []).append(cpu)
+            seconds.setdefault(f"gate {kind}", []).append(_cpu(partial(judge, config, plan, Silent())))
+    best = {what: min(found) for what, found in seconds.items()}
+    measures = len(load_application(config, name).app.outputs)
+    print(f"{name} ({measures} output)", *(f"{what} {cpu:.2f}" for what, cpu in best.items()), sep="  ", end="  ")
+    cost = best["replay with"] / best["replay without"] - 1
+    print(f"measures cost {100 * cost:.1f} % of the replay; the gate {best['gate with'] / best['gate without']:.2f} x",
+          flush=True)  # fmt: skip
+
+
+def _replay(config: Config, spark: object, name: str, *, measured: bool) -> tuple[Plan, float]:
+    plan = create_replay(config, ReplayRequest(name, first=FIRST, last=FIRST + WINDOWS - 1))
+    ledger = Ledger.open(config.ledger_url)
+    epoch = ledger.attempts.next_epoch(plan.replay_id)
+    ledger.attempts.begin(plan.replay_id, epoch, "bench", os.getpid(), os.getpid(), "boot/0")
+    app, inline = load_application(config, name).app, config.replay.inline_state_bytes
+    measures: dict[str, tuple[Measure, ...]] = {}
+    if measured:
+        measures = replay_measures(config.expectations, plan, app, print)
+    root = config.replay_root(plan.replay_id)
+    attempt = spark_attempt(plan, app, root, ledger, epoch, lambda: spark, inline, measures)  # type: ignore[arg-type,return-value]
+    cpu = _cpu(attempt.run)
+    ledger.attempts.end(plan.replay_id, epoch, "done")
+    return plan, cpu
+
+
+def _cpu(work: Callable[[], object]) -> float:
+    before = _spent()
     work()
-    return time.perf_counter() - wall, time.process_time() - cpu
+    time.sleep(0.1)  # What the JVM still does for it counts too.
+    return _spent() - before
 
 
-def _expectations(folder: Path) -> Path:
-    """Returns a copy of the project's expectations with a suite for the bench."""
-    import shutil
+def _spent() -> float:
+    """Returns CPU seconds of this process and of those that it has started."""
+    own = psutil.Process()
+    found = 0.0
+    for process in (own, *own.children(recursive=True)):
+        times = process.cpu_times()
+        found += times.user + times.system
+    return found
 
-    made = folder / "expectations"
-    shutil.copytree(ROOT / "expectations", made)
+
+def _suite(config: Config, name: str, measures: dict[str, str]) -> None:
     check = {
-        "type": "expect_column_values_to_be_between",
-        "kwargs": {"column": "highest", "max_value": 1000},
-        "meta": {"check": "not-too-high"},
-        "description": "No reading is above 1000.",
-        "severity": "critical",
-    }
-    measures = {"lowest": "min(reading)", "highest": "max(reading)", "total": "sum(reading)"}
-    suite = {"name": "readings", "expectations": [check], "meta": {"measures": measures}}
-    (made / "suites" / "readings.json").write_text(canonical(suite))
-    return made
-
-
-def _stage(config: Config, rows: int) -> Plan:
-    """Writes a replay of one input and one output, every window sealed by one attempt."""
-    random = np.random.default_rng(1)
-    windows = np.repeat(np.arange(WINDOWS), rows // WINDOWS)
-    count = len(windows) // WINDOWS
-    table = pa.table(
-        {
-            "window_id": windows,
-            "attempt": np.ones(len(windows), dtype=np.int64),
-            "sensor": pa.array(random.integers(0, 500, len(windows))).cast(pa.string()),
-            "sequence": np.arange(len(windows)),
-            "reading": random.integers(0, 1000, len(windows)),
-        }
-    )
-    root = config.replay_root("bench")
-    write_deltalake(str(root / "readings"), table)
-    facts = [
-        {"window_id": w, "direction": way, "port": port, "tuples": count, "attempt": 1, "lost": False}
-        for w in range(WINDOWS)
-        for way, port in (("in", "sensors"), ("out", "readings"))
-    ]
-    write_deltalake(str(root / "facts"), pa.Table.from_pylist(facts, schema=FACTS_SCHEMA))
-    write_deltalake(
-        str(config.windows_table("sensors")), pa.table({"window_id": range(WINDOWS), "tuples": [count] * WINDOWS})
-    )
-    columns = [(field.name, str(field.type)) for field in table.schema][2:]
-    stream = {"stream": "sensors", "path": str(config.stream_table("sensors")), "version": 0, "windows_version": 0}
-    output = {
-        "name": "readings",
-        "operator": "made",
-        "port": "out",
-        "key": KEY,
-        "suite": "readings",
-        "columns": columns,
-    }
-    return Plan.model_validate(
-        {
-            "replay_id": "bench", "application": "bench", "code_version": "1", "configuration_digest": "1", "first": 0,
-            "last": WINDOWS - 1, "width_ms": 1000, "origin_ms": 0, "mode": "exactly_once", "checkpoint_windows": 60,
-            "inputs": [{**stream, "tuples": 0, "bytes": 0}], "start": {"source": "none"},
-            "outputs": [{**output, "stateful": False, "guarantee": ""}],
-        }
-    )  # fmt: skip
+        "type": "expect_column_values_to_be_between", "kwargs": {"column": "highest", "max_value": 100_000},
+        "meta": {"check": "not-too-high"}, "description": "No value is above 100,000.", "severity": "critical",
+    }  # fmt: skip
+    folder = config.expectations / "suites"
+    folder.mkdir(parents=True, exist_ok=True)
+    suite = {"name": name, "expectations": [check], "meta": {"measures": measures}}
+    (folder / f"{name}.json").write_text(canonical(suite))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,6 +11,8 @@ from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -19,6 +21,7 @@ from rewindow.application import Application, Node, OperatorContext, PortHandle
 from rewindow.application.error_tuples import COLUMNS
 from rewindow.engine.computation import Digests, GroupResult, SkipResult
 from rewindow.engine.error_tuples import as_errors, check_reasons
+from rewindow.engine.measuring import NO_MEASURES, AskedMeasure, MeasuredRows
 from rewindow.engine.operator_errors import explained, frames_of
 from rewindow.errors import InputError
 from rewindow.facts.window_facts import COUNTS_SCHEMA, DIGESTS_SCHEMA, WindowFacts, ids_of
@@ -28,6 +31,7 @@ from rewindow.spark.digests import digest_columns, empty_digests
 from rewindow.spark.frames import (
     conform,
     count_written,
+    empty_frame,
     read_files,
     read_windows,
     spark_schema,
@@ -35,20 +39,29 @@ from rewindow.spark.frames import (
     window_start,
     write_files,
 )
+from rewindow.spark.job import in_words
 from rewindow.state.files import State
 from rewindow.state.store import SizedStates, what
 from rewindow.storage import Table
+from rewindow.storage.layout import MEASURES
 from rewindow.windows import Grid, WindowRange
 
 SMALL_TUPLES = 200_000
 """Up to here a group is computed in one task an output, as several tasks cost more than they save, and without code for
 whole stages: it holds the group's bounds as constants, so each group would compile all of it anew."""
 _ATTEMPTS = ("window_id", "attempt")
+_DIGESTS_AND_MEASURES = pa.schema([*DIGESTS_SCHEMA, ("measures", MEASURES)])
 _WHOLE_STAGE = "spark.sql.codegen.wholeStage"
 
 
 class GroupRunner:
-    """Computes groups of windows for one attempt; `next_act` is what to do when an operator's code fails."""
+    """Computes groups of windows for one attempt.
+
+    Args:
+        next_act: what to do when an operator's code fails.
+        asked: by output, the measures that are taken with the digests.
+        say: called with lines for people.
+    """
 
     def __init__(
         self,
@@ -59,6 +72,8 @@ class GroupRunner:
         epoch: int,
         states: SizedStates,
         next_act: str = "",
+        asked: Mapping[str, Sequence[AskedMeasure]] = NO_MEASURES,
+        say: Callable[[str], None] = lambda line: None,
     ) -> None:
         self._spark = spark
         self._next_act = next_act
@@ -69,7 +84,8 @@ class GroupRunner:
         self._epoch = epoch
         self._tuples, self._is_small = 0, False
         self._order = app.order()
-        self._aggregates: dict[str, list[Column]] = {}
+        self._asked, self._say = asked, say
+        self._aggregates: dict[str, tuple[list[Column], list[Column]]] = {}
         self._staged = app.staged()
         self._outputs = {output.source: output for output in app.outputs.values()}
         self._errors = {error.source: error for error in app.errors().values()}
@@ -123,27 +139,52 @@ class GroupRunner:
     def digest(self, outputs: Mapping[str, DataFrame], windows: WindowRange) -> Digests:
         """Returns counts and digests of every window of a range, also without a tuple, of several outputs in one job.
 
+        The same job takes their measures, which windows without a tuple do not have.
+
         Raises:
             InputError: an output has tuples of another window.
         """
         if not outputs:
             return {}
-        parts = [self._digests_of(name, frame) for name, frame in outputs.items()]
-        rows = reduce(DataFrame.unionByName, parts).toArrow()
+        rows = self._digested(outputs)
         found = {}
         for name in outputs:
-            some = WindowFacts.of(rows.filter(pc.equal(rows["port"], name)), DIGESTS_SCHEMA)
+            some = WindowFacts.of(rows.filter(pc.equal(rows["port"], name)), _DIGESTS_AND_MEASURES)
             _check_inside(name, some, windows)
             digest, float_digest = self._empty(name)
             found[name] = some.for_each(ids_of(windows), tuples=0, digest=digest, float_digest=float_digest)
         return found
 
+    def _digested(self, outputs: Mapping[str, DataFrame]) -> pa.Table:
+        """Returns digests and measures. A measure on which Spark fails ends no replay: the gate will take them all."""
+        try:
+            parts = [self._digests_of(name, frame) for name, frame in outputs.items()]
+            return reduce(DataFrame.unionByName, parts).toArrow()
+        except (PySparkException, Py4JJavaError) as error:
+            if not any(self._asked.values()):
+                raise
+            self._asked = NO_MEASURES
+            self._aggregates.clear()
+            found = self._digested(outputs)
+            self._say(
+                f"measures are left to the gate from here on, since Spark fails on one: {in_words(error).primary}"
+            )
+            return found
+
     def _digests_of(self, output: str, frame: DataFrame) -> DataFrame:
         """Returns an output's digests per window; building the expressions takes longer than to use them."""
         if output not in self._aggregates:
             schema = spark_schema(self._schema(output))
-            self._aggregates[output] = [*digest_columns(schema), F.lit(output).alias("port")]
-        return frame.groupBy("window_id").agg(*self._aggregates[output])
+            rows = empty_frame(self._spark, _with_windows(self._schema(output)))
+            measures = MeasuredRows(self._asked.get(output, ()), rows)
+            digests = digest_columns(schema)
+            names = [F.col(name) for name in DIGESTS_SCHEMA.names]
+            self._aggregates[output] = (
+                [*digests, *measures.columns],
+                [*names, measures.cell, F.lit(output).alias("port")],
+            )
+        aggregates, chosen = self._aggregates[output]
+        return frame.groupBy("window_id").agg(*aggregates).select(*chosen)
 
     def _in_one_task(self, frame: DataFrame) -> DataFrame:
         """Returns a small frame as one partition: without exchanges Spark needs one job instead of one a stage."""

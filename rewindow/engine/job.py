@@ -16,6 +16,7 @@ from rewindow.errors import FencedError, Interrupted
 from rewindow.job_lines import ReplayProgress
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.loading.catalog import check_code, load_application
+from rewindow.loading.suites import replay_measures
 from rewindow.process_identity import Launcher, process_identity
 from rewindow.spark.job import StopRequest, in_words, say
 from rewindow.spark.session import spark_session
@@ -88,9 +89,10 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
         say(ReplayProgress(replay_id, epoch, **vars(progress)).line())
 
     stop.listen()
+    measures = replay_measures(config.expectations, plan, loaded.app, say)
     attempt = spark_attempt(
         plan, loaded.app, config.replay_root(replay_id), ledger, epoch, session, config.replay.inline_state_bytes,
-        tell=report, say=say, stop=stop,
+        measures, tell=report, say=say, stop=stop,
     )  # fmt: skip
     attempt.run()
     return {"replay": replay_id, "epoch": epoch, "windows": len(plan.range), "pid": os.getpid()}

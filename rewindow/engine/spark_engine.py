@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from rewindow.application import Application, OperatorContext
 from rewindow.engine.attempt import Attempt
 from rewindow.engine.committed import Committed
 from rewindow.engine.computation import Counts, GroupResult, Seals, SkipResult
 from rewindow.engine.group import GroupRunner
+from rewindow.engine.measuring import AskedMeasure, asked_of
 from rewindow.engine.operator_errors import next_act
 from rewindow.facts.group_facts import check_input_counts
 from rewindow.facts.seals import read_seals
 from rewindow.facts.window_facts import WindowFacts
 from rewindow.loading.catalog import application_modules
+from rewindow.loading.measures import Measure
 from rewindow.location import Location
 from rewindow.recovery import Plan
 from rewindow.spark.frames import count_windows, open_inputs
@@ -23,8 +28,11 @@ from rewindow.state.files import States, folder_of
 from rewindow.state.store import SizedStates
 from rewindow.storage import DataFile, FencedTable, Table, data_files
 from rewindow.storage.inputs import InputFiles
-from rewindow.storage.layout import CHECKPOINTS, state_folder
+from rewindow.storage.layout import CHECKPOINTS, FACTS, state_folder
 from rewindow.windows import WindowRange
+
+Measures = Mapping[str, Sequence[Measure]]
+NO_MEASURES: Measures = MappingProxyType({})
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,6 +48,7 @@ def spark_attempt(
     epoch: int,
     session: Callable[[], SparkSession],
     inline_state_bytes: int,
+    measures: Measures = NO_MEASURES,
     **listeners: Any,
 ) -> Attempt:
     """Returns an attempt that computes with Spark.
@@ -48,12 +57,14 @@ def spark_attempt(
         root: folder of the replay's tables.
         session: gives the Spark session; called after the fence, since that needs no JVM.
         inline_state_bytes: see SparkEngine.
+        measures: see SparkEngine.
         listeners: see Attempt.
     """
+    say = listeners.get("say", lambda line: None)
 
     def engine(tables: Mapping[str, FencedTable]) -> SparkEngine:
         send_modules(application_modules())
-        return SparkEngine(session(), plan, app, root, epoch, tables, inline_state_bytes)
+        return SparkEngine(session(), plan, app, root, epoch, tables, inline_state_bytes, measures, say)
 
     return Attempt(plan, app, root, ledger, epoch, engine, **listeners)
 
@@ -64,6 +75,8 @@ class SparkEngine:
     Args:
         tables: the outputs, the error tables and the facts, as this attempt has fenced them.
         inline_state_bytes: states above this size are kept in files.
+        measures: of each output, what its suite asks of its windows; what can be is taken with the digests.
+        say: called with lines for people.
     """
 
     def __init__(
@@ -75,6 +88,8 @@ class SparkEngine:
         epoch: int,
         tables: Mapping[str, FencedTable],
         inline_state_bytes: int,
+        measures: Measures = NO_MEASURES,
+        say: Callable[[str], None] = lambda line: None,
     ) -> None:
         state = state_folder(root)
         self._inputs = open_inputs(plan, state)
@@ -85,7 +100,8 @@ class SparkEngine:
             entry.stream: Table.open(entry.windows_table(state), entry.windows_version) for entry in plan.inputs
         }
         states = SizedStates(spark, folder_of(root / CHECKPOINTS), inline_state_bytes)
-        self._runner = GroupRunner(spark, app, self._inputs, root, epoch, states, next_act(plan))
+        asked = _asked(plan, app, measures) if "measures" in Table.open(root / FACTS).schema.names else {}
+        self._runner = GroupRunner(spark, app, self._inputs, root, epoch, states, next_act(plan), asked, say)
         self._committed = Committed(plan, root, epoch, self._runner, tables)
 
     def count_inputs(self, windows: WindowRange, *, check: bool = True) -> Counts:
@@ -125,3 +141,12 @@ class SparkEngine:
     def clear_scratch(self) -> None:
         """Deletes the scratch files."""
         self._runner.clear_scratch()
+
+
+def _asked(plan: Plan, app: Application, measures: Measures) -> dict[str, list[AskedMeasure]]:
+    """Returns by output what is taken with its digests; the read-back has its windows and event columns."""
+    found = {}
+    for output in plan.outputs:
+        rows = pa.schema([("window_id", pa.int64()), *app.columns(app.outputs[output.name])])
+        found[output.name] = asked_of(measures.get(output.name, ()), output, rows)
+    return found

@@ -12,7 +12,7 @@ from rewindow.location import Location
 from rewindow.names import did_you_mean
 from rewindow.recovery import Plan
 from rewindow.storage import Table, query
-from rewindow.storage.layout import CHECKPOINTS, FACTS
+from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA
 from rewindow.windows import format_time, parse_time
 
 
@@ -85,7 +85,8 @@ def _life(config: Config, ledger: Ledger, row: Replay, window: int) -> dict[str,
 
 
 def _facts(root: Location, window: int) -> list[Any]:
-    sql = f"select * from f where window_id = {window} order by direction, port, attempt"
+    columns = ", ".join(name for name in FACTS_SCHEMA.names if name != "measures")
+    sql = f"select {columns} from f where window_id = {window} order by direction, port, attempt"
     return list(query(sql, f=root / FACTS).to_pylist())
 
 

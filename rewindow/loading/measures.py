@@ -6,10 +6,14 @@ Two things in a measure are not SQL. `{name}` stands for a value of the plan or 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import pyarrow as pa
 
 from rewindow.errors import GateError
 from rewindow.facts.readers import seen_rows
@@ -17,6 +21,10 @@ from rewindow.recovery import OutputPlan, Plan
 from rewindow.storage import quoted
 from rewindow.windows import WindowRange
 
+TIMER_COLUMNS = ("_rw_is_timer", "is_timer", "from_timer")
+"""Names of a boolean column that tells timer tuples from data (docs/rules/heartbeat.md H19)."""
+_MEANING = 1
+"""Raised whenever the same SQL comes to mean something else, so that no stored value stands for another."""
 _VALUE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _EPOCH_US = re.compile(r'\bepoch_us\(\s*((?:\w+\.)?(?:\w+|"[^"]+"))\s*\)')
 
@@ -49,6 +57,15 @@ class Measure:
         inputs = tuple(self._filled(name, known).strip('"') for name in self.inputs)
         return replace(self, sql=self._filled(self.sql, known), inputs=inputs)
 
+    def digest(self, columns: Sequence[tuple[str, str]]) -> int:
+        """Returns what its stored values are found by: 64 bits of what is asked, and of the rows that it is asked of.
+
+        Args:
+            columns: names and types of the output's columns, as its plan has them.
+        """
+        asked = [_MEANING, self.sql, self.over_rows, self.inputs, self.across, list(map(list, columns))]
+        return int.from_bytes(hashlib.sha256(json.dumps(asked).encode()).digest()[:8], "big", signed=True)
+
     def _filled(self, text: str, known: Mapping[str, Any]) -> str:
         unknown = sorted({name for name in _VALUE.findall(text) if name not in known})
         if unknown:
@@ -69,6 +86,15 @@ def values_of(plan: Plan, output: OutputPlan) -> dict[str, Any]:
         "begins_empty": str(plan.start.source == "initial").lower(),
     }  # fmt: skip
     return {**output.suite_parameters, **own}
+
+
+def every_output_has(key: Sequence[str], columns: pa.Schema) -> tuple[Measure, Measure]:
+    """Returns the measures that the window report takes of every output: rows without a key, and timers."""
+    nulls = " or ".join(f"{quoted(column)} is null" for column in key)
+    names = [name for name in TIMER_COLUMNS if name in columns.names and pa.types.is_boolean(columns.field(name).type)]
+    timers = f"count(*) filter (where {quoted(names[0])})" if names else "count(*) filter (where false)"
+    without_key = f"count(*) filter (where {nulls})" if nulls else "count(*) filter (where false)"
+    return Measure("null_keys", without_key, 0), Measure("heartbeats", timers, 0)
 
 
 def for_datafusion(sql: str) -> str:

@@ -24,14 +24,16 @@ import json
 import re
 import sys
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rewindow.errors import GateError
-from rewindow.loading.measures import Measure
+from rewindow.application import Application
+from rewindow.errors import GateError, RewindowError
+from rewindow.loading.measures import Measure, every_output_has, values_of
 from rewindow.names import check_suite
+from rewindow.recovery import Plan
 from rewindow.version import PACKAGE
 
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "rewindow.expectations")
@@ -98,6 +100,30 @@ def suite_for(folder: Path, name: str | None, *, may_be_empty: bool = False) -> 
     names = [measure.name for measure in (*common.measures, *own.measures)]
     _refuse_twice(name, "measure", names)
     return Suite(name, common.expectations + own.expectations, common.measures + own.measures, own.notes)
+
+
+def replay_measures(
+    folder: Path, plan: Plan, app: Application, say: Callable[[str], None]
+) -> dict[str, tuple[Measure, ...]]:
+    """Returns the measures of each output's windows, those of every output first, with their values filled in.
+
+    A suite that cannot be read now stops no replay: the gate will say what is wrong with it.
+
+    Args:
+        folder: the project's expectations.
+        say: called with a line for people.
+    """
+    found: dict[str, tuple[Measure, ...]] = {}
+    for output in plan.outputs:
+        known = values_of(plan, output)
+        try:
+            suite = suite_for(folder, output.suite, may_be_empty=output.errors)
+            own = [measure.bound(known) for measure in suite.measures]
+        except RewindowError as error:
+            say(f'measures of output "{output.name}" are left to the gate: {error.primary}')
+            own = []
+        found[output.name] = (*every_output_has(output.key, app.columns(app.outputs[output.name])), *own)
+    return found
 
 
 def _without_emptiness(suite: Suite) -> Suite:

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from rewindow.config import Config
 from rewindow.facts.readers import seen_rows
+from rewindow.loading.measures import TIMER_COLUMNS
 from rewindow.location import Location
 from rewindow.pages.story import Layer
-from rewindow.quality.window_table import TIMER_COLUMNS
 from rewindow.recovery import InputPlan, OutputPlan, Plan
 from rewindow.storage import Table, query, quoted
 from rewindow.storage.layout import FACTS

@@ -19,7 +19,7 @@ from rewindow.quality.assessment import assess
 from rewindow.quality.evaluation import evaluate, preload
 from rewindow.quality.findings import record_findings
 from rewindow.quality.outcome import GateResult, OutputVerdict, name_windows
-from rewindow.quality.window_table import Sources, build_report
+from rewindow.quality.window_table import Sources, build_report, make_report
 from rewindow.recovery import OutputPlan, Plan, path_in
 from rewindow.storage.layout import Contents, check_replay_format, staged_contents, versions_of
 from rewindow.storage.results import replay_folder
@@ -126,7 +126,8 @@ def suite_of(config: Config, output: OutputPlan) -> Suite:
 def _judge_output(config: Config, plan: Plan, output: OutputPlan, suite: Suite, tables: Contents) -> OutputVerdict:
     versions = versions_of(tables)
     sources = Sources.open(config.replay_root(plan.replay_id), output.name, config.quarantine_table, versions)
-    report = build_report(plan, output, sources, suite.measures)
+    made = make_report(plan, output, sources, suite.measures)
+    report = made.table
     found = evaluate(config.expectations, suite, report, values_of(plan, output))
     checks = assess(found, suite, report, plan.range)
     folder = replay_folder(config, plan.replay_id)
@@ -137,6 +138,9 @@ def _judge_output(config: Config, plan: Plan, output: OutputPlan, suite: Suite, 
         report=folder / f"{output.name}.windows.csv",
         table=report,
         sections=tuple(found.sections),
+        stored=made.stored,
+        measured=made.measured,
+        remark=made.remark,
     )  # fmt: skip
     pa_csv.write_csv(report, verdict.report.uri)
     verdict.results.write(json.dumps({**verdict.to_dict(), "great_expectations": found.result}, indent=2, default=str))
@@ -148,6 +152,8 @@ def _say(listener: Listener, verdict: OutputVerdict) -> None:
     listener.line(
         f"{verdict.output}: {verdict.verdict}, {counts}, {len(verdict.failed)} failed, {len(verdict.warnings)} warnings"
     )
+    if verdict.stored or verdict.measured:
+        listener.line(f"  {verdict.about_measures}")
     for entry in (*verdict.failed, *verdict.warnings, *verdict.noted):
         word = "not run" if entry.status == "not_run" else "failed" if entry.blocks else entry.severity
         windows = f": {name_windows(entry)}" if entry.failing_windows else f": {entry.note or entry.observed}"

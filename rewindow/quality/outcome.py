@@ -66,6 +66,9 @@ class OutputVerdict:
         report: the window report as CSV.
         table: the window report itself, for whoever draws it.
         sections: what the library says of its checks, as HTML.
+        stored: measures of the suite whose values the replay had stored with its facts.
+        measured: those that were taken from the rows now.
+        remark: why stored values were passed over, empty if they were not.
     """
 
     output: str
@@ -77,11 +80,22 @@ class OutputVerdict:
     report: Location
     table: pa.Table = field(repr=False, compare=False)
     sections: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    stored: tuple[str, ...] = ()
+    measured: tuple[str, ...] = ()
+    remark: str = ""
 
     @property
     def verdict(self) -> Verdict:
         """Failed as soon as one check blocks."""
         return "failed" if any(check.blocks for check in self.checks) else "passed"
+
+    @property
+    def about_measures(self) -> str:
+        """Where the values of the suite's measures are from, in words."""
+        parts = [f"{len(self.stored)} as the replay stored them"] if self.stored else []
+        parts += [f"{len(self.measured)} measured now"] if self.measured else []
+        why = f" ({self.remark})" if self.remark else ""
+        return f"measures: {', '.join(parts) or 'none'}{why}"
 
     @property
     def evaluated(self) -> int:
@@ -109,6 +123,7 @@ class OutputVerdict:
             "output": self.output, "suite": self.suite, "verdict": self.verdict, "windows": self.windows,
             "evaluated": self.evaluated, "failed": [check.check for check in self.failed],
             "warnings": [check.check for check in self.warnings], "noted": [check.check for check in self.noted],
+            "stored_measures": list(self.stored), "measured_now": list(self.measured),
             "checks": [check.to_dict() for check in self.checks],
             "docs": self.docs.name, "results": self.results.name, "report": self.report.name,
         }  # fmt: skip

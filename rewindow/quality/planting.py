@@ -28,6 +28,7 @@ from rewindow.quality.outcome import CheckOutcome
 from rewindow.quality.window_table import Sources, build_report
 from rewindow.recovery import OutputPlan, Plan
 from rewindow.storage import Table
+from rewindow.storage.layout import FACTS_SCHEMA
 from rewindow.windows import WindowRange
 
 Row = dict[str, Any]
@@ -110,11 +111,13 @@ class Specimen:
         return assess(found, self.suite, report, self.plan.range)
 
     def _sealed_as(self, rows: Rows) -> pa.Table:
+        """Returns the facts as they would be of other rows; measures of the rows before are none of these."""
         facts = self.facts.to_pylist()
         for fact in facts:
+            fact["measures"] = None
             if fact["direction"] in ("out", "error") and fact["port"] == self.output.name and not fact["lost"]:
                 fact["tuples"] = len(rows[fact["window_id"]])
-        return pa.Table.from_pylist(facts, schema=self.facts.schema)
+        return pa.Table.from_pylist(facts, schema=FACTS_SCHEMA)
 
 
 def plant(specimen: Specimen, damages: Sequence[Damage], seed: int) -> list[Planted]:

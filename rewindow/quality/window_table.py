@@ -1,7 +1,8 @@
 """The window report: one row for every window of a replay's range, also for those without output.
 
-One aggregate pass over the staged output, grouped by window and attempt; facts, seals of the inputs and quarantine are
-small and already grouped by window. They meet in arrays indexed by window, so a window that is nowhere is still a row.
+Rows are counted in the staged output, by its key. Measures are those that the replay has stored with its facts; others
+are taken now. Facts, seals of the inputs and quarantine are small and already grouped by window. They meet in arrays
+indexed by window, so a window that is nowhere is still a row.
 """
 
 from __future__ import annotations
@@ -11,24 +12,29 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rewindow.errors import GateError, RewindowError
 from rewindow.facts.losses import losses_of
 from rewindow.facts.seals import read_seals, stream_end
-from rewindow.loading.measures import Measure, for_datafusion, query_of, recorded_name, refusal, table_name, values_of
+from rewindow.loading.measures import (
+    Measure,
+    every_output_has,
+    for_datafusion,
+    query_of,
+    recorded_name,
+    refusal,
+    table_name,
+    values_of,
+)
 from rewindow.loading.suites import COLUMNS, HOW_TO
 from rewindow.location import Location
+from rewindow.quality.report_queries import Ints, aggregate_sql, numbers, plain_numbers, rows_sql
+from rewindow.quality.stored_measures import StoredMeasures, written_by_attempts
 from rewindow.recovery import InputPlan, OutputPlan, Plan
-from rewindow.storage import Table, query, quoted
+from rewindow.storage import Table, query
 from rewindow.storage.layout import CHECKPOINTS, FACTS, state_folder
-
-TIMER_COLUMNS = ("_rw_is_timer", "is_timer", "from_timer")
-"""Names of a boolean column that tells timer tuples from data (docs/rules/heartbeat.md H19)."""
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -53,8 +59,29 @@ class Sources:
         return cls(staged, facts, found, checkpoints, state_folder(root))
 
 
+@dataclass(frozen=True)
+class WindowReport:
+    """The window report of an output, and where the values of the suite's measures are from.
+
+    Attributes:
+        stored: measures whose values the replay has stored.
+        measured: those that were taken now.
+        remark: why stored values were passed over, empty if they were not.
+    """
+
+    table: pa.Table
+    stored: tuple[str, ...]
+    measured: tuple[str, ...]
+    remark: str = ""
+
+
 def build_report(plan: Plan, output: OutputPlan, sources: Sources, measures: tuple[Measure, ...]) -> pa.Table:
-    """Returns the window report of an output.
+    """Returns the table of `make_report`."""
+    return make_report(plan, output, sources, measures).table
+
+
+def make_report(plan: Plan, output: OutputPlan, sources: Sources, measures: tuple[Measure, ...]) -> WindowReport:
+    """Returns the window report of an output. Measures that the replay has stored are not taken again.
 
     Columns, all per window: `window_id`, `starts_at`, `output_rows` (of the attempt that readers take), `sealed_rows`
     (what its seal says), `tuples_in` and `tuples_in_<input>`, `recorded_tuples`, `unaccounted_tuples` (recorded, but
@@ -74,13 +101,12 @@ def build_report(plan: Plan, output: OutputPlan, sources: Sources, measures: tup
     made = _Report(plan, output, sources)
     made.add_facts()
     made.add_inputs()
-    made.add_rows(measures)
-    made.add_repeated_keys()
+    made.add_rows()
+    made.add_measures(measures)
     made.add_quarantine()
-    for measure in measures:
-        if measure.over_rows:
-            made.add_row_measure(measure)
-    return made.table(measures)
+    measured = tuple(measure.name for measure in measures if measure.name in made.taken_now)
+    stored = tuple(measure.name for measure in measures if measure.name not in made.taken_now)
+    return WindowReport(made.table(measures), stored, measured, made.remark)
 
 
 class _Report:
@@ -89,7 +115,8 @@ class _Report:
         self.size = len(plan.range)
         self.columns: dict[str, Any] = {}
         self.measured: dict[str, pa.Array] = {}
-        self._schema = sources.staged.schema
+        self.taken_now: set[str] = set()
+        self.remark = ""
 
     # --- facts
 
@@ -102,7 +129,7 @@ class _Report:
         self._add_errors(rows.filter(pc.equal(rows["direction"], "error")))
 
     def _add_seals(self, rows: pa.Table) -> None:
-        window, attempt, tuples, lost = _numbers(rows, "window_id", "attempt", "tuples", "lost")
+        window, attempt, tuples, lost = numbers(rows, "window_id", "attempt", "tuples", "lost")
         index = self._index(window, "facts")
         self.taken = np.full(self.size, -1, dtype=np.int64)
         sealed_rows = np.zeros(self.size, dtype=np.int64)
@@ -132,7 +159,7 @@ class _Report:
         total = np.zeros(self.size, dtype=np.int64)
         for error in self.plan.errors_of(self.output):
             seals = rows.filter(pc.and_(pc.equal(rows["port"], error.name), pc.invert(rows["lost"])))
-            window, attempt, tuples = _numbers(seals, "window_id", "attempt", "tuples")
+            window, attempt, tuples = numbers(seals, "window_id", "attempt", "tuples")
             index = self._index(window, "facts")
             order = np.lexsort((attempt, index))
             found = np.zeros(self.size, dtype=np.int64)
@@ -143,7 +170,7 @@ class _Report:
     def _add_inputs_of_facts(self, rows: pa.Table) -> None:
         done, lost_tuples = np.zeros(self.size, dtype=np.int64), np.zeros(self.size, dtype=np.int64)
         for entry in self.plan.inputs:
-            window, attempt, tuples, lost = _numbers(
+            window, attempt, tuples, lost = numbers(
                 rows.filter(pc.equal(rows["port"], entry.stream)), "window_id", "attempt", "tuples", "lost"
             )
             index = self._index(window, "facts")
@@ -165,7 +192,7 @@ class _Report:
         for entry in self.plan.inputs:
             seals = Table.open(entry.windows_table(self.sources.state), entry.windows_version)
             rows = read_seals(seals, self.plan.range)
-            window, tuples = _numbers(rows, "window_id", "tuples")
+            window, tuples = numbers(rows, "window_id", "tuples")
             index = self._index(window, entry.stream)
             recorded[index] += tuples
             gaps[index] += tuples == 0
@@ -181,38 +208,66 @@ class _Report:
 
     # --- rows
 
-    def add_rows(self, measures: tuple[Measure, ...]) -> None:
-        """Adds counts and measures in one pass over the staged rows, per window and attempt."""
-        extra = [measure for measure in measures if not measure.over_rows]
-        rows = self._ask(aggregate_sql(self._schema, self.output.key, extra), extra, t=self.sources.staged)
-        window, attempt, count = _numbers(rows, "window_id", "attempt", "rows")
+    def add_rows(self) -> None:
+        """Adds the rows that are there, and those that share the declared key with another one of their attempt.
+
+        They are counted in the rows themselves: seals say what should be there. Only the key's columns are read.
+        """
+        rows = self._ask(rows_sql(self.output.key), [], t=self.sources.staged)
+        window, attempt, count, repeats = numbers(rows, "window_id", "attempt", "rows", "repeats")
         index = self._index(window, f"output {self.output.name}", count)
         taken = self.taken[index] == attempt
         total = np.zeros(self.size, dtype=np.int64)
         np.add.at(total, index, count)
-        for column in ("rows", "null_keys", "heartbeats"):
-            values = np.zeros(self.size, dtype=np.int64)
-            values[index[taken]] = _numbers(rows, column)[0][taken]
-            self.columns["output_rows" if column == "rows" else column] = values
-        self.columns["data_rows"] = self.columns["output_rows"] - self.columns["heartbeats"]
+        for column, values in (("output_rows", count), ("repeated_keys", repeats)):
+            self.columns[column] = np.zeros(self.size, dtype=np.int64)
+            self.columns[column][index[taken]] = values[taken]
         self.columns["repeated"] = np.where(self.sealed, total - self.columns["output_rows"], 0)
         allowed = self.plan.mode.may_repeat
         self.columns["undeclared_repeated"] = np.where(allowed, 0, self.columns["repeated"])
-        for measure in extra:
-            self.measured[measure.name] = self._spread(
-                rows[measure.name].filter(pa.array(taken)), index[taken], measure
-            )
 
-    def add_repeated_keys(self) -> None:
-        """Adds, per window, the rows that share the declared key with another row of the same attempt."""
-        repeats = np.zeros(self.size, dtype=np.int64)
-        if self.output.key:
-            rows = self._ask(repeated_keys_sql(self.output.key), [], t=self.sources.staged)
-            window, attempt, count = _numbers(rows, "window_id", "attempt", "repeats")
-            index = self._index(window, f"output {self.output.name}")
-            taken = self.taken[index] == attempt
-            repeats[index[taken]] = count[taken]
-        self.columns["repeated_keys"] = repeats
+    def add_measures(self, measures: tuple[Measure, ...]) -> None:
+        """Adds the suite's measures, and those of every output: stored ones, the rest from the rows."""
+        own = every_output_has(self.output.key, self.sources.staged.schema)
+        stored = self._stored([*own, *measures])
+        taken = [] if stored is None else [one for one in [*own, *measures] if self._is_stored(stored, one)]
+        for measure in taken:
+            assert stored is not None, "what is taken from it is there"
+            self.measured[measure.name] = self._spread(*stored.values(measure), measure)
+        rest = [measure for measure in [*own, *measures] if measure not in taken]
+        self.taken_now = {measure.name for measure in rest}
+        self._add_aggregates([measure for measure in rest if not measure.over_rows])
+        for measure in rest:
+            if measure.over_rows:
+                self.add_row_measure(measure)
+        for measure in own:
+            self.columns[measure.name] = pc.fill_null(self.measured[measure.name], 0).to_numpy(zero_copy_only=False)
+        self.columns["data_rows"] = self.columns["output_rows"] - self.columns["heartbeats"]
+
+    def _stored(self, measures: list[Measure]) -> StoredMeasures | None:
+        """Returns what the facts say of the rows that are there; None where they speak of others."""
+        stored = StoredMeasures(self.plan, self.output, self.sources.facts, self.taken, measures)
+        differs = self.sealed & (self.columns["output_rows"] != self.columns["sealed_rows"])
+        if stored.is_empty or not (differs.any() or not written_by_attempts(self.sources.staged)):
+            return stored
+        self.remark = "the staged files are not those that the facts describe"
+        return None
+
+    def _is_stored(self, stored: StoredMeasures, measure: Measure) -> bool:
+        return stored.has(measure, self.sealed & (self.columns["output_rows"] > 0))
+
+    def _add_aggregates(self, measures: list[Measure]) -> None:
+        """Adds measures in one pass over the staged rows, per window and attempt."""
+        if not measures:
+            return
+        of_the_suite = [measure for measure in measures if measure.name not in COLUMNS]
+        rows = self._ask(aggregate_sql(measures), of_the_suite, t=self.sources.staged)
+        window, attempt = numbers(rows, "window_id", "attempt")
+        index = self._index(window, f"output {self.output.name}")
+        taken = self.taken[index] == attempt
+        for measure in measures:
+            values = rows[measure.name].filter(pa.array(taken))
+            self.measured[measure.name] = self._spread(values, index[taken], measure)
 
     def add_row_measure(self, measure: Measure) -> None:
         """Adds a measure that looks across windows, over the rows that readers see."""
@@ -226,7 +281,7 @@ class _Report:
             raise GateError(
                 f'measure "{measure.name}" gives the columns {", ".join(rows.column_names)}, not window_id, value'
             )
-        index = self._index(_numbers(rows, "window_id")[0], f'measure "{measure.name}"')
+        index = self._index(numbers(rows, "window_id")[0], f'measure "{measure.name}"')
         if len(np.unique(index)) < len(index):
             raise GateError(
                 f'measure "{measure.name}" of output "{self.output.name}" gives a window several values',
@@ -251,7 +306,7 @@ class _Report:
             streams = ", ".join(f"'{entry.stream}'" for entry in self.plan.inputs)
             sql = f"""select window_id, count(*) filter (where reason like 'late%') as late, count(*) as rows from q
                       where source in ({streams}) and {self._inside()} group by window_id"""
-            window, found, rows = _numbers(query(sql, q=self.sources.quarantine), "window_id", "late", "rows")
+            window, found, rows = numbers(query(sql, q=self.sources.quarantine), "window_id", "late", "rows")
             index = self._index(window, "quarantine")
             late[index], other[index] = found, rows - found
         self.columns |= {"late": late, "quarantined": other}
@@ -293,7 +348,7 @@ class _Report:
     def _spread(self, values: pa.ChunkedArray, index: Ints, measure: Measure) -> pa.Array:
         """Returns a measure for every window: null where the window is not sealed, `empty` where it has no rows."""
         seen = self.sealed[index]
-        plain, index = _plain_numbers(values).filter(pa.array(seen)), index[seen]
+        plain, index = plain_numbers(values).filter(pa.array(seen)), index[seen]
         if pa.types.is_floating(plain.type) and pc.any(pc.is_nan(plain)).as_py():
             window = self.plan.first + int(
                 index[pc.fill_null(pc.is_nan(plain), False).to_numpy(zero_copy_only=False)].min()
@@ -333,44 +388,5 @@ class _Report:
             ) from error
 
 
-def aggregate_sql(schema: pa.Schema, key: list[str], measures: list[Measure]) -> str:
-    """Returns the one pass over the staged rows, as SQL over `t`."""
-    nulls = " or ".join(f"{quoted(column)} is null" for column in key)
-    timer = next(
-        (name for name in TIMER_COLUMNS if name in schema.names and pa.types.is_boolean(schema.field(name).type)), ""
-    )
-    parts = ["window_id", "attempt", "count(*) as rows"]
-    parts.append(f"count(*) filter (where {nulls}) as null_keys" if nulls else "0 as null_keys")
-    parts.append(f"count(*) filter (where {quoted(timer)}) as heartbeats" if timer else "0 as heartbeats")
-    parts += [f"{measure.sql} as {quoted(measure.name)}" for measure in measures]
-    return f"select {', '.join(parts)} from t group by window_id, attempt"
-
-
-def repeated_keys_sql(key: list[str]) -> str:
-    """Returns the search for keys that occur more than once in a window, as SQL over `t`.
-
-    Grouping by the key is hundreds of times faster than counting distinct structs of it.
-    """
-    columns = ", ".join(map(quoted, key))
-    inner = (
-        f"select window_id, attempt, count(*) as n from t group by window_id, attempt, {columns} having count(*) > 1"
-    )
-    return f"select window_id, attempt, sum(n - 1) as repeats from ({inner}) group by window_id, attempt"
-
-
 def _column(prefix: str, stream: str) -> str:
     return f"{prefix}_{table_name(stream)}"
-
-
-def _numbers(rows: pa.Table, *columns: str) -> list[Ints]:
-    return [pc.fill_null(rows[column].cast(pa.int64()), 0).to_numpy() for column in columns]
-
-
-def _plain_numbers(values: pa.ChunkedArray) -> pa.Array:
-    """Returns numbers that pandas knows; decimals without a fraction become integers."""
-    found = values.combine_chunks()
-    if pa.types.is_decimal(found.type):
-        return found.cast(pa.int64() if found.type.scale == 0 else pa.float64())
-    if pa.types.is_unsigned_integer(found.type) or pa.types.is_signed_integer(found.type):
-        return found.cast(pa.int64())
-    return found

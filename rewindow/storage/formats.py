@@ -37,13 +37,16 @@ CURRENT = {
     TableKind.QUARANTINE: 2,
     TableKind.STATES: 3,
     TableKind.OUTPUT: 3,
-    TableKind.FACTS: 2,
+    TableKind.FACTS: 3,
     TableKind.CHECKPOINTS: 3,
 }
 """Kind to the format that this version reads and writes. 2: float digests bind floats to their row, seals have a
 checksum, a generation, their columns and the table's id, checkpoints name the tables that they were computed from.
 3: checkpoints may name files of their states, and a state's digest is a sum of row hashes; staged outputs have an
-offset and an arrival time, and those of format 2 are read, resumed and published all the same."""
+offset and an arrival time, facts have measures, and those of format 2 are read, resumed and published all the same."""
+
+READ_TOO = {TableKind.FACTS: frozenset({2})}
+"""Older formats that this version works with as they are."""
 
 _STAGED = frozenset({TableKind.OUTPUT, TableKind.FACTS, TableKind.CHECKPOINTS})
 
@@ -67,13 +70,13 @@ def format_of(table: Table) -> int:
 
 
 def check_format(table: Table, kind: TableKind) -> Table:
-    """Returns the table if it has the format that this version reads and writes.
+    """Returns the table if it has a format that this version works with.
 
     Raises:
         TableError: it has an older format, or a newer one; names both and what to do.
     """
     number, wanted = format_of(table), CURRENT[kind]
-    if number == wanted:
+    if number == wanted or number in READ_TOO.get(kind, ()):
         return table
     name, older = table.path.name, number < wanted
     subject = f'replay "{table.path.parent.name}"' if kind in _STAGED else f'table "{name}"'

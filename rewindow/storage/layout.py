@@ -18,6 +18,11 @@ FACTS = "facts"
 CHECKPOINTS = "checkpoints"
 STARTED = "started"
 """Names the transaction id, on the checkpoints table, of the last window that at most once has begun."""
+MEASURES = pa.list_(
+    pa.field("element", pa.struct([("measure", pa.int64()), ("whole", pa.int64()), ("real", pa.float64())]))
+)
+"""Measures of a window that were taken when its rows were read back: each by the digest of what was asked
+(`loading.measures.Measure.digest`), with its value, a whole or a real number; both are null where the value is."""
 _TIME = pa.timestamp("us", tz="UTC")
 _BOOKKEEPING = "rewindow.bookkeeping"
 FACTS_SCHEMA = pa.schema(
@@ -30,12 +35,14 @@ FACTS_SCHEMA = pa.schema(
         ("float_digest", pa.string()),
         ("attempt", pa.int64()),
         ("lost", pa.bool_()),
+        ("measures", MEASURES),
         ("group_first", pa.int64()),
         ("group_last", pa.int64()),
         ("began_at", _TIME),
         ("ended_at", _TIME),
     ]
 )
+"""Of format 3. Format 2 lacks `measures`; such facts are read, and an attempt goes on with them."""
 
 
 def app_id(replay_id: str, table: str) -> str:

@@ -13,6 +13,7 @@ from rewindow.engine.attempt import Attempt
 from rewindow.engine.spark_engine import spark_attempt
 from rewindow.ledger import Ledger
 from rewindow.loading.catalog import load_application
+from rewindow.loading.suites import replay_measures
 from rewindow.planning import ReplayRequest, create_replay
 from tests.recovery.project import GROUP, make_project
 
@@ -45,7 +46,10 @@ def attempt(tmp_path: Path, spark: SparkSession) -> Callable[..., Attempt]:
                 raise Crash
 
         inline = inline_state_bytes if inline_state_bytes is not None else config.replay.inline_state_bytes
-        return spark_attempt(plan, app, root, ledger, epoch, lambda: spark, inline, stop=stop, say=say, crash=crash)
+        measures = replay_measures(config.expectations, plan, app, say)
+        return spark_attempt(
+            plan, app, root, ledger, epoch, lambda: spark, inline, measures, stop=stop, say=say, crash=crash
+        )
 
     make.config = config  # type: ignore[attr-defined]
     return make

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from rewindow.loading.suites import Suite, check_id, suite_for
 from rewindow.quality import evaluation, gate, judge
 from rewindow.quality.assessment import assess
 from rewindow.quality.evaluation import Evaluation, evaluate, fingerprint, to_pandas
-from rewindow.quality.window_table import build_report
+from rewindow.quality.window_table import WindowReport, make_report
 from rewindow.windows import WindowRange
 from tests.quality.staging import StagedReplay, expectation
 
@@ -236,7 +237,7 @@ def test_report_that_lost_windows_on_its_way_is_not_judged(
     staged: StagedReplay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The number of rows is compared with the plan, not with the report itself."""
-    monkeypatch.setattr(gate, "build_report", lambda *arguments: build_report(*arguments).slice(0, 19))
+    monkeypatch.setattr(gate, "make_report", lambda *arguments: _cut(make_report(*arguments), 19))
     with pytest.raises(GateError, match=r"window report has 19 rows, the range \[100, 119\] has 20 windows"):
         judge(staged.config, staged.write().plan)
 
@@ -264,3 +265,7 @@ def test_replay_without_outputs_does_not_pass(staged: StagedReplay) -> None:
     plan = staged.write().plan.model_copy(update={"outputs": []})
     assert judge(staged.config, plan).verdict == "failed"
     assert suite_for(staged.expectations, None).checks
+
+
+def _cut(report: WindowReport, windows: int) -> WindowReport:
+    return replace(report, table=report.table.slice(0, windows))

@@ -7,14 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from rewindow.loading.measures import for_datafusion, table_name, values_of
+from rewindow.engine.measuring import AskedMeasure, MeasuredRows, asked_of
+from rewindow.loading.measure_sql import for_spark
+from rewindow.loading.measures import Measure, every_output_has, for_datafusion, table_name, values_of
+from rewindow.location import location
 from rewindow.quality.planting import Specimen
+from rewindow.quality.stored_measures import StoredMeasures
 from rewindow.quality.window_table import build_report
 from rewindow.storage import Table, query
+from rewindow.storage.layout import FACTS_SCHEMA
 from tests.quality.planted_rows import RANGES, specimen
 
 if TYPE_CHECKING:
@@ -75,8 +81,65 @@ def test_shipped_measures_are_the_same_in_both_engines(tmp_path: Path, name: str
         assert {w: found.get(w, measure.empty) for w in expected} == expected, measure.name
 
 
+@pytest.mark.parametrize("name", RANGES)
+def test_what_a_replay_stores_is_what_the_gate_measures(tmp_path: Path, name: str, spark: SparkSession) -> None:
+    """Every aggregate of every shipped suite is taken by the replay, with the gate's value and type in every window."""
+    made = specimen(tmp_path, name)
+    report = build_report(made.plan, made.output, made.sources, made.suite.measures)
+    rows = made.rows.drop_columns("attempt")
+    known = values_of(made.plan, made.output)
+    wanted = [*every_output_has(made.output.key, rows.schema), *(one.bound(known) for one in made.suite.measures)]
+    wanted = [measure for measure in wanted if not measure.over_rows]
+    stored = _stored(made, rows, wanted, spark)
+    sealed = np.ones(len(made.plan.range), dtype=bool) & (report["output_rows"].to_numpy() > 0)
+    for measure in wanted:
+        assert stored.has(measure, sealed), f"{measure.name} is not stored"
+        values, index = stored.values(measure)
+        expected = report[measure.name].take(pa.array(index))
+        assert values.type == expected.type or expected.null_count == len(expected), measure.name
+        assert values.to_pylist() == expected.to_pylist(), measure.name
+
+
+def test_documented_aggregates_are_stored_as_they_are_measured(tmp_path: Path, spark: SparkSession) -> None:
+    """Nulls, NaN and windows that hold nothing else; what may differ is left to the gate."""
+    table = _odd_rows()
+    left, different = [], {}
+    write_deltalake(str(tmp_path / "t"), table)
+    frame = spark.createDataFrame(table)
+    for sql in AGGREGATES:
+        taken = MeasuredRows([AskedMeasure(7, text)] if (text := for_spark(sql, table.schema)) else [], frame.limit(0))
+        if not taken.columns:
+            left.append(sql)
+            continue
+        rows = frame.groupBy("window_id").agg(*taken.columns).select("window_id", taken.cell).toArrow().to_pylist()
+        cells = {row["window_id"]: row["measures"][0] for row in rows}
+        values = {w: cell["real"] if cell["whole"] is None else cell["whole"] for w, cell in cells.items()}
+        ours = pa.table({"window_id": list(values), "value": list(values.values())})
+        measured = query(for_datafusion(f"select window_id, {sql} as value from t group by window_id"),
+                         t=Table.open(str(tmp_path / "t")))  # fmt: skip
+        if _by_window(ours) != _by_window(measured):
+            different[sql] = (_by_window(ours), _by_window(measured))
+    assert not different
+    assert left == ["min(x)", "min(s)", "max(s)"]
+
+
 def test_documented_sql_is_the_same_in_both_engines(tmp_path: Path, functions: SparkSession) -> None:
     """Aggregates and queries over nulls, NaN, and windows that hold nothing else."""
+    table = _odd_rows()
+    write_deltalake(str(tmp_path / "t"), table)
+    functions.createDataFrame(table).createOrReplaceTempView("t")
+    wholes = [f"select window_id, {sql} as value from t group by window_id" for sql in AGGREGATES] + list(QUERIES)
+    different = {}
+    for whole in wholes:
+        ours = _by_window(query(for_datafusion(whole), t=Table.open(str(tmp_path / "t"))))
+        theirs = _by_window(functions.sql(whole).toArrow())
+        if ours != theirs:
+            different[whole] = (ours, theirs)
+    assert not different
+
+
+def _odd_rows() -> pa.Table:
+    """Returns rows with nulls and NaN, and windows that hold nothing else."""
     rows = [
         (1, None, math.nan, "a", 0), (1, 1, 1.5, "ab", 1_500_000), (1, 2, None, None, -1), (2, None, None, None, None),
         (3, 3, math.nan, "b", 7), (3, 3, math.nan, "b", 8), (4, 1, 0.0, "a", 5), (4, -2, -0.0, "c", 6),
@@ -85,17 +148,22 @@ def test_documented_sql_is_the_same_in_both_engines(tmp_path: Path, functions: S
     kinds = [("window_id", pa.int64()), ("n", pa.int64()), ("x", pa.float64()), ("s", pa.string())]
     schema = pa.schema([*kinds, ("at", pa.timestamp("us", tz="UTC"))])
     columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)]
-    table = pa.table(columns, schema=schema)
-    write_deltalake(str(tmp_path / "t"), table)
-    functions.createDataFrame(table).createOrReplaceTempView("t")
-    wholes = [f"select window_id, {sql} as value from t group by window_id" for sql in AGGREGATES] + list(QUERIES)
-    different = {}
-    for whole in wholes:
-        ours = _by_window(query(for_datafusion(whole), t=Table.open(tmp_path / "t")))
-        theirs = _by_window(functions.sql(whole).toArrow())
-        if ours != theirs:
-            different[whole] = (ours, theirs)
-    assert not different
+    return pa.table(columns, schema=schema)
+
+
+def _stored(made: Specimen, rows: pa.Table, wanted: list[Measure], spark: SparkSession) -> StoredMeasures:
+    """Returns what the facts would hold of rows, had a replay written them."""
+    frame = spark.createDataFrame(rows)
+    taken = MeasuredRows(asked_of(wanted, made.output, rows.schema), frame.limit(0))
+    cells = frame.groupBy("window_id").agg(*taken.columns).select("window_id", taken.cell).toArrow()
+    facts = [
+        {"window_id": row["window_id"], "direction": "out", "port": made.output.name, "attempt": 1, "lost": False,
+         "measures": row["measures"]}
+        for row in cells.to_pylist()
+    ]  # fmt: skip
+    path = location(made.sources.staged.path) / "stored"
+    write_deltalake(str(path), pa.Table.from_pylist(facts, schema=FACTS_SCHEMA))
+    return StoredMeasures(made.plan, made.output, Table.open(path), np.ones(len(made.plan.range), np.int64), wanted)
 
 
 def _views(made: Specimen, spark: SparkSession) -> None:

@@ -1,0 +1,147 @@
+"""A replay stores its measures with its seals: as the gate would take them, whatever happened to its attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from rewindow.config import Config
+from rewindow.crash import Step
+from rewindow.loading.suites import canonical
+from rewindow.quality.gate import suite_of
+from rewindow.quality.window_table import Sources, WindowReport, make_report
+from rewindow.storage import Table, create_table, query
+from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id
+from tests.engine.conftest import Crash
+from tests.recovery.project import FIRST, GROUP
+
+if TYPE_CHECKING:
+    from rewindow.engine.attempt import Attempt
+
+Attempts = Callable[..., "Attempt"]
+LAST = FIRST + 3 * GROUP - 1
+STORED = {
+    "total": {"sql": "sum(total)", "empty": 0},
+    "keys": "count(distinct key)",
+    "share": "sum(share)",
+    "mean": "avg(share) filter (where not isnan(share))",
+    "few": "max(few)",
+    "exact": "sum(cast(few as decimal(9,2)))",
+    "begins": "min(window_id * {width_us} + {origin_us})",
+}
+LEFT = {"middle": "median(total)", "more_keys": "count(distinct total)", "least": "min(key)"}
+
+pytestmark = pytest.mark.jvm
+
+
+@pytest.fixture
+def project(attempt: Attempts) -> Config:
+    """A project with the suite of the measured application."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    set_suite(config, STORED | LEFT)
+    return config
+
+
+def set_suite(config: Config, measures: dict[str, Any]) -> None:
+    """Writes the suite of the output `shares`."""
+    folder = config.expectations / "suites"
+    folder.mkdir(parents=True, exist_ok=True)
+    check = {
+        "type": "expect_column_values_to_not_be_null", "kwargs": {"column": "total"}, "severity": "critical",
+        "meta": {"check": "total-known"}, "description": "Every window has a total.",
+    }  # fmt: skip
+    suite = {"name": "shares", "expectations": [check], "meta": {"measures": measures}}
+    (folder / "shares.json").write_text(canonical(suite))
+
+
+def report(config: Config, attempt: Attempt, *, stored: bool, output: int = 0) -> WindowReport:
+    """Returns the window report of an output, from the facts as they are or without what they store."""
+    root, found = config.replay_root(attempt.plan.replay_id), attempt.plan.outputs[output]
+    sources = Sources.open(root, found.name, config.quarantine_table)
+    if not stored:
+        names = ", ".join(name for name in FACTS_SCHEMA.names if name != "measures")
+        bare = root.parent / f"{root.name}-bare-{found.name}"
+        write_deltalake(str(bare), query(f"select {names} from f", f=sources.facts))
+        sources = replace(sources, facts=Table.open(bare))
+    measures = tuple(one for one in suite_of(config, found).measures if one.name != "share")
+    return make_report(attempt.plan, found, sources, measures)
+
+
+@pytest.mark.parametrize(
+    ("mode", "step"),
+    [
+        ("exactly_once", Step.AFTER_FIRST_OUTPUT), ("exactly_once", Step.AFTER_OUTPUTS),
+        ("at_least_once", Step.AFTER_OUTPUTS), ("at_least_once", Step.AFTER_FACTS),
+        ("at_most_once", Step.AFTER_OUTPUTS),
+    ],
+)  # fmt: skip
+def test_stored_measures_are_those_that_the_gate_would_take(
+    attempt: Attempts, project: Config, mode: str, step: Step
+) -> None:
+    """After a crash too: seals of rows that an earlier attempt has committed have their measures (R52)."""
+    with pytest.raises(Crash):
+        attempt("measured", "one", (step, 2), mode=mode, last=LAST).run()
+    run = attempt("measured", "one", mode=mode, last=LAST)
+    run.run()
+    for output in (0, 1):
+        taken, measured = (report(project, run, stored=stored, output=output) for stored in (True, False))
+        assert taken.table.equals(measured.table), "what is stored differs from what is there"
+        assert measured.stored == ()
+        assert (taken.remark, measured.remark) == ("", "")
+        if output == 0:
+            assert set(taken.stored) == STORED.keys() - {"share"}
+            assert set(taken.measured) == set(LEFT), "what Spark may understand otherwise, or for the price of a pass"
+    facts = query("select port, direction, lost, tuples, measures from f", f=project.replay_root("one") / FACTS)
+    for row in facts.to_pylist():
+        has_some = row["direction"] == "out" and not row["lost"] and row["tuples"] > 0
+        assert (row["measures"] is not None) == has_some, row
+
+
+def test_not_a_number_and_null_are_stored_as_they_are(attempt: Attempts, project: Config) -> None:
+    """Of a window without few ones the greatest is null; a sum with NaN is NaN."""
+    run = attempt("measured", "one", last=LAST)
+    run.run()
+    rows = query("select * from o", o=project.replay_root("one") / "shares").to_pandas()
+    root, output = project.replay_root("one"), run.plan.outputs[0]
+    digests = {one.name: one.digest(output.columns) for one in suite_of(project, output).measures}
+    sql = "select window_id, measures from f where port = 'shares' and direction = 'out' and tuples > 0"
+    for row in query(sql, f=root / FACTS).to_pylist():
+        cells = {cell["measure"]: cell for cell in row["measures"]}
+        window = rows[rows["window_id"] == row["window_id"]]
+        few = window["few"].max()
+        assert cells[digests["few"]]["whole"] == (None if few != few else int(few))
+        share = cells[digests["share"]]["real"]
+        assert (share != share) == window["share"].isna().any()
+
+
+def test_a_measure_on_which_spark_fails_ends_no_replay(attempt: Attempts, project: Config) -> None:
+    """The sum overflows in the first group: nothing is stored from there on, and somebody is told."""
+    set_suite(project, STORED | {"huge": "sum(total * 9000000000000000000)"})
+    said: list[str] = []
+    run = attempt("measured", "one", last=LAST, say=said.append)
+    run.run()
+    assert [line for line in said if "left to the gate" in line]
+    stored = query("select count(measures) as n from f", f=project.replay_root("one") / FACTS)["n"][0].as_py()
+    assert stored == 0
+    set_suite(project, STORED)
+    assert set(report(project, run, stored=True).measured) == STORED.keys() - {"share"}
+
+
+def test_facts_of_the_format_before_are_gone_on_with(attempt: Attempts, project: Config) -> None:
+    """A replay that was planned before has no column for measures: its attempts store none, and its gate takes them."""
+    run = attempt("measured", "one", last=LAST)
+    path = project.replay_root("one") / FACTS
+    path.delete_tree()
+    old = pa.schema([field for field in FACTS_SCHEMA if field.name != "measures"])
+    create_table(path, old, {"rewindow.format": "2"})
+    run.run()
+    assert "measures" not in Table.open(path).schema.names
+    found = report(project, run, stored=True)
+    assert (found.stored, found.remark) == ((), "")
+    assert Table.open(path).txn(app_id("one", FACTS)) > 0
+    assert Table.exists(project.replay_root("one") / CHECKPOINTS)

@@ -1,0 +1,196 @@
+"""The gate takes the values that a replay has stored, where they are of the same rows and of the same measure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from rewindow.errors import GateError
+from rewindow.loading.measures import every_output_has, values_of
+from rewindow.location import location
+from rewindow.quality.gate import suite_of
+from rewindow.quality.window_table import Sources, WindowReport, make_report
+from rewindow.storage import Table, create_table, data_files
+from rewindow.storage.formats import TableKind, check_format, format_property
+from rewindow.storage.layout import FACTS, FACTS_SCHEMA
+from tests.quality.staging import SCHEMA, StagedReplay, expectation
+
+SUM, HALF = "sum(flights)", "avg(flights)"
+WRONG, WRONG_HALF = 7_000, 0.25
+"""What is stored, so that it can be told from what would be measured: six flights and two."""
+
+
+def store(staged: StagedReplay, attempt: int = 1, **values: Any) -> None:
+    """Stores values of the suite's measures with the facts of an attempt."""
+    plan = staged.plan
+    output = plan.outputs[0]
+    suite, known = suite_of(staged.config, output), values_of(plan, output)
+    own = {measure.name: measure for measure in every_output_has(output.key, SCHEMA)}
+    asked = own | {measure.name: measure.bound(known) for measure in suite.measures}
+    cells = [
+        {"measure": asked[name].digest(output.columns), "whole": value if isinstance(value, int) else None,
+         "real": value if isinstance(value, float) else None}
+        for name, value in {"null_keys": 0, "heartbeats": 0, **values}.items()
+    ]  # fmt: skip
+    for fact in staged.facts:
+        if fact["direction"] == "out" and fact["attempt"] == attempt and not fact["lost"] and fact["tuples"]:
+            fact["measures"] = cells
+
+
+def written(staged: StagedReplay) -> Table:
+    """Writes a replay's tables, the staged one as attempts do: each one's rows in a file of its folder."""
+    staged.write()
+    root = staged.config.replay_root(staged.replay_id)
+    path = root / staged.output
+    path.delete_tree()
+    table = create_table(path, SCHEMA)
+    for attempt in sorted({row["attempt"] for row in staged.rows}):
+        rows = [row for row in staged.rows if row["attempt"] == attempt]
+        folder = path / f"{attempt}-{len(staged.windows)}"
+        folder.make_folder()
+        (folder / "part-0.parquet").write(_parquet(pa.Table.from_pylist(rows, schema=SCHEMA)))
+        table.commit_files(data_files(folder), app_id=f"x/{attempt}", version=1)
+    return table
+
+
+def report(staged: StagedReplay) -> WindowReport:
+    """Returns the report of what was written."""
+    output = staged.plan.outputs[0]
+    sources = Sources.open(
+        staged.config.replay_root(staged.replay_id), output.name, location(staged.config.quarantine_table)
+    )
+    return make_report(staged.plan, output, sources, suite_of(staged.config, output).measures)
+
+
+@pytest.fixture
+def measured(staged: StagedReplay) -> StagedReplay:
+    """A replay with a suite of two measures, not yet written."""
+    check = expectation("flights-seen", "expect_column_values_to_not_be_null", column="total")
+    staged.add_suite("own", check, measures={"total": SUM, "half": HALF})
+    return staged
+
+
+def test_stored_values_are_taken_and_nothing_is_measured(measured: StagedReplay) -> None:
+    """Whole numbers and others, each in its own type."""
+    store(measured, total=WRONG, half=WRONG_HALF)
+    written(measured)
+    found = report(measured)
+    assert (found.stored, found.measured, found.remark) == (("half", "total"), (), "")
+    assert set(found.table["total"].to_pylist()) == {WRONG}
+    assert set(found.table["half"].to_pylist()) == {WRONG_HALF}
+    assert found.table["total"].type == pa.int64()
+
+
+def test_suite_that_has_changed_since_is_measured(measured: StagedReplay) -> None:
+    """Only the measure that asks for something else; the other one's value stands."""
+    store(measured, total=WRONG, half=WRONG_HALF)
+    written(measured)
+    check = expectation("flights-seen", "expect_column_values_to_not_be_null", column="total")
+    measured.add_suite("own", check, measures={"total": SUM + " + 1", "half": HALF})
+    found = report(measured)
+    assert (found.stored, found.measured) == (("half",), ("total",))
+    assert set(found.table["total"].to_pylist()) == {7}
+
+
+def test_same_words_about_other_columns_are_measured(measured: StagedReplay) -> None:
+    """A value is bound to the types of the rows that it was taken of."""
+    store(measured, total=WRONG, half=WRONG_HALF)
+    written(measured)
+    measured.schema = pa.schema([*SCHEMA, ("later", pa.string())])
+    assert report(measured).measured == ("half", "total")
+
+
+def test_only_values_of_the_attempt_that_readers_see_count(measured: StagedReplay) -> None:
+    """R52: a window that was sealed again has the values of the newest attempt, none if that one stored none."""
+    again = [dict(row, attempt=2, flights=3) for row in measured.rows if row["window_id"] >= 110]
+    measured.mode = "at_least_once"
+    measured.rows += again
+    measured.facts += [measured.fact(w, "out", measured.output, 3, attempt=2) for w in range(110, 120)]
+    store(measured, total=WRONG, half=WRONG_HALF)
+    written(measured)
+    assert report(measured).measured == ("half", "total"), "windows 110 on have no value of attempt 2"
+    store(measured, attempt=2, total=WRONG + 1, half=WRONG_HALF)
+    found = _of_new_facts(measured)
+    assert found.table["total"].to_pylist() == [WRONG] * 10 + [WRONG + 1] * 10
+    assert found.table["repeated"].to_pylist() == [0] * 10 + [3] * 10
+
+
+def test_lost_and_empty_windows_have_what_they_always_had(measured: StagedReplay) -> None:
+    """A lost window is null; one without rows has nothing stored, and is null or what the suite says."""
+    check = expectation("flights-seen", "expect_column_values_to_not_be_null", column="half")
+    measured.add_suite("own", check, measures={"total": {"sql": SUM, "empty": 0}, "half": HALF})
+    measured.mode = "at_most_once"
+    measured.rows = [row for row in measured.rows if row["window_id"] not in (101, 102)]
+    for fact in measured.facts:
+        if fact["direction"] == "out" and fact["window_id"] in (101, 102):
+            fact["tuples"], fact["lost"] = 0, fact["window_id"] == 102
+    store(measured, total=WRONG, half=WRONG_HALF)
+    written(measured)
+    found = report(measured)
+    assert found.measured == ()
+    assert found.table["total"].to_pylist()[:4] == [WRONG, 0, None, WRONG]
+    assert found.table["half"].to_pylist()[:4] == [WRONG_HALF, None, None, WRONG_HALF]
+
+
+def test_a_null_is_a_value_and_not_a_number_stops_the_gate(measured: StagedReplay) -> None:
+    """As where it is measured: nulls are passed over, NaN is refused by name and window."""
+    store(measured, total=None, half=WRONG_HALF)
+    written(measured)
+    found = report(measured)
+    assert found.measured == ()
+    assert found.table["total"].null_count == 20
+    store(measured, total=1, half=float("nan"))
+    with pytest.raises(GateError, match=r'measure "half" .* is not a number in window 100'):
+        _of_new_facts(measured)
+
+
+def test_rows_that_somebody_has_replaced_are_measured(measured: StagedReplay) -> None:
+    """The counts are the same, but the files are not those of an attempt; the report says why it measures."""
+    store(measured, total=WRONG, half=WRONG_HALF)
+    table = written(measured)
+    DeltaTable(table.path.uri).update(updates={"flights": "flights + 1"})
+    found = report(measured)
+    assert found.measured == ("half", "total")
+    assert found.remark == "the staged files are not those that the facts describe"
+    assert set(found.table["total"].to_pylist()) == {9}
+
+
+def test_rows_that_are_gone_are_not_covered_by_stored_values(measured: StagedReplay) -> None:
+    """A row that was deleted shows in the counts, and nothing stored counts any more."""
+    store(measured, total=WRONG, half=WRONG_HALF)
+    table = written(measured)
+    DeltaTable(table.path.uri).delete("window_id = 105 and origin = 'LGA'")
+    found = report(measured)
+    assert found.table["output_rows"].to_pylist()[5] == 2
+    assert found.table["total"].to_pylist()[4:6] == [6, 4]
+
+
+def test_facts_of_the_format_before_are_judged_and_committed_to(measured: StagedReplay) -> None:
+    """Format 2 has no measures: all are taken now, and an attempt's facts go in without them."""
+    written(measured)
+    root = measured.config.replay_root(measured.replay_id)
+    old = pa.schema([field for field in FACTS_SCHEMA if field.name != "measures"])
+    (root / FACTS).delete_tree()
+    table = create_table(root / FACTS, old, {**format_property(TableKind.FACTS), "rewindow.format": "2"})
+    check_format(table, TableKind.FACTS)
+    table.commit_arrow(pa.Table.from_pylist(measured.facts, schema=FACTS_SCHEMA), app_id="x", version=1)
+    found = report(measured)
+    assert (found.stored, found.measured, found.remark) == ((), ("half", "total"), "")
+    assert set(found.table["total"].to_pylist()) == {6}
+
+
+def _of_new_facts(staged: StagedReplay) -> WindowReport:
+    """Returns the report after the facts were written anew."""
+    path = staged.config.replay_root(staged.replay_id) / FACTS
+    write_deltalake(str(path), pa.Table.from_pylist(staged.facts, schema=FACTS_SCHEMA), mode="overwrite")
+    return report(staged)
+
+
+def _parquet(rows: pa.Table) -> bytes:
+    content = pa.BufferOutputStream()
+    pq.write_table(rows, content)
+    return bytes(content.getvalue().to_pybytes())
