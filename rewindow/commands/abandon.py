@@ -10,6 +10,7 @@ from rich.markup import escape
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import ReplayId, out
 from rewindow.launcher import verbs
+from rewindow.ledger import Ledger, State
 
 
 def abandon(replay_id: ReplayId, reason: Annotated[str, typer.Option(help="Why; kept with the replay.")] = "") -> None:
@@ -19,5 +20,8 @@ def abandon(replay_id: ReplayId, reason: Annotated[str, typer.Option(help="Why; 
 
         rewindow abandon flight_delays-376949-385704-1f2e3d --reason "wrong code"
     """
-    row = verbs.abandon(load_project(), replay_id, reason=reason)
-    out.print(escape(f"replay {replay_id} is abandoned; windows {row.range} of {row.application} are free"))
+    config = load_project()
+    was = Ledger.open(config.ledger_url).replays.get(replay_id).state
+    row = verbs.abandon(config, replay_id, reason=reason)
+    already = " already" if was is State.ABANDONED else ""
+    out.print(escape(f"replay {replay_id} is abandoned{already}; windows {row.range} of {row.application} are free"))

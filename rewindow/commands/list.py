@@ -10,7 +10,7 @@ from rich.markup import escape
 from rewindow.commands.completion import applications, states
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, out, print_json, print_rows
-from rewindow.inspection.replay_status import covers, list_replays, lost_windows
+from rewindow.inspection.replay_status import attempts_begun, covers, list_replays, lost_windows
 from rewindow.inspection.visibility import Visibility
 from rewindow.ledger.replays import Replay
 
@@ -33,6 +33,7 @@ def command(
     """
     config = load_project()
     rows = list_replays(config, application, state=state, limit=limit)
+    tries = attempts_begun(config, rows)
     lost, seen = lost_windows(config, rows), covers(config, rows)
     if as_json:
         print_json(
@@ -40,8 +41,10 @@ def command(
                 {
                     "replay": row.replay_id, "application": row.application, "first": row.first,
                     "last": row.last, "from": times[0], "to": times[1], "mode": row.mode, "state": row.state,
+                    "message": row.message,
                     "covered_by": list(seen[row.replay_id].covered_by),
-                    "attempts": row.epoch, "mark": row.mark, "lost": lost[row.replay_id], "created_at": row.created_at,
+                    "attempts": tries[row.replay_id], "mark": row.mark, "lost": lost[row.replay_id],
+                    "created_at": row.created_at,
                     "changed_at": row.changed_at,
                 }
                 for row in rows
@@ -57,7 +60,7 @@ def command(
         (
             row.replay_id, row.application, *map(_minute, row.times() or ("", "")), str(row.range),
             row.mode.replace("_", " "), _state(row, seen[row.replay_id]), f"{100 * row.mark / len(row.range):.0f} %",
-            lost[row.replay_id], row.epoch,
+            lost[row.replay_id], tries[row.replay_id],
             f"{row.created_at:%Y-%m-%d %H:%M}", f"{row.changed_at:%Y-%m-%d %H:%M}",
         )
         for row in rows

@@ -54,9 +54,14 @@ def publish(
         result = verbs.publish(
             config, replay_id, accept=accept, leave_out_damaged=leave_out_damaged, listener=JobScreen(), crash=crash
         )
-        done = f"it was published already, as publication {result.number}" if result.already else "published"
+        done = f"it was published already, as publication {result.number}" if was_done(result) else "published"
         words = f"{done}; take it back with: rewindow undo {replay_id}"
     show(result, as_json, words)
+
+
+def was_done(result: PublicationResult) -> bool:
+    """Returns whether all had been done before, so that not even what a killed publisher had left was to finish."""
+    return result.already and result.number not in result.rolled_forward
 
 
 def show(result: PublicationResult, as_json: bool, words: str) -> None:

@@ -11,6 +11,7 @@ from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, ReplayId, err, out, print_facts, print_json, print_rows
 from rewindow.config import Config
 from rewindow.inspection.replay_status import ReplayStatus, replay_status
+from rewindow.inspection.visibility import outcome
 from rewindow.windows import format_time
 
 
@@ -71,6 +72,12 @@ def _show(config: Config, found: ReplayStatus) -> None:
         out.print(f"\n{found.error_tuples:,} error tuples; list them: rewindow errors {escape(row.replay_id)}")
     for check in found.checks[:1]:
         out.print(f"\ngate: {check.verdict}, see {escape(str(config.state / check.results))}")
+    acts = [
+        (one.number, one.kind, str(one.range), f"{one.opened_at:%Y-%m-%d %H:%M}", outcome(one, found.publications))
+        for one in found.publications
+    ]
+    if acts:
+        print_rows("\npublications", ("number", "act", "windows", "begun", "outcome"), acts)
     if found.recovery:
         out.print(f"\nnext attempt, {escape(found.recovery)}")
     for stale in found.stale:

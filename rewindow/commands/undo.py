@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rewindow.commands.project import load_project
-from rewindow.commands.publish import LeaveOutDamaged, show
+from rewindow.commands.publish import LeaveOutDamaged, show, was_done
 from rewindow.commands.screen import AsJson, JobScreen, ReplayId
 from rewindow.launcher import verbs
 
@@ -27,5 +27,5 @@ def undo(
     result = verbs.undo(
         load_project(), replay_id, leave_out_damaged=leave_out_damaged, listener=JobScreen(), crash=crash
     )
-    done = f"it was undone already, as publication {result.number}" if result.already else "undone"
+    done = f"it was undone already, as publication {result.number}" if was_done(result) else "undone"
     show(result, as_json, f"{done}; publish it again with: rewindow publish {replay_id}")

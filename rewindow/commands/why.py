@@ -10,6 +10,7 @@ from rich.markup import escape
 from rewindow.commands.completion import subjects
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, out, print_facts, print_json, print_rows
+from rewindow.inspection.next_act import cause
 from rewindow.inspection.window_life import window_life
 
 
@@ -39,6 +40,8 @@ def why(
 def _show(life: dict[str, Any]) -> None:
     span = f"{life['from']} to {life['to']}"
     out.print(f"[bold]window {life['window']}[/bold], {span}, in replay {escape(life['replay'])}, {life['state']}")
+    if life["message"]:
+        out.print(escape(f"why {life['state']}: {cause(life['message'])}"))
     if life["purged"]:
         out.print(f"not told, since they were purged: {' and '.join(life['purged'])} of the replay")
     rows = [(i["stream"], i["state"], i.get("tuples", ""), i.get("sealed_at", "")) for i in life["inputs"]]
@@ -60,4 +63,8 @@ def _show(life: dict[str, Any]) -> None:
         where = "this window" if check["windows"] else "the whole range"
         out.print(escape(f"  {check['output']}: {check['check']} ({check['severity']}, {check['status']}) of {where}"))
     for publication in life["publications"]:
-        out.print(escape(f"  {publication['kind']} {publication['number']} of {publication['replay']}"))
+        out.print(
+            escape(
+                f"  {publication['kind']} {publication['number']} of {publication['replay']}: {publication['outcome']}"
+            )
+        )

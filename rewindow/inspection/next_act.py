@@ -30,7 +30,9 @@ def next_step(name: str, state: State) -> str:
     }[state]
 
 
-def next_act(config: Config, row: Replay, seen: Visibility = UNCOVERED, *, is_gone: bool = False) -> tuple[str, bool]:
+def next_act(
+    config: Config, row: Replay, seen: Visibility = UNCOVERED, *, is_gone: bool = False, is_open: bool = False
+) -> tuple[str, bool]:
     """Returns what to do next with a replay, and whether its next attempt could begin now.
 
     Where a resume would be refused, that says so and names the command that works; where the last attempt ended with
@@ -41,7 +43,14 @@ def next_act(config: Config, row: Replay, seen: Visibility = UNCOVERED, *, is_go
         row: the replay.
         seen: what covers it, if it is published.
         is_gone: whether it is said to run, and has no process any more.
+        is_open: whether a publication or an undo of it was begun and is not finished.
     """
+    if is_open:
+        finish = f"rewindow publish {row.replay_id}"
+        return (
+            f"A publication of it is not finished. Go on with it: {finish}; or give it up: {finish} --withdraw",
+            False,
+        )
     if seen.covered_by:
         return f"It is {seen}. To take it back undo the newest first: rewindow undo {seen.covered_by[0]}", False
     if row.state not in (State.PLANNED, State.FAILED) and not is_gone:

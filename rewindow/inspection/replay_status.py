@@ -12,9 +12,9 @@ from rewindow.facts.losses import Losses, losses_of
 from rewindow.inspection.counts import count_replay
 from rewindow.inspection.next_act import cause, next_act
 from rewindow.inspection.stretches import ReplayCounts
-from rewindow.inspection.visibility import Visibility, state_words, visibility
+from rewindow.inspection.visibility import Visibility, outcome, state_words, visibility
 from rewindow.launcher.processes import is_gone
-from rewindow.ledger import AttemptRecord, Check, Ledger, PortTotal, StaleRange
+from rewindow.ledger import AttemptRecord, Check, Ledger, PortTotal, Publication, StaleRange
 from rewindow.ledger.replays import Replay, State
 from rewindow.location import Location
 from rewindow.names import did_you_mean
@@ -38,6 +38,7 @@ class ReplayStatus:
         losses: what at most once gave up.
         recovery: how the next attempt of a replay that has stopped goes on, in words; None otherwise.
         counts: windows lost, repeated and affected among others; None when its tables were purged.
+        publications: acts of publishing it and of taking that back, newest first.
         seen: what covers it, if it is published.
         is_gone: whether it is said to run, and its process has ended without a word.
         next_act: what to do next, with the command.
@@ -53,6 +54,7 @@ class ReplayStatus:
     losses: Losses
     recovery: str | None
     counts: ReplayCounts | None
+    publications: list[Publication]
     seen: Visibility
     is_gone: bool
     next_act: str
@@ -113,6 +115,18 @@ class ReplayStatus:
             "ports": [vars(total) for total in self.ports],
             "checks": [vars(check) for check in self.checks],
             "stale": [vars(stale) for stale in self.stale],
+            "publications": [
+                {
+                    "number": act.number,
+                    "kind": act.kind,
+                    "first": act.first,
+                    "last": act.last,
+                    "opened_at": act.opened_at,
+                    "closed_at": act.closed_at,
+                    "outcome": outcome(act, self.publications),
+                }
+                for act in self.publications
+            ],
             "state_lost": self.losses.state_lost,
             "skipped": {
                 name: dict(zip(*counts.rows.to_pydict().values(), strict=True))
@@ -138,14 +152,16 @@ def replay_status(config: Config, replay_id: str) -> ReplayStatus:
     plan = row.read_plan()
     last = ledger.attempts.last(replay_id)
     gone, seen = row.state is State.RUNNING and last is not None and is_gone(last), visibility(ledger, row)
-    act, can_go_on = next_act(config, row, seen, is_gone=gone)
+    acts = ledger.publications.newest(replay_id)
+    is_open = any(act.closed_at is None for act in acts)
+    act, can_go_on = next_act(config, row, seen, is_gone=gone, is_open=is_open)
     facts = config.replay_root(replay_id) / FACTS
     losses = losses_of(plan, Table.open(facts), None, plan.range) if Table.exists(facts) else Losses()
     return ReplayStatus(
         row, plan, ledger.attempts.of(replay_id), ledger.counts.totals(replay_id), ledger.checks.newest(replay_id),
         ledger.stale.ranges(row.application), losses,
         _expected(config, row) if can_go_on and (gone or row.state is State.FAILED) else None,
-        _counts(config, row, plan), seen, gone, act, _log(config, row),
+        _counts(config, row, plan), acts, seen, gone, act, _log(config, row),
     )  # fmt: skip
 
 
@@ -173,6 +189,12 @@ def covers(config: Config, rows: Sequence[Replay]) -> dict[str, Visibility]:
     """Returns what covers each replay that is published."""
     ledger = Ledger.open(config.ledger_url)
     return {row.replay_id: visibility(ledger, row) for row in rows}
+
+
+def attempts_begun(config: Config, rows: Sequence[Replay]) -> dict[str, int]:
+    """Returns how many attempts of each replay have begun."""
+    found = Ledger.open(config.ledger_url).attempts.begun([row.replay_id for row in rows])
+    return {row.replay_id: found.get(row.replay_id, 0) for row in rows}
 
 
 def lost_windows(config: Config, rows: Sequence[Replay]) -> dict[str, int]:

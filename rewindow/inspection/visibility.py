@@ -1,11 +1,12 @@
-"""What readers still see of a replay that was published: later publications over its range cover it."""
+"""What became of a replay's publications: which stand, which were taken back, and which later ones cover them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rewindow.ledger import Ledger
-from rewindow.ledger.publication_rows import effective_publications
+from rewindow.ledger import Ledger, Publication
+from rewindow.ledger.publication_rows import PUBLISH, UNDO, effective_publications
 from rewindow.ledger.replays import Replay, State
 from rewindow.windows import without
 
@@ -46,3 +47,20 @@ def visibility(ledger: Ledger, row: Replay) -> Visibility:
 def state_words(row: Replay, seen: Visibility) -> str:
     """Returns the state of a replay as people read it, such as "published, covered by second"."""
     return f"{row.state.value}, {seen}" if seen.covered_by else row.state.value
+
+
+def outcome(act: Publication, acts: Sequence[Publication]) -> str:
+    """Returns what became of a publication, an undo or a withdrawal, in words; `acts` has all of the same replay."""
+    if act.withdrawn is not None:
+        return f"given up: {act.withdrawn}"
+    if act.closed_at is None:
+        return "begun, not finished"
+    if act.kind != PUBLISH:
+        return f"took publication {act.undoes} back"
+    undone = [
+        one.number
+        for one in acts
+        if one.kind == UNDO and one.replay_id == act.replay_id and one.withdrawn is None and one.closed_at is not None
+        if one.undoes is not None and one.undoes >= act.number
+    ]
+    return f"taken back by {min(undone)}" if undone else "stands"

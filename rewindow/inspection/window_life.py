@@ -6,6 +6,7 @@ from typing import Any
 
 from rewindow.config import Config
 from rewindow.errors import InputError
+from rewindow.inspection.visibility import outcome
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import Replay, State
 from rewindow.location import Location
@@ -62,6 +63,7 @@ def _has_facts(config: Config, row: Replay) -> bool:
 def _life(config: Config, ledger: Ledger, row: Replay, window: int) -> dict[str, Any]:
     plan = row.read_plan()
     root = config.replay_root(row.replay_id)
+    acts = ledger.publications.newest(application=row.application)
     there = [name for name in (FACTS, CHECKPOINTS) if Table.exists(root / name)]
     return {
         "replay": row.replay_id,
@@ -69,6 +71,7 @@ def _life(config: Config, ledger: Ledger, row: Replay, window: int) -> dict[str,
         "from": format_time(plan.grid.start_us(window)),
         "to": format_time(plan.grid.end_us(window)),
         "state": row.state.value,
+        "message": row.message,
         "inputs": [_input(config, entry.stream, entry.windows_version, window) for entry in plan.inputs],
         "purged": [name for name in (FACTS, CHECKPOINTS) if name not in there],
         "facts": _facts(root, window) if FACTS in there else [],
@@ -76,8 +79,14 @@ def _life(config: Config, ledger: Ledger, row: Replay, window: int) -> dict[str,
         "checks": _checks(config, row.replay_id, window),
         "quarantined": _quarantined(config, plan, window),
         "publications": [
-            {"number": p.number, "kind": p.kind, "replay": p.replay_id, "closed_at": p.closed_at}
-            for p in ledger.publications.newest(application=row.application)
+            {
+                "number": p.number,
+                "kind": p.kind,
+                "replay": p.replay_id,
+                "closed_at": p.closed_at,
+                "outcome": outcome(p, acts),
+            }
+            for p in acts
             if window in p.range
         ],
         "attempts": [vars(attempt) for attempt in ledger.attempts.of(row.replay_id)],
@@ -99,6 +108,8 @@ def _checkpoint(root: Location, window: int) -> list[Any]:
 
 
 def _input(config: Config, stream: str, version: int, window: int) -> dict[str, Any]:
+    if not Table.exists(config.windows_table(stream)):
+        return {"stream": stream, "state": "not there any more"}
     seals = Table.open(config.windows_table(stream), version)
     found = query(f"select * from w where window_id = {window}", w=seals).to_pylist()
     if not found:

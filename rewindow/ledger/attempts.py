@@ -101,7 +101,7 @@ class Attempts(LedgerPart):
             state = read_replay(connection, replay_id).state
             raise InputError(
                 f'replay "{replay_id}" is {state}: no attempt can begin',
-                hint="Plan the range again under another replay id to run it again.",
+                hint="To run its range again give the new replay another --id.",
             )
         self._end(connection, replay_id, AttemptEnd.LOST, f"epoch {epoch} was taken before it had ended")
         values = {"replay_id": replay_id, "epoch": epoch, "message": ""}
@@ -199,6 +199,13 @@ class Attempts(LedgerPart):
         query = select(attempts).where(attempts.c.replay_id == replay_id).order_by(attempts.c.epoch)
         with self.reading() as connection:
             return [_to_attempt(row) for row in connection.execute(query)]
+
+    def begun(self, replay_ids: Sequence[str]) -> dict[str, int]:
+        """Returns how many attempts of replays have begun; those without any are left out."""
+        c = attempts.c
+        query = select(c.replay_id, func.count()).where(c.replay_id.in_(replay_ids)).group_by(c.replay_id)
+        with self.reading() as connection:
+            return {name: int(count) for name, count in connection.execute(query)}
 
     def last(self, replay_id: str) -> AttemptRecord | None:
         """Returns the newest attempt of a replay, None before the first."""

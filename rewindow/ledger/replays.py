@@ -210,6 +210,8 @@ class Replays(LedgerPart):
     def abandon(self, replay_id: str, reason: str = "") -> Replay:
         """Gives a replay up for good: its leases end, and an attempt that still runs is fenced off the ledger.
 
+        One that was given up before keeps its reason unless there is a new one.
+
         Raises:
             InputError: it is published; undo it instead.
             OverlapError: a publication of it is open and must be rolled forward first.
@@ -223,7 +225,9 @@ class Replays(LedgerPart):
                     holder=replay_id,
                     hint=f"Roll it forward: rewindow publish {replay_id}; or take it back: add --withdraw.",
                 )
-            self.move(connection, replay_id, State.ABANDONED, reason, epoch=replays.c.epoch + 1)
+            before = read_replay(connection, replay_id)
+            kept = before.message if before.state is State.ABANDONED else ""
+            self.move(connection, replay_id, State.ABANDONED, reason or kept, epoch=replays.c.epoch + 1)
             return read_replay(connection, replay_id)
 
     def reopen(self, replay_id: str, message: str) -> None:

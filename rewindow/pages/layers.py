@@ -40,11 +40,15 @@ class LayerMeasure:
 
 
 def read_layers(config: Config, plan: Plan, measures: Iterable[LayerMeasure] = ()) -> tuple[Layer, ...]:
-    """Returns tuples in, the given measures, gaps of every input, and heartbeats where an output tells timers."""
+    """Returns tuples in, the given measures, gaps of every input, and heartbeats where an output tells timers.
+
+    Of an input that was deleted nothing is shown: what the replay made of it is there all the same.
+    """
     root = config.replay_root(plan.replay_id)
-    layers = [_tuples(config, plan)]
+    inputs = [entry for entry in plan.inputs if Table.exists(entry.windows_table(config.state))]
+    layers = [_tuples(config, plan)] if len(inputs) == len(plan.inputs) else []
     layers += [_measure(plan, root, measure) for measure in measures]
-    layers += [_gaps(config, plan, entry) for entry in plan.inputs]
+    layers += [_gaps(config, plan, entry) for entry in inputs]
     beats = [_heartbeats(plan, root, output) for output in plan.outputs]
     return (*layers, *(layer for layer in beats if layer is not None))
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from rewindow.config import Config
 from rewindow.errors import TableError
+from rewindow.inspection.next_act import cause
 from rewindow.ledger import Ledger
 from rewindow.location import Location
 from rewindow.pages.calendar import describe_range
@@ -55,11 +56,13 @@ def page_name(replay_id: str) -> str:
 
 def _page(config: Config, replay_id: str, measures: Sequence[LayerMeasure] = ()) -> Page:
     story = read_story(config, replay_id)
-    plan = Ledger.open(config.ledger_url).replays.get(replay_id).read_plan()
+    row = Ledger.open(config.ledger_url).replays.get(replay_id)
+    plan = row.read_plan()
     return Page(
         title=f"{story.application}, {story.title}",
         lead=f"Replay {replay_id}: {describe_range(story.grid, story.windows)}."
-        + (f" {story.reason}." if story.reason else ""),
+        + (f" {story.reason}." if story.reason else "")
+        + (f" Why it is {row.state.value}: {cause(row.message)}" if row.message else ""),
         grid=story.grid,
         windows=story.windows,
         stories=(story,),

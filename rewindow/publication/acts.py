@@ -76,4 +76,4 @@ def _for_people(result: PublicationResult) -> list[str]:
     if result.replay_next:
         first, last = result.replay_next
         lines.append(f"replay next: rewindow replay {result.application} --first {first} --last {last}")
-    return [*lines, result.horizon]
+    return [*lines, result.horizon] if done == _DONE[PublicationVerb.PUBLISH] else lines

@@ -125,7 +125,9 @@ def check_publishable(
     root = config.replay_root(replay_id)
     if replay.state is State.ABANDONED or not Table.exists(root / CHECKPOINTS):
         why = "is abandoned" if replay.state is State.ABANDONED else "has no staged tables any more"
-        raise InputError(f'replay "{replay_id}" {why} and cannot be published', hint="Plan the range again.")
+        raise InputError(
+            f'replay "{replay_id}" {why} and cannot be published', hint=f"Replay its range anew: {plan.command}"
+        )
     positions = staged_positions(root, plan)
     check_replay_format(root)
     check_sealed_rows(root, plan, positions)

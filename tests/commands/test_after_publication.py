@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,8 @@ from rewindow.config import Config
 from rewindow.ledger import Ledger, State
 from rewindow.pages.reading import read_story
 from rewindow.process_identity import process_identity
+from rewindow.publication.publish import publish as begin
+from rewindow.publication.steps import PublishStep
 from tests.commands.conftest import Command
 from tests.publication.staging import simple
 
@@ -127,3 +130,57 @@ def test_an_attempt_whose_process_is_gone_is_told_apart_from_one_that_runs(confi
         "why it stopped" in text and "the attempt's process has ended without a word" in text and "It runs" not in text
     )
     assert ledger.replays.get("one").state is State.RUNNING
+
+
+@pytest.mark.usefixtures("replays")
+def test_what_was_begun_given_up_and_taken_back_is_listed_with_its_outcome(config: Config, command: Command) -> None:
+    """In status, why and JSON; the next act for one that is open finishes it or gives it up."""
+
+    def dies(step: str, number: int) -> None:
+        if step == PublishStep.TABLE_COMMITTED:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        begin(config, "first", crash=dies)
+    text = command("status", "first")[1]
+    assert "begun, not finished" in text and "give it up: rewindow publish first --withdraw" in text
+    assert command("publish", "first", "--withdraw")[0] == 0
+    assert "Next: rewindow publish first" in command("status", "first")[1]
+    publish(command, "first")
+    code, text, _ = command("undo", "first")
+    assert code == 0 and "can be undone for" not in text
+    found = json.loads(command("status", "first", "--json")[1])["publications"]
+    assert [(act["number"], act["kind"], act["outcome"]) for act in found] == [
+        (4, "undo", "took publication 3 back"), (3, "publish", "taken back by 4"),
+        (2, "withdraw", "took publication 1 back"), (1, "publish", "given up: withdrawn on request"),
+    ]  # fmt: skip
+    assert "publish 3 of first: taken back by 4" in command("why", "first", "100")[1]
+
+
+@pytest.mark.usefixtures("replays")
+def test_a_killed_publication_that_is_finished_was_not_done_before(config: Config, command: Command) -> None:
+    """The second call has done the rest, so it does not say that all had been done."""
+
+    def dies(step: str, number: int) -> None:
+        if step == PublishStep.TABLE_COMMITTED:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        begin(config, "first", crash=dies)
+    assert command("publish", "first")[1].startswith("published; take it back with")
+
+
+@pytest.mark.usefixtures("replays")
+def test_an_abandoned_replay_says_why_everywhere(command: Command) -> None:
+    """In status, list, why and on its page, though its input is gone by now; giving it up again keeps the reason."""
+    assert command("abandon", "first", "--reason", "wrong code")[0] == 0
+    assert "is abandoned already" in command("abandon", "first")[1]
+    assert "why abandoned  wrong code" in command("status", "first")[1]
+    (entry,) = json.loads(command("list", "--state", "abandoned", "--json")[1])
+    assert (entry["message"], entry["attempts"]) == ("wrong code", 1)
+    text = command("why", "first", "100")[1]
+    assert "why abandoned: wrong code" in text and "flights  not there any more" in text
+    page = command("status", "first", "--page")[1].strip()
+    assert "Why it is abandoned: wrong code" in Path(page).read_text()
+    errors = command("publish", "first")[2]
+    assert "Hint: Replay its range anew: rewindow replay app --first 100 --last 109" in errors
