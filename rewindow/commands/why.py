@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -11,7 +11,7 @@ from rewindow.commands.completion import subjects
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, out, print_facts, print_json, print_rows
 from rewindow.inspection.next_act import cause
-from rewindow.inspection.window_life import window_life
+from rewindow.inspection.window_life import WindowLife, window_life
 
 
 def why(
@@ -32,39 +32,38 @@ def why(
     """
     life = window_life(load_project(), subject, window)
     if as_json:
-        print_json(life)
+        print_json(life.to_json())
     else:
         _show(life)
 
 
-def _show(life: dict[str, Any]) -> None:
-    span = f"{life['from']} to {life['to']}"
-    out.print(f"[bold]window {life['window']}[/bold], {span}, in replay {escape(life['replay'])}, {life['state']}")
-    if life["message"]:
-        out.print(escape(f"why {life['state']}: {cause(life['message'])}"))
-    if life["purged"]:
-        out.print(f"not told, since they were purged: {' and '.join(life['purged'])} of the replay")
-    rows = [(i["stream"], i["state"], i.get("tuples", ""), i.get("sealed_at", "")) for i in life["inputs"]]
+def _show(life: WindowLife) -> None:
+    span = f"{life.begin} to {life.end}"
+    out.print(f"[bold]window {life.window}[/bold], {span}, in replay {escape(life.replay)}, {life.state}")
+    if life.message:
+        out.print(escape(f"why {life.state}: {cause(life.message)}"))
+    if life.purged:
+        out.print(f"not told, since they were purged: {' and '.join(life.purged)} of the replay")
+    rows = [
+        (entry.stream, entry.state, *((entry.seal.tuples, entry.seal.sealed_at) if entry.seal else ("", "")))
+        for entry in life.inputs
+    ]
     print_rows("", ("input", "state", "tuples", "sealed at"), rows)
     facts = [
-        (f["direction"], f["port"], f["tuples"], f["attempt"], "lost" if f["lost"] else (f["digest"] or "")[9:17],
-         f"{f['began_at']:%H:%M:%S}", str(f["group_first"]), str(f["group_last"]))
-        for f in life["facts"]
+        (fact.direction, fact.port, fact.tuples, fact.attempt, "lost" if fact.lost else (fact.digest or "")[9:17],
+         f"{fact.began_at:%H:%M:%S}", str(fact.group_first), str(fact.group_last))
+        for fact in life.facts
     ]  # fmt: skip
     print_rows("", ("", "port", "tuples", "attempt", "digest", "begun", "group from", "to"), facts)
-    if life["checkpoint"]:
-        newest = life["checkpoint"][0]
-        names = ", ".join(f"{c['operator'] or 'no state'} ({c['rows']} rows)" for c in life["checkpoint"])
-        out.print(f"\ncheckpoint at or before it: window {newest['window_id']}: {escape(names)}")
-    print_facts({"quarantined tuples": life["quarantined"], "failed checks": len(life["checks"])})
-    if any(fact["direction"] == "error" and fact["tuples"] for fact in life["facts"]):
-        out.print(f"error tuples: rewindow errors {escape(life['replay'])} --window {life['window']}")
-    for check in life["checks"]:
-        where = "this window" if check["windows"] else "the whole range"
-        out.print(escape(f"  {check['output']}: {check['check']} ({check['severity']}, {check['status']}) of {where}"))
-    for publication in life["publications"]:
-        out.print(
-            escape(
-                f"  {publication['kind']} {publication['number']} of {publication['replay']}: {publication['outcome']}"
-            )
-        )
+    if life.checkpoint:
+        names = ", ".join(f"{state.operator or 'no state'} ({state.rows} rows)" for state in life.checkpoint)
+        out.print(f"\ncheckpoint at or before it: window {life.checkpoint[0].window_id}: {escape(names)}")
+    print_facts({"quarantined tuples": life.quarantined, "failed checks": len(life.checks)})
+    if any(fact.direction == "error" and fact.tuples for fact in life.facts):
+        out.print(f"error tuples: rewindow errors {escape(life.replay)} --window {life.window}")
+    for check in life.checks:
+        where = "this window" if check.windows else "the whole range"
+        out.print(escape(f"  {check.output}: {check.check} ({check.severity}, {check.status}) of {where}"))
+    for publication in life.publications:
+        act = f"{publication.kind} {publication.number} of {publication.replay}"
+        out.print(escape(f"  {act}: {publication.outcome}"))

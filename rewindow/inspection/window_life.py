@@ -2,22 +2,149 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.inspection.visibility import outcome
-from rewindow.ledger import Ledger
+from rewindow.ledger import AttemptRecord, Ledger
 from rewindow.ledger.replays import Replay, State
 from rewindow.location import Location
 from rewindow.names import did_you_mean
 from rewindow.recovery import Plan
 from rewindow.storage import Table, query
-from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA
+from rewindow.storage.layout import CHECKPOINTS, FACTS
 from rewindow.windows import format_time, parse_time
 
+if TYPE_CHECKING:
+    from rewindow.quality import Finding
 
-def window_life(config: Config, subject: str, window: str) -> dict[str, Any]:
+
+@dataclass(frozen=True, slots=True)
+class WindowSeal:
+    """The row of a window in its stream's table of seals; see `rewindow.facts.seals`."""
+
+    window_id: int
+    tuples: int
+    digest: str | None
+    float_digest: str | None
+    sealed_at: datetime
+    data_version: int
+    generation: int
+    columns: str
+    table_id: str
+    end_window: int | None
+    checksum: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowInput:
+    """What an input had of the window, at the version that the replay has pinned.
+
+    Attributes:
+        state: sealed, empty, missing, or in words that the stream is not there any more.
+        seal: None where it is missing.
+    """
+
+    stream: str
+    state: str
+    seal: WindowSeal | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """Returns it for programs: the seal's columns beside stream and state."""
+        return {"stream": self.stream, "state": self.state, **(asdict(self.seal) if self.seal else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class PortFact:
+    """What an attempt has written of a port in the window: a row of the replay's table of facts."""
+
+    window_id: int
+    direction: str
+    port: str
+    tuples: int
+    digest: str | None
+    float_digest: str | None
+    attempt: int
+    lost: bool
+    group_first: int
+    group_last: int
+    began_at: datetime
+    ended_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """An operator's state in a checkpoint; `operator` is empty where no operator has any."""
+
+    operator: str
+    window_id: int
+    rows: int
+    digest: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPublication:
+    """A publication, or an undo of one, whose range holds the window; `outcome`: what became of it, in words."""
+
+    number: int
+    kind: str
+    replay: str
+    closed_at: datetime | None
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class WindowLife:
+    """One window of a replay: what went in, who computed it, what came out, what was found wrong.
+
+    Attributes:
+        begin, end: its time, ISO 8601; the end is not part of it.
+        purged: tables of the replay that are no longer there, so that nothing is known from them.
+        checkpoint: the states of the newest checkpoint at or before it.
+        checks: what did not pass, of the window or of the whole range.
+        quarantined: tuples of the inputs that were put aside.
+    """
+
+    replay: str
+    window: int
+    begin: str
+    end: str
+    state: str
+    message: str
+    inputs: tuple[WindowInput, ...]
+    purged: tuple[str, ...]
+    facts: tuple[PortFact, ...]
+    checkpoint: tuple[SavedState, ...]
+    checks: tuple[Finding, ...]
+    quarantined: int
+    publications: tuple[WindowPublication, ...]
+    attempts: tuple[AttemptRecord, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """Returns it for programs (docs/json.md)."""
+        parts = {
+            "inputs": [entry.to_json() for entry in self.inputs],
+            "facts": [asdict(fact) for fact in self.facts],
+            "checkpoint": [asdict(state) for state in self.checkpoint],
+            "checks": [
+                {**vars(check), "windows": [[part.first, part.last] for part in check.windows]} for check in self.checks
+            ],
+            "publications": [asdict(publication) for publication in self.publications],
+            "attempts": [vars(attempt) for attempt in self.attempts],
+            "purged": list(self.purged),
+        }
+        names = [field.name for field in fields(self)]
+        return {_JSON_NAMES.get(name, name): parts.get(name, getattr(self, name)) for name in names}
+
+
+_JSON_NAMES = {"begin": "from", "end": "to"}
+
+
+def window_life(config: Config, subject: str, window: str) -> WindowLife:
     """Returns what went into a window, who computed it, what came out, and what was found wrong.
 
     Args:
@@ -60,68 +187,59 @@ def _has_facts(config: Config, row: Replay) -> bool:
     return Table.exists(config.replay_root(row.replay_id) / FACTS)
 
 
-def _life(config: Config, ledger: Ledger, row: Replay, window: int) -> dict[str, Any]:
+def _life(config: Config, ledger: Ledger, row: Replay, window: int) -> WindowLife:
+    from rewindow.quality import failures
+
     plan = row.read_plan()
     root = config.replay_root(row.replay_id)
-    acts = ledger.publications.newest(application=row.application)
     there = [name for name in (FACTS, CHECKPOINTS) if Table.exists(root / name)]
-    return {
-        "replay": row.replay_id,
-        "window": window,
-        "from": format_time(plan.grid.start_us(window)),
-        "to": format_time(plan.grid.end_us(window)),
-        "state": row.state.value,
-        "message": row.message,
-        "inputs": [_input(config, entry.stream, entry.windows_version, window) for entry in plan.inputs],
-        "purged": [name for name in (FACTS, CHECKPOINTS) if name not in there],
-        "facts": _facts(root, window) if FACTS in there else [],
-        "checkpoint": _checkpoint(root, window) if CHECKPOINTS in there else [],
-        "checks": _checks(config, row.replay_id, window),
-        "quarantined": _quarantined(config, plan, window),
-        "publications": [
-            {
-                "number": p.number,
-                "kind": p.kind,
-                "replay": p.replay_id,
-                "closed_at": p.closed_at,
-                "outcome": outcome(p, acts),
-            }
-            for p in acts
-            if window in p.range
-        ],
-        "attempts": [vars(attempt) for attempt in ledger.attempts.of(row.replay_id)],
-    }
+    acts = ledger.publications.newest(application=row.application)
+    return WindowLife(
+        replay=row.replay_id,
+        window=window,
+        begin=format_time(plan.grid.start_us(window)),
+        end=format_time(plan.grid.end_us(window)),
+        state=row.state.value,
+        message=row.message,
+        inputs=tuple(_input(config, entry.stream, entry.windows_version, window) for entry in plan.inputs),
+        purged=tuple(name for name in (FACTS, CHECKPOINTS) if name not in there),
+        facts=_facts(root, window) if FACTS in there else (),
+        checkpoint=_checkpoint(root, window) if CHECKPOINTS in there else (),
+        checks=tuple(failures(config, row.replay_id, window)),
+        quarantined=_quarantined(config, plan, window),
+        publications=tuple(
+            WindowPublication(act.number, act.kind, act.replay_id, act.closed_at, outcome(act, acts))
+            for act in acts
+            if window in act.range
+        ),
+        attempts=tuple(ledger.attempts.of(row.replay_id)),
+    )
 
 
-def _facts(root: Location, window: int) -> list[Any]:
-    columns = ", ".join(name for name in FACTS_SCHEMA.names if name != "measures")
+def _facts(root: Location, window: int) -> tuple[PortFact, ...]:
+    columns = ", ".join(field.name for field in fields(PortFact))
     sql = f"select {columns} from f where window_id = {window} order by direction, port, attempt"
-    return list(query(sql, f=root / FACTS).to_pylist())
+    return tuple(PortFact(**row) for row in query(sql, f=root / FACTS).to_pylist())
 
 
-def _checkpoint(root: Location, window: int) -> list[Any]:
+def _checkpoint(root: Location, window: int) -> tuple[SavedState, ...]:
     """Returns the states of the newest checkpoint at or before a window."""
-    sql = f"""select operator, window_id, rows, digest, attempt from c
+    columns = ", ".join(field.name for field in fields(SavedState))
+    sql = f"""select {columns} from c
               where window_id <= {window} order by window_id desc, attempt desc, operator limit 20"""
-    saved = query(sql, c=root / CHECKPOINTS).to_pylist()
-    return [entry for entry in saved if entry["window_id"] == saved[0]["window_id"]]
+    saved = [SavedState(**row) for row in query(sql, c=root / CHECKPOINTS).to_pylist()]
+    return tuple(state for state in saved if state.window_id == saved[0].window_id)
 
 
-def _input(config: Config, stream: str, version: int, window: int) -> dict[str, Any]:
+def _input(config: Config, stream: str, version: int, window: int) -> WindowInput:
     if not Table.exists(config.windows_table(stream)):
-        return {"stream": stream, "state": "not there any more"}
+        return WindowInput(stream, "not there any more")
     seals = Table.open(config.windows_table(stream), version)
     found = query(f"select * from w where window_id = {window}", w=seals).to_pylist()
     if not found:
-        return {"stream": stream, "state": "missing"}
-    return {"stream": stream, "state": "sealed" if found[0]["tuples"] else "empty", **found[0]}
-
-
-def _checks(config: Config, replay_id: str, window: int) -> list[Any]:
-    from rewindow.quality import failures
-
-    found = [vars(failure) for failure in failures(config, replay_id, window)]
-    return [{**check, "windows": [[part.first, part.last] for part in check["windows"]]} for check in found]
+        return WindowInput(stream, "missing")
+    seal = WindowSeal(**{field.name: found[0].get(field.name) for field in fields(WindowSeal)})
+    return WindowInput(stream, "sealed" if seal.tuples else "empty", seal)
 
 
 def _quarantined(config: Config, plan: Plan, window: int) -> int:

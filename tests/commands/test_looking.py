@@ -18,6 +18,7 @@ from rewindow.pages.reading import pages_folder
 from rewindow.quality.findings import record_findings
 from rewindow.quality.outcome import CheckOutcome, GateResult, OutputVerdict
 from rewindow.storage import create_table
+from rewindow.storage.layout import FACTS_SCHEMA
 from rewindow.storage.streams import QUARANTINE_SCHEMA, WINDOWS_SCHEMA, create_quarantine, stream_properties
 from rewindow.windows import WindowRange
 from tests.commands.conftest import Command
@@ -54,6 +55,22 @@ def test_why_tells_a_window_after_a_purge(command: Command, replay: StagedReplay
     found = json.loads(command("why", "one", FIRST + 1, "--json")[1])
     assert (found["checkpoint"], found["purged"]) == ([], ["checkpoints"])
     assert {fact["port"] for fact in found["facts"]} == {"delays", "ranks"}
+
+
+def test_json_of_why_keeps_its_names(command: Command, config: Config) -> None:
+    """Programs read these names; a window that an input lacks has no columns of a seal."""
+    seal_windows(config, "flights", range(FIRST, LAST))
+    simple(config, "one", FIRST, LAST)
+    found, last = (json.loads(command("why", "one", window, "--json")[1]) for window in (FIRST, LAST))
+    assert set(found) == {
+        "replay", "window", "from", "to", "state", "message", "inputs", "purged", "facts", "checkpoint", "checks",
+        "quarantined", "publications", "attempts",
+    }  # fmt: skip
+    assert set(found["inputs"][0]) == {"stream", "state", *WINDOWS_SCHEMA.names}
+    assert (found["inputs"][0]["state"], last["inputs"]) == ("empty", [{"stream": "flights", "state": "missing"}])
+    assert set(found["facts"][0]) == set(FACTS_SCHEMA.names) - {"measures"}
+    assert set(found["checkpoint"][0]) == {"operator", "window_id", "rows", "digest", "attempt"}
+    assert found["attempts"][0]["epoch"] == 1 and found["window"] == FIRST
 
 
 def test_window_ids_are_shown_as_they_are_typed(command: Command, config: Config) -> None:

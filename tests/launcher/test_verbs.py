@@ -88,7 +88,7 @@ def test_a_replays_life_from_python(tmp_path: Path, spark: SparkSession, monkeyp
 
     assert rewindow.status(config, "one").row.mark == WINDOWS
     assert [row.replay_id for row in rewindow.list_replays(config, "totals", state="ended")] == ["one"]
-    assert rewindow.why(config, "totals", str(FIRST + 1))["replay"] == "one"
+    assert rewindow.why(config, "totals", str(FIRST + 1)).replay == "one"
     assert rewindow.list_errors(config, "one") == []
     assert rewindow.gaps(config, "events").to_dict()["first"] == FIRST
     assert [entry.name for entry in rewindow.streams(config)] == ["events"]
