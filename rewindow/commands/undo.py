@@ -9,7 +9,9 @@ import typer
 from rewindow.commands.project import load_project
 from rewindow.commands.publish import LeaveOutDamaged, show, was_done
 from rewindow.commands.screen import AsJson, JobScreen, ReplayId
+from rewindow.inspection.next_act import next_act
 from rewindow.launcher import verbs
+from rewindow.ledger import Ledger
 
 
 def undo(
@@ -24,8 +26,8 @@ def undo(
 
         rewindow undo flight_delays-376949-385704-1f2e3d
     """
-    result = verbs.undo(
-        load_project(), replay_id, leave_out_damaged=leave_out_damaged, listener=JobScreen(), crash=crash
-    )
+    config = load_project()
+    result = verbs.undo(config, replay_id, leave_out_damaged=leave_out_damaged, listener=JobScreen(), crash=crash)
     done = f"it was undone already, as publication {result.number}" if was_done(result) else "undone"
-    show(result, as_json, f"{done}; publish it again with: rewindow publish {replay_id}")
+    act, _ = next_act(config, Ledger.open(config.ledger_url).replays.get(replay_id))
+    show(result, as_json, f"{done}. {act}")

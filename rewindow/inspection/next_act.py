@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 
 from rewindow.config import Config
-from rewindow.inspection.visibility import UNCOVERED, Visibility
+from rewindow.inspection.visibility import visibility
+from rewindow.launcher.processes import is_gone
 from rewindow.launcher.readiness import obstacle
+from rewindow.ledger import Ledger
 from rewindow.ledger.replays import Replay, State
+from rewindow.storage import Table
+from rewindow.storage.layout import CHECKPOINTS
 
 CAUSE_LINES_MAX, LINE_CHARACTERS_MAX = 4, 500
 _STACK = re.compile(
@@ -30,30 +34,18 @@ def next_step(name: str, state: State) -> str:
     }[state]
 
 
-def next_act(
-    config: Config, row: Replay, seen: Visibility = UNCOVERED, *, is_gone: bool = False, is_open: bool = False
-) -> tuple[str, bool]:
+def next_act(config: Config, row: Replay) -> tuple[str, bool]:
     """Returns what to do next with a replay, and whether its next attempt could begin now.
 
     Where a resume would be refused, that says so and names the command that works; where the last attempt ended with
     an error that names its own next act, that one.
-
-    Args:
-        config: settings in force.
-        row: the replay.
-        seen: what covers it, if it is published.
-        is_gone: whether it is said to run, and has no process any more.
-        is_open: whether a publication or an undo of it was begun and is not finished.
     """
-    if is_open:
-        finish = f"rewindow publish {row.replay_id}"
-        return (
-            f"A publication of it is not finished. Go on with it: {finish}; or give it up: {finish} --withdraw",
-            False,
-        )
-    if seen.covered_by:
-        return f"It is {seen}. To take it back undo the newest first: rewindow undo {seen.covered_by[0]}", False
-    if row.state not in (State.PLANNED, State.FAILED) and not is_gone:
+    ledger = Ledger.open(config.ledger_url)
+    words = _of_publications(ledger, row) or _of_staged(config, ledger, row) or _of_attempt(ledger, row)
+    if words:
+        return words, False
+    gone = has_stopped_unnoticed(ledger, row)
+    if row.state not in (State.PLANNED, State.FAILED) and not gone:
         return next_step(row.replay_id, row.state), row.state is State.RUNNING
     against = obstacle(config, row.read_plan())
     if against is not None:
@@ -63,7 +55,46 @@ def next_act(
     _, found, hint = row.message.partition(f"\n{_HINT}")
     if row.state is State.FAILED and found and hint.strip():
         return f"Next: {hint.strip()}", True
-    return next_step(row.replay_id, State.FAILED if is_gone else row.state), True
+    return next_step(row.replay_id, State.FAILED if gone else row.state), True
+
+
+def has_stopped_unnoticed(ledger: Ledger, row: Replay) -> bool:
+    """Returns whether a replay is said to run, though its process has ended without a word."""
+    last = ledger.attempts.last(row.replay_id) if row.state is State.RUNNING else None
+    return last is not None and is_gone(last)
+
+
+def _of_publications(ledger: Ledger, row: Replay) -> str:
+    """Returns the next act where a publication is open, or lies under a later one; empty elsewhere."""
+    if any(act.closed_at is None for act in ledger.publications.newest(row.replay_id)):
+        finish = f"rewindow publish {row.replay_id}"
+        return f"A publication of it is not finished. Go on with it: {finish}; or give it up: {finish} --withdraw"
+    seen = visibility(ledger, row)
+    if seen.covered_by:
+        return f"It is {seen}. To take it back undo the newest first: rewindow undo {seen.covered_by[0]}"
+    return ""
+
+
+def _of_staged(config: Config, ledger: Ledger, row: Replay) -> str:
+    """Returns the next act where staged tables were purged, or the gate has not passed; empty elsewhere."""
+    if row.state not in (State.ENDED, State.CHECKED, State.UNDONE):
+        return ""
+    if not Table.exists(config.replay_root(row.replay_id) / CHECKPOINTS):
+        return f"Its staged tables were purged. To publish its range, compute it again: {row.read_plan().command}"
+    checks = ledger.checks.newest(row.replay_id, limit=1) if row.state is State.ENDED else []
+    if checks and checks[0].verdict != "passed":
+        accept = f'rewindow publish {row.replay_id} --accept "REASON"'
+        return f"Its gate did not pass: mend what it found and replay the range; or publish it all the same: {accept}"
+    return ""
+
+
+def _of_attempt(ledger: Ledger, row: Replay) -> str:
+    """Returns the next act while an attempt starts, so that it has not told its process yet; empty elsewhere."""
+    last = ledger.attempts.last(row.replay_id) if row.state in (State.PLANNED, State.FAILED) else None
+    if last is None or last.outcome is not None or last.host is not None:
+        return ""
+    begun = f"Attempt {last.epoch} is starting since {last.began_at:%H:%M:%S} UTC: wait for it"
+    return f"{begun}. Should nothing come of it: rewindow replay --resume {row.replay_id}"
 
 
 def cause(message: str) -> str:

@@ -10,10 +10,9 @@ from rewindow.config import Config
 from rewindow.errors import InputError, RewindowError, TableError
 from rewindow.facts.losses import Losses, losses_of
 from rewindow.inspection.counts import count_replay
-from rewindow.inspection.next_act import cause, next_act
+from rewindow.inspection.next_act import cause, has_stopped_unnoticed, next_act
 from rewindow.inspection.stretches import ReplayCounts
 from rewindow.inspection.visibility import Visibility, outcome, state_words, visibility
-from rewindow.launcher.processes import is_gone
 from rewindow.ledger import AttemptRecord, Check, Ledger, PortTotal, Publication, StaleRange
 from rewindow.ledger.replays import Replay, State
 from rewindow.location import Location
@@ -150,18 +149,16 @@ def replay_status(config: Config, replay_id: str) -> ReplayStatus:
     ledger = Ledger.open(config.ledger_url)
     row = ledger.replays.get(replay_id)
     plan = row.read_plan()
-    last = ledger.attempts.last(replay_id)
-    gone, seen = row.state is State.RUNNING and last is not None and is_gone(last), visibility(ledger, row)
-    acts = ledger.publications.newest(replay_id)
-    is_open = any(act.closed_at is None for act in acts)
-    act, can_go_on = next_act(config, row, seen, is_gone=gone, is_open=is_open)
+    gone = has_stopped_unnoticed(ledger, row)
+    act, can_go_on = next_act(config, row)
     facts = config.replay_root(replay_id) / FACTS
     losses = losses_of(plan, Table.open(facts), None, plan.range) if Table.exists(facts) else Losses()
     return ReplayStatus(
         row, plan, ledger.attempts.of(replay_id), ledger.counts.totals(replay_id), ledger.checks.newest(replay_id),
         ledger.stale.ranges(row.application), losses,
         _expected(config, row) if can_go_on and (gone or row.state is State.FAILED) else None,
-        _counts(config, row, plan), acts, seen, gone, act, _log(config, row),
+        _counts(config, row, plan), ledger.publications.newest(replay_id), visibility(ledger, row), gone, act,
+        _log(config, row),
     )  # fmt: skip
 
 

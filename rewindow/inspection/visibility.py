@@ -29,16 +29,13 @@ class Visibility:
         return f"{'' if self.is_whole else 'in part '}covered by {', '.join(self.covered_by)}"
 
 
-UNCOVERED = Visibility()
-
-
 def visibility(ledger: Ledger, row: Replay) -> Visibility:
     """Returns what covers a replay; nothing where it is not published."""
     if row.state is not State.PUBLISHED:
-        return UNCOVERED
+        return Visibility()
     own = next(iter(effective_publications(ledger.publications.newest(row.replay_id))), None)
     if own is None:
-        return UNCOVERED
+        return Visibility()
     later = [act for act in ledger.publications.later_overlapping(own.number) if act.closed_at is not None]
     names = tuple(dict.fromkeys(act.replay_id for act in later))
     return Visibility(names, bool(names) and not without(own.range, [act.range for act in later]))

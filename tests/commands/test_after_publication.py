@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 from pathlib import Path
 
@@ -75,8 +76,8 @@ def test_a_second_undo_says_that_it_was_done_and_by_which_act(command: Command) 
     """So does a second publication."""
     publish(command, "first")
     assert "it was published already, as publication 1; take it back with" in command("publish", "first")[1]
-    assert command("undo", "first")[1].startswith("undone; publish it again")
-    assert "it was undone already, as publication 2; publish it again" in command("undo", "first")[1]
+    assert command("undo", "first")[1].startswith("undone. Publish it again with: rewindow publish first")
+    assert "it was undone already, as publication 2. Publish it again" in command("undo", "first")[1]
 
 
 def test_an_unfinished_replay_is_not_checked_and_the_way_on_is_named(config: Config, command: Command) -> None:
@@ -184,3 +185,27 @@ def test_an_abandoned_replay_says_why_everywhere(command: Command) -> None:
     assert "Why it is abandoned: wrong code" in Path(page).read_text()
     errors = command("publish", "first")[2]
     assert "Hint: Replay its range anew: rewindow replay app --first 100 --last 109" in errors
+
+
+@pytest.mark.usefixtures("replays")
+def test_what_cannot_be_published_any_more_is_not_recommended(config: Config, command: Command) -> None:
+    """Staged tables that were purged are computed again, by a command; a gate that did not pass needs a reason."""
+    publish(command, "first")
+    shutil.rmtree(config.replay_root("first") / "checkpoints")
+    assert "Take it back with: rewindow undo first" in command("status", "first")[1]
+    words = "Its staged tables were purged. To publish its range, compute it again: rewindow replay app --first 100"
+    assert f"undone. {words}" in command("undo", "first")[1]
+    assert words in command("status", "first")[1]
+    Ledger.open(config.ledger_url).checks.record("second", "failed")
+    text = command("status", "second")[1]
+    assert "Its gate did not pass" in text and 'rewindow publish second --accept "REASON"' in text
+
+
+def test_an_attempt_that_starts_is_waited_for(config: Config, command: Command) -> None:
+    """A resume would end it; the JVM takes some seconds until it tells its process."""
+    replay = simple(config, "other", 100, 109, ledger=False)
+    ledger, plan = Ledger.open(config.ledger_url), replay.plan
+    ledger.replays.create("one", "app", 100, 109, plan.mode.name, plan.model_dump(mode="json"), "code-1")
+    ledger.attempts.next_epoch("one")
+    text = command("status", "one")[1]
+    assert "Attempt 1 is starting since" in text and "wait for it. Should nothing come of it" in text
