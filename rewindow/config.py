@@ -113,6 +113,8 @@ class StreamConfig(Section):
     Feather's and Delta's with their own types. JSON needs them."""
     delimiter: str = ","
     """What separates the columns of a CSV source."""
+    decimal: Literal[".", ","] = "."
+    """What separates decimals in numbers of a CSV source; with a comma, points may stand between groups of three."""
     header: bool = True
     """Whether the first row of a CSV source names its columns; without one, `columns` names all of them in order."""
     encoding: Annotated[str, AfterValidator(_encoding)] = "utf-8"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,17 +14,20 @@ from rich.markup import escape
 from rewindow.commands.screen import err, out, print_facts, print_rows
 from rewindow.config import JARS, SETTINGS_FILE
 from rewindow.errors import InputError
+from rewindow.new_project.columns import Column
 from rewindow.new_project.files import OUTPUT, new_files, write_files
 from rewindow.new_project.sample import read_sample
 from rewindow.new_project.stream import NewStream, changed, propose_stream
 from rewindow.spark.jars import missing_jars
 from rewindow.version import PACKAGE
 
-_COLUMNS_SHOWN = 30
+_COLUMNS_SHOWN, _NAMES_SHOWN = 30, 12
 
 
 def init(
-    path: Annotated[Path, typer.Argument(help="A CSV, JSON lines or Parquet file, or a folder of them.")],
+    path: Annotated[
+        Path, typer.Argument(help="A CSV, JSON lines or Parquet file, a folder of them, or a Delta table.")
+    ],
     yes: Annotated[bool, typer.Option("--yes", help="Take what is guessed, ask nothing.")] = False,
 ) -> None:
     """Begin a project in this folder: look at a file, guess columns, arrival, key and window width, say why, write
@@ -100,6 +104,7 @@ def _show_choices(stream: NewStream) -> None:
         {
             "stream": stream.name,
             "arrived at": f"{stream.arrival.instant}     ({why['arrived_at']})",
+            "event at": f"{stream.event_at.name}     ({why['event_at']})",
             "key": f"{stream.key.name if stream.key else 'none'}     ({why['keys']})",
             "window": f"{stream.width}     ({why['width']})",
             "silent after": f"{stream.interval or 'not looked for'}     ({why['interval']})",
@@ -111,15 +116,19 @@ def _show_choices(stream: NewStream) -> None:
 def _ask(stream: NewStream) -> NewStream:
     """Returns the stream with the answers; an answer that cannot be is asked for again."""
     err.print("Press Enter to take what is in brackets.", markup=False)
-    questions = (
-        ("name", "Name of the stream", stream.name),
-        ("arrival", "Column of the arrival time", stream.arrival.name),
-        ("key", 'Key, whose silence is a gap ("none" for none)', stream.key.name if stream.key else "none"),
-        ("width", "Width of a window", None),
+    questions: tuple[tuple[str, str, Callable[[NewStream], str], Callable[[NewStream], Sequence[Column]]], ...] = (
+        ("name", "Name of the stream", lambda new: new.name, lambda new: ()),
+        ("arrival", "Column of the arrival time", lambda new: new.arrival.name, lambda new: new.times),
+        ("event_at", "Column of the event time", lambda new: new.event_at.name, lambda new: new.times),
+        ("key", "Key, whose silence is a gap", lambda new: new.key.name if new.key else "none", lambda new: new.keys),
+        ("width", "Width of a window", lambda new: new.width, lambda new: ()),
     )
-    for setting, words, default in questions:
+    for setting, words, default, choices in questions:
+        names = [column.name for column in choices(stream)]
+        listed = f" ({', '.join([*names[:_NAMES_SHOWN], *['...'] * (len(names) > _NAMES_SHOWN)])})" if names else ""
+        none = ", or none" if setting == "key" else ""
         while True:
-            answer = typer.prompt(words, default=default or stream.width, err=True).strip()
+            answer = typer.prompt(f"{words}{listed}{none}", default=default(stream), err=True).strip()
             try:
                 stream = changed(stream, **{setting: "" if setting == "key" and answer == "none" else answer})
                 break

@@ -75,9 +75,7 @@ def load_application(config: Config, name: str, parameters: Mapping[str, str] | 
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
         if not name.startswith(HEARTBEAT) or name.removeprefix(HEARTBEAT) not in config.streams:
-            known = application_names(config)
-            hint = f"{did_you_mean(name, known)}Known: {', '.join(known) or 'none'}."
-            raise InputError(f'application "{name}" is unknown', hint=hint)
+            raise _unknown(config, name)
         _refuse_parameters(name, parameters)
         app, sources = _fill(config, name.removeprefix(HEARTBEAT)), []
     else:
@@ -86,6 +84,15 @@ def load_application(config: Config, name: str, parameters: Mapping[str, str] | 
             app = _application_of(_import(name, path), name, parameters)
         sources = [path, *_modules_of(folder).values()]
     return LoadedApplication(app, code_version(app, sources))
+
+
+def _unknown(config: Config, name: str) -> InputError:
+    """Returns the error for an application that is not there, with those that are, or what to write."""
+    known, folders = application_names(config), ", ".join(str(folder) for folder in config.applications)
+    hint = f"{did_you_mean(name, known)}Known: {', '.join(known)}."
+    if not known:
+        hint = f"Write {name}.py there; `rewindow init FILE` in an empty folder writes a first one to copy."
+    return InputError(f'application "{name}" is unknown', detail=f"Looked for {name}.py in {folders}.", hint=hint)
 
 
 def application_modules() -> list[ModuleType]:
@@ -180,6 +187,8 @@ def _refuse_parameters(name: str, parameters: Mapping[str, str]) -> None:
 
 def _fill(config: Config, stream: str) -> Application:
     settings = config.stream(stream)
+    if not Table.exists(config.stream_table(stream)):
+        raise InputError(f'stream "{stream}" is not recorded', hint=f"Record it first: rewindow record {stream}")
     return heartbeat_application(stream, settings, event_columns(Table.open(config.stream_table(stream))))
 
 

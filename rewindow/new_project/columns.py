@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
-from functools import partial
+from datetime import date, datetime
 from typing import Any
 
 from rewindow.names import BOOKKEEPING, quoted_column
-from rewindow.new_project.sample import Sample
+from rewindow.new_project.sample import MISFITS_MAX, Sample
+from rewindow.new_project.times import (
+    ISO,
+    NULLS,
+    Times,
+    clock_micros,
+    epoch_times,
+    micros_of,
+    sounds_like_time,
+    text_times,
+)
 
-NULLS = ("NA", "N/A", "NULL", "null", "None", "nan", "NaN", "\\N", "-")
-"""Texts that mean null in a column whose other values are no text."""
 _INTEGER = re.compile(r"[+-]?(0|[1-9]\d{0,17})")
 _FIXED = re.compile(r"[+-]?\d{1,14}\.(\d{1,4})")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)?)?")
-_FORMATS = {
-    "%Y/%m/%d": "yyyy/M/d", "%d.%m.%Y": "d.M.yyyy", "%d/%m/%Y": "d/M/yyyy", "%m/%d/%Y": "M/d/yyyy",
-    "%d-%m-%Y": "d-M-yyyy",
-}  # fmt: skip
-_CLOCKS = {"": "", " %H:%M": " H:m", " %H:%M:%S": " H:m:s"}
-_EPOCHS = {"timestamp_seconds": 1, "timestamp_millis": 10**3, "timestamp_micros": 10**6}
-_SINCE, _UNTIL = 946_684_800, 4_102_444_800  # 2000 and 2100.
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_US = 86_400_000_000
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_MISFITS_MAX = 0.01
-"""The share of texts that may be otherwise than a column's type; their rows go to quarantine, which allows as many."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +41,9 @@ class Column:
         instant: SQL over the source's columns that gives it as a timestamp; empty if it is no time.
         times: then, of each row, microseconds since the epoch or None.
         nulls: texts that mean null in it.
+        pattern: Spark's pattern of a text that is a time, empty where none is needed.
+        other: the same column with day and month exchanged, where its values allow both.
+        parts: the columns that it is made of; empty for a column that the source has.
     """
 
     name: str
@@ -54,11 +54,14 @@ class Column:
     instant: str = ""
     times: Sequence[int | None] = ()
     nulls: frozenset[str] = frozenset()
+    pattern: str = ""
+    other: Column | None = None
+    parts: tuple[str, ...] = ()
 
     @property
     def sql(self) -> str:
         """Its name in an expression or in DDL."""
-        return self.name if _PLAIN.fullmatch(self.name) else quoted_column(self.name)
+        return _quoted(self.name)
 
     @property
     def missing(self) -> int:
@@ -102,9 +105,14 @@ def _of_most_texts(name: str, event: str, values: Sequence[str | None]) -> Colum
     if column.kind != "STRING" or column.instant:
         return column
     meant = [(row, value) for row, value in enumerate(values, 1) if value is not None and value not in NULLS]
-    for fits in (_ISO.fullmatch, _NUMBER.fullmatch, re.compile(r"\d+[-./:].*").match):
+    for fits in (
+        ISO.fullmatch,
+        _NUMBER.fullmatch,
+        re.compile(r"\d+[-./:].*").match,
+        re.compile(r"[A-Z][a-z]{2} \d").match,
+    ):
         misfits = [(row, value) for row, value in meant if not fits(value)]
-        if not 0 < len(misfits) <= _MISFITS_MAX * len(meant):
+        if not 0 < len(misfits) <= MISFITS_MAX * len(meant):
             continue
         wrong = {value for _, value in misfits}
         most = _of_texts(name, event, [None if value in wrong else value for value in values])
@@ -123,25 +131,69 @@ def _of_texts(name: str, event: str, values: Sequence[str | None]) -> Column:
         return _empty(name, event, values)
     nulls = frozenset(value for value in there if value in NULLS)
     also = f"; {', '.join(sorted(nulls))} means null" if nulls else ""
-    time = _text_times(name, values, meant)
+    time = text_times(name, _quoted(name), values, meant)
     if time is not None:
-        kind, instant, times, why = time
-        return Column(name, event, kind, why + also, values, instant, times, nulls)
-    kind, why = _number(meant)
-    if kind == "STRING":
-        return Column(name, event, kind, why, values)
-    numbers = (
-        [None if value is None or value in nulls else float(value) for value in values] if kind != "BOOLEAN" else []
+        return _as_time(Column(name, event, time.kind, "", values, nulls=nulls), time, also)
+    kind, why = _number([text.strip() for text in meant])
+    plain = Column(
+        name, event, kind, why + also * (kind != "STRING"), values, nulls=nulls if kind != "STRING" else frozenset()
     )
-    instant, times, words = _epoch(name, numbers)
-    return Column(name, event, kind, (words or why) + also, values, instant, times, nulls)
+    if kind in ("STRING", "BOOLEAN") or not sounds_like_time(name):
+        return plain
+    return read_as_epoch(plain, "and named as a time" + also) or plain
+
+
+def read_as_epoch(column: Column, why: str) -> Column | None:
+    """Returns a column of numbers as times, None where they are too small or too large to be some."""
+    try:
+        numbers = [None if v is None or v in column.nulls else float(v) for v in column.values]
+    except (TypeError, ValueError):
+        return None
+    time = epoch_times(column.sql, column.kind, numbers)
+    return None if time is None else _as_time(column, time, f", {why}")
+
+
+def _as_time(column: Column, time: Times, also: str) -> Column:
+    other = None if time.other is None else _as_time(column, time.other, also)
+    return replace(
+        column, kind=time.kind, why=time.why + also, instant=time.instant, times=time.micros, pattern=time.pattern,
+        other=other,
+    )  # fmt: skip
+
+
+def combined_times(columns: Sequence[Column]) -> list[Column]:
+    """Returns times that are made of two columns: one of days, and one of times of day beside it."""
+    days = [c for c in columns if c.instant and not any(t is not None and t % _DAY_US for t in c.times)]
+    found = []
+    for day in days:
+        for clock in columns:
+            if clock.kind != "STRING" or clock.instant or not sounds_like_time(clock.name):
+                continue
+            micros = clock_micros(clock.values)
+            if micros is not None and not ("%" in day.pattern or " " in day.pattern):
+                found.append(_combined(day, clock, micros))
+    return found
+
+
+def _combined(day: Column, clock: Column, micros: Sequence[int | None]) -> Column:
+    both = zip(day.times, micros, strict=True)
+    times = [None if left is None or right is None else left + right for left, right in both]
+    text = f"concat(cast({day.sql} as string), ' ', {clock.sql})"
+    seconds = max((value.count(":") for value in clock.values if value), default=1) > 1
+    pattern = f"{day.pattern} {'H:m:s' if seconds else 'H:m'}"
+    instant = f"try_to_timestamp({text}, '{pattern}')" if day.pattern else f"try_cast({text} as timestamp)"
+    names = (day.name, clock.name)
+    taken = f"{day.event}_{clock.event}"
+    why = f"the day of {day.name} and the time of {clock.name}, taken as UTC"
+    return Column(" + ".join(names), taken, "TIMESTAMP", why, times, instant, times, parts=names)
 
 
 def _empty(name: str, event: str, values: Sequence[Any]) -> Column:
     """Returns a column without a value: its name is all that there is to go by."""
     if sounds_like_time(name):
-        quoted = name if _PLAIN.fullmatch(name) else quoted_column(name)
-        return Column(name, event, "TIMESTAMP", "no value to look at; its name is that of a time", values, quoted)
+        return Column(
+            name, event, "TIMESTAMP", "no value to look at; its name is that of a time", values, _quoted(name)
+        )  # fmt: skip
     return Column(name, event, "STRING", "no value to look at", values)
 
 
@@ -160,116 +212,32 @@ def _number(texts: Sequence[str]) -> tuple[str, str]:
     return "STRING", "text"
 
 
-def _text_times(
-    name: str, values: Sequence[str | None], meant: Sequence[str]
-) -> tuple[str, str, list[int | None], str] | None:
-    """Returns type, expression, times and reason of a column whose texts are times."""
-    quoted = name if _PLAIN.fullmatch(name) else quoted_column(name)
-    if all(map(_ISO.fullmatch, meant)):
-        times = _read(values, datetime.fromisoformat)
-        if times is None:
-            return None
-        dates = all(len(text) == 10 for text in meant)
-        zone = (
-            ""
-            if any(text[-1] == "Z" or text[-6:-5] in "+-" for text in meant) or dates
-            else ", without a zone: taken as UTC"
-        )
-        return ("DATE" if dates else "TIMESTAMP"), quoted, times, f"{'dates' if dates else 'times'} in ISO 8601{zone}"
-    if not meant[0][:1].isdigit():
-        return None
-    fitting = []
-    for day, spark_day in _FORMATS.items():
-        for clock, spark_clock in _CLOCKS.items():
-            times = _read(values, partial(_parse, form=day + clock))
-            if times is not None:
-                fitting.append((spark_day + spark_clock, times))
-    if not fitting:
-        return None
-    fitting.sort(key=lambda form: _span(form[1]))  # With day and month exchanged, days that follow lie months apart.
-    pattern, times = fitting[0]
-    doubt = f"; could be {fitting[1][0]} as well, look at it" if len(fitting) > 1 else ""
-    why = f"text that is a time as {pattern}, taken as UTC{doubt}"
-    return "STRING", f"try_to_timestamp({quoted}, '{pattern}')", times, why
-
-
-def _read(values: Sequence[str | None], parse: Callable[[str], datetime]) -> list[int | None] | None:
-    """Returns texts as microseconds since the epoch, None if one of them is no such time."""
-    found: list[int | None] = []
-    for value in values:
-        if value is None or value in NULLS:
-            found.append(None)
-            continue
-        try:
-            found.append(_micros(parse(value)))
-        except ValueError:
-            return None
-    return found
-
-
-def _span(times: Sequence[int | None]) -> int:
-    there = [time for time in times if time is not None]
-    return max(there) - min(there)
-
-
-def _parse(text: str, form: str) -> datetime:
-    return datetime.strptime(text, form)
-
-
-def _micros(moment: datetime | date) -> int:
-    if not isinstance(moment, datetime):
-        moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
-
-
-def _epoch(name: str, numbers: Sequence[float | None]) -> tuple[str, list[int | None], str]:
-    """Returns expression, times and reason of numbers that count time since 1970; empty where they do not."""
-    there = [number for number in numbers if number is not None]
-    if not there or not sounds_like_time(name):
-        return "", [], ""
-    quoted = name if _PLAIN.fullmatch(name) else quoted_column(name)
-    for function, units in _EPOCHS.items():
-        if all(_SINCE * units <= number < _UNTIL * units for number in there):
-            times = [None if number is None else int(number * (10**6 // units)) for number in numbers]
-            word = function.removeprefix("timestamp_")
-            return f"{function}({quoted})", times, f"{word} since 1970, from 2000 to 2100, and named as a time"
-    return "", [], ""
-
-
-def sounds_like_time(name: str) -> bool:
-    """Returns whether a column is named as times are.
-
-    >>> [sounds_like_time(name) for name in ("createdAt", "event_ts", "Order Date", "category", "state")]
-    [True, True, True, False, False]
-    """
-    words = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower()
-    return any(word in TIME_WORDS for word in re.split(r"[^a-z]+", words)) or words.endswith(("time", "timestamp"))
-
-
-TIME_WORDS = frozenset({"at", "ts", "time", "date", "day", "datetime", "timestamp", "when", "epoch", "millis", "on"})
-
-
 def _of_values(name: str, event: str, values: Sequence[Any], own: str | None) -> Column:
     """Returns a column of values that have types: JSON's, or those of a Parquet file, which keep their own type."""
     there = [value for value in values if value is not None]
     if own is None and not there:
         return _empty(name, event, values)
     if there and all(isinstance(value, str) for value in there):
-        time = _text_times(name, values, [value for value in there if value])
-        if time is not None and own is None:
-            kind, instant, times, why = time
-            return Column(name, event, kind, why, values, instant, times)
-        return Column(name, event, "STRING" if own is None else own, "text", values)
+        meant = [value for value in there if value]
+        time = text_times(name, _quoted(name), values, meant) if meant else None
+        plain = Column(name, event, own or "STRING", "text", values)
+        if time is None:
+            return plain
+        if own is None or time.pattern:
+            return _as_time(plain, replace(time, kind=own or time.kind), "")
+        return _as_time(plain, replace(time, kind=own, instant=f"try_cast({_quoted(name)} as timestamp)"), "")
     if there and all(isinstance(value, datetime | date) for value in there):
-        times = [None if value is None else _micros(value) for value in values]
-        quoted = name if _PLAIN.fullmatch(name) else quoted_column(name)
-        return Column(name, event, own or "TIMESTAMP", "times, as the file says", values, quoted, times)
+        times = [None if value is None else micros_of(value) for value in values]
+        return Column(name, event, own or "TIMESTAMP", "times, as the file says", values, _quoted(name), times)
     kind = own or json_type(there)
-    numbers = [float(v) if v is not None else None for v in values] if all(map(_is_number, there)) else []
-    instant, times, words = _epoch(name, numbers)
-    return Column(
-        name, event, kind, words or ("as the file says" if own else _json_words(kind)), values, instant, times
-    )
+    plain = Column(name, event, kind, "as the file says" if own else _json_words(kind), values)
+    if all(map(_is_number, there)) and sounds_like_time(name):
+        return read_as_epoch(plain, "and named as a time") or plain
+    return plain
+
+
+def _quoted(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else quoted_column(name)
 
 
 def _is_number(value: Any) -> bool:

@@ -73,7 +73,7 @@ def _settings(stream: NewStream, folder: Path, jars: Path | None) -> str:
     nulls = sorted({text for column in stream.columns for text in column.nulls})
     lines += [f"null_values = {_toml(['', *nulls])}"] if nulls else []
     lines += [f"# {stream.why['arrived_at']}; {arrival.why}", f"arrived_at = {_toml(arrival.instant)}"]
-    lines += [f"event_at = {_toml(arrival.event)}     # the time of the event; another column if tuples arrive later"]
+    lines += [f"# {stream.why['event_at']}", f"event_at = {_toml(stream.event_at.event)}"]
     if stream.key is not None:
         lines += [f"# {stream.why['keys']}", f"keys = {_toml([stream.key.event])}"]
     if stream.interval is not None:
@@ -92,8 +92,8 @@ def _place(path: str, folder: Path) -> str:
 
 
 def _columns(stream: NewStream) -> list[str]:
-    """Returns the setting `columns`; a Parquet file has types of its own."""
-    if stream.sample.kind == "parquet":
+    """Returns the setting `columns`; a Parquet file and a Delta table have types of their own."""
+    if stream.sample.kind in ("parquet", "delta"):
         return []
     lines, line = [], ""
     for column in stream.columns:
@@ -109,11 +109,12 @@ def _columns(stream: NewStream) -> list[str]:
 def _event_columns(stream: NewStream) -> list[str]:
     """Returns `keep` and `select` where a column cannot be recorded as it is, or is to be recorded as a time."""
     renamed = [column for column in stream.columns if column.event != column.name]
-    arrival = stream.arrival
-    as_time = arrival.instant != arrival.sql or arrival.kind == "DATE"
     select = {column.event: column.sql for column in renamed}
-    if as_time:
-        select[arrival.event] = f"cast({arrival.instant} as timestamp)" if arrival.kind == "DATE" else arrival.instant
+    for time in (stream.arrival, stream.event_at):
+        if time.kind == "DATE" and not time.pattern:
+            select[time.event] = f"cast({time.instant} as timestamp)"
+        elif time.instant != time.sql:
+            select[time.event] = time.instant
     lines = []
     if renamed:
         lines.append(f"keep = {_toml([column.name for column in stream.columns if column not in renamed])}")

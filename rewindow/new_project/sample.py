@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
+from rewindow.names import did_you_mean
+from rewindow.new_project.times import NULLS
 from rewindow.recording.sources.parquet_files import parquet_schema
+from rewindow.recording.sources.readers import single_names
 from rewindow.recording.sources.source import SourceFile, known_sources, source_format
+from rewindow.recording.sources.typed_rows import spark_type
+from rewindow.storage import Table, query
 
 ROWS, CELLS = 20_000, 1_000_000
 """A sample has so many rows, or, of a wide source, so many cells."""
 _BYTES = 64 << 20
 _DELIMITERS = (",", ";", "\t", "|")
-_READ = ("csv", "json", "parquet")
+_READ = ("csv", "json", "parquet", "delta")
+_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?")
+_POINT = re.compile(r"[+-]?\d*\.\d+")
+MISFITS_MAX = 0.01
+"""The share of texts that may be otherwise than a column's type; their rows go to quarantine, which allows as many."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +43,9 @@ class Sample:
 
     Attributes:
         path: the file, folder or pattern, absolute.
-        kind: its format: csv, json or parquet.
+        kind: its format: csv, json, parquet or delta.
         values: the values of each column by its name; None where there is none. CSV's are texts.
-        types: DDL of the types of columns that have types of their own (Parquet).
+        types: DDL of the types of columns that have types of their own (Parquet, Delta).
         settings: settings of the stream that reading took, such as a delimiter.
         whole: whether these are all its rows.
         misshapen: rows left out since they have another number of columns, or are no JSON object.
@@ -62,7 +74,8 @@ def read_sample(path: Path) -> Sample:
     place = str(path.absolute())
     if not path.exists() and not any(letter in place for letter in "*?["):
         raise InputError(
-            f'file "{path}" is not there', hint="Name a CSV, JSON lines or Parquet file, or a folder of them."
+            f'file "{path}" is not there',
+            hint=f"{_beside(path)}Name a CSV, JSON lines or Parquet file, a folder of them, or a Delta table.",
         )
     kind = source_format("new", place, None)
     if kind not in _READ:
@@ -70,6 +83,8 @@ def read_sample(path: Path) -> Sample:
             f'"{path}" is a source of format {kind}, and only {", ".join(_READ)} are looked into',
             hint="Write rewindow.toml by hand; README.md has one to copy.",
         )
+    if kind == "delta":
+        return _delta(place)
     first = _first_file(place, kind)
     if kind == "parquet":
         return _parquet(place, first)
@@ -88,12 +103,24 @@ def _first_file(place: str, kind: str) -> SourceFile:
     return found[0]
 
 
+def _beside(path: Path) -> str:
+    return did_you_mean(path.name, [entry.name for entry in path.parent.iterdir()]) if path.parent.is_dir() else ""
+
+
 def _decoded(data: bytes) -> tuple[str, str]:
+    """Returns a text and its encoding: as its first bytes say, else UTF-8, else what Windows or Latin 1 make of it."""
+    if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return data[: len(data) - len(data) % 2].decode("utf-16", "ignore"), "utf-16"
     for cut in range(4):  # The sample may end inside a character.
         try:
             return data[: len(data) - cut].decode("utf-8-sig"), "utf-8"
         except UnicodeDecodeError:
             continue
+    if any(0x80 <= byte < 0xA0 for byte in data):  # Latin 1 has control characters there, Windows letters and quotes.
+        try:
+            return data.decode("cp1252"), "cp1252"
+        except UnicodeDecodeError:
+            pass
     return data.decode("latin-1"), "latin-1"
 
 
@@ -118,22 +145,48 @@ def _csv(place: str, file: SourceFile, text: str, settings: dict[str, Any], whol
         )
     if delimiter != ",":
         settings = settings | {"delimiter": delimiter}
+    names = single_names(names)
     columns = zip(*rows[:limit], strict=True) if rows else ([] for _ in names)
     values = {name: [value or None for value in column] for name, column in zip(names, columns, strict=True)}
     values.pop("", None)  # A column without a name, such as an index that pandas wrote, is not read.
-    if len(values) < sum(map(bool, names)):
-        raise InputError(f'source file "{file.name}" names a column twice', hint="Give each column a name of its own.")
+    if _has_decimal_commas(values):
+        settings = settings | {"decimal": ","}
+        values = {name: _with_points(column) for name, column in values.items()}
     return Sample(place, "csv", values, settings=settings, whole=whole, misshapen=misshapen)
 
 
+def _has_decimal_commas(values: Mapping[str, Sequence[str | None]]) -> bool:
+    """Returns whether numbers have a decimal comma: in a column at least, and no column has a decimal point."""
+    found = False
+    for column in values.values():
+        texts = [value.strip() for value in column if value is not None and value not in NULLS]
+        misfits = sum(not _COMMA.fullmatch(text) for text in texts)
+        if texts and misfits <= MISFITS_MAX * len(texts):
+            found = found or any("," in text for text in texts)
+        elif texts and all(_POINT.fullmatch(text) for text in texts):
+            return False
+    return found
+
+
+def _with_points(column: Sequence[str | None]) -> list[str | None]:
+    """Returns a column with its numbers as they are written with a decimal point."""
+    return [
+        value.strip().replace(".", "").replace(",", ".") if value and _COMMA.fullmatch(value.strip()) else value
+        for value in column
+    ]
+
+
 def _delimiter(text: str) -> str:
-    """Returns what splits the first lines into most columns, the same number in more than half of them."""
+    """Returns what splits the first lines into most columns, the same number in more than half of them.
+
+    Of two that give as many, the one that does so in more lines: a decimal comma is not in the names of the columns.
+    """
     lines = [line for line in islice(io.StringIO(text), 20) if line.strip()]
 
-    def columns(delimiter: str) -> int:
+    def columns(delimiter: str) -> tuple[int, int]:
         rows = [len(row) for row in csv.reader(lines, delimiter=delimiter) if row]
         count = max(set(rows), key=rows.count)
-        return count if 2 * rows.count(count) > len(rows) else 0
+        return (count, rows.count(count)) if 2 * rows.count(count) > len(rows) else (0, 0)
 
     return max(_DELIMITERS, key=columns) if lines else ","
 
@@ -178,10 +231,19 @@ def _parquet(place: str, file: SourceFile) -> Sample:
     return Sample(place, "parquet", values, {name: _ddl(schema.field(name).type) for name in schema.names}, whole=whole)
 
 
+def _delta(place: str) -> Sample:
+    """Returns the first rows of a Delta table, with the columns of its partitions."""
+    table = Table.open(place)
+    schema = pa.schema([field.with_type(spark_type(field.type)) for field in table.schema])
+    limit = max(1, min(ROWS, CELLS // max(1, len(schema))))
+    rows = query(f"select * from t limit {limit + 1}", t=table)
+    values = {name: rows[name].to_pylist()[:limit] for name in schema.names}
+    types = {name: _ddl(schema.field(name).type) for name in schema.names}
+    return Sample(place, "delta", values, types, whole=rows.num_rows <= limit)
+
+
 def _ddl(kind: Any) -> str:
     """Returns a Parquet column's type as DDL, as far as a first application uses such columns; else its own words."""
-    import pyarrow as pa
-
     if pa.types.is_decimal(kind):
         return f"DECIMAL({kind.precision},{kind.scale})"
     if pa.types.is_timestamp(kind):

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from rewindow.errors import InputError
 from rewindow.names import COMPONENT, check_name, did_you_mean
-from rewindow.new_project.columns import Column, describe_columns, sounds_like_time
+from rewindow.new_project.columns import Column, combined_times, describe_columns, read_as_epoch
 from rewindow.new_project.sample import Sample
+from rewindow.new_project.times import sounds_like_time
 from rewindow.windows import parse_duration
 
 LADDER = (
@@ -29,6 +30,10 @@ _ARRIVAL = ("arriv", "receive", "ingest", "record", "load", "insert", "logged", 
 _KEY = re.compile(r"(^|_)(id|key|name|code|user|customer|device|sensor|station|host|page|account|symbol|origin)$")
 _NO_MEASURE = re.compile(r"(^|_)(id|key|code|number|no|nr|zip|year|month|day|port|lat|lon|latitude|longitude)$")
 _MEASURES = 3
+_SHOWN = 30
+_DAY_US = 86_400_000_000
+_EARLIER_MIN = 0.9
+"""A time is taken for the event's where so many rows have one that is not later than the arrival."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,8 @@ class NewStream:
     """A stream as it is proposed.
 
     Attributes:
-        arrival: the column of the arrival timestamp.
+        arrival: the column of the arrival timestamp, or a column made of two.
+        event_at: the column of the event timestamp.
         key: the column whose silence is a gap, None without one.
         measures: columns that a first application can add up.
         width, interval: durations as a person writes them; without an interval no silence is looked for.
@@ -47,6 +53,7 @@ class NewStream:
     sample: Sample
     columns: Sequence[Column]
     arrival: Column
+    event_at: Column
     key: Column | None
     measures: Sequence[Column]
     width: str
@@ -58,6 +65,16 @@ class NewStream:
         """Name of its first application."""
         return f"count_{self.name}"
 
+    @property
+    def times(self) -> list[Column]:
+        """The columns that are times, and those that are made of a day and a time of day."""
+        return [column for column in [*self.columns, *combined_times(self.columns)] if column.instant]
+
+    @property
+    def keys(self) -> list[Column]:
+        """The columns that may be the key."""
+        return [column for column in self.columns if not no_key(column) and column is not self.arrival]
+
 
 def propose_stream(sample: Sample, path: Path) -> NewStream:
     """Returns a stream for a sample.
@@ -66,36 +83,43 @@ def propose_stream(sample: Sample, path: Path) -> NewStream:
         InputError: no column is a time.
     """
     columns = describe_columns(sample)
-    arrival, why_arrival = _arrival(columns)
+    if not any(column.instant for column in columns):
+        why = "though its name does not say so: no other column is a time"
+        columns = [read_as_epoch(column, why) or column if _is_numeric(column) else column for column in columns]
+    arrival, why_arrival = _arrival(sample, [*columns, *combined_times(columns)])
+    event_at, why_event = _event_at(columns, arrival)
     key, why_key = _key(columns, arrival)
     proposed = NewStream(
-        stream_name(path), sample, columns, arrival, key, _measures(columns, key), "", None,
-        {"arrived_at": why_arrival, "keys": why_key},
+        stream_name(path), sample, columns, arrival, event_at, key, _measures(columns, key), "", None,
+        {"arrived_at": why_arrival, "event_at": why_event, "keys": why_key},
     )  # fmt: skip
     return _with_durations(proposed)
 
 
 def changed(
-    stream: NewStream, *, name: str | None = None, arrival: str | None = None, key: str | None = None,
-    width: str | None = None,
+    stream: NewStream, *, name: str | None = None, arrival: str | None = None, event_at: str | None = None,
+    key: str | None = None, width: str | None = None,
 ) -> NewStream:  # fmt: skip
     """Returns a stream with what somebody else has chosen; an empty key is none.
 
     Raises:
-        InputError: there is no such column, it is no time, or the width is no duration.
+        InputError: there is no such column, it cannot be what it was chosen for, or the width is no duration; the hint
+            names those that can.
     """
     if name is not None:
         stream = replace(stream, name=check_name("stream", name))
     if arrival is not None and arrival != stream.arrival.name:
-        column = find_column(stream, arrival)
-        if not column.instant:
-            raise InputError(
-                f'column "{arrival}" is not a time: {column.kind}, {column.why}', hint=_times(stream.columns)
-            )
-        stream = replace(stream, arrival=column, why={**stream.why, "arrived_at": "chosen"})
-        stream = _with_durations(stream)
+        column = _time(stream, arrival)
+        event, why = _event_at(stream.columns, column)
+        stream = replace(stream, arrival=column, event_at=event)
+        stream = _with_durations(
+            replace(stream, why={**stream.why, "arrived_at": "chosen", "event_at": why}, measures=stream.measures)
+        )
+    if event_at is not None and event_at != stream.event_at.name:
+        column = _time(stream, event_at)
+        stream = replace(stream, event_at=column, why={**stream.why, "event_at": "chosen"})
     if key is not None and key != (stream.key.name if stream.key else ""):
-        column_or_none = find_column(stream, key) if key else None
+        column_or_none = _key_of(stream, key) if key else None
         measures = _measures(stream.columns, column_or_none)
         stream = replace(stream, key=column_or_none, measures=measures, why={**stream.why, "keys": "chosen"})
         stream = _with_durations(stream)
@@ -106,18 +130,49 @@ def changed(
     return stream
 
 
-def find_column(stream: NewStream, name: str) -> Column:
-    """Returns a column of a source.
+def _time(stream: NewStream, name: str) -> Column:
+    """Returns a column that is a time.
 
     Raises:
-        InputError: there is none of this name.
+        InputError: there is none of this name, or it is none.
     """
-    names = [column.name for column in stream.columns]
-    if name not in names:
-        raise InputError(
-            f'column "{name}" is not in the source', hint=f"{did_you_mean(name, names)}{_times(stream.columns)}"
-        )
-    return stream.columns[names.index(name)]
+    times = stream.times
+    found = next((column for column in times if column.name == name), None)
+    if found is not None:
+        return found
+    names = [column.name for column in times]
+    hint = f"{did_you_mean(name, names)}Columns that are times: {', '.join(names)}."
+    column = next((column for column in stream.columns if column.name == name), None)
+    if column is None:
+        raise InputError(f'column "{name}" is not in the source', hint=hint)
+    raise InputError(f'column "{name}" is not a time: {column.kind}, {column.why}', hint=hint)
+
+
+def _key_of(stream: NewStream, name: str) -> Column:
+    """Returns a column that may be the key.
+
+    Raises:
+        InputError: there is none of this name, or it cannot be the key.
+    """
+    names = [column.name for column in stream.keys]
+    hint = f"{did_you_mean(name, names)}Columns that can be the key: {', '.join(names) or 'none'}; or none."
+    column = next((column for column in stream.columns if column.name == name), None)
+    if column is None:
+        raise InputError(f'column "{name}" is not in the source', hint=hint)
+    if why := no_key(column):
+        raise InputError(f'column "{name}" cannot be the key: {why}', hint=hint)
+    return column
+
+
+def no_key(column: Column) -> str:
+    """Returns why a column cannot be the key, empty where it can."""
+    if column.instant:
+        return "it is a time"
+    if column.kind not in ("STRING", "BIGINT", "INT"):
+        return f"its type is {column.kind}, and a key is text or a whole number"
+    if column.missing:
+        return f"{column.missing:,} rows have none, and a key without a value fails the gate"
+    return ""
 
 
 def stream_name(path: Path) -> str:
@@ -132,23 +187,28 @@ def stream_name(path: Path) -> str:
     return plain if re.fullmatch(COMPONENT, plain) and plain != "quarantine" else f"{plain or 'my'}_stream"
 
 
-def _times(columns: Sequence[Column]) -> str:
-    return f"Columns that are times: {', '.join(column.name for column in columns if column.instant) or 'none'}."
+def _is_numeric(column: Column) -> bool:
+    return column.kind in ("BIGINT", "INT", "DOUBLE") or column.kind.startswith("DECIMAL")
 
 
-def _arrival(columns: Sequence[Column]) -> tuple[Column, str]:
+def _arrival(sample: Sample, columns: Sequence[Column]) -> tuple[Column, str]:
     candidates = [column for column in columns if column.instant]
     if not candidates:
-        listed = ", ".join(f"{column.name} ({column.why})" for column in columns[:12])
+        listed = "; ".join(f"{column.name} ({column.why}{_first(column)})" for column in columns[:12])
+        title = f" {sample.misshapen:,} of {sample.rows + sample.misshapen:,} rows have not the columns of line 1"
+        is_titled = sample.misshapen > sample.rows
         raise InputError(
-            "no column of the source can be the arrival timestamp",
-            detail=f"Looked at: {listed}.",
-            hint="Write rewindow.toml by hand (README.md has one) with arrived_at as SQL over the columns.",
+            "no column of the source is a time, so none can be the arrival timestamp",
+            detail=f"Looked at: {listed}.{title * is_titled}{', which may be a title.' * is_titled}",
+            hint="Remove the lines above the names of the columns."
+            if is_titled
+            else "Write rewindow.toml by hand (Rewindow's README.md has one), with arrived_at as SQL over the columns, "
+            "such as try_to_timestamp(COLUMN, 'd.M.yyyy H:m'), or timestamp_seconds(COLUMN) of a number.",
         )
 
     def rank(column: Column) -> tuple[bool, int, bool, bool, int]:
         named = any(word in column.name.lower() for word in _ARRIVAL)
-        dates = column.kind == "DATE"
+        dates = not any(time is not None and time % _DAY_US for time in column.times)
         return not named, column.missing, dates, not sounds_like_time(column.name), columns.index(column)
 
     best = min(candidates, key=rank)
@@ -162,12 +222,29 @@ def _arrival(columns: Sequence[Column]) -> tuple[Column, str]:
     return best, "; ".join(filter(None, reasons))
 
 
+def _first(column: Column) -> str:
+    value = next((value for value in column.values if value is not None), None)
+    return "" if value is None else f", such as {str(value)[:_SHOWN]}"
+
+
+def _event_at(columns: Sequence[Column], arrival: Column) -> tuple[Column, str]:
+    """Returns the column of the event timestamp: another time, which is hardly ever later than the arrival."""
+    for column in columns:
+        if not column.instant or column is arrival or column.missing or column.name in arrival.parts:
+            continue
+        both = [(t, a) for t, a in zip(column.times, arrival.times, strict=True) if t is not None and a is not None]
+        earlier = sum(t <= a for t, a in both)
+        if both and earlier >= _EARLIER_MIN * len(both):
+            return column, f"a time that is not later than the arrival in {earlier:,} of {len(both):,} rows"
+    return arrival, "the arrival; another column if tuples arrive later than they happen"
+
+
 def _key(columns: Sequence[Column], arrival: Column) -> tuple[Column | None, str]:
     """Returns the column whose values come again and again, by name if several do."""
     rows = len(arrival.values)
 
     def fits(column: Column) -> bool:
-        is_key = column.kind in ("STRING", "BIGINT", "INT") and not column.instant and not column.missing
+        is_key = not no_key(column) and column.name not in arrival.parts
         return is_key and 1 < column.distinct <= max(2, rows // 3) and column is not arrival
 
     fitting = [column for column in columns if fits(column)]

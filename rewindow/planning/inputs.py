@@ -9,6 +9,7 @@ from rewindow.application import Application
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
 from rewindow.facts.seals import sealed_range, sealed_windows, stream_end
+from rewindow.names import did_you_mean
 from rewindow.recovery import InputPlan, StartState, path_in
 from rewindow.retention.horizon import kept_days
 from rewindow.storage import Table
@@ -45,12 +46,7 @@ def open_recorded_stream(config: Config, name: str) -> RecordedStream:
     """
     path = config.stream_table(name)
     if not Table.exists(path):
-        known = sealed_streams(path.parent)
-        raise InputError(
-            f'stream "{name}" is not recorded',
-            detail=f"Recorded are: {', '.join(known) or 'none'}.",
-            hint=f"Record it first: rewindow record {name}",
-        )
+        raise _not_recorded(config, name, sealed_streams(path.parent))
     table = check_format(Table.open(path), TableKind.STREAM)
     seals = check_format(Table.open(config.windows_table(name)), TableKind.SEALS)
     check_recorded_settings(config, name, seals)
@@ -59,6 +55,19 @@ def open_recorded_stream(config: Config, name: str) -> RecordedStream:
         raise RangeError(f'stream "{name}" has no sealed window', hint=f"Record it: rewindow record {name}")
     check_reaches(name, table, seals)
     return RecordedStream(table, seals, sealed, stream_end(seals))
+
+
+def _not_recorded(config: Config, name: str, recorded: list[str]) -> InputError:
+    """Returns the error for an input that is not recorded: to be recorded, to be published, or a slip."""
+    application = name.rpartition(".")[0]
+    if name in config.streams:
+        hint = f"Record it first: rewindow record {name}"
+    elif application:
+        hint = f"Publish it first: rewindow replay {application}"
+    else:
+        hint = f"{did_you_mean(name, [*config.streams, *recorded])}rewindow.toml has no [streams.{name}] to record."
+    listed = f"Recorded are: {', '.join(recorded) or 'none'}."
+    return InputError(f'stream "{name}" is not recorded', detail=listed, hint=hint)
 
 
 def check_grids(app: Application, recorded: Mapping[str, RecordedStream]) -> None:

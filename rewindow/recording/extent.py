@@ -56,7 +56,7 @@ class Extent:
         """Returns the last window that ends at or before the time that was given, None if none was.
 
         Raises:
-            InputError: the time is in the future.
+            InputError: the time has not come yet.
         """
         text = sealed_to or self.stream.sealed_to
         if text is None:
@@ -64,8 +64,10 @@ class Extent:
         bound_us = parse_time(text)
         if bound_us > _now_us():
             raise InputError(
-                f'stream "{self.name}" cannot be sealed to {format_time(bound_us)}, which is in the future',
-                hint="Tuples may still arrive in windows that have not ended.",
+                f'stream "{self.name}" cannot be sealed to {format_time(bound_us)}: that time has not come yet',
+                detail="Tuples may still arrive in windows that have not ended.",
+                hint="Give an earlier time with --sealed-to, or as sealed_to in rewindow.toml; without one, "
+                "windows up to the newest tuple are sealed.",
             )
         return self._ended_before(bound_us)
 

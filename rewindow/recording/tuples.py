@@ -30,6 +30,7 @@ POSITION = (FILE, ROW)
 _CORRUPT = "__corrupt"
 _EXACT = T.DecimalType(38, 18)
 _OF_THE_MOMENT = re.compile(r"\b(current_\w+|now|curdate|localtimestamp|unix_timestamp)\b", re.IGNORECASE)
+_WITH_COMMA = r"^\s*[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?\s*$"
 _FORBIDDEN = set(" ,;{}()\n\t=")
 
 
@@ -90,7 +91,7 @@ def read_tuples(
     """
     lines = declared if not contents.schema.names else None
     try:
-        typed = _typed_json(raw, lines) if lines else _typed(raw, contents, declared, contents.nulls)
+        typed = _typed_json(raw, lines) if lines else _typed(raw, contents, declared, stream.decimal)
     except AnalysisException as error:
         raise InputError(
             f'columns of stream "{name}" name a type that its source cannot give', detail=plain_words(error),
@@ -197,14 +198,17 @@ def rows_schema(contents: SourceContents) -> T.StructType:
     return T.StructType(head.fields + from_arrow_schema(contents.schema, prefer_timestamp_ntz=True).fields)
 
 
-def _typed(raw: DataFrame, contents: SourceContents, declared: T.StructType | None, nulls: Sequence[str]) -> DataFrame:
+def _typed(raw: DataFrame, contents: SourceContents, declared: T.StructType | None, decimal: str) -> DataFrame:
     """Returns columns cast to the declared types, and the first column whose text is there but has no such value.
 
     A text that means null does so quoted too where the column is no text: it cannot mean anything else there.
     """
     fields = declared.fields if declared else []
     wanted = {field.name: field.dataType for field in fields if raw.schema[field.name].dataType != field.dataType}
+    nulls = contents.nulls
     texts = {name: F.when(~_quoted(name).isin(*nulls), _quoted(name)) if nulls else _quoted(name) for name in wanted}
+    if decimal == ",":
+        texts |= {name: _with_point(texts[name]) for name, kind in wanted.items() if isinstance(kind, T.NumericType)}
     columns = {name: _quoted(name) for name in contents.columns}
     columns |= {name: texts[name].try_cast(kind) for name, kind in wanted.items()}
     failed = [
@@ -221,6 +225,12 @@ def _typed(raw: DataFrame, contents: SourceContents, declared: T.StructType | No
         F.coalesce(F.col(RAW), fields_text).alias(PAYLOAD),
         *(column.alias(name) for name, column in columns.items()),
     )
+
+
+def _with_point(text: Column) -> Column:
+    """Returns a number with a decimal comma as one with a decimal point; any other text is no number then."""
+    plain = F.regexp_replace(F.regexp_replace(text, r"\.", ""), ",", ".")
+    return F.when(text.rlike(_WITH_COMMA), plain).when(text.isNotNull(), F.lit("no number"))
 
 
 def _rounds(value: Column, kind: T.DataType, cast: Column) -> Column:

@@ -82,11 +82,18 @@ def test_where_nobody_can_be_asked_yes_is_needed(run: Command, folder: Path) -> 
 def test_answers_become_the_settings(run: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer that cannot be is asked for again."""
     (folder / "clicks.csv").write_text(CLICKS)
-    answers = iter(["visits", "pages", "clicked_at", "none", "20 seconds"])
+    answers = iter(["visits", "page", "clicked_at", "at", "clicked_at", "pages", "amount", "none", "20 seconds"])
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("typer.prompt", lambda *_, **__: next(answers))
     code, _, errors = run("init", "clicks.csv")
-    assert code == 0 and 'column "pages" is not in the source' in errors
+    assert code == 0
+    assert 'column "page" is not a time: STRING, text\n  Hint: Columns that are times: clicked_at.' in errors
+    assert 'column "at" is not in the source\n  Hint: Columns that are times: clicked_at.' in errors
+    assert (
+        'column "pages" is not in the source\n  Hint: Did you mean "page"? Columns that can be the key: id, page'
+        in errors
+    )
+    assert 'column "amount" cannot be the key: its type is DECIMAL(18,2), and a key is text or a whole number' in errors
     settings = Config.load().streams["visits"]
     assert (settings.keys, settings.width_us) == ([], 20_000_000)
 

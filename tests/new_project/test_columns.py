@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rewindow.new_project.columns import Column, describe_columns
+from rewindow.new_project.columns import Column, combined_times, describe_columns
 from rewindow.new_project.sample import Sample
 
 
@@ -62,6 +62,18 @@ MOMENT = int(datetime(2026, 3, 1, 10, tzinfo=UTC).timestamp())
         ("Order Date", "2026-03-01T10:00:00Z", "`Order Date`"),
         ("at", "01.03.2026 10:00", "try_to_timestamp(at, 'd.M.yyyy H:m')"),
         ("at", "3/31/2026 10:00:00", "try_to_timestamp(at, 'M/d/yyyy H:m:s')"),
+        ("at", "03/31/2026 10:00:00 AM", "try_to_timestamp(at, 'M/d/yyyy h:m:s a')"),
+        ("at", "3/31/26 10:00", "try_to_timestamp(at, 'M/d/yy H:m')"),
+        ("at", "2026-03-01T10:00:00+0000", "at"),
+        ("at", "2026-03-01 12:00:00 +02:00", "at"),
+        ("at", "2026-03-01 10:00:00 UTC", "at"),
+        ("at", "2026-03-01T10:00Z", "try_to_timestamp(at, 'yyyy-M-d\\'T\\'H:mXXX')"),
+        ("at", "2026/03/01 10:00:00.000", "try_to_timestamp(at, 'yyyy/M/d H:m:s.SSSSSS')"),
+        ("at", "Mar 01, 2026 10:00:00", "try_to_timestamp(at, 'MMM d, yyyy H:m:s')"),
+        ("at", "01/Mar/2026:11:00:00 +0100", "try_to_timestamp(at, 'd/MMM/yyyy:H:m:s Z')"),
+        ("at", "20260301100000", "try_to_timestamp(at, 'yyyyMMddHHmmss')"),
+        ("n", "20260301", ""),
+        ("created", str(MOMENT), "timestamp_seconds(created)"),
     ],
 )
 def test_a_time_has_an_expression_that_gives_it(name: str, value: str, instant: str) -> None:
@@ -116,3 +128,18 @@ def test_a_few_malformed_texts_change_no_type(usual: str, malformed: str, kind: 
     assert few.missing == 1 and few.values[-1] == malformed
     many = column("seen_at", [usual] * 197 + [malformed] * 3)
     assert (many.kind, many.instant) == ("STRING", "")
+
+
+def test_a_day_and_a_time_of_day_make_a_time() -> None:
+    """Beside each other in two columns, in ISO 8601 or in another form."""
+    for days, instant in (
+        (["2026-03-01", "2026-03-02"], "try_cast(concat(cast(date as string), ' ', `Clock Time`) as timestamp)"),
+        (
+            ["3/1/2026", "3/22/2026"],
+            "try_to_timestamp(concat(cast(date as string), ' ', `Clock Time`), 'M/d/yyyy H:m')",
+        ),
+    ):
+        columns = describe_columns(Sample("x", "csv", {"date": days, "Clock Time": ["10:00", "9:30"], "n": ["1", "2"]}))
+        [both] = combined_times(columns)
+        assert (both.instant, both.name, both.event) == (instant, "date + Clock Time", "date_clock_time")
+        assert both.times[0] == MOMENT * 10**6

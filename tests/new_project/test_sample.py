@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from rewindow.errors import InputError
 from rewindow.new_project.sample import ROWS, read_sample
@@ -50,7 +51,6 @@ def test_a_folder_is_looked_into_by_its_first_file(tmp_path: Path) -> None:
     ("name", "text", "message"),
     [
         ("a.csv", "", "is empty"),
-        ("a.csv", "a,b,a\n1,2,3\n", "names a column twice"),
         ("a.json", '[{"a": 1}]', "is a JSON array"),
         ("a.jsonl", "what\n", "no line"),
         ("a.xlsx", "what\n", "does not tell its format"),
@@ -77,3 +77,43 @@ def test_rows_of_another_shape_are_counted(tmp_path: Path) -> None:
     file.write_text("a,b\n1,2\n\n3\n4,5,6\n7,8\n")
     sample = read_sample(file)
     assert (sample.rows, sample.misshapen, sample.whole) == (2, 2, True)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "named"),
+    [("utf-8-sig", None), ("utf-16", "utf-16"), ("cp1252", "cp1252"), ("latin-1", "latin-1")],
+)
+def test_an_encoding_is_told_from_the_bytes(tmp_path: Path, encoding: str, named: str | None) -> None:
+    """A mark at the beginning says it; quotes of Windows are no Latin 1."""
+    text = "\u00e9t\u00e9,n\nna\u00efve,1\n" if encoding == "latin-1" else "\u00e9t\u00e9,n\n\u201cna\u00efve\u201d,1\n"
+    (tmp_path / "a.csv").write_bytes(text.encode(encoding))
+    sample = read_sample(tmp_path / "a.csv")
+    assert (next(iter(sample.values)), sample.settings.get("encoding")) == ("\u00e9t\u00e9", named)
+
+
+def test_decimal_commas_become_a_setting_unless_there_are_points_too(tmp_path: Path) -> None:
+    """Values are then described as with a point; where both are there, the columns with commas stay text."""
+    file = tmp_path / "a.csv"
+    file.write_text("price;n\n1.234,50;1\n-7,25;2\n")
+    sample = read_sample(file)
+    assert (sample.values["price"], sample.settings) == (["1234.50", "-7.25"], {"delimiter": ";", "decimal": ","})
+    file.write_text("price;n\n1.234,50;1.5\n-7,25;2.5\n")
+    assert "decimal" not in read_sample(file).settings
+
+
+def test_names_that_come_twice_get_a_number(tmp_path: Path) -> None:
+    """As the recording will name them; a column without a name is left out."""
+    (tmp_path / "a.csv").write_text("at,name,name,\n1,2,3,4\n")
+    assert list(read_sample(tmp_path / "a.csv").values) == ["at", "name", "name_2"]
+
+
+def test_a_delta_table_is_looked_into_with_its_partitions(tmp_path: Path) -> None:
+    """The column that its files lack has values too."""
+    rows = pa.table({"day": ["1", "2"], "n": pa.array([5, 6], pa.int32())})
+    write_deltalake(str(tmp_path / "t"), rows, partition_by=["day"])
+    sample = read_sample(tmp_path / "t")
+    assert (sample.kind, sorted(sample.values["day"]), sample.types) == (
+        "delta",
+        ["1", "2"],
+        {"day": "STRING", "n": "INT"},
+    )

@@ -33,11 +33,40 @@ def test_arrival_is_the_column_named_so_else_the_first_time_without_nulls() -> N
     assert proposed(day=["2026-03-01"] * 3, at=stamps).arrival.name == "at"
 
 
+def test_numbers_are_the_arrival_where_no_column_is_named_as_a_time() -> None:
+    """If they are seconds since 1970 of our days; the reason says that it is a guess."""
+    stream = proposed(x=["1772359200", "1772359300"], n=["1", "2"])
+    assert (stream.arrival.instant, stream.width) == ("timestamp_seconds(x)", "10 minutes")
+    assert "though its name does not say so" in stream.arrival.why
+
+
+def test_a_title_above_the_names_is_said() -> None:
+    """Most rows have other columns than the first line then."""
+    sample = Sample("/x/clicks.csv", "csv", {"Report": [None]}, misshapen=20)
+    with pytest.raises(InputError) as caught:
+        propose_stream(sample, Path("clicks.csv"))
+    assert "20 of 21 rows have not the columns of line 1, which may be a title." in caught.value.detail
+    assert caught.value.hint == "Remove the lines above the names of the columns."
+
+
+def test_the_event_time_is_another_time_that_is_hardly_ever_later_than_the_arrival() -> None:
+    """As a ship sends its position before it is received; without one, it is the arrival."""
+    sent, received = times(20, timedelta(seconds=5)), times(21, timedelta(seconds=5))[1:]
+    both = proposed(received_at=received, sent_at=sent, eta=times(40, timedelta(seconds=5))[20:])
+    assert (both.arrival.name, both.event_at.name) == ("received_at", "sent_at")
+    assert "not later than the arrival in 20 of 20 rows" in both.why["event_at"]
+    assert changed(both, event_at="eta").event_at.name == "eta"
+    assert proposed(at=sent).event_at.name == "at"
+    with pytest.raises(InputError, match='column "n" is not in the source\n  Hint: Columns that are times: rec'):
+        changed(both, event_at="n")
+
+
 def test_without_a_time_nothing_is_proposed() -> None:
     """What was looked at is said."""
-    with pytest.raises(InputError, match="no column of the source can be the arrival") as caught:
+    with pytest.raises(InputError, match="no column of the source is a time") as caught:
         proposed(a=["1"], b=["x"])
-    assert "a (whole numbers), b (text)" in caught.value.detail
+    assert "a (whole numbers, such as 1); b (text, such as x)" in caught.value.detail
+    assert "try_to_timestamp(COLUMN" in caught.value.hint
 
 
 def test_key_is_a_column_whose_values_come_again_and_are_never_null() -> None:
@@ -83,6 +112,11 @@ def test_an_answer_changes_what_follows_from_it() -> None:
         ({"width": "soon"}, 'duration "soon"'),
         ({"width": "30 days"}, "out of range"),
         ({"name": "a b"}, "not allowed"),
+        (
+            {"key": "pagee"},
+            'not in the source\n  Hint: Did you mean "page"\\? Columns that can be the key: page; or',
+        ),
+        ({"key": "seen"}, 'column "seen" cannot be the key: it is a time'),
     ):
         with pytest.raises(InputError, match=message):
             changed(stream, **wrong)

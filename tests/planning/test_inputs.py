@@ -16,6 +16,7 @@ from rewindow.errors import CheckpointError, InputError, TableError
 from rewindow.facts.seals import end_row, read_seals
 from rewindow.launcher import begin_attempt
 from rewindow.planning import create_replay, draft_plan
+from rewindow.planning.inputs import open_recorded_stream
 from rewindow.planning.unpublished import unpublished
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, create_table, query
@@ -41,6 +42,23 @@ def test_a_width_changed_after_the_recording_is_refused_before_anything_is_plann
     assert "rewindow record events --start-over" in caught.value.hint
     same = stream.model_copy(update={"width_us": width_us})
     of(config.model_copy(update={"streams": {"events": same}}), asked)
+
+
+@pytest.mark.parametrize(
+    ("stream", "hint"),
+    [
+        ("clicks", "Record it first: rewindow record clicks"),
+        ("clikcs", 'Did you mean "clicks"? rewindow.toml has no [streams.clikcs] to record.'),
+        ("counts.totals", "Publish it first: rewindow replay counts"),
+    ],
+)
+def test_an_input_that_is_not_recorded_names_the_next_act(project: Project, stream: str, hint: str) -> None:
+    """Known to the settings, a slip, or another application's output."""
+    known = StreamConfig(source="clicks.csv", arrived_at="at")
+    config = project.config.model_copy(update={"streams": {"clicks": known}})
+    with pytest.raises(InputError, match=f'stream "{stream}" is not recorded') as caught:
+        open_recorded_stream(config, stream)
+    assert caught.value.hint == hint
 
 
 @pytest.mark.parametrize("name", ["stream_table", "windows_table"])

@@ -106,3 +106,19 @@ def test_one_enormous_line_is_refused_in_bounded_memory(tmp_path: Path, monkeypa
         rows_of(row, ["k", "n"])
     with pytest.raises(InputError, match=r'line 2 of source file "c.json" is longer than'):
         list(json_rows(line))
+
+
+def test_names_that_come_twice_are_told_apart_by_a_number(tmp_path: Path) -> None:
+    """Each column has its own values, also one without a name; the rows keep their numbers."""
+    file = file_of(tmp_path, b'id,name,name,,\n1,"a\nb",c,d,e\n2\n3,f,g,h,i\n')
+    assert csv_columns(file, ",") == ["id", "name", "name_2", "", "column_5"]
+    rows = rows_of(file, ["id", "name", "name_2", "column_5"])
+    assert [(row[ROW], row["id"], row["name"], row["name_2"], row["column_5"]) for row in rows if not row[BAD]] == [
+        (2, "1", "a\nb", "c", "e"), (4, "3", "f", "g", "i"),
+    ]  # fmt: skip
+
+
+def test_lines_of_json_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """Else the first line would be no JSON."""
+    lines = file_of(tmp_path, b'\xef\xbb\xbf{"a": 1}\n{"a": 2}\n', "s.jsonl")
+    assert [row[RAW] for row in next(json_rows(lines)).to_pylist()] == ['{"a": 1}', '{"a": 2}']

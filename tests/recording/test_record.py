@@ -261,6 +261,19 @@ def test_select_adds_columns_and_zone_reads_texts(bench: Bench) -> None:
     ]
 
 
+def test_numbers_may_have_a_decimal_comma(bench: Bench) -> None:
+    """Points between groups of three are left out; a number with a decimal point is malformed then, never another."""
+    values = ("1.234,50", "-7,25", "1.234", "12", "1.5", "1,5", "many")
+    (bench.root / "s.csv").write_text("k;at;n\n" + "".join(f"a;1970-01-01T02:46:41Z;{n}\n" for n in values))
+    bench.record(delimiter=";", decimal=",", columns="k STRING, at TIMESTAMP, n DECIMAL(9,2)")
+    assert [str(row["n"]) for row in bench.rows('select n from s order by "offset"')] == [
+        "1234.50", "-7.25", "1234.00", "12.00", "1.50",
+    ]  # fmt: skip
+    assert [row[1:] for row in bench.aside()] == [
+        ("malformed: column n is not decimal(9,2)", "s.csv:6"), ("malformed: column n is not decimal(9,2)", "s.csv:8"),
+    ]  # fmt: skip
+
+
 def test_the_session_is_left_as_it_was(bench: Bench) -> None:
     """A recording in another zone does not change the caller's session."""
     bench.write(ROWS)

@@ -10,6 +10,7 @@ import pytest
 
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
+from rewindow.recording.extent import Extent
 from rewindow.recording.sources.source import SourcePosition, open_source
 
 
@@ -78,3 +79,11 @@ def test_a_first_row_that_does_not_fit_names_the_setting(
     error = refused(tmp_path, declared, source="s.csv")
     assert primary in error.primary
     assert hint in error.hint
+
+
+def test_a_time_that_has_not_come_yet_is_no_bound() -> None:
+    """In plain words, and with what to give instead."""
+    stream = StreamConfig(source="s.csv", arrived_at="at", sealed_to="2999-01-01T00:00Z")
+    with pytest.raises(InputError, match="sealed to 2999-01-01T00:00:00Z: that time has not come yet") as caught:
+        Extent("s", stream).given(None)
+    assert "--sealed-to" in caught.value.hint

@@ -23,7 +23,9 @@ class CsvSource(FileSource):
     """CSV files, also compressed, in zip files and without a header."""
 
     suffixes: ClassVar[frozenset[str]] = frozenset({".csv", ".tsv", ".txt"})
-    settings: ClassVar[frozenset[str]] = frozenset({"delimiter", "header", "encoding", "null_values", "new_columns"})
+    settings: ClassVar[frozenset[str]] = frozenset(
+        {"delimiter", "decimal", "header", "encoding", "null_values", "new_columns"}
+    )
     lines = "rows may be longer in quotes"
 
     def check(self) -> None:

@@ -39,8 +39,7 @@ def csv_columns(
     """Returns the names of a CSV file's columns: those of its first row, or, of a file without header, those given.
 
     Raises:
-        InputError: the file is empty, its first row is not in the encoding, names a column twice, or has not as many
-            columns as names.
+        InputError: the file is empty, its first row is not in the encoding, or has not as many columns as names.
     """
     with file.open() as stream:
         text = io.TextIOWrapper(io.BufferedReader(_Decoded(stream, encoding, _HEAD_BYTES)), "utf-8-sig", newline="")
@@ -66,11 +65,22 @@ def csv_columns(
             f'source file "{file.name}" has {len(found)} columns, {len(names)} are named',
             hint="A source without header needs all its columns in the stream's columns, in order.",
         )
-    names = found if names is None else list(names)
-    twice = {name for name in names if names.count(name) > 1}
-    if twice:
-        raise InputError(f'source file "{file.name}" names column "{sorted(twice)[0]}" twice')
-    return names
+    return single_names(found) if names is None else list(names)
+
+
+def single_names(names: Sequence[str]) -> list[str]:
+    """Returns the names of a header with a number behind each that is there already; one that is empty stays so.
+
+    >>> single_names(["at", "name", "name", "name_2", "", ""])
+    ['at', 'name', 'name_2', 'name_2_2', '', 'column_6']
+    """
+    found: list[str] = []
+    for place, name in enumerate(names, 1):
+        single, number = name or ("column_" + str(place) if "" in found else ""), 2
+        while single in found:
+            single, number = f"{name}_{number}", number + 1
+        found.append(single)
+    return found
 
 
 def csv_rows(
@@ -98,7 +108,7 @@ def csv_rows(
             reader = pacsv.open_csv(
                 io.BufferedReader(decoded),
                 pacsv.ReadOptions(
-                    use_threads=False, block_size=_BLOCK_BYTES, column_names=None if named else list(known)
+                    use_threads=False, block_size=_BLOCK_BYTES, column_names=known, skip_rows_after_names=int(named)
                 ),
                 pacsv.ParseOptions(
                     delimiter=stream.delimiter, newlines_in_values=True,
@@ -150,6 +160,7 @@ def json_rows(file: SourceFile, encoding: str = "utf-8") -> Iterator[pa.Table]:
         decoded = _Decoded(stream, encoding)
         numbered = enumerate(_lines(file, io.BufferedReader(decoded)), start=file.begin_row)
         while lines := list(islice(numbered, _LINES)):
+            lines = [(number, line.removeprefix(codecs.BOM_UTF8) if number == 1 else line) for number, line in lines]
             kept = [(number, line.rstrip(b"\r\n").decode()) for number, line in lines if line.strip()]
             bad = [_not_in(encoding, "line") if decoded.damaged and _DAMAGED.search(line) else None for _, line in kept]
             numbers = pa.array([number for number, _ in kept], pa.int64())
