@@ -65,7 +65,7 @@ def command(
         )
         for row in rows
     ]  # fmt: skip
-    print_rows("", columns, body)
+    print_rows("", columns, body, whole=1)
     for name, what in seen.items():
         if what.covered_by:
             out.print(escape(f"{name} is {what}, published later"))

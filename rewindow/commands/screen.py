@@ -28,7 +28,7 @@ from rich.text import Text
 from rewindow.commands.completion import replays
 from rewindow.job_lines import RecordProgress, ReplayProgress, is_for_machines, parse_progress, parse_recording
 
-PIPE_WIDTH = 160
+PIPE_WIDTH = 240
 out = Console(highlight=False, soft_wrap=True, emoji=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
@@ -49,13 +49,21 @@ def _plain(value: object) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-def print_rows(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Prints rows as a table; numbers to the right."""
+def print_rows(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, whole: int = 0) -> None:
+    """Prints rows as a table; numbers to the right.
+
+    Args:
+        title: stands above the table.
+        columns: their names.
+        rows: a value for each column.
+        whole: so many columns at the left are never broken: what somebody copies into the next command.
+    """
     table = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
     body = [list(row) for row in rows]
     for index, column in enumerate(columns):
         numbers = bool(body) and all(isinstance(row[index], int | float) for row in body)
-        table.add_column(column, justify="right" if numbers else "left", overflow="fold")
+        is_whole = index < whole
+        table.add_column(column, justify="right" if numbers else "left", overflow="fold", no_wrap=is_whole)
     for row in body:
         table.add_row(*[format_value(value) for value in row])
     out.print(table)

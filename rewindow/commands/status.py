@@ -63,7 +63,7 @@ def _show(config: Config, found: ReplayStatus) -> None:
         )
         for one in found.attempts
     ]
-    print_rows("\nattempts", ("epoch", "began", "end", "mark", "message"), attempts)
+    print_rows("\nattempts", ("attempt", "began", "end", "committed", "message"), attempts)
     totals = [(t.direction, t.port, t.windows, t.tuples, t.lost_windows) for t in found.ports]
     print_rows("\nports", ("", "port", "windows", "tuples", "windows lost"), totals)
     for line in found.lost_to_states:

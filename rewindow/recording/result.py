@@ -84,7 +84,7 @@ class RecordResult:
                 f"{self.stream}: {self.files_unchanged:,} files are as they were taken, and were not read again"
             )
         if self.reopened:
-            found.append(f"{self.stream}: {self.reopened:,} windows sealed again with {self.taken:,} late tuples")
+            found.append(f"{self.stream}: {self.reopened:,} windows reopened, {self.taken:,} late tuples taken in")
         if self.known:
             found.append(f"{self.stream}: {self.known:,} late or malformed tuples were in quarantine before")
         found += [f"{self.stream}: warning: {warning}" for warning in self.warnings]

@@ -154,7 +154,7 @@ def _states(config: Config, ledger: Ledger) -> Iterator[tuple[str, list[Purgeabl
         if any(one.details.application == name for one in ledger.publications.unfinished()):
             continue
         needed = _needed_states(table)
-        why = "no checkpoint within the undo horizon names this state"
+        why = "no checkpoint that an undo could still put back names this state"
         gone = [folder / leaf for leaf in leaves_in(folder) if leaf not in needed]
         yield name, [Purgeable(name, leaf, _size(leaf), why, published=True) for leaf in gone]
 

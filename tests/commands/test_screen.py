@@ -29,6 +29,15 @@ def test_text_in_tables_and_facts_is_shown_as_it_is(text: str, capfd: pytest.Cap
     assert found.count(text) == 2, found
 
 
+def test_what_is_copied_into_the_next_command_is_never_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However narrow the screen is: other columns give way."""
+    text = StringIO()
+    monkeypatch.setattr(screen, "out", Console(file=text, width=60))
+    name = "heartbeat_clicks-343440000-343445760-4e0b64"
+    screen.print_rows("", ("replay", "words"), [(name, "one word after the other, and more of them")], whole=1)
+    assert name in text.getvalue()
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(336_776, "336,776"), (9_999, "9999"), (-12_345, "-12,345"), (10**13, "10,000,000,000,000"), ("336776", "336776")],
