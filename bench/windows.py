@@ -1,9 +1,12 @@
-"""A replay of a million windows, a tuple each: what every command that shows or judges it takes, each in a new process.
+"""A replay of a million windows, a tuple each: what every command of its life takes, each in a new process.
 
     python -m bench.windows [WINDOWS [RUNS]]
 
-Stream, replays and ledger are written as the engine would leave them, in commit groups of 10,000 windows, without
-Spark. The floor is what Python takes to import the libraries that every command needs: delta-rs and pyarrow,
+First the commands that show or judge it: stream, replays and ledger are written as the engine would leave them, in
+commit groups of 10,000 windows, without Spark. Then the same stream is replayed by Spark in 10 and in 100 groups, once
+each, and checked, published and taken back; beside each replay is the peak of the Python process that drives it.
+
+The floor is what Python takes to import the libraries that every command needs: delta-rs and pyarrow,
 SQLAlchemy, pydantic, typer and rich; it is held beside what `import rewindow` alone takes, which imports none of
 them. Seconds are the best of the runs, memory is the largest peak of the process. CPU seconds are compared: they are
 the fairer of the two on a shared machine.
@@ -15,9 +18,12 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +43,8 @@ from rewindow.storage.streams import create_stream
 FIRST, GROUP, STREAM, OUTPUT = 400_000, 10_000, "events", "copied"
 PORTS: tuple[tuple[Direction, str], ...] = (("in", STREAM), ("out", OUTPUT))
 REACH_S, REACH_MB = 0.3, 500
+ARRIVED_AT = pa.timestamp("us", tz="UTC")
+JARS = Path(__file__).parents[1] / ".rewindow" / "jars"
 APPLICATION = """
 from typing import ClassVar
 import pyarrow as pa
@@ -56,7 +64,9 @@ app.output("copied", app.add("copied", Copied(), events=app.input("events")), ke
 _RUNNER = """
 import os, resource, subprocess, sys, time
 began = time.monotonic()
-subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)
+done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+if done.returncode:
+    sys.exit(done.stderr)
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
 print(time.monotonic() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1000)
 """
@@ -83,13 +93,19 @@ def main(windows: int, runs: int) -> None:
             floor = cpu if name in FLOORS else floor
             slow = "" if name in FLOORS or cpu <= floor + REACH_S else f"  {cpu - floor:.1f} s over the floor"
             print(f"{name:28}{wall:8.2f}{cpu:8.2f}{peak:8.0f}{slow}{'  too much memory' if peak > REACH_MB else ''}")
+        print("replayed by Spark")
+        for name, arguments in _life(windows).items():
+            with _DriverPeak(config) as driver:
+                wall, cpu, peak = _run(config, arguments)
+            print(f"{name:28}{wall:8.2f}{cpu:8.2f}{peak:8.0f}" + (f"  driver {driver.mb:.0f} MB" if driver.mb else ""))
 
 
 def make_project(folder: Path, windows: int) -> Config:
     """Returns the settings of a project with a recorded stream, and two ended and checked replays of all of it."""
     (folder / "applications").mkdir()
     (folder / "applications" / "copy.py").write_text(APPLICATION)
-    (folder / "rewindow.toml").write_text('applications = ["applications"]\nstate = "state"\n')
+    settings = f'applications = ["applications"]\nstate = "state"\n[spark]\njars = "{JARS}"\ndriver_memory = "2g"\n'
+    (folder / "rewindow.toml").write_text(settings)
     config = Config.load(folder / "rewindow.toml")
     _record(config, windows)
     for name in ("a", "b"):
@@ -106,6 +122,57 @@ def _commands(windows: int) -> dict[str, list[str]]:
         "page": ["status", "b", "--page"],
     }
     return {name: ["-m", "rewindow.cli", *verb] for name, verb in verbs.items()}
+
+
+def _life(windows: int) -> dict[str, list[str]]:
+    """Returns the commands from a replay to the end of its publication, in their order."""
+    verbs = {
+        f"replay, {groups} groups": ["replay", "copy", "--id", f"g{groups}", "--group-windows", str(windows // groups)]
+        for groups in (10, 100)
+    }
+    verbs |= {
+        "check": ["check", "g100"],
+        "certify two replays": ["certify", "g10", "g100"],
+        "page": ["status", "g100", "--page"],
+        "publish": ["publish", "g100", "--accept", "bench"],
+        "undo": ["undo", "g100"],
+    }
+    return {name: ["-m", "rewindow.cli", *verb] for name, verb in verbs.items()}
+
+
+class _DriverPeak:
+    """Looks, while it is entered, for the Python process that drives a replay; `mb` is the peak of its memory."""
+
+    mb = 0.0
+
+    def __init__(self, config: Config) -> None:
+        self._project = str(config.file).encode()
+
+    def __enter__(self) -> Self:
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.5):
+            for process in Path("/proc").glob("[0-9]*"):
+                with suppress(OSError):
+                    command = (process / "cmdline").read_bytes().split(b"\0")
+                    is_driver = b"python" in command[0] and any(
+                        part.endswith(b"jobs/replay.py") for part in command[1:]
+                    )
+                    if is_driver and self._project in (process / "environ").read_bytes():
+                        self.mb = max(self.mb, _peak_mb(process))
+
+
+def _peak_mb(process: Path) -> float:
+    lines = (process / "status").read_text().splitlines()
+    return max(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
 
 def _measure(config: Config, arguments: list[str], runs: int) -> tuple[float, float, float]:
@@ -125,7 +192,7 @@ def _run(config: Config, arguments: list[str]) -> tuple[float, float, float]:
 def _record(config: Config, windows: int) -> None:
     """Makes a recorded stream of a tuple a window."""
     ids = np.arange(FIRST, FIRST + windows)
-    arrived_at = pa.array(ids * 1_000_000).cast(pa.timestamp("us", tz="UTC"))
+    arrived_at = pa.array(ids * 1_000_000).cast(ARRIVED_AT)
     tuples = pa.table({"window_id": ids, "offset": np.zeros_like(ids), "arrived_at": arrived_at, "key": ids % 1000})
     path = config.stream_table(STREAM)
     create_stream(path, tuples.schema, {"width_ms": 1000, "origin_ms": 0})
@@ -159,7 +226,7 @@ def _replay(config: Config, plan: Plan) -> None:
 
 def _rows(first: int, last: int, epoch: int) -> pa.Table:
     ids = np.arange(first, last + 1)
-    arrived_at = pa.array(ids * 1_000_000).cast(pa.timestamp("us", tz="UTC"))
+    arrived_at = pa.array(ids * 1_000_000).cast(ARRIVED_AT)
     places = {"offset": np.zeros_like(ids), "arrived_at": arrived_at}
     return pa.table({"window_id": ids, "attempt": np.full_like(ids, epoch), **places, "key": ids % 1000})
 

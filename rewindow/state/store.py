@@ -79,7 +79,7 @@ class FileStates:
         ]
         newest = F.max(_STEP).over(Window.partitionBy(*map(quoted_column, state.key)))
         changes = reduce(DataFrame.unionByName, parts).withColumn("_rw_newest", newest)
-        return changed(base, changes.where(F.col(_STEP) == F.col("_rw_newest")), state.key)
+        return _changed(base, changes.where(F.col(_STEP) == F.col("_rw_newest")), state.key)
 
     def save(self, node: Node, frame: DataFrame, place: str) -> StateFiles:
         """See StateStore."""
@@ -189,7 +189,7 @@ class SizedStates:
             tuples: of the group.
         """
         if isinstance(before, pa.Table) or tuples > CHANGES_SHARE * before.rows:
-            whole = changed(self.load(before), changes, node.operator.state_key_columns())
+            whole = _renewed(self.load(before), changes, node.operator.state_key_columns(), is_small=is_small)
             return self.save(node, whole, before, place, is_small=is_small)
         after = self._files.add(node, changes, before, place)
         if after.rows and after.steps < STEPS_MAX and after.bytes() - after.bytes(0) <= CHANGES_SHARE * after.bytes(0):
@@ -199,11 +199,28 @@ class SizedStates:
         return whole
 
 
-def changed(state: DataFrame, changes: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Returns a state after changes: all rows of a key that changed are replaced, those of one that is gone go."""
+def _changed(state: DataFrame, changes: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Returns a state after changes: all rows of a key that changed are replaced, those of one that is gone go.
+
+    The changes are read twice and the state is not sorted: for few changes, in files, beside a large state.
+    """
     kept = state.join(_other_keys(changes, key), _same_key(key), "left_anti")
-    stays = ~F.coalesce(GONE, F.lit(False)) if GONE in changes.columns else F.lit(True)
-    return kept.unionByName(changes.where(stays).select(*map(quoted_column, state.columns)))
+    return kept.unionByName(changes.where(~F.col(GONE)).select(*map(quoted_column, state.columns)))
+
+
+def _renewed(state: DataFrame, changes: DataFrame, key: Sequence[str], *, is_small: bool) -> DataFrame:
+    """Returns the same as `_changed`, but the changes, which may be all work of a group, are computed once."""
+    gone = F.coalesce(GONE, F.lit(False)) if GONE in changes.columns else F.lit(False)
+    columns = list(map(quoted_column, state.columns))
+    old = state.select(*columns, F.lit(0).alias(_STEP), F.lit(False).alias(GONE))
+    new = changes.select(*columns, F.lit(1).alias(_STEP), gone.alias(GONE))
+    by_key = list(map(quoted_column, key))
+    if is_small:
+        both = old.unionByName(new).coalesce(1)
+    else:  # Each side is exchanged by the key at most once, and Spark leaves that out where a side has it already.
+        both = old.repartition(*by_key).unionByName(new.repartition(*by_key))
+    rows = both.withColumn("_rw_newest", F.max(_STEP).over(Window.partitionBy(*by_key)))
+    return rows.where((F.col(_STEP) == F.col("_rw_newest")) & ~F.col(GONE)).select(*columns)
 
 
 def _other_keys(frame: DataFrame, key: Sequence[str]) -> DataFrame:

@@ -134,6 +134,24 @@ def test_a_large_group_or_the_last_key_gone_ends_the_changes(spark: SparkSession
     assert same.steps == 0 and same.digest == base.digest
 
 
+@pytest.mark.parametrize("is_small", [True, False])
+def test_a_large_group_replaces_all_rows_of_a_key_and_keeps_other_keys(
+    is_small: bool, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Null is a key like any other; a key may have several rows before and after; one that is gone has none."""
+    schema = pa.schema([("text", pa.string()), ("long", pa.int64()), ("value", pa.float64())])
+    node, states = node_of(schema), SizedStates(spark, tmp_path, 10_000 if is_small else 0)
+    there = [("a", 1, 1.0), ("a", 1, 2.0), ("a", 2, 3.0), ("b", 1, 4.0), ("b", 1, 4.0), (None, 1, 5.0)]
+    before = pa.table(list(zip(*there, strict=True)), schema=schema)
+    base = before if is_small else states.save(node, spark.createDataFrame(before), before, "0", is_small=False)
+    new = [("a", 1, 6.0, None), ("a", 2, 3.0, True), (None, 1, 7.0, False), (None, 1, 8.0, False), ("c", 1, 9.0, None)]
+    changes = pa.table(list(zip(*new, strict=True)), schema=pa.schema([*schema, ("_rw_gone", pa.bool_())]))
+    after = states.save_changes(node, spark.createDataFrame(changes), base, "1", is_small=is_small, tuples=100)
+    want = [("a", 1, 6.0), ("b", 1, 4.0), ("b", 1, 4.0), (None, 1, 7.0), (None, 1, 8.0), ("c", 1, 9.0)]
+    found = [tuple(row.values()) for row in read_rows(after).to_pylist()]
+    assert sorted(found, key=repr) == sorted(want, key=repr) and isinstance(after, StateFiles) is not is_small
+
+
 def table_of(kept: dict[tuple, float], schema: pa.Schema) -> pa.Table:
     """Returns keys and values as a state."""
     rows = [(*key, value) for key, value in kept.items()]
