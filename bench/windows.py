@@ -239,6 +239,7 @@ def _facts(first: int, last: int, epoch: int) -> pa.Table:
         "group_last": np.full_like(ids, last),
         "began_at": pa.repeat(now, len(ids)), "ended_at": pa.repeat(now, len(ids)),
         "float_digest": pa.nulls(len(ids), pa.string()),
+        "measures": pa.nulls(len(ids), FACTS_SCHEMA.field("measures").type),
     }  # fmt: skip
     ports = [("in", STREAM, pa.nulls(len(ids), pa.string())), ("out", OUTPUT, _digests(ids))]
     named = [

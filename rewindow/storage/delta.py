@@ -280,8 +280,18 @@ def query(sql: str, **tables: Table | Location) -> pa.Table:
     """
     opened = {name: table if isinstance(table, Table) else Table.open(table) for name, table in tables.items()}
     with _files_of(opened):
-        result = pa.table(_executed(sql, opened))
-    return result.cast(plain_schema(result.schema))
+        reader = pa.RecordBatchReader.from_stream(_executed(sql, opened))
+        schema = plain_schema(reader.schema)
+        batches = [_own_copy(batch.cast(schema)) for batch in reader]
+    return pa.Table.from_batches(batches, schema)
+
+
+def _own_copy(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns a batch in memory of pyarrow: one number of a batch of DataFusion keeps all pages alive that it read.
+
+    Batch after batch, as all strings would be there twice if a whole result were made plain at once.
+    """
+    return pa.concat_batches([batch, batch.slice(0, 0)])
 
 
 def query_in_parts(sql: str, rows: int, **tables: Table) -> Iterator[pa.Table]:
@@ -324,8 +334,18 @@ def _files_of(tables: Mapping[str, Table]) -> Iterator[None]:
 def in_order(rows: pa.Table, *names: str) -> pa.Table:
     """Returns rows in ascending order of columns without nulls; rows that are so already stay as they are.
 
-    Tables are written in the order of windows, and sorting by SQL copies every row twice to find that out.
+    Tables are written in the order of windows, and a query gives their files in any order: then whole batches change
+    places and no row is copied. Sorting would copy each, by SQL even twice.
     """
+    if _are_ordered(rows, names):
+        return rows
+    batches = [batch for batch in rows.to_batches() if batch.num_rows]
+    batches.sort(key=lambda batch: tuple(batch[name][0].as_py() for name in names))
+    moved = pa.Table.from_batches(batches, rows.schema)
+    return moved if _are_ordered(moved, names) else rows.sort_by([(name, "ascending") for name in names])
+
+
+def _are_ordered(rows: pa.Table, names: Sequence[str]) -> bool:
     ordered: Any = np.True_
     for name in reversed(names):
         column = rows[name].combine_chunks()
@@ -333,7 +353,7 @@ def in_order(rows: pa.Table, *names: str) -> pa.Table:
             compare(column[1:], column[:-1]).to_numpy(zero_copy_only=False) for compare in (pc.greater, pc.equal)
         )
         ordered = greater | (equal & ordered)
-    return rows if np.all(ordered) else rows.sort_by([(name, "ascending") for name in names])
+    return bool(np.all(ordered))
 
 
 def quoted(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -24,6 +25,7 @@ from rewindow.certificate.certificate import (
     Certificate,
     certify,
     is_intact,
+    seals_digest,
 )
 from rewindow.certificate.description import Description, StartDescription
 from rewindow.config import Config
@@ -38,6 +40,22 @@ from tests.publication.staging import Row, StagedReplay, rows_of, simple, state_
 def output(certificate: Certificate, name: str) -> object:
     """Returns what a certificate says of one output."""
     return next(found for found in certificate.outputs if found.name == name)
+
+
+@given(
+    st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), st.none() | st.text(max_size=4)), max_size=8),
+    st.integers(1, 3),
+)
+def test_digest_of_seals_is_of_their_values_whatever_chunks_they_come_in(rows: list[tuple], chunk: int) -> None:
+    """Numbers, then the lengths of all texts, then the texts; parts of larger tables too."""
+    whole = pa.table(
+        {"n": pa.array([0, *(n for n, _ in rows)], pa.int64()), "s": pa.array(["x", *(s for _, s in rows)])}
+    )
+    table = pa.Table.from_batches(whole.to_batches(max_chunksize=chunk), whole.schema).slice(1)
+    texts = ["null" if text is None else text for _, text in rows]
+    lengths = [len(text.encode()).to_bytes(4, "little") for text in texts]
+    naive = b"".join([*(n.to_bytes(8, "little", signed=True) for n, _ in rows), *lengths]) + "".join(texts).encode()
+    assert seals_digest(table) == hashlib.sha256(naive).hexdigest()[:32]
 
 
 def test_equal_replays_are_certified_without_reading_their_data(config: Config) -> None:

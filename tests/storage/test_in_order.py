@@ -6,6 +6,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rewindow.location import Location
+from rewindow.storage import create_table, query
 from rewindow.storage.delta import in_order
 
 ROWS = st.lists(st.tuples(st.integers(-2, 5), st.integers(0, 2)), max_size=6)
@@ -20,3 +22,24 @@ def test_rows_in_order_are_those_of_a_sorted_list(rows: list[tuple[int, int]], c
     ordered = in_order(table, "window_id", "attempt")
     assert [tuple(row.values()) for row in ordered.to_pylist()] == sorted(rows)
     assert (ordered is table) == (rows == sorted(rows))
+
+
+def test_batches_in_another_order_change_places_and_are_not_copied() -> None:
+    """A query gives the files of a table in any order; a million rows are not sorted for that."""
+    schema = pa.schema([("window_id", pa.int64())])
+    batches = [pa.record_batch({"window_id": list(range(first, first + 3))}, schema) for first in (6, 0, 3)]
+    ordered = in_order(pa.Table.from_batches(batches, schema), "window_id")
+    assert ordered["window_id"].to_pylist() == list(range(9))
+    places = {batch["window_id"].buffers()[1].address for batch in batches}
+    assert {chunk.buffers()[1].address for chunk in ordered["window_id"].chunks} == places
+
+
+def test_result_of_a_query_keeps_nothing_else_alive(tmp_path: Location) -> None:
+    """A result is in pyarrow's memory: one number of a batch of the engine would hold all that the engine had read."""
+    table = create_table(tmp_path / "t", pa.schema([("window_id", pa.int64()), ("text", pa.string())]))
+    rows = pa.table({"window_id": list(range(20_000)), "text": ["a" * 100] * 20_000})
+    table.commit_arrow(rows, app_id="test", version=1)
+    before = pa.total_allocated_bytes()
+    found = query("select window_id from t", t=table)
+    assert found.num_rows == 20_000
+    assert pa.total_allocated_bytes() - before >= found.nbytes
