@@ -20,11 +20,11 @@ from rewindow.ledger import publish_app_id
 from rewindow.names import PUBLISHED, windows_name
 from rewindow.recovery import OutputPlan, Plan
 from rewindow.storage import Table, position, query
-from rewindow.storage.delta import in_order
 from rewindow.storage.files import noted_files, open_files
 from rewindow.storage.formats import TableKind, check_format
 from rewindow.storage.layout import CHECKPOINTS, FACTS, app_id, check_replay_format
 from rewindow.storage.names import data_name
+from rewindow.storage.queries import in_order
 from rewindow.windows import WindowRange
 
 SEALS_SCHEMA = pa.schema(

@@ -9,8 +9,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from rewindow.location import Location
-from rewindow.storage.delta import Table, query
+from rewindow.storage.delta import Table
 from rewindow.storage.layout import FACTS
+from rewindow.storage.queries import query
 from rewindow.windows import WindowRange
 
 

@@ -27,7 +27,8 @@ from deltalake import Schema
 from rewindow.errors import TableError
 from rewindow.facts.checksums import line_checksums
 from rewindow.names import PLACE, stream_of
-from rewindow.storage.delta import Table, in_order, query, query_in_parts
+from rewindow.storage.delta import Table
+from rewindow.storage.queries import in_order, query, query_in_parts
 from rewindow.storage.streams import WINDOWS_SCHEMA
 from rewindow.windows import WindowRange
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rewindow.storage.delta import in_order
+from rewindow.storage.queries import in_order
 from rewindow.windows import WindowRange
 
 Ids: TypeAlias = npt.NDArray[np.int64]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rewindow.ledger.segments import SEGMENT_WINDOWS, PortStretch
 from rewindow.location import Location
-from rewindow.storage.delta import query
+from rewindow.storage.queries import query
 
 _SEGMENTS = f"""
 with newest as (

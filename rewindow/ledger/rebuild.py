@@ -30,9 +30,10 @@ from rewindow.ledger.models import attempts, counters, publication_tables, publi
 from rewindow.ledger.publication_rows import WITHDRAW, effective_publications, find_publications, publish_app_id
 from rewindow.ledger.replays import State, find_replay
 from rewindow.location import Location
-from rewindow.storage.delta import Table, query
+from rewindow.storage.delta import Table
 from rewindow.storage.fence import position
 from rewindow.storage.layout import CHECKPOINTS, FACTS, app_id
+from rewindow.storage.queries import query
 from rewindow.windows import WindowRange, to_datetime
 
 REBUILT = "the ledger was rebuilt from the tables"

@@ -1,7 +1,8 @@
 """Where things lie: names, folders and columns of every table, and Delta tables without Spark, with the fence."""
 
-from rewindow.storage.delta import DataFile, Table, create_table, data_files, query, quoted
+from rewindow.storage.delta import DataFile, Table, create_table, data_files
 from rewindow.storage.fence import FencedTable, Log, Position, fence, position
+from rewindow.storage.queries import query, quoted
 
 __all__ = [
     "DataFile",

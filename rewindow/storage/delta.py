@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
 from rewindow.errors import FencedError, TableError
 from rewindow.location import Location, location
-from rewindow.storage.failures import error_number, is_about_files, plain_text, table_failure
+from rewindow.storage.failures import error_number, plain_text, table_failure
 from rewindow.storage.log_gaps import check_log
 from rewindow.storage.new_files import statistics
 from rewindow.windows import WindowRange
@@ -269,96 +266,6 @@ def data_files(folder: Location) -> list[DataFile]:
             first, last = (json.loads(told)[bounds].get("window_id") for bounds in ("minValues", "maxValues"))
             found.append(DataFile(path.uri, footer.num_rows, first, last, path.size(), statistics=told))
     return found
-
-
-def query(sql: str, **tables: Table | Location) -> pa.Table:
-    """Returns the result of an SQL query (DataFusion) over tables given by name; no JVM.
-
-    Raises:
-        TableError: a file of a table is gone or damaged.
-        ResourceError: the machine cannot read it now.
-    """
-    opened = {name: table if isinstance(table, Table) else Table.open(table) for name, table in tables.items()}
-    with _files_of(opened):
-        reader = pa.RecordBatchReader.from_stream(_executed(sql, opened))
-        schema = plain_schema(reader.schema)
-        batches = [_own_copy(batch.cast(schema)) for batch in reader]
-    return pa.Table.from_batches(batches, schema)
-
-
-def _own_copy(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns a batch in memory of pyarrow: one number of a batch of DataFusion keeps all pages alive that it read.
-
-    Batch after batch, as all strings would be there twice if a whole result were made plain at once.
-    """
-    return pa.concat_batches([batch, batch.slice(0, 0)])
-
-
-def query_in_parts(sql: str, rows: int, **tables: Table) -> Iterator[pa.Table]:
-    """Gives the result of an SQL query in parts of about so many rows, in no order: it is never in memory as a whole.
-
-    Raises: see query.
-    """
-    with _files_of(tables):
-        reader = pa.RecordBatchReader.from_stream(_executed(sql, tables))
-        schema, parts, size = plain_schema(reader.schema), [], 0
-        for batch in reader:
-            parts.append(batch)
-            size += batch.num_rows
-            if size >= rows:
-                yield pa.Table.from_batches(parts).combine_chunks().cast(schema)
-                parts, size = [], 0
-        if parts:
-            yield pa.Table.from_batches(parts).combine_chunks().cast(schema)
-
-
-def _executed(sql: str, tables: Mapping[str, Table]) -> Any:
-    builder = QueryBuilder()
-    for name, table in tables.items():
-        builder.register(name, table.delta)
-    return builder.execute(sql)
-
-
-@contextmanager
-def _files_of(tables: Mapping[str, Table]) -> Iterator[None]:
-    """Turns an error about the files of tables into ours; a query that is wrong leaves as it is."""
-    try:
-        yield
-    except (DeltaError, pa.ArrowException, OSError) as error:
-        if not is_about_files(error):
-            raise
-        names = " or ".join(f'"{table.path.name}"' for table in tables.values())
-        raise table_failure(f"a file of table {names} cannot be read", error) from error
-
-
-def in_order(rows: pa.Table, *names: str) -> pa.Table:
-    """Returns rows in ascending order of columns without nulls; rows that are so already stay as they are.
-
-    Tables are written in the order of windows, and a query gives their files in any order: then whole batches change
-    places and no row is copied. Sorting would copy each, by SQL even twice.
-    """
-    if _are_ordered(rows, names):
-        return rows
-    batches = [batch for batch in rows.to_batches() if batch.num_rows]
-    batches.sort(key=lambda batch: tuple(batch[name][0].as_py() for name in names))
-    moved = pa.Table.from_batches(batches, rows.schema)
-    return moved if _are_ordered(moved, names) else rows.sort_by([(name, "ascending") for name in names])
-
-
-def _are_ordered(rows: pa.Table, names: Sequence[str]) -> bool:
-    ordered: Any = np.True_
-    for name in reversed(names):
-        column = rows[name].combine_chunks()
-        greater, equal = (
-            compare(column[1:], column[:-1]).to_numpy(zero_copy_only=False) for compare in (pc.greater, pc.equal)
-        )
-        ordered = greater | (equal & ordered)
-    return bool(np.all(ordered))
-
-
-def quoted(name: str) -> str:
-    """Returns a column's name as `query` takes it, whatever characters it has."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:

@@ -17,8 +17,9 @@ import pyarrow as pa
 from rewindow.errors import TableError
 from rewindow.location import Location, location
 from rewindow.names import files_name
-from rewindow.storage.delta import DataFile, Table, query
+from rewindow.storage.delta import DataFile, Table
 from rewindow.storage.formats import TableKind, check_format
+from rewindow.storage.queries import query
 
 FILES_SCHEMA = pa.schema(
     [

@@ -7,10 +7,11 @@ from pydantic import ValidationError
 from rewindow.errors import TableError
 from rewindow.location import Location
 from rewindow.recovery import Plan
-from rewindow.storage.delta import Table, query
+from rewindow.storage.delta import Table
 from rewindow.storage.fence import Position, position
 from rewindow.storage.layout import CHECKPOINTS, FACTS, app_id
 from rewindow.storage.log_gaps import check_log
+from rewindow.storage.queries import query
 from rewindow.windows import WindowRange
 
 

@@ -11,9 +11,10 @@ import pyarrow as pa
 from rewindow.errors import TableError
 from rewindow.location import Location
 from rewindow.names import stream_of, windows_name
-from rewindow.storage.delta import Table, create_table, query
+from rewindow.storage.delta import Table, create_table
 from rewindow.storage.files import FILES_SCHEMA, files_path
 from rewindow.storage.formats import TableKind, check_format, format_property
+from rewindow.storage.queries import query
 from rewindow.windows import Grid, WindowRange
 
 _TIME = pa.timestamp("us", tz="UTC")

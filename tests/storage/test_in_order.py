@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rewindow.location import Location
 from rewindow.storage import create_table, query
-from rewindow.storage.delta import in_order
+from rewindow.storage.queries import in_order
 
 ROWS = st.lists(st.tuples(st.integers(-2, 5), st.integers(0, 2)), max_size=6)
 
