@@ -95,7 +95,10 @@ def replay(
             verify_inputs=verify_inputs,
         )  # fmt: skip
     else:
-        raise InputError("nothing to replay: neither an application nor --resume is given")
+        raise InputError(
+            "nothing to replay: neither an application nor --resume is given",
+            hint="Begin one: rewindow replay APPLICATION; or go on with one: rewindow replay --resume REPLAY",
+        )
     if as_json:
         print_json({"exit_code": 0, **result.to_json()})
     else:

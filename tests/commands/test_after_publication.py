@@ -80,6 +80,22 @@ def test_a_second_undo_says_that_it_was_done_and_by_which_act(command: Command) 
     assert "it was undone already, as publication 2. Publish it again" in command("undo", "first")[1]
 
 
+@pytest.mark.usefixtures("replays")
+def test_a_replay_that_is_over_is_not_begun_again_under_its_id(command: Command) -> None:
+    """The same wishes compute nothing and say what it is; other ones are refused, and another id is asked for."""
+    code, text, errors = command("replay", "app", "--id", "first")
+    assert (
+        code == 0 and "it had ended before and is checked: nothing was computed; for a new one give another" in errors
+    )
+    assert "replay first is checked. Next: rewindow publish first" in text
+    code, text, errors = command("replay", "app", "--id", "first", "--mode", "at_least_once")
+    assert (code, text) == (
+        2,
+        "",
+    ) and "It is checked (rewindow status first). Give the new replay another --id" in errors
+    assert "rewindow replay --resume REPLAY" in command("replay")[2]
+
+
 def test_an_unfinished_replay_is_not_checked_and_the_way_on_is_named(config: Config, command: Command) -> None:
     """For each state in which there is nothing to judge yet, or any more."""
     simple(config, "other", 100, 109, ledger=False)

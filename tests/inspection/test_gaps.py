@@ -219,3 +219,14 @@ def test_an_open_range_beside_the_sealed_windows_is_refused(
 def test_an_open_range_of_a_stream_without_a_seal_has_no_gaps(tmp_path: Path) -> None:
     """Nothing is sealed that a range could lie beside."""
     assert gaps(recorded(tmp_path, {}), "s", 9).windows is None
+
+
+def test_a_reversed_range_is_answered_with_its_ends_exchanged(tmp_path: Path) -> None:
+    """As times they are the times that were given, not the windows that these fall into."""
+    config = recorded(tmp_path, {3: 1, 5: 0, 8: 1})
+    with pytest.raises(RangeError) as refused:
+        gaps(config, "s", from_time="1970-01-01T00:01:25Z", to_time="1970-01-01T00:00:33Z")
+    assert refused.value.hint == "Exchange the two ends: --from 1970-01-01T00:00:33Z --to 1970-01-01T00:01:25Z"
+    with pytest.raises(RangeError) as refused:
+        gaps(config, "s", 8, 3)
+    assert refused.value.hint == "Exchange the two ends: --first 3 --last 8"
