@@ -113,18 +113,34 @@ def _show_choices(stream: NewStream) -> None:
     out.print("")
 
 
+def _names(columns: Sequence[Column]) -> list[str]:
+    return [column.name for column in columns]
+
+
+_QUESTIONS: tuple[tuple[str, str, Callable[[NewStream], str], Callable[[NewStream], list[str]]], ...] = (
+    ("name", "Name of the stream", lambda new: new.name, lambda new: []),
+    ("arrival", "Column of the arrival time", lambda new: new.arrival.name, lambda new: _names(new.times)),
+    ("pattern", "Read it as", lambda new: new.arrival.pattern, lambda new: new.patterns),
+    ("zone", "Zone of its times", lambda new: new.zone, lambda new: new.zones),
+    ("event_at", "Column of the event time", lambda new: new.event_at.name, lambda new: _names(new.times)),
+    (
+        "key", "Key, whose silence is a gap", lambda new: new.key.name if new.key else "none",
+        lambda new: _names(new.keys),
+    ),
+    ("width", "Width of a window", lambda new: new.width, lambda new: []),
+)  # fmt: skip
+"""What is asked, in order: setting, words, what stands in brackets, what is possible."""
+_ONLY_WITH_CHOICES = ("pattern", "zone")
+"""Asked only where there is something to choose."""
+
+
 def _ask(stream: NewStream) -> NewStream:
     """Returns the stream with the answers; an answer that cannot be is asked for again."""
     err.print("Press Enter to take what is in brackets.", markup=False)
-    questions: tuple[tuple[str, str, Callable[[NewStream], str], Callable[[NewStream], Sequence[Column]]], ...] = (
-        ("name", "Name of the stream", lambda new: new.name, lambda new: ()),
-        ("arrival", "Column of the arrival time", lambda new: new.arrival.name, lambda new: new.times),
-        ("event_at", "Column of the event time", lambda new: new.event_at.name, lambda new: new.times),
-        ("key", "Key, whose silence is a gap", lambda new: new.key.name if new.key else "none", lambda new: new.keys),
-        ("width", "Width of a window", lambda new: new.width, lambda new: ()),
-    )
-    for setting, words, default, choices in questions:
-        names = [column.name for column in choices(stream)]
+    for setting, words, default, choices in _QUESTIONS:
+        names = choices(stream)
+        if not names and setting in _ONLY_WITH_CHOICES:
+            continue
         listed = f" ({', '.join([*names[:_NAMES_SHOWN], *['...'] * (len(names) > _NAMES_SHOWN)])})" if names else ""
         none = ", or none" if setting == "key" else ""
         while True:

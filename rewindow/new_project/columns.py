@@ -13,6 +13,7 @@ from rewindow.new_project.sample import MISFITS_MAX, Sample
 from rewindow.new_project.times import (
     ISO,
     NULLS,
+    ZONELESS,
     Times,
     clock_micros,
     epoch_times,
@@ -82,7 +83,7 @@ def describe_columns(sample: Sample) -> list[Column]:
         event = _event_name(name, taken)
         taken.add(event.lower())
         if sample.kind == "csv":
-            found.append(_of_most_texts(name, event, values))
+            found.append(_of_most_texts(name, event, values, sample.numbers))
         else:
             found.append(_of_values(name, event, values, sample.types.get(name)))
     return found
@@ -99,12 +100,13 @@ def _event_name(name: str, taken: set[str]) -> str:
     return plain
 
 
-def _of_most_texts(name: str, event: str, values: Sequence[str | None]) -> Column:
+def _of_most_texts(name: str, event: str, values: Sequence[str | None], numbers: Sequence[int]) -> Column:
     """Returns a column of texts, with the type of nearly all of them: single malformed ones do not make it text."""
     column = _of_texts(name, event, values)
     if column.kind != "STRING" or column.instant:
         return column
-    meant = [(row, value) for row, value in enumerate(values, 1) if value is not None and value not in NULLS]
+    rows = zip(numbers or range(1, len(values) + 1), values, strict=True)
+    meant = [(row, value) for row, value in rows if value is not None and value not in NULLS]
     for fits in (
         ISO.fullmatch,
         _NUMBER.fullmatch,
@@ -184,7 +186,7 @@ def _combined(day: Column, clock: Column, micros: Sequence[int | None]) -> Colum
     instant = f"try_to_timestamp({text}, '{pattern}')" if day.pattern else f"try_cast({text} as timestamp)"
     names = (day.name, clock.name)
     taken = f"{day.event}_{clock.event}"
-    why = f"the day of {day.name} and the time of {clock.name}, taken as UTC"
+    why = f"the day of {day.name} and the time of {clock.name}, {ZONELESS}"
     return Column(" + ".join(names), taken, "TIMESTAMP", why, times, instant, times, parts=names)
 
 
@@ -206,7 +208,7 @@ def _number(texts: Sequence[str]) -> tuple[str, str]:
     scales = {len(match[1]) for match in fixed if match}
     if all(fixed) and len(scales) == 1:
         scale = scales.pop()
-        return f"DECIMAL(18,{scale})", f"numbers, all with {scale} digits behind the point"
+        return f"DECIMAL(18,{scale})", f"numbers, all with {scale} digit{'s' * (scale > 1)} behind the point"
     if all(map(_NUMBER.fullmatch, texts)) and not any(re.match(r"[+-]?0\d", text) for text in texts):
         return "DOUBLE", "numbers"
     return "STRING", "text"

@@ -80,7 +80,8 @@ def _settings(stream: NewStream, folder: Path, jars: Path | None) -> str:
         lines += [f"# {stream.why['interval']}: a longer silence is a gap"]
         lines += [f"interval = {_toml(stream.interval)}"]
     lines += [f"# {stream.why['width']}", f"width = {_toml(stream.width)}"]
-    lines += ['# zone = "Europe/Berlin"            # of times without a zone; by default UTC']
+    example = '# zone = "Europe/Berlin"            # of times without a zone; by default UTC'
+    lines += [example if stream.zone == "UTC" else f"zone = {_toml(stream.zone)}     # of times without a zone"]
     lines += ['# seal_after = "5 minutes"          # how long after a window\'s end tuples of it may still come']
     return "\n".join(lines) + "\n"
 

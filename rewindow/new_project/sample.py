@@ -6,6 +6,7 @@ import codecs
 import csv
 import io
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,6 +49,7 @@ class Sample:
         types: DDL of the types of columns that have types of their own (Parquet, Delta).
         settings: settings of the stream that reading took, such as a delimiter.
         whole: whether these are all its rows.
+        numbers: the number of each row in its file, as a recording counts them; empty where nobody asks.
         misshapen: rows left out since they have another number of columns, or are no JSON object.
     """
 
@@ -58,6 +60,7 @@ class Sample:
     settings: dict[str, Any] = field(default_factory=dict)
     whole: bool = True
     misshapen: int = 0
+    numbers: Sequence[int] = ()
 
     @property
     def rows(self) -> int:
@@ -71,7 +74,7 @@ def read_sample(path: Path) -> Sample:
     Raises:
         InputError: it is not there, of a format that this does not look into, or cannot be read.
     """
-    place = str(path.absolute())
+    place = os.path.abspath(path)
     if not path.exists() and not any(letter in place for letter in "*?["):
         raise InputError(
             f'file "{path}" is not there',
@@ -134,6 +137,7 @@ def _csv(place: str, file: SourceFile, text: str, settings: dict[str, Any], whol
     read = [row for row in islice(reader, limit + 1) if row]
     whole = whole and len(read) <= limit
     rows = [row for row in read[:limit] if len(row) == len(head)]
+    numbers = [number for number, row in enumerate(read[:limit], 2) if len(row) == len(head)]
     misshapen = min(len(read), limit) - len(rows)
     if _has_header(head):
         names = head
@@ -143,6 +147,7 @@ def _csv(place: str, file: SourceFile, text: str, settings: dict[str, Any], whol
             [head, *rows],
             settings | {"header": False},
         )
+        numbers = [1, *numbers]
     if delimiter != ",":
         settings = settings | {"delimiter": delimiter}
     names = single_names(names)
@@ -152,7 +157,7 @@ def _csv(place: str, file: SourceFile, text: str, settings: dict[str, Any], whol
     if _has_decimal_commas(values):
         settings = settings | {"decimal": ","}
         values = {name: _with_points(column) for name, column in values.items()}
-    return Sample(place, "csv", values, settings=settings, whole=whole, misshapen=misshapen)
+    return Sample(place, "csv", values, {}, settings, whole, misshapen, numbers[: limit if rows else 0])
 
 
 def _has_decimal_commas(values: Mapping[str, Sequence[str | None]]) -> bool:

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from zoneinfo import available_timezones
 
 from rewindow.errors import InputError
 from rewindow.names import COMPONENT, check_name, did_you_mean
 from rewindow.new_project.columns import Column, combined_times, describe_columns, read_as_epoch
 from rewindow.new_project.sample import Sample
-from rewindow.new_project.times import sounds_like_time
+from rewindow.new_project.times import ZONELESS, sounds_like_time
 from rewindow.windows import parse_duration
 
 LADDER = (
@@ -47,6 +48,7 @@ class NewStream:
         measures: columns that a first application can add up.
         width, interval: durations as a person writes them; without an interval no silence is looked for.
         why: the reason for arrival, key, width and interval, by name.
+        zone: of times that have none of their own.
     """
 
     name: str
@@ -59,6 +61,17 @@ class NewStream:
     width: str
     interval: str | None
     why: dict[str, str]
+    zone: str = "UTC"
+
+    @property
+    def patterns(self) -> list[str]:
+        """The forms in which the texts of the arrival can be read; none where there is one only."""
+        return [self.arrival.pattern, self.arrival.other.pattern] if self.arrival.other is not None else []
+
+    @property
+    def zones(self) -> list[str]:
+        """Some zones that the arrival may be in; none where its values have one."""
+        return ["UTC", "Europe/Berlin", "America/New_York", "..."] if ZONELESS in self.arrival.why else []
 
     @property
     def application(self) -> str:
@@ -98,7 +111,7 @@ def propose_stream(sample: Sample, path: Path) -> NewStream:
 
 def changed(
     stream: NewStream, *, name: str | None = None, arrival: str | None = None, event_at: str | None = None,
-    key: str | None = None, width: str | None = None,
+    key: str | None = None, width: str | None = None, pattern: str | None = None, zone: str | None = None,
 ) -> NewStream:  # fmt: skip
     """Returns a stream with what somebody else has chosen; an empty key is none.
 
@@ -115,6 +128,10 @@ def changed(
         stream = _with_durations(
             replace(stream, why={**stream.why, "arrived_at": "chosen", "event_at": why}, measures=stream.measures)
         )
+    if pattern is not None and pattern != stream.arrival.pattern:
+        stream = _with_durations(_read_as(stream, pattern))
+    if zone is not None and zone != stream.zone:
+        stream = replace(stream, zone=_known_zone(zone))
     if event_at is not None and event_at != stream.event_at.name:
         column = _time(stream, event_at)
         stream = replace(stream, event_at=column, why={**stream.why, "event_at": "chosen"})
@@ -128,6 +145,35 @@ def changed(
             raise InputError(f'width "{width}" is out of range, allowed is 1 ms to 5 days')
         stream = replace(stream, width=width, why={**stream.why, "width": "chosen"})
     return stream
+
+
+def _read_as(stream: NewStream, pattern: str) -> NewStream:
+    """Returns a stream whose arrival is read in the other form that its texts allow.
+
+    Raises:
+        InputError: it is none of them.
+    """
+    before, other = stream.arrival, stream.arrival.other
+    if other is None or pattern != other.pattern:
+        raise InputError(
+            f'column "{before.name}" cannot be read as {pattern}', hint=f"It can as: {', '.join(stream.patterns)}."
+        )
+    other = replace(other, other=replace(before, other=None))
+    columns = [other if column is before else column for column in stream.columns]
+    event_at = other if stream.event_at is before else stream.event_at
+    return replace(stream, arrival=other, event_at=event_at, columns=columns)
+
+
+def _known_zone(name: str) -> str:
+    """Returns the name of a time zone.
+
+    Raises:
+        InputError: there is none of this name.
+    """
+    if name not in available_timezones():
+        meant = did_you_mean(name, available_timezones())
+        raise InputError(f'zone "{name}" is unknown', hint=f'{meant}Write it as in "Europe/Berlin", or "UTC".')
+    return name
 
 
 def _time(stream: NewStream, name: str) -> Column:

@@ -26,6 +26,7 @@ _CLOCKS = {
     " %I:%M:%S %p": " h:m:s a", " %H:%M:%S %z": " H:m:s Z", ":%H:%M:%S %z": ":H:m:s Z", "T%H:%M:%S": "'T'H:m:s",
     "T%H:%M%z": "'T'H:mXXX",
 }  # fmt: skip
+ZONELESS = "without a zone: taken as UTC"
 _COMPACT = {14: ("%Y%m%d%H%M%S", "yyyyMMddHHmmss"), 8: ("%Y%m%d", "yyyyMMdd")}
 _CLOCK = re.compile(r"\d{1,2}:\d\d(:\d\d(\.\d{1,6})?)?")
 _EPOCHS = {"timestamp_seconds": 1, "timestamp_millis": 10**3, "timestamp_micros": 10**6}
@@ -96,7 +97,7 @@ def _iso(quoted: str, values: Sequence[str | None], meant: Sequence[str]) -> Tim
     if all(len(text) == 10 for text in meant):
         return Times("DATE", quoted, micros, "dates in ISO 8601")
     has_zone = any(len(text) > 10 and _ZONE.search(text[11:]) for text in meant)
-    zone = "" if has_zone else ", without a zone: taken as UTC"
+    zone = "" if has_zone else f", {ZONELESS}"
     return Times("TIMESTAMP", quoted, micros, f"times in ISO 8601{zone}")
 
 
@@ -123,7 +124,7 @@ def _by_form(quoted: str, values: Sequence[str | None], meant: Sequence[str]) ->
 
 def _by_pattern(quoted: str, pattern: str, micros: Sequence[int | None]) -> Times:
     escaped = pattern.replace("'", "\\'")
-    zone = "" if pattern.endswith(("Z", "XXX")) else ", taken as UTC"
+    zone = "" if pattern.endswith(("Z", "XXX")) else f", {ZONELESS}"
     why = f"text that is a time as {pattern}{zone}"
     return Times("STRING", f"try_to_timestamp({quoted}, '{escaped}')", micros, why, pattern)
 

@@ -77,6 +77,7 @@ def test_rows_of_another_shape_are_counted(tmp_path: Path) -> None:
     file.write_text("a,b\n1,2\n\n3\n4,5,6\n7,8\n")
     sample = read_sample(file)
     assert (sample.rows, sample.misshapen, sample.whole) == (2, 2, True)
+    assert sample.numbers == [2, 5], "as a recording counts them: the header is row 1, empty lines are none"
 
 
 @pytest.mark.parametrize(

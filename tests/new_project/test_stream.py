@@ -61,6 +61,23 @@ def test_the_event_time_is_another_time_that_is_hardly_ever_later_than_the_arriv
         changed(both, event_at="n")
 
 
+def test_what_the_texts_do_not_say_can_be_chosen() -> None:
+    """Whether the day or the month comes first, and the zone; the window's width follows."""
+    stream = proposed(at=["05/04/2026 06:00", "05/05/2026 06:00", "05/06/2026 06:00"])
+    assert (stream.patterns, stream.zones[0]) == (["M/d/yyyy H:m", "d/M/yyyy H:m"], "UTC")
+    other = changed(stream, pattern="d/M/yyyy H:m", zone="Europe/Berlin")
+    assert (other.arrival.pattern, other.event_at.pattern, other.zone) == ("d/M/yyyy H:m",) * 2 + ("Europe/Berlin",)
+    assert (
+        other.columns[0] is other.arrival
+        and changed(other, pattern="M/d/yyyy H:m").arrival.times == stream.arrival.times
+    )
+    with pytest.raises(InputError, match="cannot be read as yyyy\n  Hint: It can as: M/d/yyyy H:m, d/M/yyyy H:m."):
+        changed(stream, pattern="yyyy")
+    with pytest.raises(InputError, match='zone "Europe/Berlim" is unknown\n  Hint: Did you mean "Europe/Berlin"'):
+        changed(stream, zone="Europe/Berlim")
+    assert proposed(at=times(3, timedelta(seconds=1))).zones == []
+
+
 def test_without_a_time_nothing_is_proposed() -> None:
     """What was looked at is said."""
     with pytest.raises(InputError, match="no column of the source is a time") as caught:
