@@ -2,7 +2,7 @@
 
 They are aggregates over the rows of a window, so the one read-back of the rows just written gives them too. What Spark
 may understand otherwise than the gate is left to the gate (`loading.measure_sql`). So is what would cost a pass of its
-own: queries over rows, and counts of distinct values but for one (docs/decisions/0011-measures-in-the-replay.md).
+own: queries over rows, and counts of distinct values (docs/decisions/0011-measures-in-the-replay.md).
 """
 
 from __future__ import annotations
@@ -44,14 +44,11 @@ def asked_of(measures: Iterable[Measure], output: OutputPlan, rows: pa.Schema) -
         measures: with their values filled in.
         rows: what the read-back has: the window and the event columns.
     """
-    found: list[AskedMeasure] = []
+    found = []
     for measure in measures:
-        sql = None if measure.over_rows else for_spark(measure.sql, rows)
-        if sql is None:
-            continue
-        if counts_distinct(sql) and ("filter" in sql.lower() or any(counts_distinct(one.sql) for one in found)):
-            continue
-        found.append(AskedMeasure(measure.digest(output.columns), sql))
+        sql = None if measure.over_rows or counts_distinct(measure.sql) else for_spark(measure.sql, rows)
+        if sql is not None:
+            found.append(AskedMeasure(measure.digest(output.columns), sql))
     return found
 
 

@@ -55,7 +55,7 @@ def for_spark(sql: str, columns: pa.Schema) -> str | None:
 
 
 def counts_distinct(sql: str) -> bool:
-    """Returns whether an aggregate counts distinct values, which costs Spark a pass by these values for each column."""
+    """Returns whether an aggregate counts distinct values, for which Spark groups the whole pass by them."""
     return re.search(r"\(\s*distinct\b", sql, re.IGNORECASE) is not None
 
 

@@ -27,14 +27,13 @@ Attempts = Callable[..., "Attempt"]
 LAST = FIRST + 3 * GROUP - 1
 STORED = {
     "total": {"sql": "sum(total)", "empty": 0},
-    "keys": "count(distinct key)",
     "share": "sum(share)",
     "mean": "avg(share) filter (where not isnan(share))",
     "few": "max(few)",
     "exact": "sum(cast(few as decimal(9,2)))",
     "begins": "min(window_id * {width_us} + {origin_us})",
 }
-LEFT = {"middle": "median(total)", "more_keys": "count(distinct total)", "least": "min(key)"}
+LEFT = {"middle": "median(total)", "keys": "count(distinct key)", "least": "min(key)"}
 
 pytestmark = pytest.mark.jvm
 

@@ -304,7 +304,7 @@ def test_error_of_any_kind_leaves_no_older_verdict_in_force(staged: StagedReplay
 def test_replay_that_has_not_ended_is_not_checked(staged: StagedReplay) -> None:
     """Its windows would all be lost."""
     Ledger.open(staged.config.ledger_url).replays.create(**ledger_row(staged))
-    with pytest.raises(InputError, match="is planned, only a replay that has ended can be checked"):
+    with pytest.raises(InputError, match="is planned: it has not finished, only a replay that has ended"):
         check(staged.config, staged.replay_id)
 
 
