@@ -304,9 +304,18 @@ def _key(columns: Sequence[Column], arrival: Column) -> tuple[Column | None, str
 
 
 def _measures(columns: Sequence[Column], key: Column | None) -> list[Column]:
+    """Returns numbers that can be added up: no names of things, and none that each key has one and the same of."""
     numbers = [c for c in columns if c.kind in ("BIGINT", "INT") or c.kind.startswith("DECIMAL")]
     fitting = [c for c in numbers if c is not key and not c.instant and not _NO_MEASURE.search(c.event.lower())]
-    return fitting[:_MEASURES]
+    return [column for column in fitting if not _follows(column, key)][:_MEASURES]
+
+
+def _follows(column: Column, key: Column | None) -> bool:
+    """Returns whether a column has one value for each key, several keys have several, and so it says who, not what."""
+    if key is None or column.distinct < 2:
+        return False
+    pairs = {(str(k), str(v)) for k, v in zip(key.values, column.values, strict=True) if v is not None}
+    return len(pairs) <= key.distinct < len(column.values)
 
 
 def _with_durations(stream: NewStream) -> NewStream:

@@ -95,6 +95,13 @@ def test_key_is_a_column_whose_values_come_again_and_are_never_null() -> None:
     assert proposed(at=stamps, page=["a"] * 12).key is None
 
 
+def test_a_number_that_says_who_is_not_added_up() -> None:
+    """A ship's number is the same in all its rows; its cargo is not."""
+    ships = {"ship": ["a", "b"] * 6, "mmsi": ["244", "245"] * 6, "cargo": [str(n) for n in range(12)]}
+    stream = proposed(at=times(12, timedelta(seconds=1)), **ships)
+    assert (stream.key and stream.key.name, [column.name for column in stream.measures]) == ("ship", ["cargo"])
+
+
 @pytest.mark.parametrize(
     ("rows", "step", "width"),
     [
