@@ -27,6 +27,7 @@ from rewindow.spark.session import send_modules
 from rewindow.state.files import States, folder_of
 from rewindow.state.store import SizedStates
 from rewindow.storage import DataFile, FencedTable, Table, data_files
+from rewindow.storage.checksums import with_checksums
 from rewindow.storage.inputs import InputFiles
 from rewindow.storage.layout import CHECKPOINTS, FACTS, state_folder
 from rewindow.windows import WindowRange
@@ -122,7 +123,7 @@ class SparkEngine:
 
     def files(self, output: str, result: GroupResult) -> Sequence[DataFile]:
         """Returns the Parquet files that Spark wrote for an output."""
-        return data_files(result.folders[output])
+        return with_checksums(data_files(result.folders[output]))
 
     def compare_with_committed(self, windows: WindowRange, result: GroupResult, staged: Sequence[str]) -> Seals:
         """Holds a group against what is committed of it, see Committed."""

@@ -29,6 +29,7 @@ from rewindow.publication.spark_needed import reason_for_spark
 from rewindow.publication.staged_files import StagedFiles
 from rewindow.publication.staged_output import inside, outside, read_rows
 from rewindow.storage import Table
+from rewindow.storage.checksums import with_noted
 from rewindow.storage.delta import DataFile
 from rewindow.storage.failures import table_failure
 from rewindow.storage.names import open_published
@@ -75,7 +76,8 @@ class Replacement:
     def link(self, file: DataFile, schema: pa.Schema) -> None:
         """Adds a file as it is, under a new name."""
         path = f"{folder_of(self.publication)}/{link_name(file)}"
-        self.added.append(link_file(location(file.path), self.table.path, path, file.changed_ms, schema))
+        source = location(file.path)
+        self.added.append(link_file(source, self.table.path, path, file.changed_ms, schema, file.checksum))
 
     def read_back(self, file: NewFile) -> pa.Table:
         """Returns what a new file holds."""
@@ -153,7 +155,7 @@ def put_back(config: Config, publication: Publication, name: str, pieces: Sequen
         change.clear(publication.range)
         for piece in pieces:
             schema = open_published(config, name, piece.version).schema
-            for file in files_of(config, name, piece):
+            for file in with_noted(change.table, files_of(config, name, piece)):
                 if within(file, piece.windows):
                     change.link(file, schema)
                 else:

@@ -62,6 +62,7 @@ class Publisher:
     ledger: Ledger
     crash: Crash
     say: Callable[[str], object] = lambda line: None
+    _taken: dict[str, dict[str, str]] = field(default_factory=dict)
     _verified: set[str] = field(default_factory=set)
     _checked: dict[str, StagedFiles] = field(default_factory=dict)
 
@@ -107,7 +108,7 @@ class Publisher:
         if kind_of(name) is Kind.DATA:
             settle_files(self.config, publication, name, lambda: self._sources(publication, name))
             data = open_published(self.config, name)
-            note_files(data, open_files(data.path))
+            note_files(data, open_files(data.path), self._taken.get(name))
 
     def _sources(self, publication: Publication, name: str) -> list[DataFile]:
         """Returns the files that a commit to a table of tuples may have linked, there or not."""
@@ -229,6 +230,10 @@ class Publisher:
         windows, name = staged.plan.range, f"{staged.plan.replay_id}/{staged.output.name}"
         if name not in self._checked:
             files = staged_files(staged)
+            if files.unnoted:
+                self.say(
+                    f"{name}: {files.unnoted} files were staged without a checksum, so their size and time must do"
+                )
             with self._naming_damage(lambda: find_damage(staged.table, name, windows)):
                 for part in files.doubtful.parts():
                     files.doubtful.check(files.doubtful.rows(part), part)
@@ -263,8 +268,9 @@ class Publisher:
             self._tell_files(name, put_back(self.config, publication, name, pieces))
 
     def _tell_files(self, name: str, files: Sequence[NewFile]) -> None:
-        """Says what a commit by files was made of."""
+        """Says what a commit by files was made of, and keeps the checksums that linked files have from their source."""
         linked = [file for file in files if file.source is not None]
+        self._taken[name] = {file.path: file.checksum for file in linked if file.checksum}
         copied = sum(1 for file in linked if file.copied)
         rows = sum(file.rows for file in files if file.source is None)
         apart = f", {copied} of them copied, as they lie on another file system" if copied else ""

@@ -5,8 +5,9 @@ A file is taken whole if it has the columns of the published table, lies in the 
 many rows as were sealed in its windows by that attempt. What is left over, such as the part of a superseded attempt
 that readers still take, is written row by row.
 
-Every file must have the size and the number of rows that the log of its table says. One whose time has changed since
-it was written, as in a copy of the folder, or after a hand has been at it, is read and held against the seals.
+Every file must have the size and the number of rows that the log of its table says, and one that is taken whole the
+bytes that it had when it was written, by the checksum noted then. Older versions noted none: a file whose time has
+changed since, as in a copy of the folder, or after a hand has been at it, is then read and held against the seals.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import pyarrow.parquet as pq
 from rewindow.errors import TableError
 from rewindow.location import location
 from rewindow.publication.staged_output import StagedOutput
+from rewindow.storage.checksums import differing, with_noted
 from rewindow.storage.delta import DataFile
 
 _PLACE = ("offset", "arrived_at")
@@ -40,6 +42,11 @@ class StagedFiles:
     whole: list[DataFile]
     rows: StagedOutput
     doubtful: StagedOutput
+
+    @property
+    def unnoted(self) -> int:
+        """How many of the whole files have no checksum."""
+        return sum(1 for file in self.whole if not file.checksum)
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ def staged_files(staged: StagedOutput) -> StagedFiles:
     """Returns how a staged output is published.
 
     Raises:
-        TableError: a file is not there, or has another size or number of rows than when it was written.
+        TableError: a file is not there, or has another size, number of rows or bytes than when it was written.
     """
     attempts = staged.seals["attempt"].to_numpy()
     tuples = staged.seals["tuples"].to_numpy()
@@ -73,9 +80,26 @@ def staged_files(staged: StagedOutput) -> StagedFiles:
         if count == mine.sum():  # Never so of a superseded attempt's, of which readers take none.
             whole += unit.files
             written[unit.windows] &= ~unit.sealed
-            if any(_has_other_time(file) for file in unit.files):
+            if any(not file.checksum and _has_other_time(file) for file in unit.files):
                 doubtful[unit.windows] |= unit.sealed
+    _check_bytes(staged, whole)
     return StagedFiles(whole, _only(staged, written), _only(staged, written | doubtful))
+
+
+def _check_bytes(staged: StagedOutput, files: list[DataFile]) -> None:
+    try:
+        wrong = differing(files)
+    except OSError as error:
+        named = f'"{location(error.filename).name}"' if error.filename else "a file"
+        raise TableError(
+            f'{named} of staged output "{staged.output.name}" cannot be read',
+            detail=f"{error.strerror}. Nothing was published.",
+            hint="Look at the disk, then publish again.",
+        ) from error
+    if wrong:
+        others = [f"{file.first} to {file.last}" for file in wrong[1:]]
+        more = f". So have {len(others)} other files, of windows {', '.join(others[:10])}" if others else ""
+        raise _altered(staged, wrong[0], f"It has other bytes than were written, of the same number{more}")
 
 
 def _only(staged: StagedOutput, windows: Any) -> StagedOutput:
@@ -87,7 +111,8 @@ def _units(staged: StagedOutput, attempts: Any) -> Iterator[_Unit]:
     if not set(_PLACE) <= set(staged.table.schema.names) or "offset" in staged.events.names:
         return  # As versions staged that wrote no place.
     ids = staged.seals["window_id"].to_numpy()
-    placed = [(attempt, file) for file in staged.table.files() if (attempt := _attempt_of(staged, file)) is not None]
+    files = with_noted(staged.table, staged.table.files())
+    placed = [(attempt, file) for file in files if (attempt := _attempt_of(staged, file)) is not None]
     for attempt in sorted({attempt for attempt, _ in placed}):
         for files in _overlapping(file for other, file in placed if other == attempt):
             first, last = files[0].first or 0, max(file.last or 0 for file in files)

@@ -1,7 +1,7 @@
 """Damaged files of published tables: found before anything is begun, named, and left out on request. No JVM.
 
-A file that a publication or an undo must read is read here first, as a whole, since Spark tells of a damaged one late,
-after retries, and by stack traces of Java. To leave files out is to take them out of the table, with all rows and seals
+A file that a publication or an undo must read is read here first, as a whole, and held against its noted checksum, or
+decoded where it has none: Spark tells of a damaged one late, after retries, and by stack traces of Java. To leave files out is to take them out of the table, with all rows and seals
 of the windows that they hold: these are then missing, and can be replayed. The files themselves are kept, in a folder
 of the table.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -21,7 +22,9 @@ from rewindow.errors import TableError
 from rewindow.location import Location, location
 from rewindow.names import stream_of, windows_name
 from rewindow.storage import Table
+from rewindow.storage.checksums import with_noted
 from rewindow.storage.delta import DataFile
+from rewindow.storage.files import file_checksum
 from rewindow.storage.names import open_published
 from rewindow.storage.published_tables import Kind, kind_of
 from rewindow.windows import WindowRange
@@ -29,6 +32,7 @@ from rewindow.windows import WindowRange
 KEPT_IN = "_damaged"
 LEFT_OUT = "left out"
 _BATCH_ROWS = 65_536
+_THREADS = 4
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,10 @@ class DamagedFile:
 def find_damage(table: Table, name: str, windows: WindowRange) -> list[DamagedFile]:
     """Returns the files of a table's snapshot that hold windows of a range and cannot be read."""
     found = []
-    for file in table.files(windows.first, windows.last):
-        why = _damage(file)
+    touched = with_noted(table, table.files(windows.first, windows.last))
+    with ThreadPoolExecutor(_THREADS) as pool:
+        reasons = list(pool.map(_damage, touched))
+    for file, why in zip(touched, reasons, strict=True):
         if why:
             bounds = None if file.first is None or file.last is None else WindowRange(file.first, file.last)
             found.append(DamagedFile(name, location(file.path), bounds, why))
@@ -124,6 +130,8 @@ def _damage(file: DataFile) -> str:
         size = path.size()
         if size != file.size:
             return f"It has {size} bytes, written were {file.size}"
+        if file.checksum:
+            return "" if file_checksum(path) == file.checksum else "It has other bytes than were written"
         with pq.ParquetFile(path.uri) as parquet:
             for _ in parquet.iter_batches(_BATCH_ROWS):
                 pass

@@ -30,6 +30,8 @@ WRITER_FEATURES_ALLOWED = {"appendOnly", "invariants", "checkConstraints", "chan
 WRITER_FEATURES_ALLOWED |= {"columnMapping", "generatedColumns", "timestampNtz", "v2Checkpoint", "variantType"}
 """Table features beside which a commit of ours is known to work (delta-rs refuses row tracking and others)."""
 
+CHECKSUMS = "checksums"
+"""Entry of a commit's `userMetadata`: file to checksum, of the files that it added."""
 _FORGETS = "delta.setTransactionRetentionDuration"
 
 
@@ -44,6 +46,7 @@ class DataFile:
         size: bytes.
         changed_ms: when the file was last changed, as the table's log has it; 0 when that is not known.
         statistics: what the log is to say of its columns, as JSON; empty when that is only the bounds.
+        checksum: SHA-256 of its bytes, if it is known; see `rewindow.storage.checksums`.
     """
 
     path: str
@@ -53,6 +56,7 @@ class DataFile:
     size: int
     changed_ms: int = 0
     statistics: str = ""
+    checksum: str = ""
 
 
 class Table:
@@ -180,10 +184,14 @@ class Table:
     ) -> None:
         """Makes Parquet files that lie in the table's folder part of it; no files is an empty transaction.
 
+        The checksums that they have are kept in the commit.
+
         Raises:
             FencedError: another commit with the same transaction id came between.
         """
         actions = [_add_action(self.path, file) for file in files]
+        sums = {location(file.path).relative_to(self.path): file.checksum for file in files if file.checksum}
+        metadata = {**(metadata or {}), CHECKSUMS: sums} if sums else metadata
         self._guarded(
             lambda: self._delta.create_write_transaction(
                 actions, "append", self._delta.schema(), commit_properties=_properties(app_id, version, metadata)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Mapping
 
 import pyarrow as pa
 
@@ -58,15 +59,20 @@ def open_files(data: Location) -> Table:
     return check_format(Table.open(path), TableKind.FILES)
 
 
-def note_files(data: Table, files: Table) -> int:
-    """Adds a row for every file of the table's snapshot that has none yet, and returns how many; may be repeated."""
+def note_files(data: Table, files: Table, taken: Mapping[str, str] | None = None) -> int:
+    """Adds a row for every file of the table's snapshot that has none yet, and returns how many; may be repeated.
+
+    Args:
+        taken: checksums of some of them, by path in the table's folder, that were taken when their bytes were written.
+    """
+    taken = taken or {}
     known = set(query("select distinct file from f", f=files.refresh())["file"].to_pylist())
     new = [file for file in data.files() if name_in(data, file) not in known]
     if new:
         rows = {
             "file": [name_in(data, file) for file in new],
             "bytes": [file.size for file in new],
-            "checksum": [file_checksum(location(file.path)) for file in new],
+            "checksum": [taken.get(name_in(data, file)) or file_checksum(location(file.path)) for file in new],
             "data_version": [data.version] * len(new),
         }
         files.append(pa.table(rows, schema=FILES_SCHEMA))

@@ -34,6 +34,7 @@ class NewFile:
         statistics: of its columns, as the table's log has them.
         source: the file that it is a link or a copy of; None for one that was written.
         copied: it had to be copied, as it could not be linked.
+        checksum: of its source, if one was noted.
     """
 
     path: str
@@ -43,6 +44,7 @@ class NewFile:
     statistics: str
     source: Location | None = None
     copied: bool = False
+    checksum: str = ""
 
     def action(self) -> AddAction:
         """Returns what adds it to the table."""
@@ -64,7 +66,9 @@ def write_file(root: Location, folder: str, rows: pa.Table) -> NewFile:
     return NewFile(f"{folder}/{path.name}", footer.num_rows, path.size(), changed_ms, statistics(footer, rows.schema))
 
 
-def link_file(source: Location, root: Location, path: str, changed_ms: int, schema: pa.Schema) -> NewFile:
+def link_file(
+    source: Location, root: Location, path: str, changed_ms: int, schema: pa.Schema, checksum: str = ""
+) -> NewFile:
     """Makes a file of elsewhere appear below a table's folder too: by a hard link, by a copy where that is impossible.
 
     Its time is set to now, so that no VACUUM takes it before it is part of the table; `changed_ms` of the result is
@@ -74,7 +78,8 @@ def link_file(source: Location, root: Location, path: str, changed_ms: int, sche
     copied = source.copy_to(target)
     target.set_modified()
     footer = pq.read_metadata(target.uri)
-    return NewFile(path, footer.num_rows, target.size(), changed_ms, statistics(footer, schema), source, copied)
+    told = statistics(footer, schema)
+    return NewFile(path, footer.num_rows, target.size(), changed_ms, told, source, copied, checksum)
 
 
 def put_right(path: Location, changed_ms: int) -> None:

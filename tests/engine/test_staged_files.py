@@ -22,6 +22,7 @@ from rewindow.spark.digests import schema_hash
 from rewindow.spark.frames import spark_schema
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, create_table
+from rewindow.storage.checksums import differing, with_noted
 from rewindow.storage.layout import CHECKPOINTS, FACTS, bookkeeping, create_staged, event_columns
 from rewindow.windows import to_datetime
 from tests.engine.conftest import Crash
@@ -45,7 +46,12 @@ def as_before(root: Path, output: str) -> None:
 
 
 def check_rows(plan: Plan, table: Table, own_arrival: bool) -> None:
-    """Every tuple of a window has another offset, and without an arrival time of its own the start of its window."""
+    """Every tuple of a window has another offset, and without an arrival time of its own the start of its window.
+
+    Every file has the checksum that was noted when it was written.
+    """
+    assert all(file.checksum for file in with_noted(table, table.files()))
+    assert differing(with_noted(table, table.files())) == []
     for file in table.files():
         rows = table.read(file, table.schema.names)
         assert len(pc.unique(rows["attempt"])) == 1, "rows of two attempts in one file"

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from rewindow.application import Mode
 from rewindow.config import Config
@@ -23,7 +25,8 @@ from rewindow.recovery import OutputPlan, Plan, StartState, guarantee
 from rewindow.spark.digests import empty_digests
 from rewindow.spark.frames import spark_schema
 from rewindow.state import checkpoints as stored
-from rewindow.storage import Position, Table, create_table
+from rewindow.storage import Position, Table, create_table, data_files
+from rewindow.storage.checksums import with_checksums
 from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, staged_contents
 from rewindow.windows import to_datetime
 
@@ -58,6 +61,7 @@ class StagedReplay:
 
     Attributes:
         placed: its rows have offset and arrival; those of older versions had none.
+        noted: its files have checksums; those of older versions had none.
     """
 
     config: Config
@@ -74,6 +78,7 @@ class StagedReplay:
     outputs: tuple[str, ...] = tuple(OUTPUTS)
     tolerance: float = 1e-9
     placed: bool = True
+    noted: bool = True
 
     def __post_init__(self) -> None:
         self.root = self.config.replay_root(self.replay_id)
@@ -134,7 +139,15 @@ class StagedReplay:
             for place, row in enumerate(rows)
         ]
         frame = pa.Table.from_pylist(flat, schema=Table.open(self.root / output).schema)
-        self._commit(output, frame, epoch, last)
+        if not self.noted:
+            self._commit(output, frame, epoch, last)
+            return
+        table, folder = Table.open(self.root / output), self.root / output / f"group-{uuid4().hex}"
+        folder.make_folder()
+        pq.write_table(frame, (folder / "rows.parquet").uri)
+        version = Position(epoch, max(0, self.plan.mark_of(last))).version
+        files = with_checksums(data_files(folder))
+        table.commit_files(files, app_id=app_id(self.replay_id, output), version=version)
 
     def seal(self, output: str, by_window: dict[int, list[Row]], epoch: int) -> None:
         """Seals windows of an output with what they hold."""

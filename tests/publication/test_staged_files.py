@@ -21,7 +21,10 @@ from rewindow.publication import by_files
 from rewindow.publication.publish import publish
 from rewindow.publication.take_back import undo
 from rewindow.storage import Table, query
+from rewindow.storage.checksums import noted_checksums
+from rewindow.storage.damage import find_damage
 from rewindow.storage.delta import DataFile
+from rewindow.windows import WindowRange
 from tests.publication.staging import StagedReplay, rows_of, simple, state_of
 
 STREAM = "app.ranks"
@@ -121,17 +124,81 @@ def test_a_staged_file_that_is_not_as_it_was_written_is_named(damage: Callable[[
     assert ledger.publications.newest() == [] and not Table.exists(config.stream_table(STREAM))
 
 
-def test_a_file_whose_time_has_changed_is_held_against_its_seals(config: Config) -> None:
+def flip(file: Path) -> None:
+    """Changes a byte in place and keeps the file's time."""
+    before, content = file.stat(), bytearray(file.read_bytes())
+    content[30] ^= 1
+    file.write_bytes(content)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_a_byte_changed_in_place_under_its_time_is_seen(config: Config) -> None:
+    """By the checksum noted when the file was written: refused, with the windows; nothing is begun."""
+    replay = stage(config, "one", 100, 104)
+    (file,) = staged(replay)
+    flip(Path(file.path))
+    with pytest.raises(TableError, match="windows 100 to 104 cannot be published") as refused:
+        publish(config, "one")
+    assert "It has other bytes than were written" in str(refused.value)
+    assert Ledger.open(config.ledger_url).publications.newest() == []
+    flip(Path(file.path))
+    publish(config, "one")
+    assert minutes(config) == expected(100, 104)
+
+
+def test_every_damaged_file_is_told_of(config: Config) -> None:
+    """The first by name, the others by their windows."""
+    replay = StagedReplay(config, "one", 100, 109, outputs=("ranks",))
+    for first in (100, 105):
+        replay.group(first, first + 4, rows_of(range(first, first + 5)), state=state_of(first))
+    replay.digest().end()
+    for file in staged(replay):
+        flip(Path(file.path))
+    with pytest.raises(TableError, match="windows 100 to 104") as refused:
+        publish(config, "one")
+    assert "So have 1 other files, of windows 105 to 109" in str(refused.value)
+
+
+def test_the_published_files_have_the_checksums_that_were_noted_at_staging(config: Config) -> None:
+    """They are carried over: a byte that changes after the comparison is not noted as if it were right."""
+    replay = stage(config, "one", 100, 104)
+    (noted,) = noted_checksums(Table.open(replay.root / "ranks")).values()
+
+    def damage(step: str, number: int) -> None:
+        if step == "prepared":
+            flip(Path(staged(replay)[0].path))
+
+    publish(config, "one", crash=damage)
+    table = Table.open(config.stream_table(STREAM))
+    assert list(noted_checksums(table).values()) == [noted]
+    (found,) = find_damage(table, STREAM, WindowRange(100, 104))
+    assert found.why == "It has other bytes than were written"
+    with pytest.raises(TableError, match="is damaged: windows 100 to 104"):
+        undo(config, "one")
+
+
+def test_what_was_staged_without_checksums_is_published_and_told_of(config: Config) -> None:
+    """As by older versions: size, rows and time must do."""
+    simple(config, "one", 100, 104, publishable=True, outputs=("ranks",), noted=False)
+    said: list[str] = []
+    publish(config, "one", say=said.append)
+    assert [line for line in said if "checksum" in line] == [
+        "one/ranks: 1 files were staged without a checksum, so their size and time must do"
+    ]
+    assert minutes(config) == expected(100, 104)
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_a_file_whose_time_has_changed_is_held_against_checksum_or_seals(noted: bool, config: Config) -> None:
     """As in a copy of the folder: published all the same; with a byte changed in place, refused."""
     for name, first in (("one", 100), ("two", 110)):
-        (file,) = staged(stage(config, name, first, first + 4))
+        replay = simple(config, name, first, first + 4, publishable=True, outputs=("ranks",), noted=noted)
+        (file,) = staged(replay)
         os.utime(file.path, (10_000, 10_000))
     publish(config, "one")
     assert minutes(config) == expected(100, 104)
-    content = bytearray(Path(file.path).read_bytes())
-    content[30] ^= 1
-    Path(file.path).write_bytes(content)
-    with pytest.raises(TableError, match="is not what was sealed|cannot be read"):
+    flip(Path(file.path))
+    with pytest.raises(TableError, match="is not what was sealed|cannot be read|other bytes"):
         publish(config, "two")
     assert minutes(config) == expected(100, 104)
 
