@@ -1,9 +1,9 @@
 """Damaged files of published tables: found before anything is begun, named, and left out on request. No JVM.
 
 A file that a publication or an undo must read is read here first, as a whole, and held against its noted checksum, or
-decoded where it has none: Spark tells of a damaged one late, after retries, and by stack traces of Java. To leave files out is to take them out of the table, with all rows and seals
-of the windows that they hold: these are then missing, and can be replayed. The files themselves are kept, in a folder
-of the table.
+decoded where it has none: Spark tells of a damaged one late, after retries, and by stack traces of Java. To leave files
+out is to take them out of the table, with all rows and seals of the windows that they hold: these are then missing, and
+can be replayed. The files themselves are kept, in a folder of the table.
 """
 
 from __future__ import annotations
