@@ -254,7 +254,7 @@ def _arrival(sample: Sample, columns: Sequence[Column]) -> tuple[Column, str]:
 
     def rank(column: Column) -> tuple[bool, int, bool, bool, int]:
         named = any(word in column.name.lower() for word in _ARRIVAL)
-        dates = not any(time is not None and time % _DAY_US for time in column.times)
+        dates = not _has_clock(column)
         return not named, column.missing, dates, not sounds_like_time(column.name), columns.index(column)
 
     best = min(candidates, key=rank)
@@ -274,15 +274,23 @@ def _first(column: Column) -> str:
 
 
 def _event_at(columns: Sequence[Column], arrival: Column) -> tuple[Column, str]:
-    """Returns the column of the event timestamp: another time, which is hardly ever later than the arrival."""
+    """Returns the column of the event timestamp: another time, hardly ever later than the arrival, and near to it."""
+    there = [time for time in arrival.times if time is not None]
     for column in columns:
         if not column.instant or column is arrival or column.missing or column.name in arrival.parts:
             continue
-        both = [(t, a) for t, a in zip(column.times, arrival.times, strict=True) if t is not None and a is not None]
-        earlier = sum(t <= a for t, a in both)
-        if both and earlier >= _EARLIER_MIN * len(both):
-            return column, f"a time that is not later than the arrival in {earlier:,} of {len(both):,} rows"
+        both = zip(column.times, arrival.times, strict=True)
+        waits = [arrived - time for time, arrived in both if time is not None and arrived is not None]
+        earlier = sum(wait >= 0 for wait in waits)
+        is_near = bool(waits) and statistics.median(waits) <= max(there) - min(there)  # A date of birth is not.
+        is_as_fine = _has_clock(column) or not _has_clock(arrival)
+        if is_near and is_as_fine and sounds_like_time(column.name) and earlier >= _EARLIER_MIN * len(waits):
+            return column, f"a time that is not later than the arrival in {earlier:,} of {len(waits):,} rows"
     return arrival, "the arrival; another column if tuples arrive later than they happen"
+
+
+def _has_clock(column: Column) -> bool:
+    return any(time is not None and time % _DAY_US for time in column.times)
 
 
 def _key(columns: Sequence[Column], arrival: Column) -> tuple[Column | None, str]:

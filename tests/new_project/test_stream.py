@@ -56,6 +56,8 @@ def test_the_event_time_is_another_time_that_is_hardly_ever_later_than_the_arriv
     assert (both.arrival.name, both.event_at.name) == ("received_at", "sent_at")
     assert "not later than the arrival in 20 of 20 rows" in both.why["event_at"]
     assert changed(both, event_at="eta").event_at.name == "eta"
+    for name, values in (("version", ["1.2.10"]), ("date_of_birth", ["1990-05-01"]), ("day", ["2026-03-01"])):
+        assert proposed(received_at=received, **{name: values * 20}).event_at.name == "received_at", name
     assert proposed(at=sent).event_at.name == "at"
     with pytest.raises(InputError, match='column "n" is not in the source\n  Hint: Columns that are times: rec'):
         changed(both, event_at="n")
