@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 settings.register_profile("rewindow", deadline=None, print_blob=True)
 settings.load_profile("rewindow")
-places.LocalLocation = Place  # type: ignore[misc]
+places.LocalLocation = Place  # type: ignore[misc, assignment]
 
 
 @pytest.fixture(scope="session")

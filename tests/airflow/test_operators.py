@@ -132,7 +132,8 @@ def test_done_job_returns_its_facts_and_keeps_its_progress(job: Any) -> None:
 def test_log_foretells_how_a_recovery_goes_on(job: Any, monkeypatch: pytest.MonkeyPatch, expected: list[str]) -> None:
     """R8: it stands in the task's log before what the job tells, and nothing does where nothing is recovered."""
     operator, context = job("tell(14, 4); leave(0)")
-    submission = replace(attempts.BEGINNINGS["replay"](), expected="".join(expected))
+    begin: Callable[..., Any] = attempts.BEGINNINGS["replay"]  # The fixture's, which asks for nothing.
+    submission = replace(begin(), expected="".join(expected))
     monkeypatch.setitem(attempts.BEGINNINGS, "replay", lambda *arguments: submission)
     lines: list[str] = []
     log = SimpleNamespace(info=lambda text, *values: lines.append(text % values), warning=lambda *_: None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,8 @@ def _check_a_component_that_keeps_dying(config: Config) -> None:
     for _ in range(3):
         pid = _wait_for_triggerer(config)
         os.kill(pid, signal.SIGKILL)
-        assert wait_until(lambda pid=pid: started_at(pid) is None and state_of(config) != READY, 20)
+        is_dead = partial(lambda gone: started_at(gone) is None and state_of(config) != READY, pid)
+        assert wait_until(is_dead, 20)
     with pytest.raises(ResourceError, match=r"triggerer died \(signal SIGKILL\).*logs/triggerer\.log"):
         supervisor.up(config)
     assert wait_until(lambda: state_of(config) == READY, 120)

@@ -61,7 +61,7 @@ class Checked(FrameOperator):
 class Timed(Checked):
     """An operator with a property that must not be read twice: a number means seconds, and becomes microseconds."""
 
-    wait: Annotated[int, BeforeValidator(parse_duration)] = Field("1 minute")
+    wait: Annotated[int, BeforeValidator(parse_duration)] = Field("1 minute")  # type: ignore[assignment]
 
 
 def violations(operator: FrameOperator) -> list[tuple[str, str]]:
@@ -154,7 +154,7 @@ def test_a_property_is_not_set_past_the_check() -> None:
     """An assignment is an error where it stands, and changes nothing."""
     operator = Checked()
     with pytest.raises(ValidationError, match="frozen"):
-        operator.limit = 4
+        operator.limit = 4  # type: ignore[misc]
     assert operator.limit == 1
 
 
@@ -167,7 +167,7 @@ def test_a_property_that_was_wrong_from_the_start_can_be_set_right() -> None:
     assert [row[0] for row in violations(operator)] == ["code = None", "inner.most = 6", "maybe = -1"]
     operator.set_properties(code="ok", inner=Inner(), maybe=None)
     assert violations(operator) == [] and operator.limit == 4
-    lacking = ByColumns()
+    lacking = ByColumns()  # type: ignore[call-arg]
     lacking.set_properties(columns=["x"])
     assert violations(lacking) == []
 

@@ -87,7 +87,8 @@ def test_a_sound_application_passes() -> None:
 def test_all_violations_are_reported_together_ordered_by_operator_and_rule() -> None:
     """O60: one run of the validation names every broken rule."""
     app = Application("bad app", window="0 s", checkpoint_windows=0)
-    app.add("1st", Pass(factor=0, more=1), a=PortHandle("nobody", "out"), z=app.input("s"))
+    wrong = Pass(factor=0, more=1)  # type: ignore[call-arg]
+    app.add("1st", wrong, a=PortHandle("nobody", "out"), z=app.input("s"))
     with pytest.raises(ValidationFailed) as caught:
         validate(app)
     found = [(violation.operator, violation.rule) for violation in caught.value.violations]
@@ -117,7 +118,7 @@ def test_all_violations_are_reported_together_ordered_by_operator_and_rule() -> 
         ("O18", lambda app: app.output("more", PortHandle("pass", "out"), key=["x"])),
         ("O12", lambda app: app.output("more", app.add("echo", Echo(), a=PortHandle(None, "s")), key=["x"])),
         ("O15", lambda app: app.add("needed", Needed(), a=PortHandle(None, "s"))),
-        ("O15", lambda app: (more(app), setattr(app, "strict_outputs", True))),
+        ("O15", lambda app: (more(app), app.__setattr__("strict_outputs", True))),
         ("W56", lambda app: app.add("k", Pass(), a=PortHandle(None, "s"), checkpoint_windows=0)),
         ("X47", lambda app: app.add("k", LostKey(), a=PortHandle(None, "s"))),
         ("X47", lambda app: app.add("k", OddBuckets(), a=PortHandle(None, "s"))),

@@ -19,7 +19,7 @@ DIGEST = st.tuples(st.integers(0, 2), st.sampled_from(["a", "b"]), st.sampled_fr
 
 def facts(known: dict[int, tuple[object, ...]], schema: pa.Schema = DIGESTS_SCHEMA) -> WindowFacts:
     """Returns what is known of windows."""
-    columns = list(zip(*((window, *said) for window, said in known.items()), strict=True)) or [[] for _ in schema]
+    columns = list(zip(*((window, *said) for window, said in known.items()), strict=True)) or [() for _ in schema]
     return WindowFacts.of(pa.table(columns, schema=schema), schema)
 
 

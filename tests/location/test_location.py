@@ -18,7 +18,7 @@ RACERS, KEYS, LENGTH = 3, 40, 100_000
 NAMES = ("plain", "with spaces", "Grüße, 世界", "a%20b", "key=value", "#1?")
 
 
-@pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
+@pytest.fixture(params=list(KINDS.values()), ids=list(KINDS))
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
     """An empty folder."""
     made: Callable[[Path], Location] = request.param

@@ -26,7 +26,7 @@ class Emitted(NamedTuple):
     at_us: int
     ts_us: int | None
     offset: int | None
-    count: int | None
+    count: int | None  # type: ignore[assignment]  # a field of that name, not the tuple's method
 
 
 @dataclass(frozen=True)

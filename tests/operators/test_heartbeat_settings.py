@@ -203,11 +203,8 @@ def test_operator_is_held_against_what_feeds_it() -> None:
 def test_a_missing_setting_is_reported_with_everything_else() -> None:
     """O53, O60: without an event timestamp there are no ports to tell, which is no reason to say nothing."""
     app = Application("clicks", window="1 s")
-    app.output(
-        "filled",
-        app.add("beat", Heartbeat(interval=0, columns=pa.schema(COLUMNS)), stream=app.input("clicks")),
-        key=["x"],
-    )
+    wrong = Heartbeat(interval=0, columns=pa.schema(COLUMNS))  # type: ignore[call-arg]
+    app.output("filled", app.add("beat", wrong, stream=app.input("clicks")), key=["x"])
     with pytest.raises(ValidationFailed) as caught:
         validate(app)
     assert [(row.rule, row.value.partition(" ")[0]) for row in caught.value.violations] == [

@@ -74,8 +74,8 @@ def test_metronome_takes_an_interval_as_the_heartbeat_does() -> None:
     assert app.warnings() == [f"fine: {TOO_FINE}"]
 
     wrong = {"zero": 0, "text": "often", "tiny": "0.0000001", "unknown": "${x}"}
-    for name, interval in wrong.items():
-        app.output(f"{name}_ticks", app.add(name, Metronome(interval=interval), stream=clicks), key=["timer_index"])
+    for name, period in wrong.items():
+        app.output(f"{name}_ticks", app.add(name, Metronome(interval=period), stream=clicks), key=["timer_index"])
     with pytest.raises(ValidationFailed) as caught:
         validate(app)
     told = str(caught.value)

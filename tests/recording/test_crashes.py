@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -128,7 +129,7 @@ def _other_scratch(bench: Bench) -> object:
     from contextlib import contextmanager
 
     @contextmanager
-    def scratch(*_: object):  # noqa: ANN202
+    def scratch(*_: object) -> Iterator[Path]:
         folder = bench.root / "other"
         folder.mkdir()
         yield folder

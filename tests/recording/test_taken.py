@@ -238,7 +238,7 @@ def test_a_growing_file_gives_what_the_whole_file_gives(bench: Bench, kind: str)
             begins.extend(file.begin_row for file in contents.files)
             return contents
 
-        source.look = looked
+        source.look = looked  # type: ignore[method-assign, assignment]
         return source
 
     with pytest.MonkeyPatch.context() as patch:

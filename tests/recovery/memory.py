@@ -202,5 +202,5 @@ class MemoryEngine:
 
 
 def _facts(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> WindowFacts:
-    columns = list(zip(*rows, strict=True)) or [[] for _ in schema]
+    columns = list(zip(*rows, strict=True)) or [() for _ in schema]
     return WindowFacts.of(pa.table(columns, schema=schema), schema)

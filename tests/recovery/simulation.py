@@ -228,7 +228,7 @@ def _fence_but_started(path: Location, app: str, epoch: int, mark_of: Any, open_
     def commit(mark: int, rows: object, **how: object) -> None:
         open_table(path).commit_files([], app_id=app, version=Position(epoch, mark).version)
 
-    table.commit = commit  # type: ignore[method-assign]
+    table.commit = commit  # type: ignore[method-assign, assignment]
     return table
 
 
@@ -259,7 +259,7 @@ class _FactsFirst(GroupCommit):
         for name, table in self._tables.items():
             if name != FACTS:
                 later = lambda *args, commit=table.commit: waiting.append(lambda: commit(*args))  # noqa: E731
-                table.commit = later  # type: ignore[method-assign]
+                table.commit = later  # type: ignore[method-assign, assignment]
         super()._outputs(group, mark, result, rows, crash)
         super()._facts(mark, rows)
         for name, table in self._tables.items():

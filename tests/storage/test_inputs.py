@@ -43,7 +43,12 @@ def test_a_file_is_compared_once(table: Table, monkeypatch: pytest.MonkeyPatch) 
     """A second group of the same file reads it no second time."""
     read: list[Path] = []
     checksum = module.file_checksum
-    monkeypatch.setattr(module, "file_checksum", lambda path: read.append(path) or checksum(path))
+
+    def noted(path: Path) -> str:
+        read.append(path)
+        return checksum(path)
+
+    monkeypatch.setattr(module, "file_checksum", noted)
     files = InputFiles("events", table, checksums=True)
     files.compare(WindowRange(FIRST, FIRST + 3))
     files.compare(WHOLE)
