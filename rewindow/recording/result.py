@@ -79,6 +79,8 @@ class RecordResult:
             f" {self.late:,} late, {self.malformed:,} malformed, {self.waiting:,} waiting for their window's seal",
             f"{self.stream}: {_size(self.bytes_read)} read, {_size(self.bytes_written)} written, {self.seconds:.1f} s",
         ]
+        if self.malformed:
+            found.append(f"{self.stream}: see the malformed rows with: rewindow streams quarantine {self.stream}")
         if self.files_unchanged:
             found.append(
                 f"{self.stream}: {self.files_unchanged:,} files are as they were taken, and were not read again"
