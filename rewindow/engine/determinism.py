@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SAMPLE_ROWS = 3
+ROWS_AT_ONCE = 100_000
+"""Rows that are compared one by one at a time, since they are Python objects."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +70,17 @@ def check_recomputed(replay_id: str, outputs: Iterable[RecomputedOutput]) -> Non
 
 
 def _first_differing(output: RecomputedOutput) -> int | None:
+    """Returns the first window that differs; rows are read only where floats alone differ, so many at a time."""
     exact = output.recomputed.differing(output.committed, "tuples", "digest")
     floats = np.setdiff1d(output.recomputed.differing(output.committed, "float_digest"), exact, assume_unique=True)
-    found = exact[:1].tolist()
-    if len(floats):
-        found += _beyond_tolerance(*output.rows(floats), output.tolerance)
-    return min(found, default=None)
+    if len(exact):
+        floats = floats[floats < exact[0]]
+    rows = np.cumsum(output.recomputed.for_each(floats).rows["tuples"].to_numpy())
+    for part in np.split(floats, np.flatnonzero(np.diff(rows // ROWS_AT_ONCE)) + 1) if len(floats) else ():
+        beyond = _beyond_tolerance(*output.rows(part), output.tolerance)
+        if beyond:
+            return min(beyond)
+    return int(exact[0]) if len(exact) else None
 
 
 def _beyond_tolerance(committed: DataFrame, now: DataFrame, tolerance: float) -> list[int]:
