@@ -215,7 +215,10 @@ def both_snapshots(config: Config, a: str, b: str, windows: WindowRange | None) 
             staged[PUBLISHED] = published_snapshot(config, staged_plan(config, other.name), other.range)
         except TableError as error:
             application = other.description.application
-            raise InputError(f'application "{application}" is not published', detail=error.primary) from error
+            raise InputError(
+                f'application "{application}" is not published', detail=f"The {error.primary}.",
+                hint=f"Publish a replay of it, such as: rewindow publish {other.name}",
+            ) from error  # fmt: skip
     names = {side.description.application for side in staged.values()}
     if len(names) > 1:
         raise InputError(

@@ -56,7 +56,9 @@ def test_a_replay_under_a_later_publication_is_shown_as_covered(config: Config, 
 
 @pytest.mark.usefixtures("replays")
 def test_nothing_published_is_no_difference_but_an_error_that_names_the_act(command: Command) -> None:
-    """After an undo, and in a range where something else of the application is published."""
+    """Before any publication, after an undo, and in a range where something else of the application is published."""
+    errors = command("certify", "published", "first")[2]
+    assert 'application "app" is not published' in errors and "such as: rewindow publish first" in errors
     publish(command, "part")
     code, text, errors = command("certify", "published", "first", "--first", 100, "--last", 102)
     assert (code, text) == (2, "")
