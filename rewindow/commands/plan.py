@@ -17,6 +17,7 @@ from rewindow.launcher import verbs
 from rewindow.planning import Draft, ReplayRequest
 from rewindow.planning.request import Wishes
 from rewindow.planning.unpublished import unpublished as unpublished_windows
+from rewindow.publication.expected import reasons_for_spark
 from rewindow.retention import undo_horizon
 from rewindow.windows import WindowRange, format_time
 
@@ -99,9 +100,14 @@ def plan(
     draft = verbs.plan(config, application, **wishes)
     horizon = undo_horizon(config, draft.plan.application)
     if as_json:
-        print_json({**as_dict(draft), "undo_horizon_days": horizon.days})
+        slow = reasons_for_spark(config, draft.plan)
+        print_json({**as_dict(draft), "undo_horizon_days": horizon.days, "publishing_needs_spark": slow})
     else:
         show(draft)
+        for reason in reasons_for_spark(config, draft.plan):
+            out.print(
+                f"[yellow]warning[/yellow]: {escape(f'{reason}, so publishing will need Spark, which is slower')}"
+            )
         out.print(escape(str(horizon)))
     draft.check()
     if verify:

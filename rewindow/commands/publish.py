@@ -8,9 +8,11 @@ import typer
 from rich.markup import escape
 
 from rewindow.commands.project import load_project
-from rewindow.commands.screen import AsJson, JobScreen, ReplayId, out, print_json
+from rewindow.commands.screen import AsJson, JobScreen, ReplayId, out, print_json, print_rows
+from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.launcher import verbs
+from rewindow.publication.publish import expected_publication
 from rewindow.publication.result import PublicationResult
 
 LeaveOutDamaged = Annotated[
@@ -29,6 +31,9 @@ def publish(
         typer.Option("--withdraw", help="Give up a publication or an undo that was begun and cannot be finished."),
     ] = False,
     leave_out_damaged: LeaveOutDamaged = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what it would do, table by table, and how long it takes.")
+    ] = False,
     crash: Annotated[str | None, typer.Option(help="Drill: kill the job at STEP:NUMBER.", hidden=True)] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -41,8 +46,14 @@ def publish(
         rewindow publish flight_delays-376949-385704-1f2e3d --accept "late flights are known"
 
         rewindow publish flight_delays-376949-385704-1f2e3d --withdraw
+
+        rewindow publish flight_delays-376949-385704-1f2e3d --dry-run
     """
     config = load_project()
+    if dry_run:
+        if withdraw:
+            raise InputError("--dry-run and --withdraw exclude each other")
+        return _show_expected(config, replay_id, accept, leave_out_damaged, as_json)
     if withdraw:
         if accept:
             raise InputError("--accept and --withdraw exclude each other")
@@ -62,6 +73,30 @@ def publish(
 def was_done(result: PublicationResult) -> bool:
     """Returns whether all had been done before, so that not even what a killed publisher had left was to finish."""
     return result.already and result.number not in result.rolled_forward
+
+
+def _show_expected(config: Config, replay_id: str, accept: str | None, leave_out_damaged: bool, as_json: bool) -> None:
+    expected = expected_publication(config, replay_id, accept=accept, leave_out_damaged=leave_out_damaged)
+    if isinstance(expected, PublicationResult):
+        return show(expected, as_json, f"it is published already, as publication {expected.number}: nothing to do")
+    if as_json:
+        return print_json({"expected": expected.to_json()})
+    windows = f"{expected.windows:,} windows [{expected.first}, {expected.last}]"
+    out.print(escape(f"{expected.replay_id} would be published: {windows}, about {expected.seconds:.1f} s"))
+    columns = ("table", "way", "rows", "files", "MB", "rows written", "files cut", "files removed", "MB written")
+    rows = [
+        (
+            table.table, table.way.value, table.rows, table.files, round(table.bytes / 1e6, 1), table.rows_written,
+            table.files_cut, table.files_removed, round(table.bytes_written / 1e6, 1),
+        )
+        for table in expected.tables
+    ]  # fmt: skip
+    print_rows("", columns, rows)
+    for table in expected.tables:
+        if table.why:
+            out.print(escape(f"{table.table}: {table.way.value}, since {table.why}"))
+    for number in expected.unfinished:
+        out.print(escape(f"publication {number} was left open and would be finished first"))
 
 
 def show(result: PublicationResult, as_json: bool, words: str) -> None:

@@ -157,6 +157,10 @@ class Location(ABC):
             FileNotFoundError: it is not there.
         """
 
+    def links_to(self, folder: Location) -> bool:
+        """Returns whether this file can be in a folder too without being copied; leaves nothing behind."""
+        return False
+
     @abstractmethod
     def move_to(self, target: Location) -> bool:
         """Gives a folder another place in one step; False when there is a folder already.

@@ -28,6 +28,7 @@ from rewindow.publication.by_files import (
 )
 from rewindow.publication.commits import commit_once, is_begun, is_conflict, write_arrow, write_empty, write_spark
 from rewindow.publication.contents import checkpoint_rows, files_of, published_seals, rows_before
+from rewindow.publication.expected import ExpectedTable, expected_table
 from rewindow.publication.spark_needed import SparkNeeded
 from rewindow.publication.staged_files import StagedFiles, staged_files
 from rewindow.publication.staged_output import StagedOutput
@@ -220,6 +221,15 @@ class Publisher:
         return StagedOutput(
             plan, target.output, table, staged_seals(self._facts(plan, pinned), target.output.name, plan.range)
         )
+
+    def expected(self, plan: Plan, pinned: Mapping[str, int]) -> list[ExpectedTable]:
+        """Returns what publishing does to each table of tuples, with all of them checked, see `check`."""
+        found = []
+        for target in targets_of(plan):
+            if target.kind is Kind.DATA:
+                staged = self.staged(plan, target, pinned)
+                found.append(expected_table(self.config, target.name, staged, self.check(staged)))
+        return found
 
     def check(self, staged: StagedOutput) -> StagedFiles:
         """Holds a staged output against its log and its seals, once by this publisher, and returns how it is published.

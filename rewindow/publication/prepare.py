@@ -37,6 +37,23 @@ def prepare_tables(config: Config, plan: Plan) -> dict[str, int]:
     return {target.name: _prepare(config, plan, target).version for target in targets_of(plan)}
 
 
+def check_tables(config: Config, plan: Plan) -> None:
+    """Checks the tables that are there as `prepare_tables` does, and changes nothing.
+
+    Raises:
+        TableError: see prepare_tables.
+    """
+    for target in targets_of(plan):
+        path = config.stream_table(target.name)
+        if target.kind is Kind.DATA and Table.exists(path):
+            assert target.output is not None, "tuples belong to an output"
+            events = event_columns(Table.open(config.replay_root(plan.replay_id) / target.output.name))
+            _check_columns(target.name, Table.open(path).schema, published_schema(events))
+            check_format(Table.open(path), TableKind.STREAM)
+        if Table.exists(path):
+            Table.open(path).check_committable()
+
+
 def _prepare(config: Config, plan: Plan, target: PublicationTarget) -> Table:
     path = config.stream_table(target.name)
     there = Table.exists(path)

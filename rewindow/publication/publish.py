@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rewindow.config import Config
 from rewindow.crash import crash_point
-from rewindow.errors import GateError, InputError, ResourceError, TableError
+from rewindow.errors import GateError, InputError, TableError
 from rewindow.facts.losses import losses_of
 from rewindow.facts.readers import staged_seals
 from rewindow.ledger import Ledger, Publication, Replay, State
@@ -23,16 +23,17 @@ from rewindow.ledger.publication_rows import effective_publications
 from rewindow.publication.by_files import reason_to_publish_with_spark
 from rewindow.publication.contents import checkpoint_rows, kept_checkpoints, saved_states, start_state
 from rewindow.publication.effects import related_acts, stale_ranges, states_in_effect
+from rewindow.publication.expected import ExpectedPublication, check_room
 from rewindow.publication.finish import Publisher
 from rewindow.publication.leftovers import only_publisher
-from rewindow.publication.prepare import prepare_tables
+from rewindow.publication.prepare import check_tables, prepare_tables
 from rewindow.publication.result import PublicationResult, result_of
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
 from rewindow.recovery.staleness import EffectivePublication
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, position
-from rewindow.storage.damage import damaged_now, settle_damage
+from rewindow.storage.damage import damaged_error, damaged_now, settle_damage
 from rewindow.storage.layout import (
     CHECKPOINTS,
     FACTS,
@@ -97,15 +98,50 @@ def publish(
         staged = check_publishable(config, ledger, replay, plan, accept, who)
         details = _details(config, ledger, plan, accept, staged)
         for table in tables:
-            if table.kind is Kind.DATA:
-                if reason := reason_to_publish_with_spark(config, table.name, plan.range):
-                    publisher.spark_for(table.name, reason)
-                publisher.check(publisher.staged(plan, table, details.staged_versions))
+            is_data = table.kind is Kind.DATA
+            if is_data and (reason := reason_to_publish_with_spark(config, table.name, plan.range)):
+                publisher.spark_for(table.name, reason)
+        check_room(config, publisher.expected(plan, details.staged_versions))
         damage = damaged_now(config, [table.name for table in tables], plan.range)
         settle_damage(config, damage, leave_out_damaged, f"rewindow publish {replay_id}", say)
         publication = _open(config, ledger, plan, details, crash)
         crash(PublishStep.OPENED, 1)
         return result_of(config, ledger, publisher.finish(publication), rolled=rolled)
+
+
+def expected_publication(
+    config: Config, replay_id: str, *, accept: str | None = None, leave_out_damaged: bool = False
+) -> ExpectedPublication | PublicationResult:
+    """Returns what publishing a replay would do, after all checks that publishing makes; changes nothing, no JVM.
+
+    Args:
+        accept: as if somebody accepted what the gate has not passed; nothing is entered.
+        leave_out_damaged: as if windows of damaged files were left out.
+
+    Returns:
+        What it would do; what is there already where it is published.
+
+    Raises:
+        RewindowError: what publish would refuse.
+    """
+    ledger = Ledger.open(config.ledger_url)
+    replay = ledger.replays.get(replay_id)
+    plan = replay.read_plan()
+    there = _visible(ledger, replay_id)
+    if there is not None and there.closed_at:
+        return result_of(config, ledger, there, already=True, rolled=[])
+    contents = check_ended(config, replay, plan) if accept else check_publishable(config, ledger, replay, plan)
+    versions, publisher = versions_of(contents), Publisher(None, config, ledger, crash_point)
+    tables = publisher.expected(plan, versions)
+    check_tables(config, plan)
+    names = [table.name for table in targets_of(plan)]
+    if not leave_out_damaged and (damage := damaged_now(config, names, plan.range)):
+        raise damaged_error(damage, f"rewindow publish {replay_id}")
+    check_room(config, tables)
+    unfinished = {one.number for one in ledger.publications.unfinished() if {t.name for t in one.tables} & set(names)}
+    return ExpectedPublication(
+        replay_id, plan.application, plan.first, plan.last, len(plan.range), tuple(tables), tuple(sorted(unfinished))
+    )
 
 
 def check_publishable(
@@ -120,6 +156,31 @@ def check_publishable(
         InputError: it has not ended, is abandoned, or its staged tables were purged.
         GateError: its gate has not passed, was never run, or judged something else than what the tables hold now.
         TableError: one of its tables, or a file of them, is not there.
+    """
+    replay_id, staged = replay.replay_id, check_ended(config, replay, plan)
+    if accept is not None:
+        ledger.checks.accept(replay_id, accept, who or getpass.getuser(), staged)
+        return staged
+    checks = ledger.checks.newest(replay_id, limit=1)
+    accepted = ledger.checks.acceptances(replay_id)
+    if accepted and not (checks and checks[0].checked_at > accepted[0].accepted_at):
+        _check_unchanged(replay_id, accepted[0].tables, staged, "somebody accepted")
+        return staged
+    if not checks or checks[0].verdict != "passed":
+        found = f"its gate {checks[0].verdict}" if checks else "its gate was not run"
+        raise GateError(
+            f'replay "{replay_id}" cannot be published: {found}',
+            detail=f"It stays staged. Results: {config.state / checks[0].results}." if checks else "It stays staged.",
+            hint=f"Run rewindow check {replay_id}, or publish it with --accept and a reason, which is kept.",
+        )
+    _check_unchanged(replay_id, checks[0].tables, staged, "its gate judged")
+    return staged
+
+
+def check_ended(config: Config, replay: Replay, plan: Plan) -> Contents:
+    """Refuses a replay that has not ended, or that lacks a table; returns what its tables hold.
+
+    Raises: see check_publishable.
     """
     replay_id = replay.replay_id
     root = config.replay_root(replay_id)
@@ -146,24 +207,7 @@ def check_publishable(
         )
     for output in plan.staged:
         Table.open(root / output.name)  # One that is gone is named, whatever was judged.
-    staged = staged_contents(root)
-    if accept is not None:
-        ledger.checks.accept(replay_id, accept, who or getpass.getuser(), staged)
-        return staged
-    checks = ledger.checks.newest(replay_id, limit=1)
-    accepted = ledger.checks.acceptances(replay_id)
-    if accepted and not (checks and checks[0].checked_at > accepted[0].accepted_at):
-        _check_unchanged(replay_id, accepted[0].tables, staged, "somebody accepted")
-        return staged
-    if not checks or checks[0].verdict != "passed":
-        found = f"its gate {checks[0].verdict}" if checks else "its gate was not run"
-        raise GateError(
-            f'replay "{replay_id}" cannot be published: {found}',
-            detail=f"It stays staged. Results: {config.state / checks[0].results}." if checks else "It stays staged.",
-            hint=f"Run rewindow check {replay_id}, or publish it with --accept and a reason, which is kept.",
-        )
-    _check_unchanged(replay_id, checks[0].tables, staged, "its gate judged")
-    return staged
+    return staged_contents(root)
 
 
 def _check_unchanged(replay_id: str, judged: Contents | None, staged: Contents, act: str) -> None:
@@ -239,7 +283,6 @@ def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None, con
 
 
 def _open(config: Config, ledger: Ledger, plan: Plan, details: PublicationDetails, crash: Crash) -> Publication:
-    _check_space(config, plan, details)
     names = [table.name for table in targets_of(plan)]
     ledger.leases.acquire(plan.replay_id, names, plan.first, plan.last)
     try:
@@ -250,19 +293,3 @@ def _open(config: Config, ledger: Ledger, plan: Plan, details: PublicationDetail
     except Exception:
         ledger.leases.release(plan.replay_id)
         raise
-
-
-def _check_space(config: Config, plan: Plan, details: PublicationDetails) -> None:
-    root = config.replay_root(plan.replay_id)
-    needed = sum(
-        file.size
-        for output in plan.staged
-        for file in Table.open(root / output.name, details.staged_versions[output.name]).files()
-    )
-    free = config.state.free_bytes()
-    if free is not None and free < 2 * needed:
-        raise ResourceError(
-            f"publishing needs about {2 * needed >> 20} MB of disk space, {free >> 20} MB are free",
-            detail="Nothing was published.",
-            hint="Make room (rewindow purge shows what can go) and publish again.",
-        )

@@ -35,6 +35,20 @@ def publish(command: Command, *names: str) -> None:
 
 
 @pytest.mark.usefixtures("replays")
+def test_what_publishing_would_do_is_shown_without_doing_it(config: Config, command: Command) -> None:
+    """A row a table, as JSON too; afterwards that it is done; --withdraw has no such answer."""
+    code, text, errors = command("publish", "first", "--dry-run")
+    assert code == 0, errors
+    assert "first would be published: 10 windows [100, 109], about" in text and "app.ranks" in text and "links" in text
+    assert Ledger.open(config.ledger_url).publications.newest() == []
+    told = json.loads(command("publish", "first", "--dry-run", "--json")[1])["expected"]
+    assert [table["table"] for table in told["tables"]] == ["app.delays", "app.ranks"] and told["seconds"] > 0
+    publish(command, "first")
+    assert "published already, as publication 1: nothing to do" in command("publish", "first", "--dry-run")[1]
+    assert command("publish", "first", "--dry-run", "--withdraw")[0] != 0
+
+
+@pytest.mark.usefixtures("replays")
 def test_a_replay_under_a_later_publication_is_shown_as_covered(config: Config, command: Command) -> None:
     """In list, status, JSON and page, by whom; an undo of what covers it uncovers it."""
     publish(command, "first", "part")

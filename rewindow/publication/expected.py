@@ -1,0 +1,164 @@
+"""What publishing a replay would do, table by table, and what it needs; changes nothing, starts no JVM.
+
+A publication asks it for the room that it needs, `rewindow publish --dry-run` shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from rewindow.config import Config
+from rewindow.errors import ResourceError
+from rewindow.location import Location, location
+from rewindow.publication.by_files import reason_to_publish_with_spark, within
+from rewindow.publication.staged_files import StagedFiles
+from rewindow.publication.staged_output import StagedOutput
+from rewindow.recovery import Plan
+from rewindow.storage import Table
+from rewindow.storage.names import open_published
+from rewindow.storage.published_tables import Kind, targets_of
+from rewindow.windows import WindowRange
+
+_START_S, _SPARK_START_S = 0.5, 12.0
+_READ_PER_S, _COPIED_PER_S, _ROWS_PER_S, _SPARK_ROWS_PER_S, _FILES_PER_S = 500e6, 150e6, 400_000, 150_000, 1_500
+"""As measured on two cores, in bytes, rows and files a second (`python -m bench.publication`)."""
+
+
+class Way(StrEnum):
+    """How the rows of a staged output come into a published table."""
+
+    LINKS = "links"
+    COPIES = "copies"
+    SPARK = "Spark"
+
+
+@dataclass(frozen=True)
+class ExpectedTable:
+    """What publishing does to the tuples of one table.
+
+    Attributes:
+        why: the reason where files cannot be linked.
+        rows: that it brings.
+        files: that are linked or copied whole, with `bytes`.
+        rows_written: rows of files of which readers do not take every row, or all of them with Spark.
+        files_cut: files on the edge of the range, of which the other rows are written anew.
+        files_removed: files that leave the newest version.
+        bytes_written: room that it needs on the disk.
+        seconds: that it is expected to take.
+    """
+
+    table: str
+    way: Way
+    why: str
+    rows: int
+    files: int
+    bytes: int
+    rows_written: int
+    files_cut: int
+    files_removed: int
+    bytes_written: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ExpectedPublication:
+    """What publishing a replay would do.
+
+    Attributes:
+        windows: how many the range has.
+        unfinished: publications that others left open and that are finished first.
+    """
+
+    replay_id: str
+    application: str
+    first: int
+    last: int
+    windows: int
+    tables: tuple[ExpectedTable, ...]
+    unfinished: tuple[int, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that it is expected to take, with the start of what it needs."""
+        start = _SPARK_START_S if any(table.way is Way.SPARK for table in self.tables) else _START_S
+        return round(start + sum(table.seconds for table in self.tables), 1)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns it as JSON values."""
+        return {**asdict(self), "seconds": self.seconds}
+
+
+def expected_table(config: Config, name: str, staged: StagedOutput, files: StagedFiles) -> ExpectedTable:
+    """Returns what publishing a staged output does to its table.
+
+    Args:
+        name: of the published table.
+        staged: the output.
+        files: how it is published, see `staged_files`.
+    """
+    windows, target = staged.plan.range, config.stream_table(name)
+    removed, cut = _replaced(config, name, windows)
+    rows, left = _rows(staged), _rows(files.rows)
+    every = sum(file.size for file in staged.table.files(windows.first, windows.last))
+    linked = sum(file.size for file in files.whole)
+    reason = reason_to_publish_with_spark(config, name, windows)
+    if reason:
+        seconds = rows / _SPARK_ROWS_PER_S
+        return ExpectedTable(name, Way.SPARK, reason, rows, 0, 0, rows, len(cut), removed, 2 * every, seconds)
+    apart = bool(files.whole) and not location(files.whole[0].path).links_to(_existing(target))
+    why = "links cannot be made there, as on another file system" if apart else ""
+    written = (every - linked) * bool(left) + sum(cut) + linked * apart
+    work = linked / (_COPIED_PER_S if apart else _READ_PER_S) + (left + _rows_of(every, rows, sum(cut))) / _ROWS_PER_S
+    seconds = work + (len(files.whole) + removed) / _FILES_PER_S
+    way = Way.COPIES if apart else Way.LINKS
+    return ExpectedTable(name, way, why, rows, len(files.whole), linked, left, len(cut), removed, written, seconds)
+
+
+def reasons_for_spark(config: Config, plan: Plan) -> list[str]:
+    """Returns why publishing a planned range will need Spark, a reason for each table that does."""
+    names = [target.name for target in targets_of(plan) if target.kind is Kind.DATA]
+    return [reason for name in names if (reason := reason_to_publish_with_spark(config, name, plan.range))]
+
+
+def check_room(config: Config, tables: Iterable[ExpectedTable]) -> None:
+    """Refuses a publication for which there is no room: for what is copied or written; links need none.
+
+    Raises:
+        ResourceError: says how much is needed.
+    """
+    needed, free = sum(table.bytes_written for table in tables), config.state.free_bytes()
+    if needed and free is not None and free < needed:
+        raise ResourceError(
+            f"publishing needs about {_megabytes(needed)} of disk space, {_megabytes(free)} are free",
+            detail="So much is copied or written anew; links need no room. Nothing was published.",
+            hint="Make room (rewindow purge shows what can go) and publish again.",
+        )
+
+
+def _replaced(config: Config, name: str, windows: WindowRange) -> tuple[int, list[int]]:
+    """Returns how many files leave a published table, and the sizes of those that are cut."""
+    if not Table.exists(config.stream_table(name)):
+        return 0, []
+    files = open_published(config, name).files(windows.first, windows.last)
+    return len(files), [file.size for file in files if not within(file, windows)]
+
+
+def _existing(place: Location) -> Location:
+    while not place.is_dir() and place.parent != place:
+        place = place.parent
+    return place
+
+
+def _rows(staged: StagedOutput) -> int:
+    return int(sum(staged.seals["tuples"].to_pylist()))
+
+
+def _rows_of(size: int, rows: int, part: int) -> float:
+    return rows * part / size if size else 0.0
+
+
+def _megabytes(size: int) -> str:
+    return f"{max(0.1, size / 1e6):,.1f} MB"

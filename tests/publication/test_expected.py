@@ -1,0 +1,170 @@
+"""What publishing would do: the way of each table, rows, files and room; nothing is changed by asking."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rewindow.application import Mode
+from rewindow.config import Config
+from rewindow.errors import GateError, ResourceError, TableError
+from rewindow.ledger import Ledger
+from rewindow.location.local import LocalLocation
+from rewindow.publication.expected import ExpectedPublication, ExpectedTable, Way, reasons_for_spark
+from rewindow.publication.publish import expected_publication, publish
+from rewindow.storage import Table, query
+from tests.publication.staging import StagedReplay, rows_of, simple, state_of
+
+STREAM = "app.ranks"
+
+
+def stage(config: Config, replay_id: str, first: int, last: int, plus: int = 0) -> StagedReplay:
+    """Stages a replay of one output."""
+    return simple(config, replay_id, first, last, plus, publishable=True, outputs=("ranks",))
+
+
+def expected(config: Config, replay_id: str) -> ExpectedTable:
+    """Returns what publishing does to the one table of tuples."""
+    found = expected_publication(config, replay_id)
+    assert isinstance(found, ExpectedPublication) and found.seconds > 0
+    (table,) = found.tables
+    return table
+
+
+def contents(root: Path) -> dict[str, int]:
+    """Returns every file below a folder, but the ledger's, with its size."""
+    files = (path for path in Path(root).rglob("*") if path.is_file() and "ledger" not in path.name)
+    return {str(path): path.stat().st_size for path in files}
+
+
+@pytest.fixture
+def no_links(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Files of replays have one name only, as where published tables lie on another file system."""
+    link = os.link
+
+    def refuse(source: str, target: str) -> None:
+        if "/replays/" in str(source) and str(source).endswith(".parquet"):
+            raise OSError(errno.EXDEV, "Invalid cross-device link", source)
+        link(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", refuse)
+        yield
+
+
+def test_asking_changes_nothing_and_tells_what_is_then_done(config: Config) -> None:
+    """Links into a table that is not there, then over a range of which files are cut; the publication says the same."""
+    stage(config, "one", 100, 109)
+    fix = stage(config, "fix", 105, 112, plus=3)
+    before = contents(config.state.local())
+    table = expected(config, "one")
+    assert contents(config.state.local()) == before and Ledger.open(config.ledger_url).publications.newest() == []
+    assert (table.table, table.way, table.rows, table.files, table.rows_written) == (STREAM, Way.LINKS, 20, 1, 0)
+    assert (table.files_cut, table.files_removed, table.bytes_written) == (0, 0, 0)
+    publish(config, "one")
+    table = expected(config, "fix")
+    (file,) = Table.open(fix.root / "ranks").files()
+    assert (table.files, table.files_cut, table.files_removed, table.bytes) == (1, 1, 1, file.size)
+    said: list[str] = []
+    publish(config, "fix", say=said.append)
+    assert f"{STREAM}: 1 files linked, 10 rows written" in said
+
+
+def test_asking_about_what_is_published_says_so(config: Config) -> None:
+    """As publishing again does."""
+    stage(config, "one", 100, 104)
+    number = publish(config, "one").number
+    found = expected_publication(config, "one")
+    assert not isinstance(found, ExpectedPublication) and (found.already, found.number) == (True, number)
+
+
+def test_what_publishing_refuses_asking_refuses(config: Config) -> None:
+    """A gate that was not run, unless somebody would accept that, which is not entered; a staged file that was cut."""
+    simple(config, "open", 100, 104, publishable=True, outputs=("ranks",), checked=False)
+    with pytest.raises(GateError, match="its gate was not run"):
+        expected_publication(config, "open")
+    assert isinstance(expected_publication(config, "open", accept="known"), ExpectedPublication)
+    assert Ledger.open(config.ledger_url).checks.acceptances("open") == []
+    stage(config, "one", 100, 104)
+    publish(config, "one")
+    stage(config, "two", 105, 109)
+    file = Path(Table.open(config.replay_root("two") / "ranks").files()[0].path)
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(TableError, match="windows 105 to 109 cannot be published"):
+        expected_publication(config, "two")
+
+
+def test_links_need_no_room(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk refuses no publication of which nothing is written anew."""
+    stage(config, "one", 100, 104)
+    monkeypatch.setattr(LocalLocation, "free_bytes", lambda place: 0)
+    publish(config, "one")
+
+
+def test_rows_that_are_written_anew_need_room(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a file that readers take in part; what is said is what is needed, and nothing is begun."""
+    replay = StagedReplay(config, "twice", 100, 109, mode=Mode.AT_LEAST_ONCE, outputs=("ranks",))
+    replay.group(100, 109, rows_of(range(100, 110)), 1, state=state_of(1))
+    replay.group(105, 109, rows_of(range(105, 110), 7), 2, state=state_of(2))
+    replay.digest().end(epoch=2)
+    table = expected(config, "twice")
+    assert (table.files, table.rows, table.rows_written) == (1, 20, 10) and table.bytes_written > 0
+    monkeypatch.setattr(LocalLocation, "free_bytes", lambda place: table.bytes_written - 1)
+    with pytest.raises(ResourceError, match=r"publishing needs about .* of disk space, .* are free"):
+        publish(config, "twice")
+    assert Ledger.open(config.ledger_url).publications.newest() == []
+    monkeypatch.setattr(LocalLocation, "free_bytes", lambda place: table.bytes_written)
+    publish(config, "twice")
+
+
+def test_where_links_cannot_be_made_files_are_copied_and_that_is_said_before(config: Config, no_links: None) -> None:
+    """The way is copies, they need room, and nothing but whole files is left in the published table."""
+    replay = stage(config, "one", 100, 104)
+    table = expected(config, "one")
+    assert table.way is Way.COPIES and table.bytes_written == table.bytes and "links cannot be made" in table.why
+    said: list[str] = []
+    publish(config, "one", say=said.append)
+    assert f"{STREAM}: 1 files linked, 1 of them copied, as they lie on another file system, 0 rows written" in said
+    (file,) = Table.open(config.stream_table(STREAM)).files()
+    (source,) = Table.open(replay.root / "ranks").files()
+    assert Path(file.path).read_bytes() == Path(source.path).read_bytes() and not os.path.samefile(
+        file.path, source.path
+    )
+
+
+def test_a_disk_that_fills_while_files_are_copied_leaves_nothing_half_there(
+    config: Config, no_links: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says what was full; the same command goes on when there is room."""
+    stage(config, "one", 100, 104)
+
+    def fill(source: str, target: str) -> None:
+        content = Path(source).read_bytes()
+        Path(target).write_bytes(content[: len(content) // 2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copyfile", fill)
+        with pytest.raises(ResourceError, match=f'table "{STREAM}" cannot be written: no space left on device'):
+            publish(config, "one")
+    table = config.stream_table(STREAM).local()
+    assert [path for path in table.rglob("*") if path.suffix == ".parquet" or "linked" in path.name] == []
+    publish(config, "one")
+    assert query("select count(*) as n from t", t=config.stream_table(STREAM))["n"].to_pylist() == [10]
+
+
+def test_the_slow_way_is_told_before(config: Config) -> None:
+    """A table with a constraint: by asking, and by a plan of the same range."""
+    plan = stage(config, "one", 100, 104).plan
+    assert reasons_for_spark(config, plan) == []
+    publish(config, "one")
+    stage(config, "fix", 100, 104, plus=3)
+    Table.open(config.stream_table(STREAM)).delta.alter.add_constraint({"positive": "minutes > 0"})
+    table = expected(config, "fix")
+    assert (table.way, table.rows_written) == (Way.SPARK, 10) and table.why == f'table "{STREAM}" has a constraint'
+    assert reasons_for_spark(config, plan) == [f'table "{STREAM}" has a constraint']
