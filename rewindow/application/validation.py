@@ -40,8 +40,9 @@ def validate(
     violations = [*app.declared, *_check_graph(app, default_mode, recorded or {}), *further]
     if violations:
         rows = tuple(sorted(set(violations), key=Violation.place))
+        many = "1 thing is" if len(rows) == 1 else f"{len(rows)} things are"
         raise ValidationFailed(
-            f'application "{app.name}" breaks {len(rows)} rule{"s" if len(rows) > 1 else ""}',
+            f'application "{app.name}" cannot be replayed: {many} wrong',
             violations=rows,
             detail="\n    " + "\n    ".join(str(row) for row in rows),
             hint="Mend them all; nothing has been started.",

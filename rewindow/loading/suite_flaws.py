@@ -84,7 +84,7 @@ def _expectation_flaws(
             yield Violation(RULE, output, "", kind, f"{which} is of an unknown type{_perhaps(kind, types)}")
         for name in _named(kwargs):
             if name not in columns:
-                words = f"{which} is about a column that is neither of the window report nor a measure"
+                words = f'{which} names column "{name}", which is neither of the window report nor a measure'
                 yield Violation(RULE, output, "", name, words + _perhaps(name, columns))
         for name in _parameters(kwargs):
             if name not in known:

@@ -84,7 +84,7 @@ def read_sample(path: Path) -> Sample:
     if kind not in _READ:
         raise InputError(
             f'"{path}" is a source of format {kind}, and only {", ".join(_READ)} are looked into',
-            hint="Write rewindow.toml by hand; README.md has one to copy.",
+            hint="Write rewindow.toml by hand: Rewindow's README.md has one to copy.",
         )
     if kind == "delta":
         return _delta(place)

@@ -171,7 +171,8 @@ def check_publishable(
         raise GateError(
             f'replay "{replay_id}" cannot be published: {found}',
             detail=f"It stays staged. Results: {config.state / checks[0].results}." if checks else "It stays staged.",
-            hint=f"Run rewindow check {replay_id}, or publish it with --accept and a reason, which is kept.",
+            hint=("Mend what it found and replay the range again" if checks else f"Run it: rewindow check {replay_id}")
+            + "; or publish it with --accept and a reason, which is kept.",
         )
     _check_unchanged(replay_id, checks[0].tables, staged, "its gate judged")
     return staged

@@ -94,7 +94,7 @@ def test_all_violations_are_reported_together_ordered_by_operator_and_rule() -> 
     found = [(violation.operator, violation.rule) for violation in caught.value.violations]
     assert found == sorted(found, key=lambda row: (row[0], row[1][0], int(row[1][1:])))
     assert {rule for _, rule in found} >= {"W3", "H17", "O53", "O50", "O12"}
-    assert 'application "bad app" breaks' in str(caught.value)
+    assert 'application "bad app" cannot be replayed: ' in str(caught.value)
 
 
 @pytest.mark.parametrize(

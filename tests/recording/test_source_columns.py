@@ -115,4 +115,16 @@ def test_parquet_in_a_zip_file_is_read_and_in_gzip_refused(tmp_path: Path) -> No
         open_source("s", StreamConfig(source="z.parquet.gz", arrived_at="at"), tmp_path).look(
             SourcePosition(), None, None
         )
-    assert "not compressed once more" in str(caught.value.hint)
+    assert "unpacked first" in str(caught.value.hint)
+
+
+def test_nanoseconds_within_lists_become_microseconds(tmp_path: Path) -> None:
+    """Spark has no others, at any depth."""
+    nested = pa.struct([("t", pa.timestamp("ns", "UTC")), ("n", pa.list_(pa.uint32()))])
+    table = pa.table({"at": ["1"], "d": pa.array([[{"t": 1_500, "n": [2**32 - 1]}]], pa.list_(nested))})
+    feather.write_feather(table, tmp_path / "s.feather")
+    source = open_source("s", StreamConfig(source="s.feather", arrived_at="at"), tmp_path)
+    contents = source.look(SourcePosition(), None, None)
+    (rows,) = source.rows(contents, contents.files[0])
+    assert str(contents.schema.field("d").type.value_type.field("t").type) == "timestamp[us, tz=UTC]"
+    assert [one["n"] for one in rows["d"].to_pylist()[0]] == [[2**32 - 1]]

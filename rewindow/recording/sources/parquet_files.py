@@ -73,5 +73,5 @@ def _opened(file: SourceFile) -> Iterator[pq.ParquetFile]:
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(
             f'source file "{file.name}" cannot be read as Parquet: {error}',
-            hint="It must be a whole Parquet file that is not compressed once more, as by gzip.",
+            hint="It must be a whole Parquet file; if it is compressed, as by gzip, it must be unpacked first.",
         ) from error

@@ -237,12 +237,19 @@ class Source(Protocol):
     def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:
         """Yields the rows of a part in their order, some at a time: `__row`, `__bad`, `__raw` and its columns.
 
+        `__row` counts up from the part's `begin_row`; `__bad` and `__raw` are null in a good row (`with_numbers`);
+        columns have the types of `contents.schema`.
+
         Raises:
             InputError: the part cannot be read.
         """
 
     def frame(self, spark: SparkSession, contents: SourceContents) -> DataFrame | None:
-        """Returns the rows of all parts as Spark itself reads them, with `__file`; None where `rows` is asked."""
+        """Returns the rows of all parts as Spark itself reads them; None where `rows` is asked, and they are copied.
+
+        Shape: `__file, __row, __bad, __raw` and the columns. `__row` is the row's number in its file, the same in every
+        run: Spark tells it of Parquet, and of no other format.
+        """
 
 
 _Kind = TypeVar("_Kind", bound=type[Source])

@@ -75,9 +75,15 @@ def constant_of(file: SourceFile, text: str | None, field: pa.Field) -> pa.Scala
 
 
 def spark_type(kind: pa.DataType) -> pa.DataType:
-    """Returns the type under which Spark reads a column; nanoseconds become microseconds."""
+    """Returns the type under which Spark reads a column; nanoseconds become microseconds, also within lists."""
     if pa.types.is_dictionary(kind):
         return spark_type(kind.value_type)
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(spark_type(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(spark_type(kind.key_type), spark_type(kind.item_type))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(kind.value_field.with_type(spark_type(kind.value_type)))
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)
     if pa.types.is_date64(kind):
@@ -87,7 +93,7 @@ def spark_type(kind: pa.DataType) -> pa.DataType:
 
 def _as_type(file: SourceFile, column: pa.Array, field: pa.Field) -> pa.Array:
     try:
-        return column.cast(field.type, safe=not pa.types.is_timestamp(field.type))
+        return column.cast(field.type, safe="timestamp" not in str(field.type))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InputError(
             f'column "{field.name}" of source file "{file.name}" has type {column.type}, expected {field.type}'
