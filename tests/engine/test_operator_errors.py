@@ -11,6 +11,8 @@ from rewindow.config import Config
 from rewindow.errors import InputError, RewindowError
 from rewindow.launcher import loop, verbs
 from rewindow.ledger import Ledger
+from rewindow.storage import Table
+from rewindow.storage.layout import FACTS
 from tests.recovery.here import jobs_here
 from tests.recovery.project import FIRST, WINDOWS, make_project
 
@@ -67,6 +69,20 @@ def test_an_error_of_an_operators_code_says_whose_where_and_what_next(
     if "failed:" in said:
         assert str(log) in caught.value.detail
         assert "Traceback (most recent call last)" in log.read_text() and "failing.py" in log.read_text()
+
+
+def test_a_tuple_outside_its_commit_group_is_refused_and_nothing_is_committed(
+    config: Config, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """W17: a tuple is of a window in which its operator is; the error names output, window and group."""
+    monkeypatch.setattr(loop, "run", jobs_here(spark))
+    last = FIRST + WINDOWS - 1
+    with pytest.raises(RewindowError) as caught:
+        verbs.replay(config, "failing", replay_id="outside", parameters={"fails": "outside"}, group_windows=WINDOWS)
+    message = f'output "sums" emitted tuples of window {last + 1}, which is not in its group {RANGE}'
+    assert message in str(caught.value)
+    for table in ("sums", FACTS):
+        assert Table.open(config.replay_root("outside") / table).files() == []
 
 
 def test_an_error_of_an_applications_definition_names_its_line(config: Config) -> None:

@@ -79,6 +79,8 @@ class Sums(FrameOperator):
             return found.withColumn("x", (F.col("x") / F.lit(0)).cast("bigint"))
         if self.fails == "columns":
             return found.drop("key")
+        if self.fails == "outside":
+            return found.withColumn("window_id", F.col("window_id") + 1)
         if self.fails == "port":
             return {"sums": found}
         if self.fails == "nothing":
