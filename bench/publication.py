@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from rewindow.application import Mode
 from rewindow.config import Config
@@ -29,7 +30,8 @@ from rewindow.location import Location
 from rewindow.planning.creation import create_staging
 from rewindow.recovery import OutputPlan, Plan, StartState, guarantee
 from rewindow.state import checkpoints
-from rewindow.storage import Position, Table, create_table
+from rewindow.storage import Position, Table, create_table, data_files
+from rewindow.storage.checksums import with_checksums
 from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, staged_contents
 
 FIRST, OUTPUT = 400_000, "copied"
@@ -38,6 +40,7 @@ CASES = (  # name, windows, tuples, files, whether rows have their place
     ("1 M rows in 1,000 windows, 50 files", 1_000, 1_000_000, 50, True),
     ("1 M rows in 1,000 windows, 1,000 files", 1_000, 1_000_000, 1_000, True),
     ("10 M rows in 1,000 windows, 50 files", 1_000, 10_000_000, 50, True),
+    ("20 M rows in 1,000 windows, 1,000 files", 1_000, 20_000_000, 1_000, True),
     ("1 M windows of a tuple each, 100 files", 1_000_000, 1_000_000, 100, True),
     ("1 M rows in 1,000 windows, rows written anew", 1_000, 1_000_000, 50, False),
 )
@@ -71,7 +74,7 @@ def stage(config: Config, name: str, windows: int, tuples: int, files: int, plac
         rows = _rows(group, tuples // windows)
         mark = Position(1, plan.mark_of(int(group[-1]))).version
         table = Table.open(root / OUTPUT)
-        table.commit_arrow(rows.select(table.schema.names), app_id=app_id(name, OUTPUT), version=mark)
+        _commit(table, rows.select(table.schema.names), app_id(name, OUTPUT), mark, noted=placed)
         facts.append(_facts(arrow_digests(rows, EVENTS), group))
     every = pa.concat_tables(facts)
     version = Position(1, windows).version
@@ -81,6 +84,15 @@ def stage(config: Config, name: str, windows: int, tuples: int, files: int, plac
         saved = Position(1, mark).version
         Table.open(root / CHECKPOINTS).commit_arrow(state, app_id=app_id(name, CHECKPOINTS), version=saved)
     _enter(config, plan)
+
+
+def _commit(table: Table, rows: pa.Table, app: str, mark: int, *, noted: bool) -> None:
+    """Commits rows as a file, as the engine does, with its checksum."""
+    folder = table.path / f"group-{mark}"
+    folder.make_folder()
+    pq.write_table(rows, (folder / "rows.parquet").uri)
+    files = data_files(folder)
+    table.commit_files(with_checksums(files) if noted else files, app_id=app, version=mark)
 
 
 def _rows(group: np.ndarray, each: int) -> pa.Table:
@@ -109,7 +121,8 @@ def _facts(digests: pa.Table, group: np.ndarray) -> pa.Table:
         "group_last": pa.repeat(int(group[-1]), count), "began_at": pa.repeat(at, count),
         "ended_at": pa.repeat(at, count),
     }  # fmt: skip
-    return pa.table({name: values[name] for name in FACTS_SCHEMA.names}, schema=FACTS_SCHEMA)
+    columns = {field.name: values.get(field.name, pa.nulls(count, field.type)) for field in FACTS_SCHEMA}
+    return pa.table(columns, schema=FACTS_SCHEMA)
 
 
 def _forget_place(place: Location) -> None:

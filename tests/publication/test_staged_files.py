@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from rewindow.ledger import Ledger
 from rewindow.publication import by_files
 from rewindow.publication.publish import publish
 from rewindow.publication.take_back import undo
+from rewindow.retention.purge import purge
 from rewindow.storage import Table, query
 from rewindow.storage.checksums import noted_checksums
 from rewindow.storage.damage import find_damage
@@ -212,6 +214,20 @@ def test_a_published_link_survives_its_replay_and_every_vacuum(config: Config) -
     Table.open(replay.root / "ranks").delta.vacuum(**keep_all)  # type: ignore[arg-type]
     shutil.rmtree(replay.root)
     Table.open(config.stream_table(STREAM)).delta.vacuum(**keep_all)  # type: ignore[arg-type]
+    assert minutes(config) == expected(100, 104)
+
+
+def test_purge_takes_the_staged_name_and_published_rows_stay(config: Config) -> None:
+    """A published file is a second name of a staged one: rows, checksums and an undo of what lies above outlive it."""
+    replay = stage(config, "one", 100, 104)
+    publish(config, "one")
+    deleted = purge(config, timedelta(0), delete=True).deleted
+    assert {entry.replay_id for entry in deleted} == {"one"} and not (replay.root / "ranks").exists()
+    assert minutes(config) == expected(100, 104)
+    assert find_damage(Table.open(config.stream_table(STREAM)), STREAM, WindowRange(100, 104)) == []
+    stage(config, "fix", 100, 104, plus=5)
+    publish(config, "fix")
+    undo(config, "fix")
     assert minutes(config) == expected(100, 104)
 
 
