@@ -11,20 +11,36 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rewindow.operators.event_time.lateness import Lateness, lateness
     from rewindow.operators.event_time.settings import EventTime, StreamTime
+    from rewindow.operators.event_time.window_settings import EventWindows
+    from rewindow.operators.event_time.windows import Windows, event_windows
     from rewindow.operators.heartbeat.operator import Heartbeat
     from rewindow.operators.merge.operator import Merge
     from rewindow.operators.metronome import Metronome
 
 _PLACES = {
     "EventTime": "event_time.settings",
+    "EventWindows": "event_time.window_settings",
     "Heartbeat": "heartbeat.operator",
     "Lateness": "event_time.lateness",
     "Merge": "merge.operator",
     "Metronome": "metronome",
     "StreamTime": "event_time.settings",
+    "Windows": "event_time.windows",
+    "event_windows": "event_time.windows",
     "lateness": "event_time.lateness",
 }
-__all__ = ["EventTime", "Heartbeat", "Lateness", "Merge", "Metronome", "StreamTime", "lateness"]
+__all__ = [
+    "EventTime",
+    "EventWindows",
+    "Heartbeat",
+    "Lateness",
+    "Merge",
+    "Metronome",
+    "StreamTime",
+    "Windows",
+    "event_windows",
+    "lateness",
+]
 
 
 def __getattr__(name: str) -> Any:

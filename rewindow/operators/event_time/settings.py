@@ -36,7 +36,7 @@ class StreamTime(BaseModel):
     @field_validator("idle_timeout", "max_ahead", mode="before")
     @classmethod
     def _check_wait(cls, value: object) -> Decimal | None:
-        return None if value is None else _seconds(value)
+        return None if value is None else seconds(value)
 
     @property
     def idle_timeout_us(self) -> int | None:
@@ -84,14 +84,12 @@ class EventTime(BaseModel):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            found = [item["msg"].removeprefix("Value error, ") for item in error.errors()]
-            places = ", ".join(".".join(map(str, item["loc"])) for item in error.errors())
-            raise InputError("; ".join(found), detail=f"Wrong settings of event time: {places}.") from error
+            raise refusal("event time", error) from error
 
     @field_validator("lag", mode="before")
     @classmethod
     def _check_lag(cls, value: object) -> Decimal:
-        lag = _seconds(value)
+        lag = seconds(value)
         if lag * 1_000_000 > LAG_US_MAX:
             raise ValueError(f"lag of {lag} s is out of range, it may be {LAG_US_MAX // 1_000} ms at most")
         return lag
@@ -99,7 +97,7 @@ class EventTime(BaseModel):
     @field_validator("watermark_interval", mode="before")
     @classmethod
     def _check_interval(cls, value: object) -> Decimal:
-        interval = _seconds(value)
+        interval = seconds(value)
         if interval == 0:
             raise ValueError("watermark_interval is 0, it must be above 0")
         return interval
@@ -120,10 +118,17 @@ class EventTime(BaseModel):
         return any(stream.idle_timeout is not None for stream in self.streams.values())
 
 
-def _seconds(value: object) -> Decimal:
+def refusal(of: str, error: ValidationError) -> InputError:
+    """Returns one error that names every wrong setting."""
+    found = [item["msg"].removeprefix("Value error, ") for item in error.errors()]
+    places = ", ".join(".".join(map(str, item["loc"])) for item in error.errors() if item["loc"])
+    return InputError("; ".join(found), detail=f"Wrong settings of {of}: {places}." if places else "")
+
+
+def seconds(value: object) -> Decimal:
     """Returns a duration in seconds, read as written.
 
-    >>> _seconds("0.10"), _seconds("2 min")
+    >>> seconds("0.10"), seconds("2 min")
     (Decimal('0.1'), Decimal('120'))
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):

@@ -1,0 +1,50 @@
+"""Which tick fires a window, for all windows at once (docs/rules/event_time.md E28).
+
+A window fires at the first tick whose watermark is not below its end. As watermarks only rise, that is the smallest
+tick among those at or above the end. Ends and watermarks are cut into blocks of event time; each block gets the first
+tick of all later ones from one row per block, and inside of blocks the ticks are found side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rewindow.operators.heartbeat.clock import FIRST, floor_div
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+BLOCK = 10_000
+"""A block is as long as so many windows or ticks, whichever lie closer together."""
+END, FIRED = "_end_us", "_fired_us"
+_VALUE, _BLOCK, _IS_END = "_value", "_block", "_is_end"
+
+
+def first_ticks(ends: DataFrame, ticks: DataFrame, step_us: int, apart: Sequence[str]) -> DataFrame:
+    """Returns the ends that are reached, each with the tick that reaches it: `END`, `FIRED`.
+
+    Args:
+        ends: window ends, each once: `END`, and `apart`.
+        ticks: the ticks that raise the watermark: `tick_us`, `watermark_us`, and `apart`.
+        step_us: how far ends or ticks usually lie apart.
+        apart: columns whose values have ticks of their own.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    width_us = step_us * BLOCK
+    asked = ends.select(
+        *apart, F.col(END).alias(_VALUE), F.lit(None).cast("bigint").alias(FIRED), F.lit(True).alias(_IS_END)
+    )
+    raised = ticks.select(
+        *apart, F.col("watermark_us").alias(_VALUE), F.col("tick_us").alias(FIRED), F.lit(False).alias(_IS_END)
+    )
+    rows = asked.unionByName(raised).withColumn(_BLOCK, floor_div(F.col(_VALUE), width_us))
+    later = Window.partitionBy(*apart).orderBy(_BLOCK).rowsBetween(1, Window.unboundedFollowing)
+    totals = rows.groupBy(*apart, _BLOCK).agg(F.min(FIRED).alias(FIRED))
+    carry = totals.select(*apart, _BLOCK, F.min(FIRED).over(later).alias(FIRED))
+    carry = carry.withColumns({_VALUE: (F.col(_BLOCK) + 1) * width_us, _IS_END: F.lit(False)})
+    above = Window.partitionBy(*apart, _BLOCK).orderBy(F.desc(_VALUE)).rangeBetween(FIRST, 0)
+    reached = rows.unionByName(carry).withColumn(FIRED, F.min(FIRED).over(above))
+    return reached.where(F.col(_IS_END) & F.col(FIRED).isNotNull()).select(*apart, F.col(_VALUE).alias(END), FIRED)

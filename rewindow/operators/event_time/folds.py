@@ -1,0 +1,124 @@
+"""How aggregates of windows are folded: what a tuple adds, how such parts merge, and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rewindow.errors import InputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+MERGING = ("avg", "count", "max", "min", "sum")
+"""Aggregates of parts can be had from aggregates of the parts."""
+WHOLE = {
+    "count_distinct": "count(DISTINCT {})",
+    "median": "median({})",
+    "stddev": "stddev({})",
+    "variance": "variance({})",
+}
+"""Aggregates that need every tuple."""
+
+
+@dataclass
+class Fold:
+    """The aggregates of a window.
+
+    Attributes:
+        parts: by column, what a tuple adds.
+        merged: by the same column, what several rows add together.
+        results: by name, the aggregates over rows of parts.
+        merges: whether rows may be merged; false where one aggregate needs every tuple.
+    """
+
+    parts: dict[str, Column] = field(default_factory=dict)
+    merged: dict[str, Column] = field(default_factory=dict)
+    results: dict[str, Column] = field(default_factory=dict)
+    merges: bool = True
+
+
+def fold_of(frame: DataFrame, aggregates: Mapping[str, tuple[str, str]]) -> Fold:
+    """Returns how aggregates are folded; `frame` has the columns that their arguments name.
+
+    Raises:
+        InputError: an aggregate is not known, or its argument cannot be read.
+    """
+    known = (*MERGING, *WHOLE)
+    for name, (function, _) in aggregates.items():
+        if function not in known:
+            raise InputError(
+                f'aggregate "{name}" is {function}, which windows do not know', hint=f"Known are {', '.join(known)}."
+            )
+    fold = Fold(merges=all(function in MERGING for function, _ in aggregates.values()))
+    for number, (name, (function, argument)) in enumerate(aggregates.items()):
+        part = f"_part_{number}"
+        if not fold.merges:
+            _add_whole(fold, frame, part, name, function, argument)
+        elif function in ("min", "max"):
+            _add_extreme(fold, frame, part, name, function, argument)
+        else:
+            _add_sum(fold, frame, part, name, function, argument)
+    return fold
+
+
+def _type(frame: DataFrame, name: str, function: str, argument: str) -> DataType:
+    """Returns what Spark's own aggregate would return."""
+    from pyspark.errors import AnalysisException, ParseException
+    from pyspark.sql import functions as F
+
+    text = WHOLE[function].format(argument) if function in WHOLE else f"{function}({argument})"
+    try:
+        return frame.agg(F.expr(text).alias("is")).schema["is"].dataType
+    except (AnalysisException, ParseException) as error:
+        raise InputError(
+            f'aggregate "{name}" cannot be read: {text}',
+            detail=str(error).splitlines()[0],
+            hint=f"Columns are {', '.join(frame.columns)}.",
+        ) from error
+
+
+def _argument(argument: str) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.lit(1) if argument.strip() == "*" else F.expr(argument)
+
+
+def _add_whole(fold: Fold, frame: DataFrame, part: str, name: str, function: str, argument: str) -> None:
+    from pyspark.sql import functions as F
+
+    _type(frame, name, function, argument)
+    fold.parts[part] = _argument(argument)
+    fold.results[name] = F.expr(WHOLE[function].format(part) if function in WHOLE else f"{function}({part})")
+
+
+def _add_extreme(fold: Fold, frame: DataFrame, part: str, name: str, function: str, argument: str) -> None:
+    from pyspark.sql import functions as F
+
+    _type(frame, name, function, argument)
+    fold.parts[part] = _argument(argument)
+    fold.merged[part] = fold.results[name] = F.expr(f"{function}({part})")
+
+
+def _add_sum(fold: Fold, frame: DataFrame, part: str, name: str, function: str, argument: str) -> None:
+    """Adds a sum, a count or an average, with the type that Spark's own has."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import DecimalType, DoubleType
+
+    kind, value = _type(frame, name, function, argument), _argument(argument)
+    count = F.when(value.isNotNull(), 1).otherwise(0).cast("bigint")
+    if function == "count":
+        fold.parts[part] = count
+        fold.merged[part] = fold.results[name] = F.sum(part)
+        return
+    if function == "avg":
+        kind_of_sum = _type(frame, name, "sum", argument) if isinstance(kind, DecimalType) else DoubleType()
+        fold.parts[f"{part}_count"], fold.merged[f"{part}_count"] = count, F.sum(f"{part}_count")
+        filled = F.nullif(F.sum(f"{part}_count"), F.lit(0))
+        fold.results[name] = (F.sum(part) / filled).cast(kind)
+    else:
+        kind_of_sum = kind
+        fold.results[name] = F.sum(part).cast(kind)
+    fold.parts[part], fold.merged[part] = value.cast(kind_of_sum), F.sum(part).cast(kind_of_sum)

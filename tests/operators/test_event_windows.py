@@ -1,0 +1,283 @@
+"""Windows over event time against a reference that goes tuple by tuple, for every cut of six windows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import reduce
+from itertools import pairwise
+from random import Random
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rewindow.errors import InputError
+from rewindow.operators.event_time.lateness import Lateness, lateness
+from rewindow.operators.event_time.settings import EventTime, StreamTime
+from rewindow.operators.event_time.window_settings import EventWindows
+from rewindow.operators.event_time.windows import Windows, event_windows
+from tests.operators.lateness_reference import judge
+from tests.operators.test_lateness import END_US, UNIT_US, Case, S, batches, frames_of, make_case, make_rules, seeds
+from tests.operators.test_lateness import settings_of as time_of
+from tests.operators.windows_reference import Fired, fire
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PIECES, RECORDINGS = 6, 25
+PIECE_US = END_US // PIECES
+MERGING = {
+    "n": ("count", "*"), "filled": ("count", "value"), "total": ("sum", "value"), "least": ("min", "value"),
+    "most": ("max", "value"), "mean": ("avg", "value"),
+}  # fmt: skip
+WHOLE = {"n": ("count", "*"), "middle": ("median", "value"), "values": ("count_distinct", "value")}
+BALANCE = ("pending_before", "input")
+
+
+def key_of(number: int) -> int | None:
+    """Returns the key of a tuple, as `KEYED` does."""
+    return number % 3 or None
+
+
+def value_of(number: int) -> int | None:
+    """Returns the value of a tuple, as `KEYED` does."""
+    return None if number % 5 == 0 else number * 7 % 11
+
+
+KEYED = "nullif(number % 3, 0) AS key", "IF(number % 5 = 0, NULL, number * 7 % 11) AS value"
+
+
+def make_windows(random: Random) -> EventWindows:
+    """Returns settings: tumbling, sliding with and without a slide that divides, and sampling."""
+    length, slide = random.choice([(4, 4), (8, 8), (1, 1), (8, 2), (7, 3), (9, 6), (2, 5)])
+    return EventWindows(length=length * UNIT_US / S, slide=slide * UNIT_US / S, sampling=slide > length)
+
+
+def wanted_values(one: Fired, merging: bool) -> tuple[Any, ...]:
+    """Returns a fired window as the library shows it."""
+    values = [value for number in one.tuples if (value := value_of(number)) is not None]
+    folded: tuple[Any, ...]
+    if merging:
+        mean = sum(values) / len(values) if values else None
+        folded = (
+            len(values),
+            sum(values) if values else None,
+            min(values, default=None),
+            max(values, default=None),
+            mean,
+        )
+    else:
+        folded = (median(values) if values else None, len(set(values)))
+    return (one.begin_us, one.end_us, 0, "on_time", one.tick_us, one.key, len(one.tuples), *folded)
+
+
+def every_cut(judged: Lateness) -> dict[str, DataFrame]:
+    """Returns tuples and ticks by name, once for each way to cut six pieces into groups, with the group."""
+    from pyspark.sql import functions as F
+
+    cuts = F.explode(F.sequence(F.lit(0), F.lit(2 ** (PIECES - 1) - 1))).alias("cut")
+
+    def grouped(frame: DataFrame, at: str) -> DataFrame:
+        piece = F.expr(f"CAST({at} div {PIECE_US} AS INT)")
+        return frame.select("*", cuts).withColumn(
+            "_group", F.bit_count(F.col("cut").bitwiseAND(F.call_function("shiftleft", F.lit(1), piece) - 1))
+        )
+
+    frames = {name: grouped(frame, "arrived_at").cache() for name, frame in judged.tuples.items()}
+    return {**frames, "": grouped(judged.ticks, "tick_us").cache()}
+
+
+def in_groups(frames: dict[str, DataFrame], windows: EventWindows, merging: bool, ends: bool) -> list[Windows]:
+    """Returns the windows of each group, each with the state of the one before."""
+    results: list[Windows] = []
+    for group in range(PIECES):
+        own = {name: frame.where(f"_group = {group}").drop("_group") for name, frame in frames.items()}
+        piece = Lateness({name: frame for name, frame in own.items() if name}, own[""], None)
+        state = results[-1].state.localCheckpoint() if results and results[-1].state is not None else None
+        ended_us = END_US if ends and group == PIECES - 1 else None
+        results.append(
+            event_windows(
+                piece, windows, MERGING if merging else WHOLE,
+                keys=["key"], state=state, ended_us=ended_us, apart=("case", "cut"),
+            )
+        )  # fmt: skip
+    return results
+
+
+@batches(1)
+@given(seed=seeds, merging=st.booleans())
+def test_windows_are_those_of_a_machine_for_every_cut(spark: SparkSession, seed: int, merging: bool) -> None:
+    """Windows, ticks and outcomes are the machine's in all 32 groupings (E27, E28, E42, E44, E45, E63, X34 to X37)."""
+    random = Random(seed)
+    rules, windows, ends = make_rules(random), make_windows(random), random.random() < 0.5
+    cases = [make_case(random, rules.streams) for _ in range(RECORDINGS)]
+    frames = {name: frame.select("*", *map_expr(KEYED)) for name, frame in frames_of(spark, cases, rules).items()}
+    judged = lateness(frames, time_of(rules), start_us=0, end_us=END_US, apart=("case",))
+    results = in_groups(every_cut(judged), windows, merging, ends)
+    names = ["case", "cut", "window_begin_us", "window_end_us", "pane", "kind", "fired_us", "key"]
+    names += list(MERGING if merging else WHOLE)
+    fired = reduce(lambda one, other: one.unionByName(other), [result.fired for result in results])
+    found: dict[tuple[int, int], list[tuple[Any, ...]]] = {}
+    for row in fired.select(*names).collect():
+        found.setdefault((row["case"], row["cut"]), []).append(tuple(row)[2:])
+    counts = counted(results)
+    for number, case in enumerate(cases):
+        outcomes, ticks = judge(case, rules, 0, END_US)
+        lengths = windows.length_us, windows.slide_us
+        keys = [key_of(one) for one in range(len(case))]
+        wanted, last = fire(case, keys, outcomes, ticks, *lengths, END_US if ends else None)
+        rows = sorted((wanted_values(one, merging) for one in wanted), key=str)
+        for cut in range(2 ** (PIECES - 1)):
+            mine = sorted(found.get((number, cut), []), key=str)
+            told = f"{rules}\n{windows}\n{case}\nticks {ticks}\ncut {cut:05b}, ends {ends}"
+            assert mine == rows, f"{told}\nwanted {rows}\nfound {mine}"
+            check_balance(counts, number, cut, case, last, told)
+
+
+def map_expr(texts: tuple[str, ...]) -> list[Any]:
+    """Returns SQL expressions as columns."""
+    from pyspark.sql import functions as F
+
+    return [F.expr(text) for text in texts]
+
+
+Counts = dict[tuple[int, int], dict[tuple[int, str], Counter[str]]]
+
+
+def counted(results: list[Windows]) -> Counts:
+    """Returns counts by recording and cut, then by group and stream."""
+    from pyspark.sql import functions as F
+
+    parts = [result.counts("case", "cut").withColumn("g", F.lit(group)) for group, result in enumerate(results)]
+    counts: Counts = {}
+    for row in reduce(lambda one, other: one.unionByName(other), parts).collect():
+        of_case = counts.setdefault((row["case"], row["cut"]), {})
+        of_case.setdefault((row["g"], row["stream"]), Counter())[row["outcome"]] += row["tuples"]
+    return counts
+
+
+def check_balance(counts: Counts, number: int, cut: int, case: Case, last: list[str], told: str) -> None:
+    """Each group balances for each stream, and outcomes add up to the machine's (E39, E40, X37)."""
+    mine: dict[str, Counter[str]] = {}
+    for (group, stream), found in counts.get((number, cut), {}).items():
+        given = sum(found[name] for name in BALANCE)
+        assert given == found.total() - given, f"{told}\ngroup {group}: {found}"
+        settled = {name: many for name, many in found.items() if name not in (*BALANCE, "pending_after")}
+        mine.setdefault(stream, Counter()).update(settled)
+        if group == PIECES - 1:
+            mine[stream]["pending_after"] += found["pending_after"]
+    wanted: dict[str, Counter[str]] = {}
+    for one, outcome in zip(case, last, strict=True):
+        wanted.setdefault(f"s{one.stream}", Counter())[outcome] += 1
+    assert {name: +found for name, found in mine.items() if +found} == wanted, told
+
+
+def clicks(spark: SparkSession) -> DataFrame:
+    """Returns a few tuples: arrival and timestamp in seconds, a country."""
+    rows = [(1, 1, "a"), (2, 9, "b"), (12, 12, "a"), (13, 3, "a"), (25, 30, "a"), (26, 8, "b")]
+    return spark.createDataFrame(rows, "arrived INT, at INT, country STRING").selectExpr(
+        "timestamp_seconds(arrived) AS arrived_at", "timestamp_seconds(at) AS at", "country", "at AS value"
+    )
+
+
+TIME = EventTime(streams={"clicks": StreamTime(event_at="at")}, lag="5 s", watermark_interval="10 s")
+
+
+def test_pieces_of_a_recording_go_on_where_the_last_one_stopped(spark: SparkSession) -> None:
+    """With the states of lateness and of windows a recording is taken piece by piece (E41, E45, E46)."""
+    frame, windows = clicks(spark), EventWindows(length="10 s", slide="10 s")
+    rows: list[tuple[Any, ...]] = []
+    states: list[Any] = []
+    before = None
+    for first, end in pairwise((0, 20, 25, 40)):
+        part = frame.where(f"arrived_at >= timestamp_seconds({first}) AND arrived_at < timestamp_seconds({end})")
+        judged = lateness({"clicks": part}, TIME, state=before, start_us=0, end_us=end * 1_000_000)
+        ended_us = end * 1_000_000 if end == 40 else None
+        result = event_windows(
+            judged,
+            windows,
+            {"n": ("count", "*")},
+            keys=["country"],
+            state=states[-1] if states else None,
+            ended_us=ended_us,
+        )
+        assert (result.state is None) == (end == 40)
+        before = judged.state and judged.state.localCheckpoint()
+        states.append(result.state and result.state.localCheckpoint())
+        rows += [(row["country"], row["window_begin_us"], row["fired_us"], row["n"]) for row in result.fired.collect()]
+    s = 1_000_000
+    assert sorted(rows) == [
+        ("a", 0, 30 * s, 1),
+        ("a", 10 * s, 30 * s, 1),
+        ("a", 30 * s, 40 * s, 1),
+        ("b", 0, 30 * s, 2),
+    ]
+
+
+def test_late_tuples_name_the_windows_that_they_missed(spark: SparkSession) -> None:
+    """A late tuple enters no window, and says which it missed (E5); tuples between windows are shown (E20)."""
+    judged = lateness({"clicks": clicks(spark)}, TIME.model_copy(update={"lag": 0}), start_us=0, end_us=40_000_000)
+    sliding = event_windows(judged, EventWindows(length="10 s", slide="5 s"), {"n": ("count", "*")})
+    late = sliding.late["clicks"].orderBy("at").collect()
+    assert [(row["value"], row["_rw_window_begin_us"], row["_rw_window_end_us"]) for row in late] == [
+        (3, -5_000_000, 10_000_000), (8, 0, 15_000_000),
+    ]  # fmt: skip
+    sampled = event_windows(judged, EventWindows(length="2 s", slide="10 s", sampling=True), {"n": ("count", "*")})
+    assert sorted(row["value"] for row in sampled.between["clicks"].collect()) == [9, 12]
+
+
+def test_aggregates_have_the_types_of_spark(spark: SparkSession) -> None:
+    """Folding by panes changes neither value nor type of an aggregate, decimals included; 3 is late."""
+    frame = clicks(spark).selectExpr("*", "CAST(value AS DECIMAL(10, 2)) AS price", "CAST(value AS FLOAT) AS f")
+    calls = {
+        f"{function}_{column}": (function, column)
+        for function in ("avg", "sum", "min", "max", "count")
+        for column in ("price", "f", "value")
+    }
+    judged = lateness({"clicks": frame}, TIME, start_us=0, end_us=40_000_000)
+    for slide in ("100 s", "50 s"):
+        windows = EventWindows(length="100 s", slide=slide)
+        fired = event_windows(judged, windows, calls, ended_us=40_000_000).fired.where("window_begin_us = 0")
+        plain = frame.where("value <> 3").selectExpr(
+            *(f"{function}({column}) AS {name}" for name, (function, column) in calls.items())
+        )
+        mine = fired.select(*calls)
+        assert mine.schema.simpleString() == plain.schema.simpleString()
+        assert mine.collect() == plain.collect()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"length": 0}, "above 0"),
+        ({"slide": "0 s"}, "above 0"),
+        ({"slide": "11 s"}, "longer than length"),
+        ({"slide": "1 us"}, "more than 10000 times"),
+        ({"size": 1}, "not permitted"),
+        ({"length": "-1 s"}, "out of range|cannot be read"),
+    ],
+)
+def test_event_windows_refuse_wrong_settings(wrong: dict[str, Any], words: str) -> None:
+    """Lengths and slides are above 0, and no tuple falls between windows unless that is meant (E18, E20)."""
+    with pytest.raises(InputError, match=words):
+        EventWindows(**({"length": "10 s", "slide": "10 s"} | wrong))
+    assert EventWindows(length="10 s", slide="11 s", sampling=True).pane_us == 1_000_000
+
+
+def test_event_windows_refuse_what_they_cannot_fold(spark: SparkSession) -> None:
+    """An unknown aggregate or column is refused before anything runs, and so is the state of other windows."""
+    judged = lateness({"clicks": clicks(spark)}, TIME, start_us=0, end_us=40_000_000)
+    windows = EventWindows(length="10 s", slide="10 s")
+    n = {"n": ("count", "*")}
+    for words, aggregates, more in (
+        ("no aggregate", {}, {}),
+        ("do not know", {"x": ("first", "value")}, {}),
+        ("cannot be read: sum.nothing.", {"x": ("sum", "nothing")}, {}),
+        ("has no column town", n, {"keys": ["town"]}),
+        ("would come twice", {"country": ("count", "*")}, {"keys": ["country"]}),
+        ("state is of other windows", n, {"state": event_windows(judged, windows, n, keys=["country"]).state}),
+    ):
+        with pytest.raises(InputError, match=words):
+            event_windows(judged, windows, aggregates, **more)
