@@ -129,8 +129,13 @@ def check_room(config: Config, tables: Iterable[ExpectedTable]) -> None:
     Raises:
         ResourceError: says how much is needed.
     """
-    needed, free = sum(table.bytes_written for table in tables), config.state.free_bytes()
-    if needed and free is not None and free < needed:
+    known = list(tables)
+    needed = sum(table.bytes_written for table in known)
+    rooms = [
+        _existing(config.stream_table(table.table)).free_bytes() for table in known
+    ]  # Where tables are, not state.
+    free = min((room for room in rooms if room is not None), default=needed)
+    if needed and free < needed:
         raise ResourceError(
             f"publishing needs about {_megabytes(needed)} of disk space, {_megabytes(free)} are free",
             detail="So much is copied or written anew; links need no room. Nothing was published.",

@@ -107,14 +107,16 @@ def test_links_need_no_room(config: Config, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_rows_that_are_written_anew_need_room(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a file that readers take in part; what is said is what is needed, and nothing is begun."""
+    """Of a file that readers take in part: where published tables lie, whatever is free elsewhere; nothing is begun."""
     replay = StagedReplay(config, "twice", 100, 109, mode=Mode.AT_LEAST_ONCE, outputs=("ranks",))
     replay.group(100, 109, rows_of(range(100, 110)), 1, state=state_of(1))
     replay.group(105, 109, rows_of(range(105, 110), 7), 2, state=state_of(2))
     replay.digest().end(epoch=2)
     table = expected(config, "twice")
     assert (table.files, table.rows, table.rows_written) == (1, 20, 10) and table.bytes_written > 0
-    monkeypatch.setattr(LocalLocation, "free_bytes", lambda place: table.bytes_written - 1)
+    streams = config.stream_table(STREAM).parent
+    streams.make_folder()
+    monkeypatch.setattr(LocalLocation, "free_bytes", lambda place: table.bytes_written - (place == streams))
     with pytest.raises(ResourceError, match=r"publishing needs about .* of disk space, .* are free"):
         publish(config, "twice")
     assert Ledger.open(config.ledger_url).publications.newest() == []
