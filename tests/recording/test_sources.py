@@ -216,7 +216,6 @@ def test_bad_json_is_put_aside_as_it_was(bench: Bench) -> None:
     ("name", "content", "message"),
     [
         ("s.csv", b"", 'source file "s.csv" is empty'),
-        ("s.csv", b"k,k,at,n\n", 'names column "k" twice'),
         ("s.csv", b"k,at,\xff\n", 'first row of source file "s.csv" is not UTF-8'),
         ("s.parquet", b"not parquet", "cannot be read as Parquet"),
         ("s.feather", b"not feather", "cannot be read as Feather"),
