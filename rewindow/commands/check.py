@@ -62,7 +62,8 @@ def _check(config: Config, replay_id: str, as_json: bool) -> None:
         raise GateError(
             f'gate of replay "{replay_id}" did not pass',
             detail="The range stays staged and unpublished.",
-            hint=f"See {result.outputs[0].docs.parent}; publish it all the same with: "
+            hint=f"See {result.outputs[0].docs.parent}. Mend the application and replay; if it is meant to differ from "
+            f"what its suite expects, mend the suite and check again; or publish it all the same: "
             f'rewindow publish {replay_id} --accept "REASON"',
         )
     if not as_json:

@@ -126,7 +126,9 @@ def _run(config: Config, planned: Plan, listener: Listener, *, again: bool, cras
     outcome = run_attempts(config, planned.replay_id, listener, again=again, crash=crash)
     row = Ledger.open(config.ledger_url).replays.get(planned.replay_id)
     if outcome is None:
-        listener.note(f"it had ended before and is {row.state}: nothing was computed; for a new one give another --id")
+        listener.note(
+            f"it was computed before and is {row.state}: nothing is left to do; for a new one give another --id"
+        )
     return ReplayResult(planned, row.state, row.epoch if outcome else None)
 
 

@@ -334,7 +334,10 @@ def ways_on(replay: Replay) -> str:
         case State.CHECKED | State.UNDONE:
             return f"It is ready: rewindow publish {replay.replay_id}"
         case State.RUNNING:
-            return f"Wait for its end, or look at it: rewindow status {replay.replay_id}"
+            return (
+                f"Wait for its end; if its process is gone, go on: rewindow replay --resume {replay.replay_id}."
+                f" Which it is: rewindow status {replay.replay_id}"
+            )
         case State.FAILED:
             return f"Resume it: rewindow replay --resume {replay.replay_id}"
     return f"Run it to its end first: rewindow replay --resume {replay.replay_id}"

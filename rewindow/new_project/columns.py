@@ -110,6 +110,7 @@ def _of_most_texts(name: str, event: str, values: Sequence[str | None], numbers:
     for fits in (
         ISO.fullmatch,
         _NUMBER.fullmatch,
+        re.compile(r"\d+[-./:][-\d./:,\sTZ+APMapm]*").fullmatch,
         re.compile(r"\d+[-./:].*").match,
         re.compile(r"[A-Z][a-z]{2} \d").match,
     ):

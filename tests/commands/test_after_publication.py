@@ -101,7 +101,8 @@ def test_a_replay_that_is_over_is_not_begun_again_under_its_id(command: Command)
     """The same wishes compute nothing and say what it is; other ones are refused, and another id is asked for."""
     code, text, errors = command("replay", "app", "--id", "first")
     assert (
-        code == 0 and "it had ended before and is checked: nothing was computed; for a new one give another" in errors
+        code == 0
+        and "it was computed before and is checked: nothing is left to do; for a new one give another" in errors
     )
     assert "replay first is checked. Next: rewindow publish first" in text
     code, text, errors = command("replay", "app", "--id", "first", "--mode", "at_least_once")
@@ -121,7 +122,7 @@ def test_an_unfinished_replay_is_not_checked_and_the_way_on_is_named(config: Con
     assert 'replay "one" is planned: it has not finished' in errors and "rewindow replay --resume one" in errors
     epoch = ledger.attempts.next_epoch("one")
     ledger.attempts.begin("one", epoch, host="h", pid=1, process_group=1, process_identity="boot/0")
-    assert "Wait for its end, or look at it: rewindow status one" in command("check", "one")[2]
+    assert "if its process is gone, go on: rewindow replay --resume one" in command("check", "one")[2]
     ledger.attempts.end("one", epoch, "failed", "no luck")
     assert "Hint: Resume it: rewindow replay --resume one" in command("check", "one")[2]
     ledger.replays.abandon("one", "no use")

@@ -118,6 +118,7 @@ def test_json_values_have_the_type_that_all_of_them_share() -> None:
         ("1.50", "broken", "DECIMAL(18,2)"),
         ("7", "seven", "BIGINT"),
         ("07.03.2026 10:15", "soon", "STRING"),
+        ("07.03.2026 10:15", "07.03.20x6 10:15", "STRING"),
     ],
 )
 def test_a_few_malformed_texts_change_no_type(usual: str, malformed: str, kind: str) -> None:
