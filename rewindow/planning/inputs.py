@@ -140,6 +140,15 @@ def foreign_files(inputs: list[InputPlan]) -> list[str]:
     ]
 
 
+def end_warnings(recorded: Mapping[str, RecordedStream], windows: WindowRange) -> list[str]:
+    """Warns of a range that goes on where all inputs have ended: its windows there are empty (X21)."""
+    ends = [stream.end for stream in recorded.values() if stream.end is not None]
+    if len(ends) < len(recorded) or windows.last <= max(ends):
+        return []
+    beyond = windows.last - max(max(ends), windows.first - 1)
+    return [f"{beyond:,} windows lie behind the end of {', '.join(recorded)}, window {max(ends)}: they are empty"]
+
+
 def expiry_warnings(recorded: Mapping[str, RecordedStream]) -> list[str]:
     """Returns until when a plan can be run, for each input that is a published stream.
 

@@ -24,6 +24,7 @@ from rewindow.planning.inputs import (
     check_grids,
     check_warm_up,
     common_range,
+    end_warnings,
     expiry_warnings,
     foreign_files,
     open_recorded_stream,
@@ -87,6 +88,7 @@ def draft_plan(config: Config, request: ReplayRequest) -> Draft:
     ids = {name: stream.table.id for name, stream in recorded.items()}
     start = find_start_state(config, loaded, windows, common.first, request, ids)
     holes = check_warm_up(recorded, start, windows, request.allow_missing) + expiry_warnings(recorded)
+    holes += end_warnings(recorded, windows)
     plan = _plan(config, request, loaded, mode, windows, inputs, start, holes)
     seconds, basis = estimate(config, plan)
     refused = None if _is_allowed(config, request) else refusal(plan.application, mode, start)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from rewindow.names import quoted_column
 from rewindow.windows import WindowRange
 
 
@@ -24,6 +25,7 @@ class Arrivals:
         newest_us: arrival of the newest one that is not of the future, in each; the least number there is where there
             is none.
         malformed: rows that are no tuples.
+        without_event_time: tuples whose event time is null.
     """
 
     windows: np.ndarray
@@ -31,15 +33,22 @@ class Arrivals:
     present: np.ndarray
     newest_us: np.ndarray
     malformed: int
+    without_event_time: int = 0
 
     @classmethod
-    def count(cls, tuples: DataFrame) -> Arrivals:
-        """Returns the numbers of a frame of tuples, malformed ones among them."""
+    def count(cls, tuples: DataFrame, event_at: str | None = None) -> Arrivals:
+        """Returns the numbers of a frame of tuples, malformed ones among them.
+
+        Args:
+            tuples: good and malformed ones.
+            event_at: the column with their event time, None where the stream names none.
+        """
         arrived_us, now_us = F.unix_micros("arrived_at"), time.time_ns() // 1000
         found = tuples.groupBy("window_id").agg(
             F.count(F.lit(1)).alias("tuples"),
             F.count_if(arrived_us <= now_us).alias("present"),
             F.coalesce(F.max(F.when(arrived_us <= now_us, arrived_us)), F.lit(np.iinfo(np.int64).min)).alias("newest"),
+            (F.count_if(F.col(quoted_column(event_at)).isNull()) if event_at else F.lit(0)).alias("timeless"),
         )
         return cls.of(found.toArrow())
 
@@ -51,7 +60,8 @@ class Arrivals:
         windows, tuples, present, newest_us = (
             whole[name].to_numpy() for name in ("window_id", "tuples", "present", "newest")
         )
-        return cls(windows, tuples, present, newest_us, int(malformed))
+        timeless = int(whole["timeless"].to_numpy().sum()) if "timeless" in found.column_names else 0
+        return cls(windows, tuples, present, newest_us, int(malformed), timeless)
 
     @property
     def rows(self) -> int:

@@ -147,7 +147,7 @@ class _Run:
         contents, tuples = self._read_source(position, start_over)
         position = SourcePosition() if contents.whole else position
         with self.progress.during(self.spark, "counting"), computing(self.name):
-            arrivals = Arrivals.count(tuples)
+            arrivals = Arrivals.count(tuples, self.stream.event_at)
         self._check_malformed(arrivals, tuples, contents)
         if start_over:
             self._start_over()
@@ -155,6 +155,10 @@ class _Run:
         before = (tables.first, tables.last)
         if arrivals.future and not end:
             self.result.warnings.append(f"{arrivals.future:,} tuples of the future wait, and seal nothing before them")
+        if arrivals.without_event_time:
+            self.result.warnings.append(
+                f"{arrivals.without_event_time:,} tuples have no event time: {self.stream.event_at} is null in them"
+            )
         newest = self.extent.newest_window(arrivals)
         if reopen and tables.end is not None and newest is not None and newest > tables.end:
             sealing.take_back_end(tables)

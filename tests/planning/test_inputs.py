@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,12 +17,13 @@ from rewindow.errors import CheckpointError, InputError, TableError
 from rewindow.facts.seals import end_row, read_seals
 from rewindow.launcher import begin_attempt
 from rewindow.planning import create_replay, draft_plan
-from rewindow.planning.inputs import open_recorded_stream
+from rewindow.planning.inputs import RecordedStream, end_warnings, open_recorded_stream
 from rewindow.planning.unpublished import unpublished
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, create_table, query
 from rewindow.storage.formats import PROPERTY, TableKind, format_property
 from rewindow.storage.layout import CHECKPOINTS
+from rewindow.windows import WindowRange
 from tests.planning.wishes import request
 from tests.recovery.project import FIRST, WINDOWS, Project, make_stream
 
@@ -195,3 +197,20 @@ def test_files_of_another_program_are_a_warning(project: Project) -> None:
     plan = draft_plan(project.config, request()).plan
     assert plan.inputs[0].foreign_files == 1
     assert any("rewindow streams upgrade events" in warning for warning in plan.warnings)
+
+
+def test_windows_behind_the_end_of_all_inputs_are_told_of() -> None:
+    """They are empty, which a slip in --to would not show otherwise; a stream that goes on has no end (X21)."""
+
+    def stream(end: int | None) -> RecordedStream:
+        return RecordedStream(cast("Table", None), cast("Table", None), WindowRange(1, 9), end)
+
+    ended, other, going = stream(9), stream(7), stream(None)
+    assert end_warnings({"a": ended, "b": other}, WindowRange(5, 12)) == [
+        "3 windows lie behind the end of a, b, window 9: they are empty"
+    ]
+    assert end_warnings({"a": ended}, WindowRange(20, 21)) == [
+        "2 windows lie behind the end of a, window 9: they are empty"
+    ]
+    assert end_warnings({"a": ended, "b": going}, WindowRange(5, 12)) == []
+    assert end_warnings({"a": ended}, WindowRange(5, 9)) == []

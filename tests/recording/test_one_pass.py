@@ -116,8 +116,8 @@ def test_other_rows_than_were_counted_are_refused(bench: Bench, monkeypatch: pyt
     bench.write(ROWS)
     count = Arrivals.count
 
-    def one_more(tuples: Any) -> Arrivals:
-        found = count(tuples)
+    def one_more(tuples: Any, event_at: str | None) -> Arrivals:
+        found = count(tuples, event_at)
         more = found.tuples + (np.arange(len(found.tuples)) == 0)
         return replace(found, tuples=more)
 

@@ -145,6 +145,14 @@ def test_an_ended_stream_is_sealed_to_its_last_tuple(bench: Bench) -> None:
         bench.record(sealed_to=None, end=True)
 
 
+def test_tuples_without_an_event_time_are_told_of(bench: Bench) -> None:
+    """An expression that finds no time in a text gives null: it is no malformed row, and must not pass unseen."""
+    bench.write(ROWS + "08-03-1970,1970-01-01T02:46:51Z,1\n")
+    result = bench.record(select={"day": "try_to_timestamp(k, 'dd-MM-yyyy')"}, event_at="day")
+    assert result.recorded == 6
+    assert result.warnings == ["5 tuples have no event time: day is null in them"]
+
+
 def test_a_tuple_of_the_future_waits_and_seals_nothing(bench: Bench) -> None:
     """One wrong clock does not seal ten thousand years of windows, nor those that are open before it."""
     bench.write(ROWS + "x,9000-01-01T00:00:00Z,1\n")
