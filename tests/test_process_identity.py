@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -25,6 +26,7 @@ def test_a_job_knows_that_its_launcher_was_killed() -> None:
     assert launcher.stdin is not None and launcher.stdout is not None
     assert launcher.stdout.readline() == f"{launcher.pid} False\n"
     launcher.kill()
+    os.waitid(os.P_PID, launcher.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and is still to be waited for
     launcher.stdin.write("\n")
     launcher.stdin.flush()
     told = launcher.stdout.readline()
