@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rewindow.launcher.verbs import abandon, plan, publish, record, replay, resume, undo, withdraw
     from rewindow.listener import Lines, Listener
     from rewindow.planning.unpublished import unpublished
+    from rewindow.playback import play
     from rewindow.publication.read import read_published
     from rewindow.quality import check
     from rewindow.recording.inventory import list_streams as streams
@@ -44,6 +45,7 @@ _PLACES = {
     "list_errors": "inspection.error_tuples:list_errors",
     "list_replays": "inspection.replay_status:list_replays",
     "plan": "launcher.verbs:plan",
+    "play": "playback:play",
     "publish": "launcher.verbs:publish",
     "purge": "retention.purge:purge",
     "read_published": "publication.read:read_published",
@@ -71,6 +73,7 @@ __all__ = [
     "list_errors",
     "list_replays",
     "plan",
+    "play",
     "publish",
     "purge",
     "read_published",

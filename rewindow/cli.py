@@ -29,6 +29,7 @@ VERBS = {
     "abandon": "End a dead replay and free its range.",
     "certify": "Compare two replays, or a replay and what is published.",
     "gaps": "Report windows empty or missing, and silent stretches per key.",
+    "play": "Send a recorded stream again, at its own pace or another.",
     "streams": "List recorded and published streams, look into one, upgrade or delete it.",
     "why": "Print one window's life.",
     "errors": "List the error tuples of a replay.",

@@ -1,0 +1,87 @@
+"""`rewindow play`: a recorded stream sent again, at its own pace or another."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from rewindow.commands.completion import streams
+from rewindow.commands.project import load_project
+from rewindow.commands.screen import First, From, JobScreen, Last, To, err
+from rewindow.errors import InputError
+from rewindow.playback import PlaybackReport, on_port, to_stdout
+from rewindow.playback import play as send
+
+_FASTEST = "max"
+
+
+def play(
+    stream: Annotated[str, typer.Argument(help="Name of a recorded or published stream.", autocompletion=streams)],
+    speed: Annotated[
+        str, typer.Option(help="How many times as fast as recorded; max: as fast as it can be read.")
+    ] = "1",
+    port: Annotated[
+        int | None, typer.Option(help="Wait on this port for a reader (127.0.0.1, 0: a free one), not standard output.")
+    ] = None,
+    from_time: From = None,
+    to_time: To = None,
+    first: First = None,
+    last: Last = None,
+    report: Annotated[
+        typer.FileTextWrite | None, typer.Option(metavar="FILE", help="Write what was sent, and how late, as JSON.")
+    ] = None,
+) -> None:
+    """Send a recorded stream again as JSON lines, each tuple when it is due. Starts no JVM.
+
+    A tuple is due at its recorded arrival, counted from the first one; at speed 60 an hour takes a minute. The timers
+    of a published heartbeat_STREAM.filled are tuples like others, and keep their distances too.
+
+    What was sent, and how much later than due, is said at the end, beside the tuples (on standard error).
+
+    Examples:
+
+        rewindow play weather --from 2013-12-01 --to 2013-12-02 --speed 3600
+
+        rewindow play flights --speed max > flights.jsonl
+
+        rewindow play flights --speed 60 --port 9999
+    """
+    config, screen = load_project(), JobScreen()
+    pace = None if speed == _FASTEST else _number(speed)
+    with to_stdout() if port is None else on_port(port, screen.note) as target:
+        found = send(
+            config, stream, target, speed=pace, first=first, last=last, from_time=from_time, to_time=to_time,
+            listener=screen,
+        )  # fmt: skip
+    if report:
+        json.dump(found.to_dict(), report, indent=2)
+        report.write("\n")
+    _show(found)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f'speed "{text}" is not a number', hint=f"Write a number above 0, or {_FASTEST}.") from None
+
+
+def _show(found: PlaybackReport) -> None:
+    lasted = timedelta(seconds=round(found.recorded_s))
+    err.print(
+        escape(
+            f"{found.stream}: {found.tuples:,} tuples of windows {found.windows} sent, "
+            f"{lasted} of arrivals in {found.seconds:,.1f} s"
+        )
+    )
+    if found.delay_s and found.tuples:
+        median, p99, largest = (_milliseconds(found.delay_s[name]) for name in ("median", "p99", "largest"))
+        err.print(f"sent later than due: half of them at most {median}, 99 in 100 at most {p99}, all at most {largest}")
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:,.1f} ms" if seconds < 1 else f"{seconds:,.1f} s"

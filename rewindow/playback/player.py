@@ -1,0 +1,248 @@
+"""`play`: sends the tuples of a recorded stream again, each when it is due; no JVM.
+
+A tuple is due at `(its arrival - the first arrival) / speed` after the first one was sent: every wait of the recording
+takes its part of the speed, also that of a timer which a Heartbeat made (H14, H51). One sent late changes nothing
+for those behind it: they keep their own times, so that delays do not add up.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rewindow.config import Config
+from rewindow.errors import InputError, Interrupted, RangeError, TableError
+from rewindow.facts.seals import read_seals, sealed_range
+from rewindow.listener import Listener, Silent
+from rewindow.playback.lines import json_lines
+from rewindow.playback.report import Delays, PlaybackReport, delays_of
+from rewindow.playback.targets import Target
+from rewindow.storage import Table, query
+from rewindow.storage.queries import in_order
+from rewindow.storage.streams import stored_grid
+from rewindow.windows import Grid, WindowRange, check_order, format_time, parse_time
+
+PART_TUPLES = 20_000
+"""Tuples that are read and made into lines at once; a window with more is one part."""
+SEND_TUPLES = 1_000
+"""Tuples that are sent at once at most: of more, the last one would wait for the first one's reader."""
+_SAY_S = 10.0
+
+
+class Clock(Protocol):
+    """What a playback keeps time by."""
+
+    def now(self) -> float:
+        """Returns seconds, from anywhere on."""
+
+    def wait_until(self, moment: float) -> None:
+        """Returns at that moment, or at once if it has passed."""
+
+
+class _MachineClock:
+    """The machine's own, which nobody sets."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def wait_until(self, moment: float) -> None:
+        while (left := moment - time.monotonic()) > 0:
+            time.sleep(left)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Tuples of a few windows, ready to be sent."""
+
+    windows: npt.NDArray[np.int64]
+    arrived_us: npt.NDArray[np.int64]
+    lines: Sequence[bytes]
+
+
+def play(
+    config: Config,
+    stream: str,
+    target: Target,
+    *,
+    speed: float | None = 1.0,
+    first: int | None = None,
+    last: int | None = None,
+    from_time: str | None = None,
+    to_time: str | None = None,
+    listener: Listener | None = None,
+    clock: Clock | None = None,
+) -> PlaybackReport:
+    """Sends a recorded or published stream as JSON lines, as it was when this began.
+
+    Args:
+        config: settings in force.
+        stream: its name.
+        target: takes the lines, see `rewindow.playback`.
+        speed: how many times as fast as recorded; None for as fast as possible.
+        first, last: the range, window ids, closed; by default all sealed windows.
+        from_time, to_time: the range as times in ISO 8601, half-open; they win over window ids.
+        listener: told where the playback is, and of windows that are missing.
+        clock: the machine's unless given.
+
+    Raises:
+        InputError: the stream was never recorded; the speed is not above zero.
+        RangeError: the range is empty or reversed, or nothing is sealed in it.
+        TableError: the stream does not hold what was sealed.
+        Interrupted: the reader has gone, or the user has stopped it; the hint says how to go on.
+    """
+    if speed is not None and not (speed > 0 and math.isfinite(speed)):
+        raise InputError(f"speed {speed:g} is out of range, it must be above 0", hint="Twice as fast as recorded is 2.")
+    listener, clock = listener or Silent(), clock or _MachineClock()
+    if not Table.exists(config.windows_table(stream)):
+        config.stream(stream)
+        raise InputError(f'stream "{stream}" is not recorded yet', hint=f"Run: rewindow record {stream}")
+    windows = Table.open(config.windows_table(stream))
+    data, grid = Table.open(config.stream_table(stream)), stored_grid(windows)
+    asked = _asked(stream, windows, grid, (first, last), (from_time, to_time))
+    seals = read_seals(windows, asked, table_id=data.id).select(["window_id", "tuples"])
+    if not seals.num_rows:
+        raise RangeError(
+            f'no window of {asked} of stream "{stream}" is sealed', hint=f"Run: rewindow streams show {stream}"
+        )
+    if missing := len(asked) - seals.num_rows:
+        listener.warn(f"{missing:,} of {len(asked):,} windows are not sealed: nothing is sent for them")
+    report = PlaybackReport(stream, asked, missing, 0, speed, 0.0, 0.0, None)
+    return _Player(report, target, listener, clock, grid).play(_parts(data, seals))
+
+
+def _asked(
+    stream: str, windows: Table, grid: Grid, ids: tuple[int | None, int | None], times: tuple[str | None, str | None]
+) -> WindowRange:
+    (first, last), (from_time, to_time) = ids, times
+    if from_time and to_time:
+        check_order(parse_time(from_time), parse_time(to_time))
+    first = grid.window(parse_time(from_time)) if from_time else first
+    last = grid.window(parse_time(to_time) - 1) if to_time else last
+    sealed = sealed_range(windows)
+    if sealed is None:
+        raise RangeError(f'no window of stream "{stream}" is sealed', hint=f"Run: rewindow record {stream}")
+    first, last = sealed.first if first is None else first, sealed.last if last is None else last
+    if first > sealed.last or last < sealed.first:
+        raise RangeError(
+            f'window range from {first} to {last} of stream "{stream}" is beside what is sealed, {sealed}',
+            detail=f"Sealed is {format_time(grid.start_us(sealed.first))} to {format_time(grid.end_us(sealed.last))}.",
+        )
+    return WindowRange(first, last).checked(f'stream "{stream}"')
+
+
+def _parts(data: Table, seals: pa.Table) -> Iterator[_Part]:
+    """Gives the tuples of sealed windows in their order, the next part read while one is sent."""
+    with ThreadPoolExecutor(1) as pool:
+        ahead = None
+        for rows in _cut(seals):
+            coming = pool.submit(_read, data, rows)
+            if ahead is not None:
+                yield ahead.result()
+            ahead = coming
+        if ahead is not None:
+            yield ahead.result()
+
+
+def _cut(seals: pa.Table) -> Iterator[pa.Table]:
+    """Gives seals in stretches of windows with about PART_TUPLES tuples."""
+    number = np.cumsum(seals["tuples"].to_numpy()) // PART_TUPLES
+    begins = np.concatenate(([0], np.flatnonzero(np.diff(number)) + 1, [len(number)]))
+    for begin, end in zip(begins[:-1].tolist(), begins[1:].tolist(), strict=True):
+        yield seals.slice(begin, end - begin)
+
+
+def _read(data: Table, seals: pa.Table) -> _Part:
+    windows = WindowRange(seals["window_id"][0].as_py(), seals["window_id"][-1].as_py())
+    found = query(f"select * from t where window_id between {windows.first} and {windows.last}", t=data)
+    rows = in_order(found.select(data.schema.names), "window_id", "arrived_at", "offset")
+    ids, counts = (seals[name].to_numpy() for name in ("window_id", "tuples"))
+    there = np.searchsorted(rows["window_id"].to_numpy(), ids, "right") - np.searchsorted(
+        rows["window_id"].to_numpy(), ids, "left"
+    )
+    if (wrong := np.flatnonzero(there != counts)).size:
+        one = wrong[0]
+        raise TableError(
+            f'window {ids[one]} of stream "{data.path.name}" holds {there[one]} tuples, sealed were {counts[one]}',
+            hint="The stream was changed behind its seals, or just now: try again, then record it anew.",
+        )
+    rows = rows.filter(pa.array(np.isin(rows["window_id"].to_numpy(), ids)))
+    arrived_us = rows["arrived_at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
+    return _Part(rows["window_id"].to_numpy(), arrived_us, json_lines(rows))
+
+
+class _Player:
+    """Sends parts one after the other, each tuple when it is due."""
+
+    def __init__(self, report: PlaybackReport, target: Target, listener: Listener, clock: Clock, grid: Grid) -> None:
+        self._report, self._send, self._listener, self._clock, self._grid = report, target, listener, clock, grid
+        self._delays = Delays()
+        self._began = self._said = clock.now()
+        self._first_us: int | None = None
+        self._latest_us, self._window = 0, report.windows.first
+
+    def play(self, parts: Iterator[_Part]) -> PlaybackReport:
+        """Sends everything and returns what was done."""
+        try:
+            for part in parts:
+                self._play(part)
+        except ConnectionError:
+            raise self._stopped("the reader has gone") from None
+        except KeyboardInterrupt:
+            raise self._stopped("it was stopped") from None
+        paced = self._report.speed is not None
+        return replace(
+            self._report,
+            recorded_s=(self._latest_us - (self._first_us or 0)) / 1e6,
+            seconds=round(self._clock.now() - self._began, 6),
+            delay_s=delays_of(self._delays) if paced else None,
+        )
+
+    def _play(self, part: _Part) -> None:
+        if not len(part.lines):
+            return
+        due, at = self._due(part.arrived_us), 0
+        while at < len(due):
+            self._window = int(part.windows[at])
+            self._clock.wait_until(due[at])
+            end = min(int(np.searchsorted(due, self._clock.now(), "right")), at + SEND_TUPLES)
+            self._send(b"".join(part.lines[at:end]))
+            sent = self._clock.now()
+            self._delays.add(sent - due[at:end])
+            self._report = replace(self._report, tuples=self._report.tuples + end - at)
+            at = end
+            if sent - self._said >= _SAY_S:
+                self._said = sent
+                self._say(int(part.arrived_us[end - 1]))
+
+    def _due(self, arrived_us: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """Returns when tuples are due; one that arrived before an earlier one, with it: time does not go back."""
+        if self._first_us is None:
+            self._first_us, self._began = int(arrived_us[0]), self._clock.now()
+            self._latest_us = self._first_us
+        rising = np.maximum.accumulate(np.maximum(arrived_us, self._latest_us))
+        self._latest_us = int(rising[-1])
+        if self._report.speed is None:
+            return np.full(len(rising), self._began)
+        return self._began + (rising - self._first_us) / (1e6 * self._report.speed)
+
+    def _say(self, arrived_us: int) -> None:
+        left = ""
+        if self._report.speed is not None:
+            end_us = self._grid.end_us(self._report.windows.last)
+            left = f", at most {(end_us - arrived_us) / 1e6 / self._report.speed:,.0f} s left"
+        self._listener.line(f"{self._report.tuples:,} tuples sent, up to {format_time(arrived_us)}{left}")
+
+    def _stopped(self, why: str) -> Interrupted:
+        stream, last = self._report.stream, self._report.windows.last
+        return Interrupted(
+            f'playback of stream "{stream}" ended after {self._report.tuples:,} tuples: {why}',
+            hint=f"rewindow play {stream} --first {self._window} --last {last} begins with the window that was being sent.",
+        )

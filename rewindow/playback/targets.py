@@ -1,0 +1,68 @@
+"""Where a playback sends: standard output, or whoever connects to a port of this machine."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rewindow.errors import InputError, ResourceError
+
+HOST = "127.0.0.1"
+PORT_MAX = 65_535
+
+
+class Target(Protocol):
+    """Takes bytes; it may block as long as its reader is busy.
+
+    Raises:
+        ConnectionError: the reader has gone.
+    """
+
+    def __call__(self, data: bytes, /) -> object:
+        """Sends all of it."""
+
+
+@contextmanager
+def to_stdout() -> Iterator[Target]:
+    """Gives the target that writes to standard output, past Python's own buffer: a tuple is there when it is due."""
+    sys.stdout.flush()
+    number = sys.stdout.fileno()
+
+    def send(data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(number, left) :]
+
+    yield send
+
+
+@contextmanager
+def on_port(port: int, say: Callable[[str], None] = lambda line: None) -> Iterator[Target]:
+    """Listens on a port of this machine only, waits for one reader, and gives the target that sends to it.
+
+    Args:
+        port: its number; 0 takes a free one.
+        say: told the port, before the wait.
+
+    Raises:
+        InputError: there is no such port.
+        ResourceError: the port is in use, or may not be used.
+    """
+    if not 0 <= port <= PORT_MAX:
+        raise InputError(f"port {port} is out of range, allowed is 0 to {PORT_MAX}, where 0 takes a free one")
+    try:
+        server = socket.create_server((HOST, port))
+    except OSError as error:
+        raise ResourceError(
+            f"port {port} of {HOST} cannot be listened on: {error.strerror}", hint="Choose another one, or 0."
+        ) from error
+    with server:
+        say(f"waiting for a reader on {HOST}:{server.getsockname()[1]}")
+        reader, _ = server.accept()
+    with reader:
+        reader.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        yield reader.sendall
