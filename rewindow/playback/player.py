@@ -242,7 +242,8 @@ class _Player:
 
     def _stopped(self, why: str) -> Interrupted:
         stream, last = self._report.stream, self._report.windows.last
+        sent = f"{self._report.tuples:,} tuples, in window {self._window}"
         return Interrupted(
-            f'playback of stream "{stream}" ended after {self._report.tuples:,} tuples: {why}',
-            hint=f"rewindow play {stream} --first {self._window} --last {last} begins with the window that was being sent.",
+            f'playback of stream "{stream}" ended after {sent}: {why}',
+            hint=f"rewindow play {stream} --first {self._window} --last {last} sends that window again, and goes on.",
         )
