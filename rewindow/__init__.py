@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rewindow.inspection.replay_status import list_replays
     from rewindow.inspection.replay_status import replay_status as status
     from rewindow.inspection.window_life import window_life as why
+    from rewindow.launcher.repair import find_repairs, repair
     from rewindow.launcher.verbs import abandon, plan, publish, record, replay, resume, undo, withdraw
     from rewindow.listener import Lines, Listener
     from rewindow.planning.unpublished import unpublished
@@ -41,6 +42,7 @@ _PLACES = {
     "abandon": "launcher.verbs:abandon",
     "certify": "certificate:certify",
     "check": "quality:check",
+    "find_repairs": "launcher.repair:find_repairs",
     "gaps": "inspection.gaps:gaps",
     "list_errors": "inspection.error_tuples:list_errors",
     "list_replays": "inspection.replay_status:list_replays",
@@ -50,6 +52,7 @@ _PLACES = {
     "purge": "retention.purge:purge",
     "read_published": "publication.read:read_published",
     "record": "launcher.verbs:record",
+    "repair": "launcher.repair:repair",
     "replay": "launcher.verbs:replay",
     "resume": "launcher.verbs:resume",
     "status": "inspection.replay_status:replay_status",
@@ -69,6 +72,7 @@ __all__ = [
     "abandon",
     "certify",
     "check",
+    "find_repairs",
     "gaps",
     "list_errors",
     "list_replays",
@@ -78,6 +82,7 @@ __all__ = [
     "purge",
     "read_published",
     "record",
+    "repair",
     "replay",
     "resume",
     "status",

@@ -26,6 +26,7 @@ VERBS = {
     "check": "Judge a replay's output by its expectations.",
     "publish": "Make a replay's output visible to readers.",
     "undo": "Take back the newest publication over a range.",
+    "repair": "Replay what was published from inputs that have changed since.",
     "abandon": "End a dead replay and free its range.",
     "certify": "Compare two replays, or a replay and what is published.",
     "gaps": "Report windows empty or missing, and silent stretches per key.",

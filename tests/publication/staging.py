@@ -60,6 +60,7 @@ class StagedReplay:
     """A replay under construction; every `group` is what one commit group leaves.
 
     Attributes:
+        inputs: streams that it reads, each with the version of its seals.
         placed: its rows have offset and arrival; those of older versions had none.
         noted: its files have checksums; those of older versions had none.
     """
@@ -74,6 +75,7 @@ class StagedReplay:
     application: str = "app"
     code_version: str = "code-1"
     input_version: int = 3
+    inputs: tuple[tuple[str, int], ...] = (("flights", 1),)
     digests: Digests = python_digests
     outputs: tuple[str, ...] = tuple(OUTPUTS)
     tolerance: float = 1e-9
@@ -104,8 +106,9 @@ class StagedReplay:
             if name in self.outputs
         ]  # fmt: skip
         inputs = [
-            {"stream": "flights", "path": "flights", "version": self.input_version, "windows_version": 1,
+            {"stream": stream, "path": stream, "version": self.input_version, "windows_version": version,
              "tuples": 1, "bytes": 1}
+            for stream, version in self.inputs
         ]  # fmt: skip
         return Plan(
             replay_id=self.replay_id, application=self.application, code_version=self.code_version,

@@ -1,0 +1,56 @@
+"""`rewindow repair`: what is published from inputs that have changed since, and how it is put right."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from rewindow.commands.project import load_project
+from rewindow.commands.screen import AsJson, JobScreen, err, out, print_json, print_rows
+from rewindow.launcher.repair import Repairs, find_repairs
+from rewindow.launcher.repair import repair as put_right
+
+
+def repair(
+    run: Annotated[bool, typer.Option("--run", help="Do it: take late tuples in, replay, check, publish.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what must be replayed since its inputs have changed: late tuples, or inputs that were published again.
+
+    Without --run nothing is changed and no JVM is started. The windows named are the fewest that put everything right,
+    also in applications that read what others publish; each range says why it is as long as it is.
+
+    Examples:
+
+        rewindow repair
+
+        rewindow repair --run
+    """
+    config = load_project()
+    if not run:
+        found = find_repairs(config)
+        return print_json(found.to_dict()) if as_json else _show(found)
+    done = put_right(config, JobScreen())
+    if as_json:
+        print_json({"exit_code": 0, "repaired": [step.command for step in done]})
+    else:
+        out.print(f"repaired: {len(done)} ranges published again" if done else "nothing to repair")
+
+
+def _show(found: Repairs) -> None:
+    for text in found.unknown:
+        err.print(f"not known: {text}", style="yellow", markup=False)
+    if not found.late and not found.steps:
+        out.print("nothing to repair: what is published comes from the inputs as they are")
+        return
+    if found.late:
+        rows = [(one.stream, str(one.windows), one.tuples) for one in found.late]
+        print_rows("late tuples in quarantine", ("stream", "windows", "tuples"), rows)
+    if found.steps:
+        print_rows(
+            "to be replayed, in this order", ("application", "windows", "why"),
+            [(step.application, str(step.windows), "\n".join(step.reasons)) for step in found.steps], whole=2,
+        )  # fmt: skip
+    out.print(escape("rewindow repair --run does all of it; publications can be undone"))

@@ -1,0 +1,356 @@
+"""Repairs: what is published from inputs that have changed since, and the replays that put it right, in their order.
+
+An input has changed for a publication where a window's seal is another one now than at the version that the replay has
+pinned: late tuples were taken into it, or it is itself an output that was published again or taken back. Late tuples
+that still wait in quarantine change their windows as soon as they are taken. So a repair follows from the tables
+alone, and once everything is right again there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from rewindow.config import Config
+from rewindow.errors import GateError, TableError
+from rewindow.facts.seals import read_seals
+from rewindow.facts.window_facts import unequal
+from rewindow.launcher import verbs
+from rewindow.ledger import Ledger
+from rewindow.ledger.publication_rows import Publication, effective_publications
+from rewindow.ledger.staleness import REOPENED
+from rewindow.listener import Listener, Silent
+from rewindow.recording.inventory import late_windows, list_streams
+from rewindow.recovery import InputPlan, Plan
+from rewindow.storage import Table
+from rewindow.storage.names import data_name
+from rewindow.windows import WindowRange, to_ranges, without
+
+JOIN_WINDOWS = 1_000
+"""Ranges with at most so many windows between them are one replay: to begin another takes longer than these."""
+_ALL = 1_000_000
+_SEAL = ["window_id", "tuples", "digest", "float_digest"]
+
+
+@dataclass(frozen=True)
+class LateTuples:
+    """Late tuples of a stream that wait in quarantine for sealed windows."""
+
+    stream: str
+    windows: WindowRange
+    tuples: int
+
+
+@dataclass(frozen=True)
+class RepairStep:
+    """A range of an application that is to be replayed, checked and published again.
+
+    Attributes:
+        reasons: why, and why no smaller range does, in words.
+    """
+
+    application: str
+    windows: WindowRange
+    parameters: Mapping[str, str]
+    reasons: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        """The command line that replays it."""
+        given = "".join(f" -p {name}={value}" for name, value in self.parameters.items())
+        return f"rewindow replay {self.application} --first {self.windows.first} --last {self.windows.last}{given}"
+
+
+@dataclass(frozen=True)
+class Repairs:
+    """All that is to be put right.
+
+    Attributes:
+        late: tuples that are to be taken out of quarantine first.
+        steps: replays, each behind those whose outputs it reads.
+        unknown: what cannot be told any more, in words.
+    """
+
+    late: Sequence[LateTuples]
+    steps: Sequence[RepairStep]
+    unknown: Sequence[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns it as plain values; window ids are numbers (W14)."""
+        return {
+            "late": [
+                {"stream": one.stream, "first": one.windows.first, "last": one.windows.last, "tuples": one.tuples}
+                for one in self.late
+            ],
+            "replays": [
+                {
+                    "application": step.application, "first": step.windows.first, "last": step.windows.last,
+                    "parameters": dict(step.parameters), "reasons": list(step.reasons), "command": step.command,
+                }
+                for step in self.steps
+            ],
+            "unknown": list(self.unknown),
+        }  # fmt: skip
+
+
+def find_repairs(config: Config) -> Repairs:
+    """Returns what is published from inputs that have changed since, or will when late tuples are taken. No JVM.
+
+    The windows to replay are the fewest: those that changed themselves; of an application with state, all from the
+    first of them on, up to where its publications stop carrying state; and of whoever reads these outputs the same.
+    """
+    late = [
+        LateTuples(entry.name, windows, tuples)
+        for entry in list_streams(config)
+        if entry.late and not entry.is_published
+        for windows, tuples in late_windows(config, entry.name)[0]
+    ]
+    changes = _Changes()
+    for one in late:
+        words = f"late tuples of {one.stream} wait for windows {one.windows}: {one.tuples:,}"
+        changes.add(one.stream, one.windows, words)
+    applications = _published(config)
+    _add_stale(config, applications)
+    steps: dict[str, list[RepairStep]] = {}
+    for name in _in_order(applications):
+        steps[name] = _steps_of(config, applications[name], changes)
+        for step in steps[name]:
+            for output in applications[name].outputs:
+                words = f"{output} is published again in windows {step.windows}"
+                changes.add(output, step.windows, words)
+    return Repairs(late, [step for listed in steps.values() for step in listed], tuple(dict.fromkeys(changes.unknown)))
+
+
+def repair(config: Config, listener: Listener | None = None) -> list[RepairStep]:
+    """Takes late tuples into their windows, and replays, checks and publishes what must be; returns what was done.
+
+    Run again it goes on where it stopped, and does nothing once everything is right.
+
+    Raises:
+        GateError: a replay did not pass; it stays staged, and nothing of it is published.
+        RewindowError: a recording, replay or publication failed, see these verbs.
+    """
+    from rewindow.quality import check
+
+    told, done = listener or Silent(), list[RepairStep]()
+    for stream in sorted({one.stream for one in find_repairs(config).late}):
+        told.note(f"stream {stream}: taking late tuples into their windows")
+        verbs.record(config, stream, reopen=True, listener=told)
+    while steps := find_repairs(config).steps:
+        step = steps[0]
+        if any(step.application == one.application and step.windows == one.windows for one in done):
+            raise GateError(
+                f"windows {step.windows} of {step.application} were published again, and still are to be repaired",
+                detail=" ".join(step.reasons), hint="Did somebody change its inputs just now? Run the repair again.",
+            )  # fmt: skip
+        for reason in step.reasons:
+            told.note(f"{step.application} {step.windows}: {reason}")
+        result = verbs.replay(
+            config, step.application, listener=told, first=step.windows.first, last=step.windows.last,
+            parameters=dict(step.parameters), reason=f"repair: {step.reasons[0]}",
+        )  # fmt: skip
+        verdict = check(config, result.replay_id, told)
+        if verdict.verdict != "passed":
+            raise GateError(
+                f"replay {result.replay_id} did not pass the gate: nothing of it is published",
+                hint=f"rewindow check {result.replay_id} shows why; then publish it, or abandon it, and repair again.",
+            )
+        verbs.publish(config, result.replay_id, listener=told)
+        done.append(step)
+    return done
+
+
+class _Changes:
+    """Changed windows by stream, with the reasons."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[tuple[WindowRange, str]]] = {}
+        self.unknown: list[str] = []
+
+    def add(self, stream: str, windows: WindowRange, words: str) -> None:
+        self._found.setdefault(stream, []).append((windows, words))
+
+    def of(self, stream: str, windows: WindowRange) -> list[tuple[WindowRange, str]]:
+        """Returns what of a range has changed, whoever reads it."""
+        parts = ((part.overlap(windows), words) for part, words in self._found.get(stream, ()))
+        return [(part, words) for part, words in parts if part is not None]
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Consecutive windows that show what one publication has published."""
+
+    windows: WindowRange
+    plan: Plan
+
+    @property
+    def carries_on(self) -> bool:
+        """Whether its state comes from the windows before it."""
+        begins = self.windows.first == self.plan.first
+        return not begins or self.plan.start.source not in ("initial", "none")
+
+
+@dataclass
+class _Application:
+    """What is published of an application, with one set of parameters."""
+
+    parameters: Mapping[str, str]
+    stretches: list[_Stretch] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+    inputs: set[str] = field(default_factory=set)
+    stateful: bool = False
+    stale: list[tuple[WindowRange, str]] = field(default_factory=list)
+
+
+def _add_stale(config: Config, applications: Mapping[str, _Application]) -> None:
+    """Adds the windows that were published from a state which has changed since."""
+    for row in Ledger.open(config.ledger_url).stale.ranges():
+        known = applications.get(row.application)
+        if known is None or row.since == REOPENED:  # Windows that were opened again have other seals.
+            continue
+        words = f"{row.table_name} was made from a state that publication {row.since} has changed"
+        known.stale.append((WindowRange(row.first, row.last), words))
+
+
+def _published(config: Config) -> dict[str, _Application]:
+    """Returns by application what readers see, newest publication over older ones; a purged plan cannot be told."""
+    ledger = Ledger.open(config.ledger_url)
+    found: dict[str, _Application] = {}
+    taken: dict[str, list[WindowRange]] = {}
+    for publication in effective_publications(ledger.publications.newest(limit=_ALL)):
+        plan = _plan_of(ledger, publication)
+        name = publication.details.application or (plan.application if plan else "")
+        free = without(publication.range, taken.setdefault(name, []))
+        taken[name].append(publication.range)
+        if plan is None:
+            continue
+        known = found.setdefault(name, _Application(plan.parameters))
+        known.stretches += [_Stretch(part, plan) for part in free]
+        known.outputs = sorted({*known.outputs, *(data_name(name, output.name) for output in plan.outputs)})
+        known.inputs |= {entry.stream for entry in plan.inputs}
+        known.stateful |= any(output.stateful for output in plan.outputs)
+    for known in found.values():
+        known.stretches.sort(key=lambda stretch: stretch.windows.first)
+    return found
+
+
+def _plan_of(ledger: Ledger, publication: Publication) -> Plan | None:
+    row = ledger.replays.find(publication.replay_id)
+    return row.read_plan() if row is not None and row.plan else None
+
+
+def _in_order(applications: Mapping[str, _Application]) -> list[str]:
+    """Returns applications, each behind those whose outputs it reads."""
+    made_by = {output: name for name, known in applications.items() for output in known.outputs}
+    ordered: list[str] = []
+
+    def visit(name: str, above: frozenset[str]) -> None:
+        if name in ordered or name in above:
+            return
+        for stream in sorted(applications[name].inputs):
+            if stream in made_by:
+                visit(made_by[stream], above | {name})
+        ordered.append(name)
+
+    for name in sorted(applications):
+        visit(name, frozenset())
+    return ordered
+
+
+def _steps_of(config: Config, known: _Application, changes: _Changes) -> list[RepairStep]:
+    found = known.stale + [
+        change
+        for stretch in known.stretches
+        for entry in stretch.plan.inputs
+        for change in _changed(config, stretch, entry, changes)
+    ]
+    if not found:
+        return []
+    parts = _joined(known, sorted(found, key=lambda change: change[0]))
+    name = known.stretches[0].plan.application
+    return [RepairStep(name, windows, known.parameters, reasons) for windows, reasons in parts]
+
+
+def _changed(
+    config: Config, stretch: _Stretch, entry: InputPlan, changes: _Changes
+) -> list[tuple[WindowRange, str]]:  # fmt: skip
+    """Returns which windows of an input have changed since a replay has read them, or will, and why."""
+    found = changes.of(entry.stream, stretch.windows)
+    if not Table.exists(config.windows_table(entry.stream)):
+        changes.unknown.append(f"stream {entry.stream} is gone: whether it changed since it was read is not known")
+        return found
+    now = Table.open(config.windows_table(entry.stream))
+    if now.version == entry.windows_version:
+        return found
+    try:
+        then = Table.open(config.windows_table(entry.stream), entry.windows_version)
+        differing = _differing(_seals(then, stretch.windows), _seals(now, stretch.windows))
+    except TableError as error:
+        changes.unknown.append(f"what {entry.stream} was when replay {stretch.plan.replay_id} read it: {error.primary}")
+        return found
+    many = sum(map(len, differing))
+    words = f"windows of {entry.stream} that have changed since replay {stretch.plan.replay_id} has read it: {many:,}"
+    return found + [(part, words) for part in differing]
+
+
+def _seals(windows: Table, asked: WindowRange) -> pa.Table:
+    return read_seals(windows, asked).select(_SEAL)
+
+
+def _differing(then: pa.Table, now: pa.Table) -> list[WindowRange]:
+    """Returns the windows whose seals say something else, or are on one side only."""
+    both = then.append_column("was", _yes(then)).join(
+        now.append_column("is", _yes(now)), "window_id", join_type="full outer", right_suffix="_now"
+    )
+    differs = unequal(both["was"], both["is"])
+    for name in _SEAL[1:]:
+        differs = differs | unequal(both[name], both[f"{name}_now"])
+    return to_ranges(both["window_id"].to_numpy()[differs])
+
+
+def _yes(rows: pa.Table) -> pa.Array:
+    return pa.repeat(True, rows.num_rows)
+
+
+def _joined(
+    known: _Application, changed: Sequence[tuple[WindowRange, str]]
+) -> list[tuple[WindowRange, tuple[str, ...]]]:
+    """Returns the ranges to replay, ascending and apart, each with its reasons."""
+    parts: list[tuple[WindowRange, list[str]]] = []
+    for windows, words in changed:
+        part, reasons = windows, [words]
+        if known.stateful and (end := _end_of_state(known.stretches, windows)) > windows.last:
+            part = WindowRange(windows.first, end)
+            reasons.append(f"its state is carried on, so all windows up to {end} depend on these")
+        if parts and _is_near(known, parts[-1][0], part):
+            last, before = parts.pop()
+            if part.first > last.last + 1:
+                between = WindowRange(last.last + 1, part.first - 1)
+                before.append(f"windows {between} lie between: one replay is quicker than two")
+            part, reasons = WindowRange(last.first, max(last.last, part.last)), [*before, *reasons]
+        parts.append((part, reasons))
+    return [(windows, tuple(dict.fromkeys(reasons))) for windows, reasons in parts]
+
+
+def _end_of_state(stretches: Iterable[_Stretch], windows: WindowRange) -> int:
+    """Returns the last published window to which state is carried from a range on."""
+    end = windows.last
+    for stretch in stretches:
+        if stretch.windows.last <= end:
+            continue
+        if stretch.windows.first > end and not (stretch.carries_on and stretch.windows.first == end + 1):
+            break
+        end = stretch.windows.last
+    return end
+
+
+def _is_near(known: _Application, one: WindowRange, other: WindowRange) -> bool:
+    """Returns whether two ranges are one replay: few windows lie between, and all of them are published already."""
+    if other.first <= one.last + 1:
+        return True
+    between = WindowRange(one.last + 1, other.first - 1)
+    published = [stretch.windows for stretch in known.stretches]
+    return len(between) <= JOIN_WINDOWS and not without(between, published)

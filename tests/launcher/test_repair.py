@@ -1,0 +1,226 @@
+"""Repairs that are proposed: from seals, publications and the quarantine as they are; no JVM."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rewindow.certificate import certify
+from rewindow.config import Config
+from rewindow.facts.seals import columns_text, seal_rows
+from rewindow.launcher.repair import Repairs, find_repairs, repair
+from rewindow.launcher.verbs import publish, replay, undo
+from rewindow.quality import check
+from rewindow.storage import Table, query
+from rewindow.storage.files import note_files
+from rewindow.storage.streams import QUARANTINE_SCHEMA, create_quarantine
+from rewindow.windows import WindowRange
+from tests.publication.staging import simple
+from tests.recovery.project import make_project, make_stream, seals_of
+
+TIME = pa.timestamp("us", "UTC")
+EVENTS = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", TIME), ("key", pa.string())])
+FIRST, LAST = 100, 119
+STATELESS, STATEFUL = ("delays",), ("ranks",)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    """Settings, and the recorded stream `flights`, sealed in all windows, with no tuple."""
+    found = Config(state=tmp_path)
+    make_stream(found, "flights", EVENTS.empty_table(), dict.fromkeys(range(FIRST, LAST + 1), 0), width_ms=3_600_000)
+    return found
+
+
+def seals_version(config: Config, stream: str = "flights") -> int:
+    """Returns the version of a stream's seals, as a plan pins it."""
+    return Table.open(config.windows_table(stream)).version
+
+
+def published(config: Config, replay: str, first: int = FIRST, last: int = LAST, **fields: Any) -> None:
+    """Publishes windows of a replay that has read `flights`, or other streams, as they are."""
+    streams = fields.pop("streams", ("flights",))
+    pinned = tuple((stream, seals_version(config, stream)) for stream in streams)
+    simple(config, replay, first, last, publishable=True, inputs=pinned, **fields)
+    publish(config, replay)
+
+
+def seal_again(config: Config, *windows: int) -> None:
+    """Gives windows of `flights` other seals, as after late tuples."""
+    table, data = Table.open(config.windows_table("flights")), Table.open(config.stream_table("flights"))
+    found = pa.table({
+        "window_id": pa.array(windows, pa.int64()), "tuples": pa.array([1] * len(windows), pa.int64()),
+        "digest": [f"{seals_version(config)}"] * len(windows), "float_digest": pa.nulls(len(windows), pa.string()),
+    })  # fmt: skip
+    rows = seal_rows(found, data, columns_text(data.schema))
+    inside = f"window_id in ({', '.join(map(str, windows))})"
+    table.replace(rows.to_reader(), inside, app_id="record", version=table.version + 10)
+
+
+def put_aside(config: Config, windows: list[int]) -> None:
+    """Puts a late tuple of `flights` into quarantine for each window."""
+    now = datetime.now(UTC)
+    values = {"source": "flights", "reason": "late", "payload": "{}", "position": "0", "recorded_at": now}
+    rows = [{name: values.get(name) for name in QUARANTINE_SCHEMA.names} | {"window_id": one} for one in windows]
+    table = create_quarantine(config.quarantine_table)
+    table.commit_arrow(pa.Table.from_pylist(rows, schema=QUARANTINE_SCHEMA), app_id="late", version=1)
+
+
+def proposed(found: Repairs) -> list[tuple[str, int, int]]:
+    """Returns what is to be replayed."""
+    return [(step.application, step.windows.first, step.windows.last) for step in found.steps]
+
+
+def test_nothing_is_to_be_repaired_where_inputs_are_as_they_were(config: Config) -> None:
+    """Whether something is published or nothing."""
+    assert find_repairs(config) == Repairs([], [], ())
+    published(config, "one")
+    assert find_repairs(config) == Repairs([], [], ())
+
+
+def test_windows_that_changed_are_replayed_and_no_others(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an application without state; each range says what has changed (X29, X52)."""
+    monkeypatch.setattr("rewindow.launcher.repair.JOIN_WINDOWS", 0)
+    published(config, "one", outputs=STATELESS)
+    seal_again(config, 105, 106, 112)
+    found = find_repairs(config)
+    assert proposed(found) == [("app", 105, 106), ("app", 112, 112)]
+    assert found.steps[0].reasons == ("windows of flights that have changed since replay one has read it: 3",)
+    assert found.steps[0].command == "rewindow replay app --first 105 --last 106"
+
+
+def test_ranges_with_few_windows_between_are_one_replay(config: Config) -> None:
+    """And say so."""
+    published(config, "one", outputs=STATELESS)
+    seal_again(config, 105, 112)
+    found = find_repairs(config)
+    assert proposed(found) == [("app", 105, 112)]
+    assert found.steps[0].reasons[1] == "windows [106, 111] lie between: one replay is quicker than two"
+
+
+def test_windows_that_are_not_published_are_not_added(config: Config) -> None:
+    """Though few of them lie between: a repair shows readers nothing that they have not seen."""
+    published(config, "one", 100, 106, outputs=STATELESS)
+    published(config, "two", 110, 119, outputs=STATELESS)
+    seal_again(config, 105, 112)
+    assert proposed(find_repairs(config)) == [("app", 105, 105), ("app", 112, 112)]
+
+
+def test_state_carries_a_change_on(config: Config) -> None:
+    """From the first changed window to the last published one, and the range says why."""
+    published(config, "one", outputs=STATEFUL)
+    seal_again(config, 105, 112)
+    found = find_repairs(config)
+    assert proposed(found) == [("app", 105, 119)]
+    assert found.steps[0].reasons == (
+        "windows of flights that have changed since replay one has read it: 2",
+        "its state is carried on, so all windows up to 119 depend on these",
+    )
+
+
+def test_state_is_not_carried_into_a_publication_that_began_anew(config: Config) -> None:
+    """One that started from the initial state has nothing of the windows before it."""
+    published(config, "one", 100, 109, outputs=STATEFUL)
+    published(config, "two", 110, 119, outputs=STATEFUL)
+    seal_again(config, 105)
+    assert proposed(find_repairs(config)) == [("app", 105, 109)]
+
+
+def test_what_was_replayed_since_is_right(config: Config) -> None:
+    """The newest publication counts: it has read the inputs as they are now."""
+    published(config, "one", outputs=STATELESS)
+    seal_again(config, 105, 112)
+    published(config, "two", 104, 106, outputs=STATELESS)
+    assert proposed(find_repairs(config)) == [("app", 112, 112)]
+    undo(config, "two")
+    assert proposed(find_repairs(config)) == [("app", 105, 112)]
+
+
+def test_who_reads_a_repaired_output_is_repaired_behind_it(config: Config) -> None:
+    """And once the first one is published again, the second one still is to be, now because its input has changed."""
+    published(config, "one", outputs=STATELESS)
+    published(config, "below", outputs=STATEFUL, application="below", streams=("app.delays",))
+    seal_again(config, 105)
+    found = find_repairs(config)
+    assert proposed(found) == [("app", 105, 105), ("below", 105, 119)]
+    assert found.steps[1].reasons[0] == "app.delays is published again in windows [105, 105]"
+    simple(
+        config, "two", 105, 105, plus=7, publishable=True, outputs=STATELESS,
+        inputs=(("flights", seals_version(config)),),
+    )  # fmt: skip
+    publish(config, "two")
+    found = find_repairs(config)
+    assert proposed(found) == [("below", 105, 119)]
+    assert found.steps[0].reasons[0] == "windows of app.delays that have changed since replay below has read it: 1"
+
+
+def test_an_output_that_came_out_the_same_changes_nobody(config: Config) -> None:
+    """Published again with equal digests, it is no reason to replay who reads it."""
+    published(config, "one", outputs=STATELESS)
+    published(config, "below", outputs=STATELESS, application="below", streams=("app.delays",))
+    published(config, "two", outputs=STATELESS)
+    assert proposed(find_repairs(config)) == []
+
+
+def test_late_tuples_in_quarantine_are_named_and_count(config: Config) -> None:
+    """They change their windows as soon as they are taken; those of windows that nobody published need no replay."""
+    published(config, "one", 100, 110, outputs=STATELESS)
+    put_aside(config, [105, 105, 115])
+    found = find_repairs(config)
+    assert [(one.windows, one.tuples) for one in found.late] == [(WindowRange(105, 105), 2), (WindowRange(115, 115), 1)]
+    assert proposed(found) == [("app", 105, 105)]
+    assert found.steps[0].reasons == ("late tuples of flights wait for windows [105, 105]: 2",)
+
+
+def test_what_cannot_be_known_any_more_is_said(config: Config) -> None:
+    """A version of the seals whose files a VACUUM took: nothing is guessed."""
+    published(config, "one", outputs=STATELESS)
+    seal_again(config, 105)
+    Table.open(config.windows_table("flights")).delta.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    found = find_repairs(config)
+    assert proposed(found) == []
+    assert found.unknown[0].startswith("what flights was when replay one read it")
+
+
+@pytest.mark.jvm
+@pytest.mark.recovery_matrix
+def test_a_repair_puts_everything_right_once(tmp_path: Path) -> None:
+    """A tuple comes late: after a real replay, gate and publication all is as if computed anew."""
+    config = make_project(tmp_path).config
+    replay(config, "totals", replay_id="before")
+    check(config, "before")
+    publish(config, "before")
+    window = add_tuple(config)
+    (step,) = repair(config)
+    assert (step.application, step.windows.first) == ("totals", window)
+    assert repair(config) == []
+    replay(config, "totals", replay_id="anew")
+    assert certify(config, "anew", "published").equal
+
+
+def add_tuple(config: Config) -> int:
+    """Puts one more tuple into a window of `events`, as a reopening does, and returns the window."""
+    data, windows = Table.open(config.stream_table("events")), Table.open(config.windows_table("events"))
+    row = query('select * from e where x is not null order by window_id, "offset" limit 40', e=data).slice(39)
+    window = row["window_id"][0].as_py()
+    count = query(f"select count(*) as n from e where window_id = {window}", e=data)["n"][0].as_py()
+    late = row.set_column(row.schema.get_field_index("offset"), "offset", pa.array([count], pa.int64()))
+    data.commit_arrow(late, app_id="record", version=2)
+    note_files(data, Table.open(config.files_table("events")))
+    windows.replace(
+        seals_of(config, "events", {window: count + 1}).to_reader(), f"window_id = {window}", app_id="record", version=2
+    )
+    return int(window)
+
+
+def test_window_ids_are_numbers_for_programs(config: Config) -> None:
+    """W14."""
+    published(config, "one", outputs=STATELESS)
+    put_aside(config, [105])
+    found = find_repairs(config).to_dict()
+    assert found["late"] == [{"stream": "flights", "first": 105, "last": 105, "tuples": 1}]
+    assert (found["replays"][0]["first"], found["replays"][0]["last"]) == (105, 105)
