@@ -8,7 +8,7 @@ alone, and once everything is right again there is none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -187,10 +187,19 @@ class _Stretch:
     plan: Plan
 
     @property
-    def carries_on(self) -> bool:
-        """Whether its state comes from the windows before it."""
-        begins = self.windows.first == self.plan.first
-        return not begins or self.plan.start.source not in ("initial", "none")
+    def read(self) -> WindowRange:
+        """The windows of its inputs that it was computed from: also those of a warm-up before it."""
+        start = self.plan.start
+        if self.windows.first == self.plan.first and start.source == "warm_up" and start.warm_up_first is not None:
+            return WindowRange(min(start.warm_up_first, self.windows.first), self.windows.last)
+        return self.windows
+
+    def carries_on(self, changed: Sequence[WindowRange]) -> bool:
+        """Returns whether its state comes from windows that have changed."""
+        if self.windows.first > self.plan.first:
+            return any(part.overlap(self.plan.range) is not None for part in changed)
+        is_published = self.plan.start.source not in ("initial", "none")
+        return is_published and any(self.plan.start.window in part for part in changed)
 
 
 @dataclass
@@ -278,7 +287,7 @@ def _changed(
     config: Config, stretch: _Stretch, entry: InputPlan, changes: _Changes
 ) -> list[tuple[WindowRange, str]]:  # fmt: skip
     """Returns which windows of an input have changed since a replay has read them, or will, and why."""
-    found = changes.of(entry.stream, stretch.windows)
+    found = changes.of(entry.stream, stretch.read)
     if not Table.exists(config.windows_table(entry.stream)):
         changes.unknown.append(f"stream {entry.stream} is gone: whether it changed since it was read is not known")
         return found
@@ -287,7 +296,7 @@ def _changed(
         return found
     try:
         then = Table.open(config.windows_table(entry.stream), entry.windows_version)
-        differing = _differing(_seals(then, stretch.windows), _seals(now, stretch.windows))
+        differing = _differing(_seals(then, stretch.read), _seals(now, stretch.read))
     except TableError as error:
         changes.unknown.append(f"what {entry.stream} was when replay {stretch.plan.replay_id} read it: {error.primary}")
         return found
@@ -320,31 +329,41 @@ def _joined(
 ) -> list[tuple[WindowRange, tuple[str, ...]]]:
     """Returns the ranges to replay, ascending and apart, each with its reasons."""
     parts: list[tuple[WindowRange, list[str]]] = []
-    for windows, words in changed:
-        part, reasons = windows, [words]
-        if known.stateful and (end := _end_of_state(known.stretches, windows)) > windows.last:
-            part = WindowRange(windows.first, end)
-            reasons.append(f"its state is carried on, so all windows up to {end} depend on these")
+    for part, reasons in sorted(_widened(known, changed), key=lambda one: one[0]):
         if parts and _is_near(known, parts[-1][0], part):
             last, before = parts.pop()
             if part.first > last.last + 1:
                 between = WindowRange(last.last + 1, part.first - 1)
                 before.append(f"windows {between} lie between: one replay is quicker than two")
-            part, reasons = WindowRange(last.first, max(last.last, part.last)), [*before, *reasons]
-        parts.append((part, reasons))
+            parts.append((WindowRange(last.first, max(last.last, part.last)), [*before, *reasons]))
+        else:
+            parts.append((part, reasons))
     return [(windows, tuple(dict.fromkeys(reasons))) for windows, reasons in parts]
 
 
-def _end_of_state(stretches: Iterable[_Stretch], windows: WindowRange) -> int:
-    """Returns the last published window to which state is carried from a range on."""
-    end = windows.last
-    for stretch in stretches:
-        if stretch.windows.last <= end:
-            continue
-        if stretch.windows.first > end and not (stretch.carries_on and stretch.windows.first == end + 1):
-            break
-        end = stretch.windows.last
-    return end
+def _widened(
+    known: _Application, changed: Iterable[tuple[WindowRange, str]]
+) -> Iterator[tuple[WindowRange, list[str]]]:
+    """Gives the published windows that depend on changed ones, and why."""
+    for windows, words in changed:
+        carried = list[WindowRange]()
+        for stretch in known.stretches:
+            own = _own(stretch, windows)
+            if own is not None:
+                yield own, [words]
+            elif not (known.stateful and stretch.carries_on(carried)):
+                continue
+            begin, end = own.first if own else stretch.windows.first, stretch.windows.last
+            carried.append(WindowRange(begin, end))
+            if known.stateful and (own is None or own.last < end):
+                yield carried[-1], [words, f"its state is carried on, so all windows up to {end} depend on these"]
+
+
+def _own(stretch: _Stretch, changed: WindowRange) -> WindowRange | None:
+    """Returns which windows of a stretch read changed windows themselves; the first one does for its warm-up."""
+    if changed.last >= stretch.windows.first or changed.overlap(stretch.read) is None:
+        return stretch.windows.overlap(changed)
+    return WindowRange(stretch.windows.first, stretch.windows.first)
 
 
 def _is_near(known: _Application, one: WindowRange, other: WindowRange) -> bool:

@@ -15,6 +15,7 @@ from rewindow.facts.seals import columns_text, seal_rows
 from rewindow.launcher.repair import Repairs, find_repairs, repair
 from rewindow.launcher.verbs import publish, replay, undo
 from rewindow.quality import check
+from rewindow.recovery import StartState
 from rewindow.storage import Table, query
 from rewindow.storage.files import note_files
 from rewindow.storage.streams import QUARANTINE_SCHEMA, create_quarantine
@@ -130,6 +131,34 @@ def test_state_is_not_carried_into_a_publication_that_began_anew(config: Config)
     assert proposed(find_repairs(config)) == [("app", 105, 109)]
 
 
+@pytest.mark.parametrize(("base", "wanted"), [(109, [(105, 109), (112, 119)]), (104, [(105, 109)])])
+def test_state_is_carried_over_windows_that_nobody_published(
+    config: Config, base: int, wanted: list[tuple[int, int]]
+) -> None:
+    """By a warm-up from a published state behind the change; one before it has nothing of it. Both stay apart."""
+    published(config, "one", 100, 109, outputs=STATEFUL)
+    start = StartState(source="warm_up", window=base, warm_up_first=110)
+    published(config, "two", 112, 119, outputs=STATEFUL, start=start)
+    seal_again(config, 105)
+    assert [(first, last) for _, first, last in proposed(find_repairs(config))] == wanted
+
+
+def test_state_is_carried_behind_a_newer_publication(config: Config) -> None:
+    """The rest of the older replay, whose state has gone through the changed window, comes again too."""
+    published(config, "one", outputs=STATEFUL)
+    published(config, "two", 104, 106, outputs=STATEFUL)
+    seal_again(config, 105)
+    assert proposed(find_repairs(config)) == [("app", 105, 119)]
+
+
+def test_a_warm_up_that_read_changed_windows_counts(config: Config) -> None:
+    """Its first window depends on them, and with state all behind it."""
+    start = StartState(source="warm_up", window=105, warm_up_first=106)
+    published(config, "two", 110, 119, outputs=STATEFUL, start=start)
+    seal_again(config, 107)
+    assert proposed(find_repairs(config)) == [("app", 110, 119)]
+
+
 def test_what_was_replayed_since_is_right(config: Config) -> None:
     """The newest publication counts: it has read the inputs as they are now."""
     published(config, "one", outputs=STATELESS)
@@ -143,10 +172,10 @@ def test_what_was_replayed_since_is_right(config: Config) -> None:
 def test_who_reads_a_repaired_output_is_repaired_behind_it(config: Config) -> None:
     """And once the first one is published again, the second one still is to be, now because its input has changed."""
     published(config, "one", outputs=STATELESS)
-    published(config, "below", outputs=STATEFUL, application="below", streams=("app.delays",))
+    published(config, "below", outputs=STATEFUL, application="a_reader", streams=("app.delays",))
     seal_again(config, 105)
     found = find_repairs(config)
-    assert proposed(found) == [("app", 105, 105), ("below", 105, 119)]
+    assert proposed(found) == [("app", 105, 105), ("a_reader", 105, 119)]
     assert found.steps[1].reasons[0] == "app.delays is published again in windows [105, 105]"
     simple(
         config, "two", 105, 105, plus=7, publishable=True, outputs=STATELESS,
@@ -154,14 +183,14 @@ def test_who_reads_a_repaired_output_is_repaired_behind_it(config: Config) -> No
     )  # fmt: skip
     publish(config, "two")
     found = find_repairs(config)
-    assert proposed(found) == [("below", 105, 119)]
+    assert proposed(found) == [("a_reader", 105, 119)]
     assert found.steps[0].reasons[0] == "windows of app.delays that have changed since replay below has read it: 1"
 
 
 def test_an_output_that_came_out_the_same_changes_nobody(config: Config) -> None:
     """Published again with equal digests, it is no reason to replay who reads it."""
     published(config, "one", outputs=STATELESS)
-    published(config, "below", outputs=STATELESS, application="below", streams=("app.delays",))
+    published(config, "below", outputs=STATELESS, application="a_reader", streams=("app.delays",))
     published(config, "two", outputs=STATELESS)
     assert proposed(find_repairs(config)) == []
 
