@@ -32,7 +32,8 @@ IS_NEWS = "_is_news"
 """Whether a row is a tick of the range at hand; false for a row that carries what was before."""
 STATE = ("stream", "until_us", "seen_us", "ahead_us", "arrived_us", "watermark_us")
 """Columns of the carried state, a row per stream (E41): its name; up to when; the largest timestamp at the last tick,
-and of all tuples; the last arrival, or the first tick where nothing was sent; the watermark, the same in all rows."""
+and of all tuples; the last arrival, or the first tick where nothing was sent and a stream may be idle; the watermark,
+the same in all rows."""
 _BLOCK, _CANDIDATE = "_block", "_candidate_us"
 
 
@@ -182,7 +183,7 @@ def _before(
     """Returns what was before as ticks: the last before, the first after, those at which a stream falls idle."""
     from pyspark.sql import functions as F
 
-    if state is None and start_us is None:
+    if state is None and (start_us is None or not settings.may_idle):
         return []
     if state is not None:
         carried = _carried(settings, state, origin_us, apart)

@@ -9,24 +9,23 @@ above it. So a window holds a plain aggregate of the tuples on time, and only th
 for the next piece depend on the watermark.
 
 How it scales: tuples are aggregated by key and pane, the longest stretch of event time whose tuples share their
-windows; panes are spread over their windows and aggregated again. Windows that tumble are aggregated once. No tuple is
-sorted.
+windows; panes are spread over their windows and aggregated again. Where a tuple lies in few windows, panes would hardly
+be fewer than tuples: these are spread at once. No tuple is sorted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 from rewindow.errors import InputError
 from rewindow.names import quoted_column
 from rewindow.operators.event_time.firing import END, FIRED, first_ticks
 from rewindow.operators.event_time.folds import Fold, fold_of
-from rewindow.operators.event_time.lateness import ADDED, ON_TIME, OUTCOME, TIMESTAMP, Lateness
+from rewindow.operators.event_time.lateness import ADDED, ON_TIME, OUTCOME, SMALL, TIMESTAMP, Lateness, matched
 from rewindow.operators.event_time.window_settings import EventWindows
-from rewindow.operators.heartbeat.clock import floor_div
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -40,6 +39,8 @@ STREAM, PANE, TUPLES, FIRED_UNTIL = STATE = ("stream", "_rw_pane_us", "tuples", 
 it holds, and up to which watermark its windows have fired; null for none."""
 BETWEEN = "between_windows"
 _BEGIN, _REACHED, _CARRIED = "_begin_us", "_reached_us", "_carried"
+FEW_WINDOWS = 4
+"""Tuples in so many windows at most are spread over them one by one, in more of them as aggregates of panes."""
 _TICKS_APART_US = 1_000_000
 """Ticks that raise the watermark lie hardly closer together in event time."""
 
@@ -58,11 +59,29 @@ class Windows:
     """
 
     fired: DataFrame
-    state: DataFrame | None
-    late: Mapping[str, DataFrame]
-    between: Mapping[str, DataFrame]
     _judged: Lateness
+    _windows: EventWindows
+    _panes: DataFrame
     _rows: DataFrame
+    _apart: Sequence[str]
+    _ended_us: int | None
+
+    @cached_property
+    def state(self) -> DataFrame | None:
+        """The panes with a window that has not fired."""
+        if self._ended_us is not None:
+            return None
+        return _left(_reached(self._panes, self._judged, self._apart, None), self._windows)
+
+    @cached_property
+    def late(self) -> dict[str, DataFrame]:
+        """The late tuples."""
+        return _late(self._judged, self._windows)
+
+    @cached_property
+    def between(self) -> dict[str, DataFrame]:
+        """The tuples that are in no window."""
+        return _between(self._judged, self._windows)
 
     def counts(self, *by: str) -> DataFrame:
         """Returns tuples by stream, the columns `by` (of apart and keys) and outcome: what went in, came out (X37).
@@ -82,8 +101,9 @@ class Windows:
         is_new = ~F.col(_CARRIED)
         fires = F.coalesce(first <= reached, F.lit(False))
         outcome = F.when(first.isNull(), BETWEEN).when(fires, ON_TIME).otherwise("pending_after")
-        before = self._rows.where(waited).select(*columns, F.lit("pending_before").alias("outcome"), TUPLES)
-        after = self._rows.where(waited | is_new).select(*columns, outcome.alias("outcome"), TUPLES)
+        rows = _reached(self._rows, self._judged, self._apart, self._ended_us)
+        before = rows.where(waited).select(*columns, F.lit("pending_before").alias("outcome"), TUPLES)
+        after = rows.where(waited | is_new).select(*columns, outcome.alias("outcome"), TUPLES)
         every = reduce(lambda one, other: one.unionByName(other), [given, refused, before, after])
         return every.groupBy(STREAM, *by, "outcome").agg(F.sum(TUPLES).alias(TUPLES))
 
@@ -126,15 +146,16 @@ def event_windows(
     tuples = _tuples(judged, windows, fold, own)
     rows = tuples if state is None else tuples.unionByName(_carried(state, tuples))
     rows = rows.withColumn(END, _inside(windows, _first_begin(windows)) + windows.length_us)
-    panes = _panes(rows.drop(_CARRIED).where(F.col(END).isNotNull()).drop(END), fold, own)
-    overlap = windows.slide_us < windows.length_us
-    of_windows = panes if overlap else rows.where(F.col(END).isNotNull())
+    inside = rows.where(F.col(END).isNotNull()) if windows.sampling else rows
+    panes = _panes(inside.drop(_CARRIED, END), fold, own)
+    many = windows.length_us > windows.slide_us * FEW_WINDOWS
+    of_windows = panes if many else inside
     step_us = min(windows.slide_us, _TICKS_APART_US)
     ticks = first_ticks(_ends(judged, windows, state, apart), judged.ticks, step_us, apart)
+    if not apart and judged.range_us is not None and judged.range_us // windows.slide_us <= SMALL:
+        ticks = F.broadcast(ticks)
     fired = _fired(of_windows, windows, fold, ticks, own, apart, ended_us)
-    after = None if ended_us is not None else _left(_reached(panes, judged, apart, None), windows)
-    rows = _reached(rows, judged, apart, ended_us)
-    return Windows(fired, after, _late(judged, windows), _between(judged, windows), judged, rows)
+    return Windows(fired, judged, windows, panes, rows, apart, ended_us)
 
 
 def _check(judged: Lateness, aggregates: Mapping[str, tuple[str, str]], own: Sequence[str]) -> None:
@@ -188,26 +209,33 @@ def _carried(state: DataFrame, tuples: DataFrame) -> DataFrame:
 def _pane_of(windows: EventWindows) -> Column:
     from pyspark.sql import functions as F
 
-    return floor_div(F.col(TIMESTAMP), windows.pane_us) * windows.pane_us
+    return F.col(TIMESTAMP) - F.pmod(F.col(TIMESTAMP), F.lit(windows.pane_us))
 
 
 def _first_begin(windows: EventWindows) -> Column:
     """Returns where the first window that holds a pane begins (E27, E63)."""
     from pyspark.sql import functions as F
 
-    return (floor_div(F.col(PANE) - windows.length_us, windows.slide_us) + 1) * windows.slide_us
+    if windows.length_us % windows.slide_us == 0:
+        return _last_begin(windows) - windows.length_us + windows.slide_us
+    before = F.col(PANE) - windows.length_us
+    return before - F.pmod(before, F.lit(windows.slide_us)) + windows.slide_us
 
 
 def _last_begin(windows: EventWindows) -> Column:
     from pyspark.sql import functions as F
 
-    return floor_div(F.col(PANE), windows.slide_us) * windows.slide_us
+    if windows.pane_us == windows.slide_us:
+        return F.col(PANE)
+    return F.col(PANE) - F.pmod(F.col(PANE), F.lit(windows.slide_us))
 
 
 def _inside(windows: EventWindows, value: Column) -> Column:
     """Returns the value for a pane that lies in a window, else null."""
     from pyspark.sql import functions as F
 
+    if windows.slide_us <= windows.length_us:
+        return value
     return F.when(_first_begin(windows) <= _last_begin(windows), value)
 
 
@@ -243,6 +271,19 @@ def _begins(windows: EventWindows) -> Column:
     return _inside(windows, F.sequence(_first_begin(windows), _last_begin(windows), step))
 
 
+def _each_begin(windows: EventWindows) -> Column:
+    """Returns the begin of the window, or a row for each, of a pane that lies in one."""
+    from pyspark.sql import functions as F
+
+    last = _last_begin(windows)
+    if windows.slide_us >= windows.length_us:
+        return last
+    most = -(-windows.length_us // windows.slide_us)
+    if most > FEW_WINDOWS or windows.length_us % windows.slide_us:
+        return F.explode(_begins(windows))
+    return F.explode(F.array(*(last - number * windows.slide_us for number in range(most))))
+
+
 def _fired(
     rows: DataFrame,
     windows: EventWindows,
@@ -256,31 +297,18 @@ def _fired(
 
     columns = [F.col(quoted_column(name)) for name in own]
     parts = [F.col(part) for part in fold.parts]
-    if windows.slide_us < windows.length_us:
-        spread = rows.select(*columns, *parts, FIRED_UNTIL, F.explode(_begins(windows)).alias(_BEGIN))
-    else:
-        spread = rows.select(*columns, *parts, FIRED_UNTIL, _last_begin(windows).alias(_BEGIN))
+    spread = rows.select(*columns, *parts, FIRED_UNTIL, _each_begin(windows).alias(_BEGIN))
     waiting = F.col(FIRED_UNTIL).isNull() | (F.col(_BEGIN) + windows.length_us > F.col(FIRED_UNTIL))
     results = [column.alias(name) for name, column in fold.results.items()]
     found = spread.where(waiting).groupBy(*columns, _BEGIN).agg(*results)
     found = found.withColumn(END, F.col(_BEGIN) + windows.length_us)
-    joined = _matched(found, ticks, [*apart, END], "inner" if ended_us is None else "left")
+    joined = matched(found, ticks, apart, END, "inner" if ended_us is None else "left")
     fired_us = F.col(FIRED) if ended_us is None else F.coalesce(FIRED, F.lit(ended_us).cast("bigint"))
     about = [
         F.col(_BEGIN).alias("window_begin_us"), F.col(END).alias("window_end_us"), F.lit(0).alias("pane"),
         F.lit(ON_TIME).alias("kind"), fired_us.alias("fired_us"),
     ]  # fmt: skip
     return joined.select(*columns, *about, *(F.col(quoted_column(name)) for name in fold.results))
-
-
-def _matched(frame: DataFrame, other: DataFrame, on: Sequence[str], how: str) -> DataFrame:
-    """Joins on columns of the same names; nulls are equal."""
-    from pyspark.sql import functions as F
-
-    same = {name: f"_same_{number}" for number, name in enumerate(on)}
-    other = other.withColumnsRenamed(same)
-    found = frame.join(other, [F.col(quoted_column(name)).eqNullSafe(F.col(key)) for name, key in same.items()], how)
-    return found.drop(*same.values())
 
 
 def _reached(rows: DataFrame, judged: Lateness, apart: Sequence[str], ended_us: int | None) -> DataFrame:
@@ -290,7 +318,11 @@ def _reached(rows: DataFrame, judged: Lateness, apart: Sequence[str], ended_us: 
     if ended_us is not None:
         return rows.withColumn(_REACHED, F.lit(2**63 - 1).cast("bigint"))
     last = F.broadcast(judged.ticks.groupBy(*apart).agg(F.max("watermark_us").alias(_REACHED)))
-    return _matched(rows, last, apart, "left") if apart else rows.crossJoin(last)
+    if not apart:
+        return rows.crossJoin(last)
+    same = {name: f"_same_{number}" for number, name in enumerate(apart)}
+    on = [F.col(quoted_column(name)).eqNullSafe(F.col(renamed)) for name, renamed in same.items()]
+    return rows.join(last.withColumnsRenamed(same), on, "left").drop(*same.values())
 
 
 def _left(panes: DataFrame, windows: EventWindows) -> DataFrame:
