@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from rewindow.operators.event_time.settings import EventTime, StreamTime
     from rewindow.operators.event_time.window_settings import EventWindows
     from rewindow.operators.event_time.windows import Windows, event_windows
+    from rewindow.operators.gaps.function import FrameGaps, gap_report, learn_cadence
+    from rewindow.operators.gaps.settings import GapSettings
     from rewindow.operators.heartbeat.operator import Heartbeat
     from rewindow.operators.merge.operator import Merge
     from rewindow.operators.metronome import Metronome
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 _PLACES = {
     "EventTime": "event_time.settings",
     "EventWindows": "event_time.window_settings",
+    "FrameGaps": "gaps.function",
+    "GapSettings": "gaps.settings",
     "Heartbeat": "heartbeat.operator",
     "Lateness": "event_time.lateness",
     "Merge": "merge.operator",
@@ -27,11 +31,15 @@ _PLACES = {
     "StreamTime": "event_time.settings",
     "Windows": "event_time.windows",
     "event_windows": "event_time.windows",
+    "gap_report": "gaps.function",
     "lateness": "event_time.lateness",
+    "learn_cadence": "gaps.function",
 }
 __all__ = [
     "EventTime",
     "EventWindows",
+    "FrameGaps",
+    "GapSettings",
     "Heartbeat",
     "Lateness",
     "Merge",
@@ -39,7 +47,9 @@ __all__ = [
     "StreamTime",
     "Windows",
     "event_windows",
+    "gap_report",
     "lateness",
+    "learn_cadence",
 ]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rewindow.errors import InputError
 from rewindow.names import quoted_column
@@ -180,6 +180,15 @@ def _moves_clock(stream: StreamTime) -> Column:
 
     is_far = _is_far(stream)
     return F.col(TS).isNotNull() if is_far is None else F.col(TS).isNotNull() & ~is_far
+
+
+def timestamp_us(frame: DataFrame, name: str, event_at: str, unit: Literal["us", "ms", "s"] = "us") -> Column:
+    """Returns a timestamp of a stream in microseconds, from a column or an expression.
+
+    Raises:
+        InputError: it is neither, or of a wrong type.
+    """
+    return _event_us(frame, name, StreamTime(event_at=event_at, unit=unit))
 
 
 def _event_us(frame: DataFrame, name: str, stream: StreamTime) -> Column:

@@ -1,0 +1,128 @@
+"""Settings of a report of gaps: which rows are expected, and when (docs/rules/heartbeat.md G2, G4, G7)."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from rewindow.errors import InputError
+from rewindow.operators.event_time.settings import refusal, seconds
+from rewindow.windows import format_time, parse_time
+
+POINTS_MAX = 1_000_000_000
+"""So many rows of a key may be expected in a range: a year with one every 32 ms. More is a cadence with a slip."""
+
+
+class GapSettings(BaseModel):
+    """Which rows are expected: a row of every key in each stretch of one cadence, from one time to another.
+
+    A stretch begins at a multiple of the cadence from the origin on, start inclusive, end exclusive (G2). Wrong
+    settings are refused at once, and all of them are named.
+
+    Attributes:
+        event_at: the event timestamp, a column or a SQL expression: a TIMESTAMP, or a whole number in `unit`.
+        cadence: how often a row of a key is expected, in seconds or as text such as "1 hour".
+        from_time, to_time: what is looked at, [from, to): ISO 8601, or whole microseconds since 1970-01-01 UTC (G4).
+        keys: columns that tell rows of one source from another's. A null key is a key like any other (X24).
+        columns: columns whose nulls are reported.
+        expected_keys: keys that must appear, a list of values for each; others are reported all the same (G7).
+        factor: a silence is a gap when the rows around it are further apart than so many times the cadence (strict).
+            With 1, every stretch without a row is in a gap; more bears rows that come a little early or late.
+        origin: where the stretches are counted from.
+        unit: what a whole number in `event_at` counts.
+        arrived_at: column of the arrival; only lulls need it.
+        lull: arrivals of a key that are further apart are a lull (G12, strict); without it none are looked for.
+
+    Example:
+        GapSettings(event_at="at", cadence="1 hour", from_time="2013-01-01", to_time="2014-01-01", keys=["origin"])
+
+    Raises:
+        InputError: a setting is wrong.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    event_at: str = Field(min_length=1)
+    cadence: Decimal
+    from_time: int
+    to_time: int
+    keys: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    expected_keys: tuple[tuple[Any, ...], ...] = ()
+    factor: Decimal = Field(Decimal(1), ge=1, le=1_000)
+    origin: int = 0
+    unit: Literal["us", "ms", "s"] = "us"
+    arrived_at: str = "arrived_at"
+    lull: Decimal | None = None
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            raise refusal("a report of gaps", error) from error
+
+    @field_validator("cadence", "lull", mode="before")
+    @classmethod
+    def _check_duration(cls, value: object) -> Decimal | None:
+        duration = None if value is None else seconds(value)
+        if duration == 0:
+            raise ValueError("cadence and lull must be above 0")
+        return duration
+
+    @field_validator("from_time", "to_time", "origin", mode="before")
+    @classmethod
+    def _check_time(cls, value: object) -> object:
+        try:
+            return parse_time(value) if isinstance(value, str) else value
+        except InputError as error:
+            raise ValueError(str(error)) from error
+
+    @model_validator(mode="after")
+    def _check_whole(self) -> GapSettings:
+        if self.from_time >= self.to_time:
+            ends = format_time(self.from_time), format_time(self.to_time)
+            raise ValueError(f"time range is empty or reversed: from {ends[0]} to {ends[1]}")
+        if self.end_point - self.first_point > POINTS_MAX:
+            points = self.end_point - self.first_point
+            raise ValueError(
+                f"cadence of {self.cadence} s is too fine: {points:,} rows of a key would be expected in the range, "
+                f"{POINTS_MAX:,} may be"
+            )
+        for key in self.expected_keys:
+            if len(key) != len(self.keys) or None in key:
+                raise ValueError(f"expected key {list(key)} is not a value for each of the keys {list(self.keys)}")
+        twice = sorted({name for name in self.keys if self.keys.count(name) > 1 or name in self.columns})
+        if twice:
+            raise ValueError(f"column {', '.join(twice)} is a key already")
+        return self
+
+    @property
+    def cadence_us(self) -> int:
+        """The cadence in microseconds."""
+        return int(self.cadence * 1_000_000)
+
+    @property
+    def tolerance_us(self) -> int:
+        """Rows further apart (strict) have a gap between them."""
+        return int(self.cadence_us * self.factor)
+
+    @property
+    def lull_us(self) -> int | None:
+        """Arrivals further apart (strict) have a lull between them; None where none are looked for."""
+        return None if self.lull is None else int(self.lull * 1_000_000)
+
+    @property
+    def first_point(self) -> int:
+        """Number of the first grid point at or after the begin, counted from the origin."""
+        return -((self.origin - self.from_time) // self.cadence_us)
+
+    @property
+    def end_point(self) -> int:
+        """Number of the first grid point that is not in the range: the points in between are expected."""
+        return -((self.origin - self.to_time) // self.cadence_us)
+
+    def at_us(self, point: int) -> int:
+        """Returns the begin of a grid point."""
+        return self.origin + point * self.cadence_us
