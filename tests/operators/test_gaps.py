@@ -183,8 +183,8 @@ def test_settings_that_cannot_be_are_refused(change: dict[str, Any], words: str)
 def test_columns_that_are_not_there_are_refused(spark: SparkSession) -> None:
     """With what was probably meant; a timestamp that is text is told how to read it."""
     given: dict[str, Any] = {"event_at": "at", "cadence": "1 h", "from_time": 0, "to_time": 10**9}
-    with pytest.raises(InputError, match='no column "orign"') as error:
-        gap_report(hourly(spark), GapSettings(**given, keys=["orign"]))
+    with pytest.raises(InputError, match='no column "orig"') as error:
+        gap_report(hourly(spark), GapSettings(**given, keys=["orig"]))
     assert 'Did you mean "origin"?' in error.value.hint
     with pytest.raises(InputError, match='timestamp "`origin`" of stream "frame" is string'):
         gap_report(hourly(spark), GapSettings(**given | {"event_at": "origin"}))
