@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rewindow.operators.event_time.lateness import Lateness, lateness
+    from rewindow.operators.event_time.operator import SplitLate
     from rewindow.operators.event_time.settings import EventTime, StreamTime
     from rewindow.operators.event_time.window_settings import EventWindows
     from rewindow.operators.event_time.windows import Windows, event_windows
@@ -28,6 +29,7 @@ _PLACES = {
     "Lateness": "event_time.lateness",
     "Merge": "merge.operator",
     "Metronome": "metronome",
+    "SplitLate": "event_time.operator",
     "StreamTime": "event_time.settings",
     "Windows": "event_time.windows",
     "event_windows": "event_time.windows",
@@ -44,6 +46,7 @@ __all__ = [
     "Lateness",
     "Merge",
     "Metronome",
+    "SplitLate",
     "StreamTime",
     "Windows",
     "event_windows",

@@ -1,0 +1,144 @@
+"""Lateness as an operator: the function `lateness` between an input port, four output ports and a carried state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import pyarrow as pa
+from pydantic import ValidationError, field_serializer, model_validator
+
+from rewindow.application import FrameOperator, InputPort, OperatorContext, OutputPort
+from rewindow.application.error_tuples import REASON
+from rewindow.names import quoted_column
+from rewindow.operators.event_time.lateness import ADDED, LATE_BY, OUTCOME, TIMESTAMP, WATERMARK, Lateness, lateness
+from rewindow.operators.event_time.settings import EventTime, StreamTime, refusal
+from rewindow.operators.event_time.watermarks import STATE
+from rewindow.operators.heartbeat.clock import floor_div
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_NOT_CARRIED = ("window_id", "attempt", "offset")
+_US = pa.int64()
+
+
+class SplitLate(FrameOperator):
+    """Parts a stream into tuples on time, late ones, and those whose timestamp cannot be used (E4, E5, E23, E39).
+
+    Decided as it would have been when the tuples arrived, see `lateness`. Ports: `on_time` and `late` have the stream's
+    columns, `late` also `_rw_event_us`, `_rw_watermark_us` and `_rw_late_by_us`; `errors` is an error port with the
+    reason `null_ts` or `far_future`; `ticks` has the instants at which the watermark rose; `counts` how many tuples of
+    each key came to which outcome in each window, so that what went in can be held against what came out (X37, E40).
+
+    Attributes:
+        columns: those of the stream. They pass unchanged, but for `offset`.
+        event_at, unit, max_ahead: see `StreamTime`.
+        lag, watermark_interval, arrived_at, tie: see `EventTime`.
+        key_by: columns that `counts` is grouped by.
+
+    Example:
+        split = app.add("split", SplitLate(columns=CLICKS, event_at="clicked_at", lag="5 s"), stream=clicks)
+        app.output("late_clicks", split["late"], key=["user"])
+    """
+
+    columns: pa.Schema
+    event_at: str
+    unit: Literal["us", "ms", "s"] = "us"
+    lag: Any = "0 s"
+    watermark_interval: Any = "1 s"
+    max_ahead: Any = "1 day"
+    arrived_at: str = "arrived_at"
+    tie: Literal["tuple_first", "tick_first"] = "tuple_first"
+    key_by: tuple[str, ...] = ()
+
+    @field_serializer("columns")
+    def _columns_as_text(self, columns: pa.Schema) -> dict[str, str]:
+        return {field.name: str(field.type) for field in columns}
+
+    @model_validator(mode="after")
+    def _check_properties(self) -> Self:
+        self._settings()
+        names = [field.name for field in self._carried()]
+        absent = [name for name in (self.arrived_at, *self.key_by) if name not in names]
+        if absent:
+            raise ValueError(f"column {', '.join(absent)} is not in the stream's columns: {', '.join(names)}")
+        taken = [name for name in names if name.lower() in ADDED]
+        if taken:
+            raise ValueError(f"column {', '.join(taken)} is one that SplitLate adds: rename it upstream")
+        return self
+
+    def input_ports(self) -> Mapping[str, InputPort]:
+        """Returns one port, `stream`."""
+        return {"stream": InputPort(pa.schema(self._carried()))}
+
+    def output_ports(self) -> Mapping[str, OutputPort]:
+        """Returns the ports `on_time`, `late`, `errors`, `ticks` and `counts`."""
+        carried = self._carried()
+        keys = [field for field in carried if field.name in self.key_by]
+        judged = [(TIMESTAMP, _US), (WATERMARK, _US), (LATE_BY, _US)]
+        counted = [("outcome", pa.string()), ("tuples", _US), ("late_by_us_max", _US)]
+        return {
+            "on_time": OutputPort(pa.schema(carried), optional=True),
+            "late": OutputPort(pa.schema([*carried, *judged]), optional=True),
+            "errors": OutputPort(pa.schema(carried), error=True),
+            "ticks": OutputPort(pa.schema([("tick_us", _US), ("watermark_us", _US)]), optional=True),
+            "counts": OutputPort(pa.schema([*keys, *counted]), optional=True),
+        }
+
+    def state_columns(self) -> pa.Schema:
+        """Returns what the watermark is made of: one row (E41)."""
+        return pa.schema([(name, pa.string() if name == "stream" else _US) for name in STATE])
+
+    def transform(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    ) -> Mapping[str, DataFrame]:
+        """Returns the tuples by what became of them, the ticks, and the counts."""
+        from pyspark.sql import functions as F
+
+        judged = self._judge(inputs, state, context)
+        tuples = judged.tuples["stream"]
+        tick_window = floor_div(F.col("tick_us") - context.grid.origin_us, context.grid.width_us).alias("window_id")
+        counts = judged.counts("window_id", *map(quoted_column, self.key_by)).drop("stream")
+        return {
+            "on_time": judged.on_time["stream"],
+            "late": judged.late["stream"].drop(OUTCOME),
+            "errors": judged.errors["stream"]
+            .withColumnRenamed(OUTCOME, REASON)
+            .select(*tuples.columns[: -len(ADDED)], REASON),
+            "ticks": judged.ticks.select(tick_window, "tick_us", "watermark_us"),
+            "counts": counts,
+        }
+
+    def next_state(
+        self,
+        inputs: Mapping[str, DataFrame],
+        outputs: Mapping[str, DataFrame],
+        state: DataFrame,
+        context: OperatorContext,
+    ) -> DataFrame:
+        """Returns what the watermark is made of after the group; the inputs tell it, so it is the same in every run."""
+        after = self._judge(inputs, state, context).state
+        assert after is not None, "the end of the group is given"
+        return after.select(*STATE)
+
+    def _judge(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext) -> Lateness:
+        names = ["window_id", *(field.name for field in self._carried())]
+        frame = inputs["stream"].select(*map(quoted_column, names))
+        return lateness(
+            {"stream": frame}, self._settings(), state=state, start_us=context.start_us, end_us=context.end_us,
+            origin_us=context.grid.origin_us,
+        )  # fmt: skip
+
+    def _settings(self) -> EventTime:
+        try:
+            stream = StreamTime(event_at=self.event_at, unit=self.unit, max_ahead=self.max_ahead)
+        except ValidationError as error:
+            raise refusal("event time", error) from error
+        return EventTime(
+            streams={"stream": stream}, lag=self.lag, watermark_interval=self.watermark_interval,
+            arrived_at=self.arrived_at, tie=self.tie,
+        )  # fmt: skip
+
+    def _carried(self) -> list[Any]:
+        return [field for field in self.columns if field.name not in _NOT_CARRIED]

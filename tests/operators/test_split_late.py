@@ -1,0 +1,173 @@
+"""SplitLate against the reference of lateness, in any grouping of windows; in an application; wrong properties."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import reduce
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F
+
+from rewindow.application import Application, OperatorContext
+from rewindow.application.error_tuples import REASON
+from rewindow.application.validation import validate
+from rewindow.config import Config
+from rewindow.errors import ValidationFailed
+from rewindow.loading.catalog import load_application
+from rewindow.operators import SplitLate
+from rewindow.spark.frames import conform, to_arrow, to_frame
+from rewindow.windows import Grid, WindowRange
+from tests.operators.lateness_reference import Arrival, Rules, judge
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+COLUMNS = pa.schema([("arrived_at", pa.int64()), ("ts", pa.int64()), ("key", pa.string()), ("number", pa.int64())])
+WINDOWS, WIDTH_US, LAG_US, TICK_US, AHEAD_US = 6, 1_000, 500, 250, 5_000
+RULES = Rules(1, TICK_US, LAG_US, (None,), (AHEAD_US,))
+Found = dict[str, list[tuple[Any, ...]]]
+
+
+def operator(**properties: Any) -> SplitLate:
+    """Returns the operator of these tests, some of its properties exchanged."""
+    given = {
+        "columns": COLUMNS, "event_at": "ts", "lag": "500 us", "watermark_interval": "250 us", "max_ahead": "5 ms",
+        "key_by": ("key",),
+    }  # fmt: skip
+    return SplitLate(**{**given, **properties})
+
+
+def make_case(random: Random) -> list[Arrival]:
+    """Returns a recording in order of arrival, with ties, silences, late, null and far timestamps."""
+    arrivals = sorted(random.randrange(WINDOWS * WIDTH_US // 125) * 125 for _ in range(60))
+    return [
+        Arrival(0, at, random.choice([at, at - 300, at - random.randrange(3_000), at + 400, at + 6_000, None]))
+        for at in arrivals
+    ]
+
+
+def frame_of(spark: SparkSession, case: list[Arrival], first: int, last: int) -> DataFrame:
+    """Returns the tuples of some windows."""
+    rows = [
+        (at // WIDTH_US, number, at, ts, f"k{number % 3}", number)
+        for number, (_, at, ts) in enumerate(case)
+        if first <= at // WIDTH_US <= last
+    ]
+    kind = "window_id bigint, offset bigint, arrived_at bigint, ts bigint, key string, number bigint"
+    return spark.createDataFrame(rows, kind)
+
+
+def run(spark: SparkSession, case: list[Arrival], cuts: list[int]) -> Found:
+    """Returns as text what is emitted by port, sorted; windows between cuts come one group after the other."""
+    split, found = operator(), Found()
+    state = to_frame(spark, split.initial_state())
+    for first, end in pairwise(cuts):
+        context = OperatorContext(Grid(1), WindowRange(first, end - 1))
+        inputs = {"stream": frame_of(spark, case, first, end - 1)}
+        ports = split.transform(inputs, state, context)
+        of_ports = [as_text(port, split, frame) for port, frame in ports.items()]
+        for port, values in reduce(lambda one, other: one.union(other), of_ports).collect():
+            found.setdefault(port, []).append(tuple(values))
+        after = to_arrow(split.next_state(inputs, {}, state, context), split.state_columns(), "state")
+        state = to_frame(spark, after)
+    return {port: sorted(rows, key=repr) for port, rows in found.items()}
+
+
+def as_text(port: str, split: SplitLate, frame: DataFrame) -> DataFrame:
+    """Returns a port's tuples as lists of text, those of all ports in one job."""
+    errors = frame.select("window_id", "number", REASON) if port == "errors" else None
+    rows = conform(frame, split.output_ports()[port].schema, port) if errors is None else errors
+    return rows.select(F.lit(port), F.array(*(F.col(name).cast("string") for name in rows.columns)))
+
+
+def expected(case: list[Arrival]) -> Found:
+    """Returns the same from the reference."""
+    outcomes, raised = judge(case, RULES, 0, WINDOWS * WIDTH_US)
+    found: Found = {"on_time": [], "late": [], "errors": [], "counts": []}
+    counts: Counter[tuple[int, str, str]] = Counter()
+    most: dict[tuple[int, str, str], int] = {}
+    for number, ((_, at, ts), (outcome, watermark)) in enumerate(zip(case, outcomes, strict=True)):
+        window, key = at // WIDTH_US, f"k{number % 3}"
+        counts[window, key, outcome] += 1
+        if outcome == "on_time":
+            found["on_time"].append((window, at, ts, key, number))
+        elif outcome == "late":
+            assert ts is not None and watermark is not None
+            late_by = watermark - ts
+            found["late"].append((window, at, ts, key, number, ts, watermark, late_by))
+            most[window, key, outcome] = max(most.get((window, key, outcome), 0), late_by)
+        else:
+            found["errors"].append((window, number, outcome))
+    found["counts"] = [(*place, tuples, most.get(place)) for place, tuples in counts.items()]
+    found["ticks"] = [(tick // WIDTH_US, tick, watermark) for tick, watermark in raised]
+    texts = {
+        port: [tuple(None if value is None else str(value) for value in row) for row in rows]
+        for port, rows in found.items()
+    }
+    return {port: sorted(rows, key=repr) for port, rows in texts.items()}
+
+
+def test_split_late_is_the_reference_in_any_grouping(spark: SparkSession) -> None:
+    """Every tuple leaves by one port, with the outcome that it had live; counts say the same (E39 to E42, X37)."""
+    case = make_case(Random(7))
+    wanted = expected(case)
+    assert all(wanted.values()), "the case has something for every port"
+    assert sum(int(row[3]) for row in wanted["counts"]) == len(case)
+    for cuts in ([0, 6], [0, 2, 3, 6]):
+        assert run(spark, case, cuts) == wanted, f"windows cut at {cuts}"
+
+
+def test_it_has_its_place_in_an_application() -> None:
+    """What is not connected is not missed; the error port is stored whether or not somebody reads it."""
+    app = Application("clicks", window="1 s")
+    split = app.add("split", operator(), stream=app.input("clicks"))
+    app.output("late", split["late"], key=["number"])
+    app.output("counts", split["counts"], key=["key", "outcome"])
+    validate(app, recorded={"clicks": COLUMNS})
+    assert list(app.errors()) == ["split.errors"]
+
+
+def test_the_example_of_flights_is_valid() -> None:
+    """Against the columns that the recorded flights have."""
+    config = Config.load(Path(__file__).parents[2] / "rewindow.toml")
+    app = load_application(config, "flight_lateness").app
+    flights = pa.schema([("offset", pa.int64()), *app.nodes["split"].input_ports()["stream"].schema])
+    validate(app, recorded={"flights": flights})
+    assert {name: output.suite for name, output in app.outputs.items()} == {
+        "late_flights": "late_flights", "lateness": "lateness",
+    }  # fmt: skip
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "a lag that is no duration": ({"lag": "soon"}, 'duration "soon" cannot be read'),
+    "a negative lag": ({"lag": "-1 s"}, "duration -1 s is out of range"),
+    "no tick": ({"watermark_interval": 0}, "watermark_interval is 0, it must be above 0"),
+    "a negative limit": ({"max_ahead": -1}, "duration -1 is out of range"),
+    "no timestamp": ({"event_at": ""}, "at least 1 character"),
+    "an unknown key": (
+        {"key_by": ("user",)},
+        "column user is not in the stream's columns",
+    ),
+    "an unknown arrival": ({"arrived_at": "came"}, "column came is not in the stream's columns"),
+    "a name that is taken": (
+        {"columns": COLUMNS.append(pa.field("_rw_outcome", pa.string()))},
+        "column _rw_outcome is one that SplitLate adds",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_properties_are_reported_at_launch(case: str) -> None:
+    """Building it raises nothing (O53)."""
+    properties, message = WRONG[case]
+    app = Application("clicks", window="1 s")
+    split = app.add("split", operator(**properties), stream=app.input("clicks"))
+    app.output("late", split["late"], key=["number"])
+    with pytest.raises(ValidationFailed) as caught:
+        validate(app)
+    assert message in str(caught.value)
