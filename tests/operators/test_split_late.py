@@ -129,14 +129,16 @@ def test_it_has_its_place_in_an_application() -> None:
     app.output("late", split["late"], key=["number"])
     app.output("counts", split["counts"], key=["key", "outcome"])
     validate(app, recorded={"clicks": COLUMNS})
-    assert list(app.errors()) == ["split.errors"]
+    assert [error.name for error in app.errors().values()] == ["split.errors"]
 
 
 def test_the_example_of_flights_is_valid() -> None:
     """Against the columns that the recorded flights have."""
     config = Config.load(Path(__file__).parents[2] / "rewindow.toml")
     app = load_application(config, "flight_lateness").app
-    flights = pa.schema([("offset", pa.int64()), *app.nodes["split"].input_ports()["stream"].schema])
+    needed = app.nodes["split"].input_ports()["stream"].schema
+    assert needed is not None
+    flights = needed.append(pa.field("offset", pa.int64()))
     validate(app, recorded={"flights": flights})
     assert {name: output.suite for name, output in app.outputs.items()} == {
         "late_flights": "late_flights", "lateness": "lateness",
