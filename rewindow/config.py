@@ -21,6 +21,8 @@ from pydantic import (
     PlainValidator,
     PrivateAttr,
     ValidationError,
+    ValidationInfo,
+    field_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -28,7 +30,7 @@ from rewindow.errors import InputError
 from rewindow.location import Location, location
 from rewindow.names import check_name, check_replay_id, check_stream, did_you_mean, files_name, windows_name
 from rewindow.windows import Grid, format_duration, parse_duration
-from rewindow.wrong_settings import syntax_error, wrong_setting
+from rewindow.wrong_settings import check_keys, syntax_error, wrong_setting
 
 SETTINGS_FILE = "rewindow.toml"
 JARS = ".rewindow/jars"
@@ -62,12 +64,6 @@ def _encoding(name: str) -> str:
         text = 'encoding "{name}" is unknown; write it as in "utf-8", "latin-1" or "cp1252"'
         raise PydanticCustomError("encoding", text, {"name": name}) from error
     return known.name
-
-
-def _lateness(seal_after_us: int) -> int:
-    if seal_after_us < 0:
-        raise PydanticCustomError("seal_after", "it is {us} us; it must be zero or more", {"us": seal_after_us})
-    return seal_after_us
 
 
 DurationUs = Annotated[int, BeforeValidator(_duration)]
@@ -137,6 +133,12 @@ class StreamConfig(Section):
     keys: list[str] = Field(default_factory=list)
     interval_us: Annotated[DurationUs, AfterValidator(_interval)] | None = Field(None, alias="interval")
     """Above this a silence of a key is a gap, and timers fill it (H20)."""
+    cadence_us: Annotated[DurationUs, Field(gt=0)] | None = Field(None, alias="cadence")
+    """How often a row of a key is expected in event time: what is missing is a gap; by default `interval`. Without
+    both, `rewindow gaps` learns it from what is recorded, and says so."""
+    expected_keys: list[str | list[str]] = Field(default_factory=list)
+    """Keys that must appear, also where they have never sent anything: a value for each of `keys`, as in
+    [["JFK", "AA"], ["LGA", "UA"]], or with one key ["JFK", "LGA"]."""
     slack_us: Annotated[DurationUs, AfterValidator(_slack)] = Field(0, alias="slack")
     """How long a timer waits after its scheduled time (H23)."""
     max_jump_us: Annotated[DurationUs, AfterValidator(_slack)] | None = Field(None, alias="max_jump")
@@ -151,9 +153,20 @@ class StreamConfig(Section):
     sealed_to: str | None = None
     """Windows are sealed up to this time (exclusive), also without a tuple; by default up to the newest tuple's time,
     so that its window stays open."""
-    seal_after_us: Annotated[DurationUs, AfterValidator(_lateness)] = Field(0, alias="seal_after")
+    seal_after_us: Annotated[DurationUs, AfterValidator(_slack)] = Field(0, alias="seal_after")
     """How long after a window's end tuples of it may still come: so much earlier than the newest tuple, or than the
     end of the interval of the DAG record_streams, sealing stops."""
+
+    @field_validator("expected_keys", mode="after")
+    @classmethod
+    def _check_expected(cls, given: list[str | list[str]], info: ValidationInfo) -> list[str | list[str]]:
+        check_keys(given, info.data.get("keys", []))
+        return given
+
+    @property
+    def expected_values(self) -> list[list[str]]:
+        """The expected keys, a value for each key column."""
+        return [[key] if isinstance(key, str) else key for key in self.expected_keys]
 
     @property
     def grid(self) -> Grid:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from rewindow.names import did_you_mean
 
@@ -82,6 +82,16 @@ def _unknown(place: Sequence[int | str], root: type[BaseModel]) -> tuple[str, st
     within = f"[{'.'.join(map(str, place[:-1]))}]" if len(place) > 1 else "rewindow.toml"
     hint = f"{did_you_mean(str(place[-1]), known)}Known in {within}: {', '.join(known)}."
     return f'setting "{".".join(map(str, place))}" is unknown', hint
+
+
+def check_keys(given: Sequence[str | Sequence[str]], keys: Sequence[str]) -> None:
+    """Refuses a list of expected keys in which one is not a value for each key column."""
+    for key in given:
+        if len([key] if isinstance(key, str) else key) != len(keys):
+            form = "[" + ", ".join(f'"{name.upper()}"' for name in keys) + "]"
+            hint = f"Write a value for each of keys, as in expected_keys = [{form}]." if keys else "Set keys too."
+            text = "it has {key}, which is not a value for each of keys = {keys}"
+            raise PydanticCustomError("key", text, {"key": _toml(key), "keys": _toml(keys), "hint": hint})
 
 
 def syntax_error(text: str, error: tomllib.TOMLDecodeError) -> tuple[str, str]:

@@ -1,8 +1,8 @@
-"""`rewindow gaps`: windows empty or missing, and the silent stretches of each key."""
+"""`rewindow gaps`: windows empty or missing, silent stretches of each key, and what is missing in event time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated
@@ -13,9 +13,12 @@ from rich.markup import escape
 from rewindow.commands.completion import streams
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import First, From, Last, To, out, print_rows
-from rewindow.inspection.gaps import EMPTY, MISSING, SILENT, Gap, GapReport
+from rewindow.errors import InputError
+from rewindow.inspection.event_gaps import EventGaps
+from rewindow.inspection.gap_rows import EMPTY, MISSING, SILENT, Gap
+from rewindow.inspection.gaps import GapReport
 from rewindow.inspection.gaps import gaps as find_gaps
-from rewindow.windows import format_duration
+from rewindow.windows import format_duration, format_time, parse_duration
 
 _MEANING = {
     MISSING: "not sealed: tuples may lie in them",
@@ -38,13 +41,23 @@ def gaps(
     to_time: To = None,
     first: First = None,
     last: Last = None,
+    key: Annotated[list[str] | None, typer.Option(help="Only this key, as COLUMN=VALUE; may be repeated.")] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help='Also the nulls of this column; "*" is all; may be repeated.')
+    ] = None,
+    cadence: Annotated[
+        str | None, typer.Option(help='How often a key should send in event time, as in "1 hour".')
+    ] = None,
     form: Annotated[Format, typer.Option("--format", help="table, csv or json.")] = Format.TABLE,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
     limit: Annotated[int, typer.Option(help="Rows of each kind; csv and json have all, in order of time.", min=1)] = 15,
 ) -> None:
-    """Report what is silent in a recorded stream. Starts no JVM.
+    """Report what is missing from a recorded stream, on the clock of arrivals and in event time. Starts no JVM.
 
     Missing windows come first, then silent keys, then empty windows; of each the longest first.
+
+    In event time a row of every key is expected in each stretch of one cadence: that of the settings (`cadence`, else
+    `interval`), else what the keys do most often. Each key has its completeness, and its gaps.
 
     A silence is counted from a key's last tuple. The timers of heartbeat_STREAM are not: they stand at multiples of the
     interval, so that a key may get one soon after a tuple, where this report names no silence.
@@ -56,15 +69,28 @@ def gaps(
         rewindow gaps weather
 
         rewindow gaps weather --from 2013-12-01 --to 2014-01-01 --format csv
+
+        rewindow gaps weather --key origin=JFK --column pressure
     """
     config = load_project()
-    report = find_gaps(config, stream, first, last, from_time=from_time, to_time=to_time)
+    report = find_gaps(
+        config, stream, first, last, from_time=from_time, to_time=to_time, columns=column or (), keys=_pairs(key or ()),
+        cadence_us=None if cadence is None else parse_duration(cadence),
+    )  # fmt: skip
     if as_json or form is Format.JSON:
         typer.echo(report.to_json())
     elif form is Format.CSV:
         typer.echo(report.to_csv(), nl=False)
     else:
         _show(report, limit)
+
+
+def _pairs(texts: Sequence[str]) -> dict[str, str]:
+    """Returns columns and values of keys that were asked for."""
+    for text in texts:
+        if "=" not in text:
+            raise InputError(f'key "{text}" is not COLUMN=VALUE', hint="Write it as in --key origin=JFK.")
+    return dict(text.split("=", 1) for text in texts)
 
 
 def _show(report: GapReport, limit: int) -> None:
@@ -80,6 +106,42 @@ def _show(report: GapReport, limit: int) -> None:
     for kind, meaning in _MEANING.items():
         gaps = report.longest(kind)
         _show_kind(kind, _heading(report, kind, gaps, meaning), gaps, limit)
+    if report.event is not None:
+        _show_event_time(report.event, limit)
+
+
+def _show_event_time(event: EventGaps, limit: int) -> None:
+    """Prints what was expected and where that is known from, how complete each key is, and the longest gaps."""
+    words = f"a row of each key every {format_duration(event.cadence_us)}"
+    if event.learned is not None:
+        found, steps = event.learned
+        words += f", learned: {found / steps:.1%} of {steps:,} distances between rows of a key are that long"
+    ends = f"{format_time(event.from_us)} to {format_time(event.to_us)}"
+    out.print(f"\n[bold]in event time[/bold]: {escape(f'{words}, {ends}')}")
+    rows = [row.row() | {"completeness": "" if row.share is None else f"{row.share:.2%}"} for row in event.completeness]
+    shown = [{name: value for name, value in row.items() if name not in _unused(rows)} for row in rows]
+    if shown:
+        print_rows("", [*shown[0]], [[*row.values()] for row in shown])
+    gaps = sorted(event.gaps, key=lambda gap: (gap.from_us - gap.to_us, gap.from_us))
+    out.print(f"\n{len(gaps):,} gaps in event time" if gaps else "\nno gaps in event time")
+    if gaps:
+        columns = ("kind", "key", "column", "from", "to", "lasts", "missing", "closed by")
+        print_rows("", columns, [_event_gap(gap) for gap in gaps[:limit]])
+    if len(gaps) > limit:
+        out.print(f"... {len(gaps) - limit:,} gaps more; all of them: --limit {len(gaps)}, or --format csv")
+    silent = [f"{gap.keys or 'the stream'} since {format_time(gap.from_us)}" for gap in event.silent_now]
+    out.print(escape(f"\nsilent at the end: {'; '.join(silent[:limit]) or 'none'}"))
+
+
+def _unused(rows: Sequence[Mapping[str, object]]) -> list[str]:
+    """Returns the columns of the completeness that say nothing here."""
+    names = ("key", "column", "is_expected", "nulls", "tolerated")
+    return [name for name in names if all(row[name] in (None, "", 0) for row in rows)]
+
+
+def _event_gap(gap: Gap) -> tuple[object, ...]:
+    row = gap.row()
+    return gap.kind, gap.keys, gap.column, row["from"], row["to"], _lasts(gap), gap.count, gap.closed_by
 
 
 def _heading(report: GapReport, kind: str, gaps: Sequence[Gap], meaning: str) -> str:
@@ -117,7 +179,7 @@ def _silence(gap: Gap) -> tuple[object, ...]:
 
 def _stretch(gap: Gap) -> tuple[object, ...]:
     row = gap.row()
-    return str(gap.windows.first), str(gap.windows.last), row["from"], row["to"], _lasts(gap), gap.count
+    return str(row["first"]), str(row["last"]), row["from"], row["to"], _lasts(gap), gap.count
 
 
 def _lasts(gap: Gap) -> str:

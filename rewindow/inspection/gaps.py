@@ -1,11 +1,13 @@
-"""`gaps`: what is missing from a stream, on the clock of arrivals (G1), without starting a JVM.
+"""`gaps`: what is missing from a stream, on the clock of arrivals and in event time (G1), without starting a JVM.
 
-Three kinds of rows: windows that are empty (sealed, no tuple), windows that are missing (not sealed, W40), and per key
-the stretches of arrival time without a tuple that are longer than the interval (G12, strictly: a tuple that arrives
-exactly one interval after the last leaves no gap).
+On the clock of arrivals, three kinds of rows: windows that are empty (sealed, no tuple), windows that are missing (not
+sealed, W40), and per key the stretches of arrival time without a tuple that are longer than the interval (G12,
+strictly: a tuple that arrives exactly one interval after the last leaves no gap).
 
 Tuples may lie in a missing window, so its time is not called silent: a stretch is open where missing windows begin, and
 another begins behind them. Each must be longer than the interval by itself.
+
+What is missing in event time is in `event_gaps`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,42 +25,12 @@ import numpy as np
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
 from rewindow.facts.seals import sealed_range
+from rewindow.inspection.event_gaps import EventGaps, StreamRows, event_gaps
+from rewindow.inspection.gap_rows import COLUMNS, EMPTY, MISSING, OPEN, SILENT, Gap
+from rewindow.operators.gaps.sql import RECORDED_NULLS
 from rewindow.storage import Table, query, quoted
-from rewindow.storage.streams import stored_grid, stored_settings
+from rewindow.storage.streams import stored_grid
 from rewindow.windows import Grid, WindowRange, check_order, format_time, parse_time
-
-EMPTY, MISSING, SILENT = "empty", "missing", "silent"
-OPEN = "open"
-COLUMNS = ("kind", "key", "first", "last", "from", "to", "count", "closed_by")
-
-
-@dataclass(frozen=True)
-class Gap:
-    """A row of the report.
-
-    Attributes:
-        kind: empty, missing or silent.
-        windows: the windows it spans; of a silent stretch, up to the next tuple's.
-        from_us, to_us: the time it spans; of a silent stretch, between arrivals, missing windows and range's end.
-        count: windows, or intervals without a tuple: `ceil(length / interval) - 1`.
-        key: the key's values, of a silent stretch.
-        closed_by: the tuple that ended a silent stretch; "open" where missing windows or the range's end did.
-    """
-
-    kind: str
-    windows: WindowRange
-    from_us: int
-    to_us: int
-    count: int
-    key: Mapping[str, Any] = field(default_factory=dict)
-    closed_by: str = ""
-
-    def row(self) -> dict[str, Any]:
-        """Returns the row as it is written; window ids are numbers (W14)."""
-        key = ", ".join(f"{name}={value}" for name, value in self.key.items())
-        times = format_time(self.from_us), format_time(self.to_us)
-        values = self.kind, key, self.windows.first, self.windows.last, *times, self.count, self.closed_by
-        return dict(zip(COLUMNS, values, strict=True))
 
 
 @dataclass(frozen=True)
@@ -69,7 +41,8 @@ class GapReport:
         windows: the range looked at; None when nothing of the stream is sealed.
         sealed: sealed windows in it.
         interval_us: length above which a silence is a gap; None when silences were not looked for.
-        gaps: the rows: empty, missing, then silent by key and time.
+        gaps: the rows: empty, missing, then silent by key and time, then those in event time.
+        event: what was expected in event time, and how complete each key is; None where the stream has no event time.
     """
 
     stream: str
@@ -77,14 +50,17 @@ class GapReport:
     sealed: int
     interval_us: int | None
     gaps: Sequence[Gap]
+    event: EventGaps | None = None
 
     @property
     def counts(self) -> dict[str, int]:
-        """Windows empty, windows missing, and intervals without a tuple, open ones apart."""
-        found = Counter({"windows_empty": 0, "windows_missing": 0, "intervals_missing": 0, "intervals_open": 0})
-        names = {EMPTY: "windows_empty", MISSING: "windows_missing"}
+        """Windows empty, windows missing, intervals without a tuple, open ones apart; in event time rows and values."""
+        counted = ("windows_empty", "windows_missing", "intervals_missing", "intervals_open")
+        found = Counter(dict.fromkeys((*counted, "rows_missing", "values_null"), 0))
+        names = {EMPTY: "windows_empty", MISSING: "windows_missing", RECORDED_NULLS: "values_null"}
         for gap in self.gaps:
-            found[names.get(gap.kind, "intervals_open" if gap.closed_by == OPEN else "intervals_missing")] += gap.count
+            silence = "intervals_open" if gap.closed_by == OPEN else "intervals_missing"
+            found[names.get(gap.kind, silence if gap.kind == SILENT else "rows_missing")] += gap.count
         return dict(found)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -119,6 +95,7 @@ class GapReport:
             "sealed": self.sealed,
             "interval_us": self.interval_us,
             **self.counts,
+            "event_time": self.event.to_dict() if self.event else None,
             "gaps": self.rows(),
         }
 
@@ -136,8 +113,13 @@ def gaps(
     from_time: str | None = None,
     to_time: str | None = None,
     interval_us: int | None = None,
+    cadence_us: int | None = None,
+    columns: Sequence[str] = (),
+    keys: Mapping[str, str] | None = None,
 ) -> GapReport:
     """Returns what is missing from a recorded or published stream in a closed window range.
+
+    In event time, the range's time is looked at, with the tuples that had arrived by its end.
 
     Args:
         config: settings in force; keys and interval are the stream's.
@@ -145,10 +127,13 @@ def gaps(
         first, last: the range, window ids, closed; by default all sealed windows.
         from_time, to_time: the range as times in ISO 8601, half-open; they win over window ids.
         interval_us: another interval than the stream's; without any, silences are not looked for.
+        cadence_us: another cadence of event time than the stream's; without any, it is learned from its tuples.
+        columns: whose nulls are reported; "*" is all.
+        keys: only keys with these values, by column.
 
     Raises:
         InputError: the stream was never recorded, or it has no arrival timestamp to look for silences on; the interval
-            is not greater than zero (H20).
+            is not greater than zero (H20); a column, a key or a cadence cannot be.
         RangeError: the range is empty or reversed; or it has one end, and lies beside all sealed windows.
     """
     if not Table.exists(config.windows_table(stream)):
@@ -171,13 +156,18 @@ def gaps(
     span = WindowRange(int(sealed[0]) if first is None else first, int(sealed[-1]) if last is None else last)
     found = _ranges(EMPTY, sealed[tuples == 0], grid)
     found += _ranges(MISSING, _missing(sealed, span), grid)
-    if interval_us is not None and len(sealed) and int(sealed[-1]) >= span.first:
-        stored = [key for key in stored_settings(windows).get("keys", "").split(",") if key]
-        seen = WindowRange(span.first, min(span.last, int(sealed[-1])))
-        table, keys = Table.open(config.stream_table(stream)), settings.keys if settings else stored
-        stretches = _stretches(table, keys, seen, grid, interval_us)
-        found += _silences(stretches, keys, seen, grid, interval_us, _holes(windows, stretches, seen, grid))
-    return GapReport(stream, span, len(sealed), interval_us, found)
+    has_event_time = settings is not None and settings.event_at is not None
+    looks_at_tuples = interval_us is not None or has_event_time or keys or columns or cadence_us is not None
+    if not looks_at_tuples or not len(sealed) or int(sealed[-1]) < span.first:
+        return GapReport(stream, span, len(sealed), interval_us, found)
+    seen = WindowRange(span.first, min(span.last, int(sealed[-1])))
+    rows = StreamRows.open(config, stream, keys or {})
+    if interval_us is not None:
+        stretches = _stretches(rows, seen, grid, interval_us)
+        found += _silences(stretches, rows.keys, seen, grid, interval_us, _holes(windows, stretches, seen, grid))
+    in_event_time = event_gaps(rows, seen, grid, cadence_us, columns)
+    found += in_event_time.gaps if in_event_time else []
+    return GapReport(stream, span, len(sealed), interval_us, found, in_event_time)
 
 
 def _refuse_beside(stream: str, windows: Table, first: int | None, last: int | None) -> None:
@@ -224,17 +214,15 @@ def _ranges(kind: str, found: Any, grid: Grid) -> list[Gap]:
     ]
 
 
-def _stretches(
-    stream: Table, keys: Sequence[str], span: WindowRange, grid: Grid, interval_us: int
-) -> list[dict[str, Any]]:
+def _stretches(stream: StreamRows, span: WindowRange, grid: Grid, interval_us: int) -> list[dict[str, Any]]:
     """Returns each key's stretches without a tuple, whatever is missing in them, that reach into a range.
 
     A key is known from its first tuple on, also from one before the range; the last stretch is open at the range's end.
     """
-    names = stream.schema.names
+    names, keys = stream.table.schema.names, stream.keys
     lacking = [name for name in ("arrived_at", *keys) if name not in names]
     if lacking:
-        raise InputError(f'stream "{stream.path.name}" has no column "{lacking[0]}" to look for silences on')
+        raise InputError(f'stream "{stream.name}" has no column "{lacking[0]}" to look for silences on')
     end_us = grid.end_us(span.last)
     # The stream's columns get names of ours before anything else is named: its own may be any.
     given = "".join(f"{quoted(name)} as key_{n}, " for n, name in enumerate(keys))
@@ -246,10 +234,10 @@ def _stretches(
     from (select {columns} arrived as since, lead(arrived) {ordered} as until,
                  lead(in_window) {ordered} as by_window, lead(place) {ordered} as by_offset
           from (select {given} window_id as in_window, "{place}" as place, arrow_cast(arrived_at, 'Int64') as arrived
-                from s where window_id <= {span.last}))
+                from s where window_id <= {span.last}{stream.of_keys}))
     where coalesce(until, {end_us}) - since > {interval_us} and coalesce(until, {end_us}) > {grid.start_us(span.first)}
     order by {columns} since"""
-    rows: list[dict[str, Any]] = query(sql, s=stream).to_pylist()
+    rows: list[dict[str, Any]] = query(sql, s=stream.table).to_pylist()
     return rows
 
 

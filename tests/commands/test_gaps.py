@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rewindow.commands.gaps import _show
-from rewindow.inspection.gaps import EMPTY, MISSING, OPEN, SILENT, Gap, GapReport
+from rewindow.inspection.gap_rows import EMPTY, MISSING, OPEN, SILENT, Gap
+from rewindow.inspection.gaps import GapReport
 from rewindow.windows import WindowRange
 
 HOUR = 3_600_000_000

@@ -1,0 +1,294 @@
+"""What is missing from a stream in event time: the report of `operators.gaps`, by SQL over its table, without a JVM."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from rewindow.config import Config
+from rewindow.errors import InputError
+from rewindow.inspection.gap_rows import OPEN, Gap
+from rewindow.location import location
+from rewindow.names import BOOKKEEPING, did_you_mean
+from rewindow.operators.gaps.settings import GapSettings
+from rewindow.operators.gaps.sql import ENDED, NEVER_STARTED, RUN, GapSql
+from rewindow.storage import Table, query, quoted
+from rewindow.storage.streams import stored_settings
+from rewindow.windows import Grid, WindowRange, format_time
+
+
+@dataclass(frozen=True)
+class StreamRows:
+    """The tuples of a stream, and what its settings say of them.
+
+    Attributes:
+        keys: its key columns.
+        only: only keys with these values, by column.
+        event_at: the column of its event time; None where nothing says so.
+        cadence_us: how often a row of a key is expected in event time; None where nothing says so.
+        expected_keys: keys that must appear, as text.
+    """
+
+    name: str
+    table: Table
+    keys: Sequence[str]
+    only: Mapping[str, str]
+    event_at: str | None = None
+    cadence_us: int | None = None
+    expected_keys: Sequence[Sequence[str]] = ()
+
+    @classmethod
+    def open(cls, config: Config, stream: str, only: Mapping[str, str]) -> StreamRows:
+        """Returns a stream's tuples; of one that no settings name, with the keys that are stored with it.
+
+        Raises:
+            InputError: what is asked for is no key column.
+        """
+        table, settings = Table.open(config.stream_table(stream)), config.streams.get(stream)
+        if settings is None:
+            text = stored_settings(Table.open(config.windows_table(stream))).get("keys", "")
+            rows = cls(stream, table, [key for key in text.split(",") if key], only)
+        else:
+            cadence_us, keys = settings.cadence_us or settings.interval_us, settings.keys
+            rows = cls(stream, table, keys, only, settings.event_at, cadence_us, settings.expected_values)
+        for name in only:
+            if name not in rows.keys:
+                known = ", ".join(rows.keys) or "none"
+                hint = f"{did_you_mean(name, rows.keys)}Its keys: {known}."
+                raise InputError(f'stream "{stream}" has no key "{name}"', hint=hint)
+        return rows
+
+    @property
+    def of_keys(self) -> str:
+        """What narrows a query to the keys asked for, to stand behind another condition."""
+        wanted = ((quoted(name), value.replace("'", "''")) for name, value in self.only.items())
+        return "".join(f" and cast({name} as varchar) = '{value}'" for name, value in wanted)
+
+    @cached_property
+    def time_sql(self) -> str:
+        """The event time in microseconds, as SQL.
+
+        Raises:
+            InputError: the column is missing, or is neither a time nor a whole number.
+        """
+        assert self.event_at is not None, "asked for where there is an event time"
+        schema = self.table.schema
+        if self.event_at not in schema.names:
+            raise InputError(f'stream "{self.name}" has no column "{self.event_at}" for its event time')
+        kind = schema.field(self.event_at).type
+        if not (pa.types.is_timestamp(kind) or pa.types.is_integer(kind)):
+            raise InputError(
+                f'event time "{self.event_at}" of stream "{self.name}" is {kind}, not a timestamp or a whole number',
+                hint="Make an event column of it by `select`, and name that in event_at.",
+            )
+        return f"arrow_cast({quoted(self.event_at)}, 'Int64')"
+
+
+@dataclass(frozen=True)
+class Completeness:
+    """How complete a key is, or one of its columns; all counts are rows, or values, of the range.
+
+    Attributes:
+        is_expected: whether it is among the expected keys; None without any.
+        nulls: rows without a value; None of whole rows.
+        tolerated: rows missing that the report lists in no gap.
+    """
+
+    key: Mapping[str, Any]
+    column: str
+    is_expected: bool | None
+    expected: int
+    present: int
+    nulls: int | None
+    missing: int
+    tolerated: int
+
+    @property
+    def share(self) -> float | None:
+        """Present of expected; None where nothing is expected (G17)."""
+        return self.present / self.expected if self.expected else None
+
+    @property
+    def keys(self) -> str:
+        """The key in words."""
+        return ", ".join(f"{name}={value}" for name, value in self.key.items())
+
+    def row(self) -> dict[str, Any]:
+        """Returns plain values."""
+        return {
+            "key": self.keys, "column": self.column, "is_expected": self.is_expected, "expected": self.expected,
+            "present": self.present, "nulls": self.nulls, "missing": self.missing, "tolerated": self.tolerated,
+            "completeness": self.share,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class EventGaps:
+    """What is missing in event time.
+
+    Attributes:
+        cadence_us: a row of each key was expected so often.
+        learned: where the cadence was learned: so many of all distances between two rows of a key have this length.
+        from_us, to_us: what was looked at.
+        completeness: by key and column.
+        gaps: by key, column and time.
+    """
+
+    cadence_us: int
+    learned: tuple[int, int] | None
+    from_us: int
+    to_us: int
+    completeness: Sequence[Completeness]
+    gaps: Sequence[Gap]
+
+    @property
+    def silent_now(self) -> list[Gap]:
+        """Keys whose rows have ended before the end of what is sealed, or never begun: the longest first."""
+        silent = [gap for gap in self.gaps if gap.kind in (ENDED, NEVER_STARTED)]
+        return sorted(silent, key=lambda gap: (gap.from_us, gap.keys))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns plain values; the gaps stand with those of the other clock."""
+        found, steps = self.learned or (0, 0)
+        return {
+            "cadence_us": self.cadence_us, "learned_from": steps or None,
+            "learned_share": found / steps if steps else None,
+            "from": format_time(self.from_us), "to": format_time(self.to_us),
+            "completeness": [row.row() for row in self.completeness],
+            "silent_now": [gap.keys for gap in self.silent_now],
+        }  # fmt: skip
+
+
+def event_gaps(
+    rows: StreamRows, windows: WindowRange, grid: Grid, cadence_us: int | None, columns: Sequence[str]
+) -> EventGaps | None:
+    """Returns what is missing in the time of some windows, by the tuples that had arrived by their end.
+
+    Args:
+        rows: the stream.
+        windows: sealed to the last one.
+        grid: theirs.
+        cadence_us: another cadence than the stream's; without any, it is learned.
+        columns: whose nulls are reported; "*" is all.
+
+    Returns:
+        None where the stream has no event time.
+
+    Raises:
+        InputError: a column, a key or a cadence cannot be; or a cadence cannot be learned.
+    """
+    if rows.event_at is None:
+        if columns or cadence_us is not None:
+            raise InputError(
+                f'stream "{rows.name}" has no event time to look for gaps in',
+                hint=f"Name its column in rewindow.toml: event_at, in [streams.{rows.name}].",
+            )
+        return None
+    names = _columns(rows, columns)
+    cadence_us, learned = cadence_us if cadence_us is not None else rows.cadence_us, None
+    if cadence_us is None:
+        cadence_us, learned = _learned(rows, windows)
+    named = [dict(zip(rows.keys, key, strict=True)) for key in rows.expected_keys]
+    expected = [[*key.values()] for key in named if rows.only.items() <= key.items()]
+    settings = GapSettings(
+        event_at=rows.event_at, cadence=f"{cadence_us} us", from_time=grid.start_us(windows.first),
+        to_time=grid.end_us(windows.last), keys=rows.keys, columns=names, expected_keys=expected,
+    )  # fmt: skip
+    gaps, totals = _asked(rows, windows, settings)
+    if rows.only and not totals:
+        asked = ", ".join(f"{name}={value}" for name, value in rows.only.items())
+        raise InputError(f'stream "{rows.name}" has no tuple of key {asked} up to window {windows.last}')
+    return EventGaps(cadence_us, learned, settings.from_time, settings.to_time, totals, gaps)
+
+
+def _columns(rows: StreamRows, asked: Sequence[str]) -> list[str]:
+    """Returns the columns whose nulls are looked for."""
+    beside = {*rows.keys, rows.event_at, "arrived_at", *BOOKKEEPING}
+    known = [name for name in rows.table.schema.names if name not in beside]
+    if "*" in asked:
+        return known
+    for name in asked:
+        if name not in known:
+            hint = f"{did_you_mean(name, known)}Columns that may be null: {', '.join(known)}."
+            raise InputError(f'stream "{rows.name}" has no column "{name}" to look for nulls in', hint=hint)
+    return list(dict.fromkeys(asked))
+
+
+def _learned(rows: StreamRows, windows: WindowRange) -> tuple[int, tuple[int, int]]:
+    """Returns the most frequent distance between two event times of a key, and how often it is there of how many."""
+    settings = GapSettings(event_at=rows.event_at, cadence=1, from_time=0, to_time=1, keys=rows.keys)
+    found = query(GapSql(settings, "/").cadences(f"({_rows(rows, windows, settings)})"), s=rows.table).to_pylist()
+    if not found:
+        raise InputError(
+            f'cadence of stream "{rows.name}" cannot be learned: no key has two tuples of different event times',
+            hint=f"Give one: --cadence, or cadence in [streams.{rows.name}].",
+        )
+    return found[0]["step"], (found[0]["found"], found[0]["total"])
+
+
+def _rows(rows: StreamRows, windows: WindowRange, settings: GapSettings) -> str:
+    """Returns the query for the tuples with the names that the report knows; keys as text."""
+    sql, names = GapSql(settings, "/"), rows.table.schema.names
+    taken = [f"cast({quoted(key)} as varchar) as {name}" for key, name in zip(settings.keys, sql.keys, strict=True)]
+    taken += [f"{rows.time_sql} as t", "cast(null as bigint) as a", "window_id"]
+    taken.append(f"{quoted('offset')} as place" if "offset" in names else "cast(null as bigint) as place")
+    for column, name in zip(settings.columns, sql.columns, strict=True):
+        taken.append(f"case when {quoted(column)} is null then 0 else 1 end as {name}")
+    return f"select {', '.join(taken)} from s where window_id <= {windows.last}{rows.of_keys}"
+
+
+def _asked(rows: StreamRows, windows: WindowRange, settings: GapSettings) -> tuple[list[Gap], list[Completeness]]:
+    """Returns the report. Its runs are asked for several times, so they are written down in a temporary table."""
+    sql = GapSql(settings, "/")
+    merged = query(sql.merged(f"({sql.runs(f'({_rows(rows, windows, settings)})')})"), s=rows.table)
+    expected = ""
+    if settings.expected_keys:
+        values = ", ".join("(" + ", ".join(_text(value) for value in key) + ")" for key in settings.expected_keys)
+        expected = f"select * from (values {values}) as x({', '.join(sql.keys)})"
+    with tempfile.TemporaryDirectory(prefix="rewindow-gaps-") as folder:
+        write_deltalake(folder, merged.select([*sql.keys, "part", *RUN]))
+        runs = Table.open(location(folder))
+        order = ", ".join([*sql.keys, "part"])
+        gaps = query(f"select * from ({sql.gaps('r', expected)}) as g order by {order}, from_us", r=runs)
+        totals = query(f"select * from ({sql.completeness('r', expected)}) as c order by {order}", r=runs)
+    return [_gap(row, sql) for row in gaps.to_pylist()], [_total(row, sql) for row in totals.to_pylist()]
+
+
+def _gap(row: Mapping[str, Any], sql: GapSql) -> Gap:
+    closed = OPEN if row["window_id"] is None else f"tuple {row['window_id']}:{row['place']}"
+    return Gap(
+        row["kind"], None, row["from_us"], row["to_us"], row["missing"], _key(row, sql), closed, _column(row, sql),
+        row["open_left"], row["open_right"], row["since_us"],
+    )  # fmt: skip
+
+
+def _total(row: Mapping[str, Any], sql: GapSql) -> Completeness:
+    """Returns a row of the completeness, whose counts balance (G18)."""
+    settings, is_column = sql.settings, row["part"] > 0
+    counts = [row[name] for name in ("present", "nulls", "missing", "tolerated")]
+    points = max(settings.end_point - settings.first_point, 0)
+    assert sum(counts) == points, f"report of gaps does not balance: {row} of {points}"
+    is_expected = bool(row["is_expected"]) if settings.expected_keys else None
+    present, nulls, missing, tolerated = counts
+    key = _key(row, sql)
+    return Completeness(
+        key, _column(row, sql), is_expected, points, present, nulls if is_column else None, missing, tolerated
+    )
+
+
+def _key(row: Mapping[str, Any], sql: GapSql) -> dict[str, Any]:
+    return {key: row[name] for key, name in zip(sql.settings.keys, sql.keys, strict=True)}
+
+
+def _column(row: Mapping[str, Any], sql: GapSql) -> str:
+    return sql.settings.columns[row["part"] - 1] if row["part"] > 0 else ""
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

@@ -1,0 +1,70 @@
+"""A row of the report of gaps, whatever is missing: windows, arrivals, rows or values."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rewindow.windows import WindowRange, format_time
+
+EMPTY, MISSING, SILENT = "empty", "missing", "silent"
+OPEN = "open"
+COLUMNS = (
+    "kind", "key", "first", "last", "from", "to", "count", "closed_by", "column", "seconds", "open_at", "id",
+)  # fmt: skip
+_BOUNDS = {(False, False): "", (True, False): "begin", (False, True): "end", (True, True): "both"}
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A row of the report.
+
+    Attributes:
+        kind: empty, missing or silent; in event time missing_rows, recorded_nulls, never_started or ended.
+        windows: the windows it spans; of a silent stretch, up to the next tuple's. None in event time.
+        from_us, to_us: the time it spans; of a silent stretch, between arrivals, missing windows and range's end.
+        count: windows; or intervals without a tuple, `ceil(length / interval) - 1`; or rows or values missing.
+        key: the key's values, of a silent stretch and in event time.
+        closed_by: the tuple that ended it; "open" where missing windows or the range's end did.
+        column: whose values are null.
+        open_left, open_right: in event time, whether it touches that bound of the range.
+        since_us: where it begins, also before the range; its id is made of it.
+    """
+
+    kind: str
+    windows: WindowRange | None
+    from_us: int
+    to_us: int
+    count: int
+    key: Mapping[str, Any] = field(default_factory=dict)
+    closed_by: str = ""
+    column: str = ""
+    open_left: bool = False
+    open_right: bool = False
+    since_us: int | None = None
+
+    @property
+    def keys(self) -> str:
+        """The key in words."""
+        return ", ".join(f"{name}={value}" for name, value in self.key.items())
+
+    @property
+    def gap_id(self) -> str:
+        """Id of a gap in event time: the same however a range is cut, and as in `operators.gap_report` (G9, G16)."""
+        if self.since_us is None:
+            return ""
+        values = ["\\N" if value is None else str(value) for value in self.key.values()]
+        text = "|".join(["event", self.column, *values, str(self.since_us)])
+        return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()[:16]
+
+    def row(self) -> dict[str, Any]:
+        """Returns the row as it is written; window ids are numbers (W14)."""
+        times = format_time(self.from_us), format_time(self.to_us)
+        first, last = (self.windows.first, self.windows.last) if self.windows else (None, None)
+        values = (
+            self.kind, self.keys, first, last, *times, self.count, self.closed_by, self.column,
+            (self.to_us - self.from_us) / 1_000_000, _BOUNDS[self.open_left, self.open_right], self.gap_id,
+        )  # fmt: skip
+        return dict(zip(COLUMNS, values, strict=True))

@@ -1,0 +1,202 @@
+"""Gaps in event time of a recorded stream, without Spark; against the same row-by-row reference as the frames."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from rewindow.config import Config, StreamConfig
+from rewindow.errors import InputError
+from rewindow.inspection.event_gaps import EventGaps, StreamRows, event_gaps
+from rewindow.inspection.gaps import gaps
+from rewindow.location import location
+from rewindow.operators.gaps.settings import GapSettings
+from rewindow.storage import Table, create_table
+from rewindow.storage.streams import WINDOWS_SCHEMA, stream_properties
+from rewindow.windows import Grid, WindowRange
+from tests.operators.gaps_reference import Expectation, report
+from tests.operators.test_gaps import make_case
+
+SECOND = 1_000_000
+TIME = pa.timestamp("us", "UTC")
+
+
+def recorded(root: Path, rows: list[tuple[str | None, float, float | None, float | None]], **more: Any) -> Config:
+    """Returns settings for a stream "s" with windows of ten seconds, sealed up to 100 s: key, arrival, time, value."""
+    given: dict[str, Any] = {"source": "s.csv", "arrived_at": "at", "keys": ["k"], "event_at": "at", "width": "10 s"}
+    config = Config(state=root, streams={"s": StreamConfig(**given | more)})  # type: ignore[arg-type]
+    properties = stream_properties({"width_ms": 10_000, "origin_ms": 0, "keys": "k"})
+    windows = create_table(config.windows_table("s"), WINDOWS_SCHEMA, properties)
+    seals = {name: pa.nulls(10, WINDOWS_SCHEMA.field(name).type) for name in WINDOWS_SCHEMA.names}
+    seals |= {"window_id": pa.array(range(10), pa.int64()), "tuples": pa.array([1] * 10, pa.int64())}
+    windows.commit_arrow(pa.table(seals, schema=WINDOWS_SCHEMA), app_id="test", version=1)
+    write_rows(config.stream_table("s"), rows)
+    return config
+
+
+def write_rows(path: Any, rows: list[tuple[str | None, float, float | None, float | None]]) -> None:
+    """Writes a stream's tuples, in no file when there are none."""
+    fields = [("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", TIME), ("at", TIME)]
+    schema = pa.schema([*fields, ("k", pa.string()), ("v", pa.float64())])
+    stream = create_table(path, schema)
+    found = [
+        (int(at // 10), n, int(at * SECOND), None if t is None else int(t * SECOND), key, value)
+        for n, (key, at, t, value) in enumerate(rows)
+    ]
+    if found:
+        columns = [
+            pa.array(column).cast(field.type) for column, field in zip(zip(*found, strict=True), schema, strict=True)
+        ]
+        write_deltalake(stream.delta, pa.table(columns, schema=schema), mode="append")
+
+
+def in_event_time(config: Config, **more: Any) -> EventGaps:
+    """Returns the report in event time."""
+    found = gaps(config, "s", **more).event
+    assert found is not None
+    return found
+
+
+def test_hundreds_of_recordings_are_as_one_look_at_each_row_gives(tmp_path: Path) -> None:
+    """The case is a key: one query judges many recordings, also with null keys (G1, G8 to G11, G14 to G18, X24)."""
+    random = Random(12)
+    cases = [make_case(random) for _ in range(150)]
+    fields = [("window_id", pa.int64()), ("offset", pa.int64()), ("at", pa.int64()), ("case", pa.int64())]
+    schema = pa.schema([*fields, ("k", pa.string()), ("v", pa.float64())])
+    rows = [(r.window, r.place, r.t, n, r.key, r.value) for n, case in enumerate(cases) for r in case]
+    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)]
+    write_deltalake(str(tmp_path / "s"), pa.table(columns, schema=schema))
+    table = Table.open(location(tmp_path / "s"))
+    for cadence, first, length, expected in [(1, 0, 3, ()), (2, 0, 1, ("a", "z")), (3, 1, 4, ("a", "z"))]:
+        windows, grid = WindowRange(first, first + length - 1), Grid(5_000)
+        begin, end = grid.start_us(windows.first), grid.end_us(windows.last)
+        keys = [[str(n), key] for n in range(150) for key in expected]
+        found = event_gaps(
+            StreamRows("s", table, ["case", "k"], {}, "at", cadence * SECOND, keys), windows, grid, None, ["v"]
+        )
+        assert found is not None and {gap.gap_id for gap in found.gaps} and (found.from_us, found.to_us) == (begin, end)
+        rules = Expectation(cadence * SECOND, begin, end, 0, 10, 10**12, expected)
+        for n, case in enumerate(cases):
+            seen = [row for row in case if row.window <= windows.last]
+            gaps_wanted, totals_wanted = report(seen, rules)
+            own = [gap for gap in found.gaps if gap.key["case"] == str(n)]
+            assert sorted(map(repr, own_gaps(own))) == sorted(repr(tuple(g)) for g in gaps_wanted if g.kind != "lull")
+            totals = [row for row in found.completeness if row.key["case"] == str(n)]
+            assert sorted(
+                repr(
+                    (
+                        t.key["k"],
+                        t.column or None,
+                        t.is_expected,
+                        t.expected,
+                        t.present,
+                        t.nulls,
+                        t.missing,
+                        t.tolerated,
+                    )
+                )
+                for t in totals
+            ) == sorted(repr(tuple(t)) for t in totals_wanted)
+
+
+def own_gaps(found: list[Any]) -> list[tuple[Any, ...]]:
+    """Returns gaps in the reference's form."""
+    return [
+        (gap.key["k"], gap.column or None, gap.kind, gap.from_us, gap.to_us, gap.count, gap.open_left, gap.open_right,
+         None if gap.closed_by == "open" else gap.closed_by.removeprefix("tuple "))
+        for gap in found
+    ]  # fmt: skip
+
+
+STEADY: list[tuple[str | None, float, float | None, float | None]] = [
+    ("a", n, n, None if n == 30 else 1.0) for n in range(0, 100, 10) if n not in (50, 60)
+]
+
+
+def test_a_cadence_is_taken_from_settings_else_learned(tmp_path: Path) -> None:
+    """That asked for wins, then cadence, then interval; learned, it is said how sure that is."""
+    assert in_event_time(recorded(tmp_path / "a", STEADY, interval="20 s", cadence="10 s")).cadence_us == 10 * SECOND
+    assert in_event_time(recorded(tmp_path / "b", STEADY, interval="20 s")).cadence_us == 20 * SECOND
+    config = recorded(tmp_path / "c", STEADY)
+    learned = in_event_time(config)
+    assert (learned.cadence_us, learned.learned) == (10 * SECOND, (6, 7))
+    assert [(gap.kind, gap.from_us, gap.count) for gap in learned.gaps] == [("missing_rows", 50 * SECOND, 2)]
+    assert in_event_time(config, cadence_us=50 * SECOND).learned is None
+    with pytest.raises(InputError, match='cadence of stream "s" cannot be learned'):
+        gaps(recorded(tmp_path / "d", STEADY[:1]), "s")
+
+
+def test_what_is_silent_at_the_end_is_told(tmp_path: Path) -> None:
+    """Keys that have ended and those that never began, each once; a key that is still sending is none of them."""
+    rows = [*STEADY, ("b", 5.0, 5.0, 1.0)]
+    found = in_event_time(recorded(tmp_path, rows, cadence="10 s", expected_keys=["a", "c"]))
+    assert [(gap.keys, gap.kind, gap.from_us) for gap in found.silent_now] == [
+        ("k=c", "never_started", 0), ("k=b", "ended", 10 * SECOND),
+    ]  # fmt: skip
+    assert [(row.keys, row.is_expected, row.share) for row in found.completeness] == [
+        ("k=a", True, 0.8), ("k=b", False, 0.1), ("k=c", True, 0.0),
+    ]  # fmt: skip
+
+
+def test_keys_and_columns_narrow_the_report(tmp_path: Path) -> None:
+    """Nulls are looked for in the columns asked for; a key, a column or a value that is not there is refused."""
+    config = recorded(tmp_path, [*STEADY, ("b", 5.0, 5.0, None)], cadence="10 s", interval="10 s")
+    report = gaps(config, "s", columns=["*"], keys={"k": "a"})
+    assert {gap.keys for gap in report.gaps} == {"k=a"}
+    nulls = [gap for gap in report.gaps if gap.kind == "recorded_nulls"]
+    assert [(gap.column, gap.from_us, gap.count, gap.closed_by) for gap in nulls] == [
+        ("v", 30 * SECOND, 1, "tuple 4:4")
+    ]
+    assert (report.counts["rows_missing"], report.counts["values_null"]) == (2, 1)
+    for wrong, words in [
+        ({"columns": ["w"]}, 'no column "w"'), ({"keys": {"kk": "a"}}, 'no key "kk"'),
+        ({"keys": {"k": "zz"}}, "no tuple of key k=zz"), ({"cadence_us": -5}, "cadence"),
+        ({"cadence_us": 0}, "must be above 0"),
+    ]:  # fmt: skip
+        with pytest.raises(InputError, match=words):
+            gaps(config, "s", **wrong)  # type: ignore[arg-type]
+
+
+def test_a_gap_goes_on_over_windows_and_keeps_its_id(tmp_path: Path) -> None:
+    """One row, whatever range shows the rest of it; its bound tells that it is cut there (G9, G16)."""
+    config = recorded(tmp_path, STEADY, cadence="10 s")
+    [whole] = in_event_time(config).gaps
+    [cut] = in_event_time(config, first=6, last=7).gaps
+    assert (whole.from_us, cut.from_us, cut.count) == (50 * SECOND, 60 * SECOND, 1)
+    assert whole.gap_id == cut.gap_id and (cut.row()["open_at"], whole.row()["open_at"]) == ("begin", "")
+
+
+def test_a_stream_without_event_time_has_the_clock_of_arrivals_alone(tmp_path: Path) -> None:
+    """Nothing is guessed; who asks for a cadence or a column is told what to write."""
+    config = recorded(tmp_path / "a", STEADY, event_at=None)
+    assert gaps(config, "s").event is None
+    with pytest.raises(InputError, match="has no event time"):
+        gaps(config, "s", columns=["v"])
+    with pytest.raises(InputError, match='event time "k" of stream "s" is string'):
+        gaps(recorded(tmp_path / "b", STEADY, event_at="k", cadence="1 s"), "s")
+
+
+def test_expected_keys_must_fit_the_keys() -> None:
+    """A value for each key column; the error shows the form (G7)."""
+    given = {"source": "s", "arrived_at": "at", "keys": ["a", "b"], "expected_keys": [["x", "y"]]}
+    assert StreamConfig(**given).expected_values == [["x", "y"]]  # type: ignore[arg-type]
+    settings = GapSettings(event_at="at", cadence=1, from_time=0, to_time=10, keys=["a"], expected_keys=[["x"]])
+    assert settings.expected_keys == (("x",),)
+
+
+def test_a_wrong_expected_key_or_cadence_is_told_with_its_form(tmp_path: Path) -> None:
+    """As every setting: its name, its value, and how it is written."""
+    file = tmp_path / "rewindow.toml"
+    stream = '[streams.s]\nsource = "s.csv"\narrived_at = "at"\nkeys = ["a", "b"]\n'
+    file.write_text(stream + 'expected_keys = ["x"]\n')
+    with pytest.raises(InputError, match='expected_keys" is wrong: it has "x", which is not a value') as refused:
+        Config.load(file)
+    assert refused.value.hint == 'Write a value for each of keys, as in expected_keys = [["A", "B"]].'
+    file.write_text(stream + 'cadence = "-1 h"\n')
+    with pytest.raises(InputError, match="cadence.* must be greater than 0"):
+        Config.load(file)
