@@ -19,7 +19,9 @@ from rewindow.application.validation import validate
 from rewindow.config import Config
 from rewindow.errors import ValidationFailed
 from rewindow.loading.catalog import load_application
-from rewindow.operators import SplitLate
+from rewindow.operators import EventTime, EventWindows, SplitLate, StreamTime, event_windows, lateness
+from rewindow.operators.heartbeat.function import heartbeat
+from rewindow.operators.heartbeat.settings import HeartbeatSettings
 from rewindow.spark.frames import conform, to_arrow, to_frame
 from rewindow.windows import Grid, WindowRange
 from tests.operators.lateness_reference import Arrival, Rules, judge
@@ -120,6 +122,22 @@ def test_split_late_is_the_reference_in_any_grouping(spark: SparkSession) -> Non
     assert sum(int(row[3]) for row in wanted["counts"]) == len(case)
     for cuts in ([0, 6], [0, 2, 3, 6]):
         assert run(spark, case, cuts) == wanted, f"windows cut at {cuts}"
+
+
+def test_a_heartbeat_closes_windows_in_a_silent_stretch(spark: SparkSession) -> None:
+    """A timer is the passage of time: it moves the watermark, and no aggregate counts it (H60)."""
+    frame = spark.createDataFrame([(1_000_000, "a"), (2_000_000, "a")], "at bigint, key string")
+    frame = frame.withColumn("arrived_at", F.col("at")).withColumn("offset", F.col("at"))
+    beats = heartbeat(frame, HeartbeatSettings(interval=10, event_at="at", key_by=("key",)), end_us=45_000_000).tuples
+    time = EventTime(streams={"s": StreamTime(event_at="at")}, watermark_interval="1 s")
+    for tuples, fired, timers in ((frame, [], 0), (beats, [(0, 10_000_000, 2)], 4)):
+        judged = lateness({"s": tuples}, time, end_us=45_000_000)
+        windows = event_windows(judged, EventWindows(length="10 s", slide="10 s"), {"n": ("count", "*")})
+        found = windows.fired.select("window_begin_us", "window_end_us", "n").collect()
+        assert [tuple(row) for row in found] == fired
+        counts = {row["outcome"]: row["tuples"] for row in windows.counts().collect()}
+        assert (counts["input"], counts.get("timer", 0)) == (2 + timers, timers)
+        assert counts.get("on_time", 0) == (2 if fired else 0)
 
 
 def test_it_has_its_place_in_an_application() -> None:

@@ -17,13 +17,14 @@ from rewindow.names import quoted_column
 from rewindow.operators.event_time import watermarks as marks
 from rewindow.operators.event_time.settings import EventTime, StreamTime
 from rewindow.operators.event_time.watermarks import AT, BEFORE, IS_NEWS, STREAM, TICK, TS
+from rewindow.operators.heartbeat.function import IS_TIMER
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 OUTCOME, TIMESTAMP, WATERMARK, LATE_BY = ADDED = ("_rw_outcome", "_rw_event_us", "_rw_watermark_us", "_rw_late_by_us")
 """Columns that `lateness` adds."""
-ON_TIME, LATE, NULL_TS, FAR_FUTURE = OUTCOMES = ("on_time", "late", "null_ts", "far_future")
+ON_TIME, LATE, NULL_TS, FAR_FUTURE, TIMER = OUTCOMES = ("on_time", "late", "null_ts", "far_future", "timer")
 """What becomes of a tuple; each has exactly one of these (E39)."""
 SMALL = 1_000_000
 """So many ticks or ends of windows are sent to every task; more of them are joined by a shuffle."""
@@ -36,7 +37,8 @@ class Lateness:
 
     Attributes:
         tuples: by stream, all its tuples, unchanged, and behind them `_rw_outcome STRING` (on_time, late, null_ts,
-            far_future), `_rw_event_us BIGINT` (the timestamp in microseconds since 1970-01-01 UTC),
+            far_future, or timer for one that a Heartbeat made), `_rw_event_us BIGINT` (the timestamp in microseconds
+            since 1970-01-01 UTC),
             `_rw_watermark_us BIGINT` (the watermark that the tuple was held against; null before the first, and where
             the timestamp cannot be used) and `_rw_late_by_us BIGINT` (how far a late tuple lies behind it, else null).
         ticks: the ticks that raise the watermark, in no order: `tick_us BIGINT` on the arrival clock, `watermark_us
@@ -265,6 +267,8 @@ def _judge(
     is_late, is_far = F.col(TS) < F.col(WATERMARK), _is_far(stream)
     outcome = F.when(F.col(TS).isNull(), unreadable)
     outcome = outcome if is_far is None else outcome.when(is_far, FAR_FUTURE)
+    if IS_TIMER in columns:  # A timer is the passage of time and no tuple (H60): it moves the clock, and is never late.
+        outcome, is_late = outcome.when(F.col(IS_TIMER), TIMER), is_late & ~F.coalesce(IS_TIMER, F.lit(False))
     outcome = outcome.when(is_late, LATE).otherwise(ON_TIME)
     moves = _moves_clock(stream)
     added = [
