@@ -4,7 +4,7 @@ For each stream, in a group of its own:
 
 | task | does |
 |---|---|
-| report_gaps | windows empty and missing, and per key the stretches without a tuple longer than the interval |
+| report_gaps | what is missing, on both clocks, as a page and as CSV below the results; who is silent now, in its log |
 | plan_filling | plans the application `heartbeat_<stream>` over what is recorded and not yet filled, if anything |
 | fill_gaps | one Spark job: data, and timers where the stream is silent |
 | check_filling | the gate |

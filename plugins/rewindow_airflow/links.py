@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
 
     from rewindow_airflow.operators import ReplayTask
+    from rewindow_airflow.steps import ReportGapsOperator
 
 PREFIX = "/rewindow"
 
@@ -63,6 +64,16 @@ class ReportsLink(BaseOperatorLink):
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """Returns an address on Airflow's own host."""
         return address("files/quality/index.html")
+
+
+class TimeLink(BaseOperatorLink):
+    """Leads to the page of a stream's time: what is missing, and how far behind tuples arrive."""
+
+    name = "Time of the stream"
+
+    def get_link(self, operator: ReportGapsOperator, *, ti_key: TaskInstanceKey) -> str:
+        """Returns an address on Airflow's own host."""
+        return address(f"streams/{quote(operator.stream, safe='')}/time")
 
 
 REPLAY_LINKS = (ReplayLink(), WindowReportLink(), DataDocsLink(), CertificateLink())

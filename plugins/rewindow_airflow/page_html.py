@@ -19,9 +19,9 @@ def listing(title: str, addresses: Mapping[str, str]) -> str:
     return draw("links.html", title=title, addresses=addresses)
 
 
-def not_yet(replay_id: str, what: str, writer: str) -> str:
-    """Returns the page of something that does not exist so far, and who makes it."""
-    return draw("not_there.html", replay_id=replay_id, what=what, writer=writer)
+def not_yet(name: str, what: str, writer: str, kind: str = "Replay") -> str:
+    """Returns the page of something that a replay, or a stream, does not have so far, and who makes it."""
+    return draw("not_there.html", kind=kind, name=name, what=what, writer=writer)
 
 
 def report(replay_id: str, outputs: Sequence[str], output: str, path: Location, page: int) -> str:

@@ -1,4 +1,4 @@
-"""Pages of results behind Airflow's login: replays, window reports, Data Docs, certificates.
+"""Pages of results behind Airflow's login: replays, window reports, Data Docs, certificates, the time of streams.
 
 Airflow does not protect a plugin's application, so every route asks for the user itself, and files are served by a
 route instead of a mount (a mount would pass the question by). Who may read the DAG that made a replay may read what is
@@ -23,10 +23,10 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response, Streamin
 from rewindow.config import Config
 from rewindow.errors import InputError, RewindowError
 from rewindow.location import Location
-from rewindow.names import check_replay_id
+from rewindow.names import check_replay_id, check_stream
 from rewindow.version import PACKAGE
 from rewindow_airflow import page_html
-from rewindow_airflow.rights import refuse_stranger, replays_of
+from rewindow_airflow.rights import OF_STREAMS, refuse_stranger, refuse_without, replays_of
 
 PAGES = "pages"
 _FILES = "../../files/"
@@ -66,8 +66,22 @@ def readable(replay_id: str, user: GetUserDep) -> str:
     return replay_id
 
 
+def readable_stream(stream: str, user: GetUserDep) -> str:
+    """Returns the name of a stream of which this user may read.
+
+    Raises:
+        HTTPException: it is none (404), or the user has no right to the DAG that reports on streams (403).
+    """
+    refuse_without([OF_STREAMS], user)
+    try:
+        return check_stream(stream)
+    except InputError as error:
+        raise HTTPException(404, "no such stream") from error
+
+
 Results = Annotated[Location, Depends(results)]
 ReplayId = Annotated[str, Depends(readable)]
+StreamName = Annotated[str, Depends(readable_stream)]
 
 
 def make_app() -> FastAPI:
@@ -78,6 +92,7 @@ def make_app() -> FastAPI:
     app.get("/replays/{replay_id}/report")(show_report)
     app.get("/replays/{replay_id}/docs")(show_docs)
     app.get("/replays/{replay_id}/certificate")(show_certificate)
+    app.get("/streams/{stream}/time")(show_time)
     app.get("/files/{path:path}")(show_file)
     return app
 
@@ -109,6 +124,16 @@ def show_certificate(replay_id: ReplayId, folder: Results) -> Response:
     found = [page for page in (folder / "certificates").entries("*.html") if pattern.fullmatch(page.name)]
     found.sort(key=lambda page: page.modified(), reverse=True)
     return _one_or_list(folder, found, replay_id, "certificate", f"The command `rewindow certify {replay_id} ...`")
+
+
+def show_time(stream: StreamName) -> Response:
+    """Shows the time of a stream as its tables are now: what is missing, and how far behind tuples arrive."""
+    from rewindow.pages.time_page import draw_time_page
+
+    try:
+        return HTMLResponse(draw_time_page(Config.load(), stream), headers=_HEADERS)
+    except RewindowError as error:
+        return HTMLResponse(page_html.not_yet(stream, "page of its time", error.primary, "Stream"), 404, _HEADERS)
 
 
 def show_file(path: str, folder: Results, user: GetUserDep) -> Response:

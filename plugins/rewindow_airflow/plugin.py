@@ -9,14 +9,14 @@ from typing import Any
 
 from airflow.sdk.plugins_manager import AirflowPlugin
 
-from rewindow_airflow.links import PREFIX, REPLAY_LINKS, ReportsLink
+from rewindow_airflow.links import PREFIX, REPLAY_LINKS, ReportsLink, TimeLink
 
 
 class RewindowPlugin(AirflowPlugin):
     """What Airflow asks for when it loads plugins."""
 
     name = "rewindow"
-    operator_extra_links = [*REPLAY_LINKS, ReportsLink()]
+    operator_extra_links = [*REPLAY_LINKS, ReportsLink(), TimeLink()]
 
     @property
     def fastapi_apps(self) -> list[dict[str, Any]]:

@@ -22,6 +22,8 @@ BY_HAND = "replay_windows"
 """The DAG whose rights count for replays of the command line, and for those that nobody knows."""
 OVER_TIME = "expectation_reports"
 """The DAG whose rights count for the pages over all replays."""
+OF_STREAMS = "fill_heartbeat_gaps"
+"""The DAG whose rights count for the pages of streams."""
 _CERTIFICATE = re.compile(r".+--.+-[0-9a-f]{8}\.(html|json)")
 
 
@@ -32,7 +34,16 @@ def refuse_stranger(config: Config, user: BaseUser, replays: Iterable[str]) -> N
         HTTPException: 403.
     """
     ids = list(replays)
-    for dag_id in sorted({dag_of(config, replay_id) for replay_id in ids} if ids else {OVER_TIME}):
+    refuse_without({dag_of(config, replay_id) for replay_id in ids} if ids else {OVER_TIME}, user)
+
+
+def refuse_without(dags: Iterable[str], user: BaseUser) -> None:
+    """Refuses a user who may not read one of some DAGs.
+
+    Raises:
+        HTTPException: 403.
+    """
+    for dag_id in sorted(dags):
         details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
         if not get_auth_manager().is_authorized_dag(method="GET", details=details, user=user):
             raise HTTPException(403, "Forbidden")

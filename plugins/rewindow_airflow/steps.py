@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from rewindow_airflow.failures import WAIT, Nothing, NotYet, mapped_errors, waiting
 from rewindow_airflow.forms import APPROVE, STAGED
 from rewindow_airflow.identity import RunName, day_of, newest_of, run_name
-from rewindow_airflow.links import ReportsLink
+from rewindow_airflow.links import ReportsLink, TimeLink
 from rewindow_airflow.operators import ReplayTask
 from rewindow_airflow.order import make_way, turn_of
 from rewindow_airflow.replay_requests import describe, refuse_other_wishes
@@ -197,26 +197,35 @@ def _shown(letter: str) -> str:
 
 
 class ReportGapsOperator(BaseOperator):
-    """Reports a stream's empty and missing windows, and the silent stretches per key."""
+    """Reports what is missing from a stream, on both clocks: as a page, as CSV, and who is silent now in the log."""
+
+    operator_extra_links = (TimeLink(),)
 
     def __init__(self, *, stream: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.stream = stream
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Returns how many gaps there are."""
+        """Returns how many gaps there are, and how many keys are silent now."""
         from rewindow.config import Config
         from rewindow.inspection.gaps import gaps
+        from rewindow.pages.time_page import write_time_page
 
         with mapped_errors():
-            report = gaps(Config.load(), self.stream)
+            config = Config.load()
+            report = gaps(config, self.stream)
+            page, table = write_time_page(config, self.stream, report)
         columns, rows = report.table()
         for row in (columns, *rows[:_SHOWN_ROWS]):
             self.log.info("%s", " | ".join(str(value) for value in row))
         if len(rows) > _SHOWN_ROWS:
             more = f"{len(rows) - _SHOWN_ROWS:,} of {len(rows):,} rows"
             self.log.info("%s are not shown; all of them: rewindow gaps %s", more, self.stream)
-        return {"stream": self.stream, "rows": len(rows)}
+        silent = [gap.keys or self.stream for gap in report.event.silent_now] if report.event else []
+        for key in silent[:_SHOWN_ROWS]:
+            self.log.warning("silent at the end of what is sealed: %s", key)
+        self.log.info("page: %s; table: %s", page, table)
+        return {"stream": self.stream, "rows": len(rows), "silent": len(silent), **report.counts}
 
 
 class BuildReportSiteOperator(BaseOperator):

@@ -50,6 +50,9 @@ def gaps(
     ] = None,
     form: Annotated[Format, typer.Option("--format", help="table, csv or json.")] = Format.TABLE,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
+    page: Annotated[
+        bool, typer.Option("--page", help="Draw the page: calendar, gaps, lag, lateness; print its path.")
+    ] = False,
     limit: Annotated[int, typer.Option(help="Rows of each kind; csv and json have all, in order of time.", min=1)] = 15,
 ) -> None:
     """Report what is missing from a recorded stream, on the clock of arrivals and in event time. Starts no JVM.
@@ -71,13 +74,19 @@ def gaps(
         rewindow gaps weather --from 2013-12-01 --to 2014-01-01 --format csv
 
         rewindow gaps weather --key origin=JFK --column pressure
+
+        rewindow gaps weather --page
     """
     config = load_project()
     report = find_gaps(
         config, stream, first, last, from_time=from_time, to_time=to_time, columns=column or (), keys=_pairs(key or ()),
         cadence_us=None if cadence is None else parse_duration(cadence),
     )  # fmt: skip
-    if as_json or form is Format.JSON:
+    if page:
+        from rewindow.pages.time_page import write_time_page
+
+        typer.echo(str(write_time_page(config, stream, report)[0]))
+    elif as_json or form is Format.JSON:
         typer.echo(report.to_json())
     elif form is Format.CSV:
         typer.echo(report.to_csv(), nl=False)

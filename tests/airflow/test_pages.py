@@ -23,6 +23,7 @@ from rewindow.pages.page import render_page
 from rewindow_airflow.links import REPLAY_LINKS
 from rewindow_airflow.operators import RewindowSubmitOperator
 from rewindow_airflow.pages import inside
+from tests.inspection.test_event_gaps import STEADY, recorded
 from tests.pages import replays, stories
 
 PAGES = ("page", "report", "docs", "certificate")
@@ -75,6 +76,7 @@ ROUTES = [
     *(f"/rewindow/replays/r-1/{page}" for page in PAGES),
     "/rewindow/files/quality/replays/r-1/delays.html",
     "/rewindow/files/x",
+    "/rewindow/streams/clicks/time",
 ]
 
 
@@ -95,6 +97,33 @@ def test_page_of_a_replay_is_shown_to_a_viewer(client: Any, page: str, words: st
     assert words in answer.text
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert "connect-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_time_of_a_stream_is_drawn_for_a_viewer(client: Any, results: Path) -> None:
+    """As its tables are when it is asked for; a stream that is not recorded, or that is none, has no page."""
+    recorded(results.parent, STEADY)
+    answer = client.get("/rewindow/streams/s/time", headers=token("VIEWER"))
+    assert (answer.status_code, "Time of s" in answer.text) == (200, True)
+    assert "connect-src 'none'" in answer.headers["content-security-policy"]
+    for name in ("unknown", "a..b", "%2e%2e"):
+        assert client.get(f"/rewindow/streams/{name}/time", headers=token("VIEWER")).status_code == 404
+
+
+def test_page_of_a_stream_follows_the_rights_on_the_dag_that_reports_on_streams(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may not read fill_heartbeat_gaps is refused, also for a stream that does not exist."""
+    from airflow.api_fastapi.app import get_auth_manager
+
+    asked: list[str] = []
+
+    def refuse(*, details: Any, **_: Any) -> bool:
+        asked.append(details.id)
+        return False
+
+    monkeypatch.setattr(get_auth_manager(), "is_authorized_dag", refuse)
+    assert client.get("/rewindow/streams/clicks/time", headers=token("VIEWER")).status_code == 403
+    assert asked == ["fill_heartbeat_gaps"]
 
 
 def test_only_our_own_script_runs_in_a_page(client: Any, results: Path) -> None:

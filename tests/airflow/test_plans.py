@@ -209,8 +209,17 @@ def test_report_of_gaps_says_what_it_does_not_show(monkeypatch: pytest.MonkeyPat
     log = SimpleNamespace(info=lambda text, *values: lines.append(text % values), warning=lambda *_, **__: None)
     monkeypatch.setattr(steps, "_SHOWN_ROWS", 0)
     monkeypatch.setattr(steps.ReportGapsOperator, "log", log)
-    steps.ReportGapsOperator(task_id="report_gaps", stream="clicks").execute({})  # type: ignore[arg-type]
-    assert lines[-1] == "1 of 1 rows are not shown; all of them: rewindow gaps clicks"
+    told = steps.ReportGapsOperator(task_id="report_gaps", stream="clicks").execute({})  # type: ignore[arg-type]
+    assert lines[-2] == f"{told['rows']} of {told['rows']} rows are not shown; all of them: rewindow gaps clicks"
+
+
+def test_report_of_gaps_is_written_as_a_page_and_a_table(settings: Config) -> None:
+    """Below the results, with a row for every gap; the task's value has the counts."""
+    told = steps.ReportGapsOperator(task_id="report_gaps", stream="clicks").execute({})  # type: ignore[arg-type]
+    folder = settings.results / "time"
+    assert "Time of clicks" in (folder / "clicks.html").read_text()
+    assert len((folder / "clicks.csv").read_text().splitlines()) == 1 + told["rows"]
+    assert {"rows", "silent", "windows_empty", "rows_missing"} <= set(told)
 
 
 def test_run_without_a_data_interval_is_refused() -> None:

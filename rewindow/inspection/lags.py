@@ -1,0 +1,97 @@
+"""How far behind tuples arrive: behind their own event time, and behind the newest event time that was there before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rewindow.inspection.event_gaps import StreamRows
+from rewindow.storage import query, quoted
+from rewindow.windows import Grid, WindowRange
+
+STEPS_MAX = 120
+"""So many steps of time a report has at most."""
+LATER_THAN_US = (0, 60_000_000, 600_000_000, 3_600_000_000, 86_400_000_000)
+"""Tuples further behind the newest event time (strict) are counted for each of these: with such a lag they are late."""
+
+
+@dataclass(frozen=True)
+class LagStep:
+    """The lag of the tuples that arrived in some windows, in microseconds: arrival less event time, below zero too."""
+
+    windows: WindowRange
+    begin_us: int
+    tuples: int
+    mean_us: float
+    least_us: int
+    most_us: int
+
+
+@dataclass(frozen=True)
+class KeyLateness:
+    """How far tuples of a key were behind the newest event time that had arrived, of any key, before them.
+
+    Attributes:
+        behind: for each of `LATER_THAN_US`, how many were further behind: as many would be late with that lag.
+        most_us: how far the last of them was behind.
+    """
+
+    key: Mapping[str, Any]
+    tuples: int
+    behind: Sequence[int]
+    most_us: int
+
+    @property
+    def keys(self) -> str:
+        """The key in words."""
+        return ", ".join(f"{name}={value}" for name, value in self.key.items())
+
+
+def lag_over_time(rows: StreamRows, windows: WindowRange, grid: Grid) -> list[LagStep]:
+    """Returns the lag by steps of as many windows each, those without a tuple left out."""
+    size = -(-len(windows) // STEPS_MAX)
+    sql = f"""
+    select step, count(*) as tuples, avg(cast(a - t as double)) as mean, min(a - t) as least, max(a - t) as most
+    from (select (window_id - {windows.first}) / {size} as step, a, t from ({_times(rows, windows)}) as s
+          where window_id >= {windows.first}) as s
+    group by step order by step"""
+    found = []
+    for row in query(sql, s=rows.table).to_pylist():
+        first = windows.first + row["step"] * size
+        span = WindowRange(first, min(first + size - 1, windows.last))
+        found.append(LagStep(span, grid.start_us(first), row["tuples"], row["mean"], row["least"], row["most"]))
+    return found
+
+
+def lateness_by_key(rows: StreamRows, windows: WindowRange) -> list[KeyLateness]:
+    """Returns how far each key's tuples were behind; the furthest behind first."""
+    names = [f"key_{number}" for number in range(len(rows.keys))]
+    counts = ", ".join(
+        f"sum(case when behind > {us} then 1 else 0 end) as later_{n}" for n, us in enumerate(LATER_THAN_US)
+    )
+    newest = "max(t) over (order by a, window_id, place rows between unbounded preceding and 1 preceding)"
+    listed = "".join(f"{name}, " for name in names)
+    sql = f"""
+    select {listed} count(*) as tuples, {counts}, max(behind) as most
+    from (select {listed} window_id, {newest} - t as behind from ({_times(rows, windows)}) as s) as s
+    where window_id >= {windows.first} {"group by " + ", ".join(names) if names else ""}"""
+    found = [
+        KeyLateness(
+            {key: row[name] for key, name in zip(rows.keys, names, strict=True)}, row["tuples"],
+            [row[f"later_{n}"] or 0 for n in range(len(LATER_THAN_US))], max(row["most"] or 0, 0),
+        )
+        for row in query(sql, s=rows.table).to_pylist()
+    ]  # fmt: skip
+    return sorted(found, key=lambda row: (-row.most_us, row.keys))
+
+
+def _times(rows: StreamRows, windows: WindowRange) -> str:
+    """Returns the query for arrival and event time of the tuples that have both."""
+    keys = "".join(f"cast({quoted(key)} as varchar) as key_{number}, " for number, key in enumerate(rows.keys))
+    place = quoted("offset") if "offset" in rows.table.schema.names else "window_id"
+    arrived = "arrow_cast(arrived_at, 'Int64')"
+    return (
+        f"select {keys} window_id, {place} as place, {arrived} as a, {rows.time_sql} as t from s "
+        f"where window_id <= {windows.last} and {quoted(rows.event_at or '')} is not null{rows.of_keys}"
+    )

@@ -1,0 +1,212 @@
+"""The page of a stream's time: what is missing, where, how far behind tuples arrive; every picture also as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rewindow.config import Config
+from rewindow.inspection.event_gaps import EventGaps, StreamRows
+from rewindow.inspection.gap_rows import Gap
+from rewindow.inspection.gaps import GapReport, gaps
+from rewindow.inspection.lags import LATER_THAN_US, KeyLateness, LagStep, lag_over_time, lateness_by_key
+from rewindow.location import Location
+from rewindow.operators.gaps.sql import RECORDED_NULLS
+from rewindow.pages.calendar import describe_range, draw_calendar
+from rewindow.pages.drawing import draw
+from rewindow.pages.story import Layer
+from rewindow.storage import Table
+from rewindow.storage.streams import stored_grid
+from rewindow.windows import Grid, WindowRange, format_duration, format_time, to_datetime
+
+WIDTH, _LANE, _CURVE = 1000, 26, 160
+LANES_MAX, RECTANGLES_MAX, ROWS_MAX = 30, 3_000, 200
+"""Keys and gaps that are drawn, and rows of a table: the worst; all of them are in the CSV."""
+_LAYERS_MAX = 8
+
+
+@dataclass(frozen=True)
+class GapLane:
+    """A key's gaps on the line of event time: x, width, kind and words of each."""
+
+    y: int
+    label: str
+    gaps: tuple[tuple[float, float, str, str], ...]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Lag over time: for each step a bar from the least to the most, and the mean."""
+
+    bars: tuple[tuple[float, float, float, float, float, str], ...]
+    ticks: tuple[tuple[float, str], ...]
+
+
+def draw_time_page(config: Config, stream: str, *, found: GapReport | None = None) -> str:
+    """Returns the page of a stream's time as HTML, from its tables alone.
+
+    Args:
+        config: settings in force.
+        stream: a recorded or published stream.
+        found: its report of gaps, where it was made already.
+
+    Raises:
+        InputError: the stream is unknown or not recorded.
+    """
+    found = found or gaps(config, stream)
+    grid, windows, event = stored_grid(Table.open(config.windows_table(stream))), found.windows, found.event
+    steps: list[LagStep] = []
+    behind: list[KeyLateness] = []
+    if event is not None and windows is not None:
+        rows = StreamRows.open(config, stream, {})
+        steps, behind = lag_over_time(rows, windows, grid), lateness_by_key(rows, windows)
+    calendar = draw_calendar(grid, windows, calendar_layers(event, windows, grid)) if event and windows else None
+    listed = sorted(found.gaps, key=lambda gap: (gap.from_us - gap.to_us, gap.from_us, gap.keys))
+    return draw(
+        "stream_time.html", stream=stream, report=found, event=event, page={"windows": windows}, seconds=_words,
+        lead=_lead(found), facts=_facts(found), calendar=calendar,
+        range_words=describe_range(grid, windows) if windows else "",
+        lanes=gap_lanes(event) if event else [], curve=draw_curve(steps), steps=steps, behind=behind[:ROWS_MAX],
+        behind_count=len(behind), later_than=[format_duration(us) if us else "0" for us in LATER_THAN_US],
+        gaps=[gap.row() for gap in listed[:ROWS_MAX]], gap_count=len(listed), rows_max=ROWS_MAX, width=WIDTH,
+        totals=sorted(event.completeness, key=_worst)[:ROWS_MAX] if event else [], clock=to_datetime,
+        script=(resources.files("rewindow.pages") / "templates/page.js").read_text(),
+    )  # fmt: skip
+
+
+def write_time_page(config: Config, stream: str, found: GapReport) -> tuple[Location, Location]:
+    """Writes the report as a page and as CSV below the results, and returns where they lie."""
+    folder = config.results / "time"
+    page, table = folder / f"{stream}.html", folder / f"{stream}.csv"
+    table.write(found.to_csv())
+    page.write(draw_time_page(config, stream, found=found))
+    return page, table
+
+
+def _worst(row: Any) -> tuple[float, str, str]:
+    return (row.share if row.share is not None else 1.0, row.keys, row.column)
+
+
+def _lead(found: GapReport) -> str:
+    if found.windows is None:
+        return "Nothing of the stream is sealed yet."
+    if found.event is None:
+        return "The stream has no event time: what is missing is known on the clock of arrivals alone."
+    silent = found.event.silent_now
+    names = ", ".join(gap.keys or "the stream" for gap in silent[:5]) + (", ..." if len(silent) > 5 else "")
+    return f"Silent at the end of what is sealed: {names}." if silent else "Every key sends up to the end."
+
+
+def _facts(found: GapReport) -> list[tuple[str, str]]:
+    """Returns figures with what they are."""
+    counts = found.counts
+    facts = [(f"{counts['windows_empty']:,}", "windows empty"), (f"{counts['windows_missing']:,}", "windows missing")]
+    if found.event is not None:
+        rows = [row for row in found.event.completeness if not row.column]
+        expected, present = sum(row.expected for row in rows), sum(row.present for row in rows)
+        facts.insert(0, (f"{present / expected:.2%}" if expected else "–", "of the expected rows are there"))
+        facts.insert(1, (f"{counts['rows_missing']:,}", "rows missing"))
+        facts.append((format_duration(found.event.cadence_us), _source(found.event)))
+    return facts
+
+
+def _source(event: EventGaps) -> str:
+    if event.learned is None:
+        return "between two rows of a key, as set"
+    return f"between two rows of a key, learned: so {event.learned[0] / event.learned[1]:.1%} of them are apart"
+
+
+def calendar_layers(event: EventGaps, windows: WindowRange, grid: Grid) -> list[Layer]:
+    """Returns the rows missing in each window's time: of all keys, of the worst, and how complete all keys are."""
+    by_key: dict[str, list[Gap]] = {}
+    for gap in event.gaps:
+        if gap.kind != RECORDED_NULLS:
+            by_key.setdefault(gap.keys, []).append(gap)
+    count = max(sum(not row.column for row in event.completeness), 1)
+    every = missing_by_window([gap for found in by_key.values() for gap in found], event.cadence_us, windows, grid)
+    layers = [Layer("missing", "missing, all keys", "rows", every, hue="red")]
+    expected = count * grid.width_us / event.cadence_us
+    layers.append(Layer("complete", "completeness", "%", 100 * (1 - every / expected).clip(0, 1), False, "green"))
+    worst = sorted(by_key.items(), key=lambda one: (-sum(gap.count for gap in one[1]), one[0]))
+    for key, found in worst[:_LAYERS_MAX] if count > 1 else []:
+        values = missing_by_window(found, event.cadence_us, windows, grid)
+        layers.append(Layer(key, key, "rows", values, hue="amber"))
+    return layers
+
+
+def missing_by_window(
+    found: Sequence[Gap], cadence_us: int, windows: WindowRange, grid: Grid
+) -> npt.NDArray[np.float64]:
+    """Returns how much of each window's time is in gaps, counted in rows: the length in the window over the cadence."""
+    begin, width, size = grid.start_us(windows.first), grid.width_us, len(windows)
+    length, steps = np.zeros(size), np.zeros(size + 1)
+    if found:
+        from_us = np.array([gap.from_us for gap in found], dtype=np.int64) - begin
+        to_us = np.array([gap.to_us for gap in found], dtype=np.int64) - begin
+        from_us, to_us = from_us.clip(0, size * width), to_us.clip(0, size * width)
+        first, last = from_us // width, to_us // width  # Both are cut in part; all windows between are whole.
+        np.add.at(steps, first, 1)
+        np.add.at(steps, last, -1)
+        length += np.cumsum(steps)[:-1] * width
+        np.subtract.at(length, first.clip(max=size - 1), (from_us % width) * (first < size))
+        np.add.at(length, last.clip(max=size - 1), (to_us % width) * (last < size))
+    return length / cadence_us
+
+
+def gap_lanes(event: EventGaps) -> list[GapLane]:
+    """Returns the gaps of the keys that miss most, each on a line of its own."""
+    span = max(event.to_us - event.from_us, 1)
+    longest = sorted(event.gaps, key=lambda gap: gap.from_us - gap.to_us)[:RECTANGLES_MAX]
+    by_label: dict[str, list[Gap]] = {}
+    for gap in longest:
+        by_label.setdefault(", ".join(filter(None, (gap.keys, gap.column))) or "the stream", []).append(gap)
+    worst = sorted(by_label.items(), key=lambda one: (-sum(gap.count for gap in one[1]), one[0]))[:LANES_MAX]
+    return [
+        GapLane(n * _LANE, label, tuple(_rectangle(gap, event.from_us, span) for gap in found))
+        for n, (label, found) in enumerate(worst)
+    ]
+
+
+def _rectangle(gap: Gap, begin_us: int, span_us: int) -> tuple[float, float, str, str]:
+    x, width = (gap.from_us - begin_us) * WIDTH / span_us, (gap.to_us - gap.from_us) * WIDTH / span_us
+    words = f"{gap.kind.replace('_', ' ')}: {format_time(gap.from_us)} to {format_time(gap.to_us)}, {gap.count:,} rows"
+    return round(x, 2), round(max(width, 0.8), 2), gap.kind, words
+
+
+def draw_curve(steps: Sequence[LagStep]) -> Curve | None:
+    """Returns the lag over time; None where no tuple has one."""
+    if not steps:
+        return None
+    top, low = max(step.most_us for step in steps), min(0, *(step.least_us for step in steps))
+    span, count = max(top - low, 1), steps[-1].windows.first - steps[0].windows.first + len(steps[0].windows)
+    wide = max(WIDTH * len(steps[0].windows) / count, 1.5)
+
+    def height(value: float) -> float:
+        return round(_CURVE * (top - value) / span, 1)
+
+    bars = []
+    for step in steps:
+        x = round((step.windows.first - steps[0].windows.first) * WIDTH / count, 1)
+        begin, words = format_time(step.begin_us), (_words(step.mean_us), _words(step.most_us))
+        title = f"{begin}: {step.tuples:,} tuples, mean {words[0]}, most {words[1]}"
+        y = height(step.most_us)
+        tall = max(round(height(step.least_us) - y, 1), 1)
+        bars.append((x, round(wide * 0.85, 1), y, tall, height(step.mean_us), title))
+    return Curve(tuple(bars), tuple((height(us), _words(us)) for us in sorted({top, 0, low})))
+
+
+def _words(us: float) -> str:
+    """Returns a duration to three digits, in the unit that a person would take.
+
+    >>> _words(5_400_000_000), _words(-30_000_000), _words(0)
+    ('1.5 h', '-30 s', '0 s')
+    """
+    for unit_us, name in ((86_400_000_000, "days"), (3_600_000_000, "h"), (60_000_000, "min")):
+        if abs(us) >= unit_us:
+            return f"{us / unit_us:.3g} {name}"
+    return f"{us / 1_000_000:.3g} s"

@@ -1,0 +1,119 @@
+"""The page of a stream's time: every picture says what the report says, and stands there as a table too."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from rewindow.inspection.event_gaps import StreamRows
+from rewindow.inspection.gap_rows import Gap
+from rewindow.inspection.gaps import gaps
+from rewindow.inspection.lags import LATER_THAN_US, lag_over_time, lateness_by_key
+from rewindow.pages.time_page import WIDTH, draw_curve, draw_time_page, gap_lanes, missing_by_window, write_time_page
+from rewindow.windows import Grid, WindowRange
+from tests.inspection.test_event_gaps import STEADY, recorded
+from tests.pages.test_page import read
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+
+
+def event_gap(begin: int, end: int) -> Gap:
+    """Returns a gap of event time."""
+    return Gap("missing_rows", None, begin, end, 1)
+
+
+def test_missing_time_of_a_window_is_what_counting_each_second_gives() -> None:
+    """Gaps that overlap, touch borders, and reach beyond the range; each second counts once for every gap (G8)."""
+    random = Random(5)
+    for _ in range(200):
+        width = random.randint(1, 7)
+        windows = WindowRange(random.randint(0, 5), random.randint(5, 9))
+        begin, end = windows.first * width, (windows.last + 1) * width
+        found = [(at, at + random.randint(0, 30)) for at in (random.randint(-5, end) for _ in range(5))]
+        values = missing_by_window(
+            [event_gap(b * SECOND, e * SECOND) for b, e in found], SECOND, windows, Grid(width * 1000)
+        )
+        expected = np.zeros(len(windows))
+        for b, e in found:
+            for second in range(max(b, begin), min(e, end)):
+                expected[second // width - windows.first] += 1
+        assert values.tolist() == expected.tolist(), (width, windows, found)
+
+
+def test_page_is_whole_needs_no_other_file_and_shows_what_the_report_says(tmp_path: Path) -> None:
+    """Completeness, gaps, who is silent; nothing of a key's is markup."""
+    config = recorded(tmp_path, [*STEADY, ("<b>x</b>", 5.0, 4.0, 1.0)], cadence="10 s")
+    page, table = write_time_page(config, "s", gaps(config, "s"))
+    html = page.read_text()
+    found = read(html)
+    assert not found.wrong and not found.open and not found.addresses
+    assert "<b>x" not in html and "k=&lt;b&gt;x" in html
+    assert "Silent at the end of what is sealed: k=&lt;b&gt;x" in html
+    assert "80.00 %" in html and "10.00 %" in html and html.count("<title>missing rows") == 1
+    rows = list(csv.DictReader(io.StringIO(table.read_text())))
+    assert [(row["kind"], row["key"], row["count"]) for row in rows if row["id"]] == [
+        ("ended", "k=<b>x</b>", "9"), ("missing_rows", "k=a", "2"),
+    ]  # fmt: skip
+
+
+def test_gaps_lie_on_the_line_of_their_range(tmp_path: Path) -> None:
+    """Each rectangle is where its gap is: from 50 to 70 of 100 seconds."""
+    event = gaps(recorded(tmp_path, STEADY, cadence="10 s"), "s").event
+    assert event is not None
+    [lane] = gap_lanes(event)
+    assert lane.label == "k=a"
+    [(x, width, kind, words)] = lane.gaps
+    assert (x, width, kind) == (WIDTH * 0.5, WIDTH * 0.2, "missing_rows") and "2 rows" in words
+
+
+def test_lag_and_lateness_are_what_one_look_at_each_tuple_gives(tmp_path: Path) -> None:
+    """Arrival less event time by window; how far behind the newest that had arrived before, by key."""
+    random = Random(3)
+    tuples: list[tuple[str | None, float, float | None, float | None]] = []
+    for _ in range(300):
+        at = random.randint(0, 99)
+        tuples.append((random.choice("ab"), at, None if random.random() < 0.1 else at - random.randint(-2, 90), 1.0))
+    config = recorded(tmp_path, tuples, cadence="10 s")
+    rows, windows, grid = StreamRows.open(config, "s", {}), WindowRange(2, 9), Grid(10_000)
+    steps = lag_over_time(rows, windows, grid)
+    timed = [(int(at // 10), n, at, t, key) for n, (key, at, t, _) in enumerate(tuples) if t is not None]
+    for step in steps:
+        lags = [at - t for window, _, at, t, _ in timed if window == step.windows.first]
+        assert (step.tuples, step.least_us, step.most_us) == (len(lags), min(lags) * SECOND, max(lags) * SECOND)
+        assert round(step.mean_us) == round(sum(lags) * SECOND / len(lags))
+    newest: float | None = None
+    behind: dict[Any, list[float]] = {}
+    for window, _, _, t, key in sorted(timed, key=lambda one: (one[2], one[0], one[1])):
+        if window >= windows.first:
+            behind.setdefault(key, []).append(0 if newest is None else max(newest - t, 0))
+        newest = t if newest is None else max(newest, t)
+    found = {row.key["k"]: row for row in lateness_by_key(rows, windows)}
+    assert set(found) == set(behind)
+    for key, values in behind.items():
+        assert found[key].tuples == len(values) and found[key].most_us == max(values) * SECOND
+        assert list(found[key].behind) == [sum(v * SECOND > us for v in values) for us in LATER_THAN_US]
+
+
+def test_the_curve_spans_the_lags_and_is_there_as_numbers(tmp_path: Path) -> None:
+    """The least at the bottom, the most at the top; a row for every bar; without tuples there is no curve."""
+    config = recorded(tmp_path / "a", [("a", 10.0, 4.0, 1.0), ("a", 50.0, 52.0, 1.0)], cadence="10 s")
+    rows = StreamRows.open(config, "s", {})
+    curve = draw_curve(lag_over_time(rows, WindowRange(0, 9), Grid(10_000)))
+    assert curve is not None and [words for _, words in curve.ticks] == ["-2 s", "0 s", "6 s"]
+    assert [bar[2] for bar in curve.bars] == [0.0, 160.0]
+    html = draw_time_page(config, "s")
+    assert len(re.findall(r'class="lag"', html)) == 2 and html.count('<td class="num">-2 s</td>') == 3
+    assert draw_curve([]) is None
+
+
+def test_a_stream_without_event_time_has_a_page_of_the_other_clock(tmp_path: Path) -> None:
+    """Nothing reads None, and what is not known is said."""
+    html = draw_time_page(recorded(tmp_path, STEADY, event_at=None, interval="5 s"), "s")
+    assert "The stream has no event time" in html and "silent" in html and "None<" not in html
