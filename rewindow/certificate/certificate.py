@@ -288,6 +288,7 @@ def _output(left: Snapshot, right: Snapshot, result: OutputResult) -> OutputCert
         only_in_tuples=OnlyIn(
             a=sum(found.missing for found in result.differing),
             b=sum(found.surplus for found in result.differing),
+            changed=result.rows_changed,
             at_least=result.by_digest,
         ),
         lost_tuples=sum(found.missing for found in result.differing if found.difference is Difference.LOST),

@@ -14,11 +14,13 @@ class OnlyIn(BaseModel):
 
     Attributes:
         a, b: how many only a has, and only b.
+        changed: how many of them are the same tuple on both sides, by the output's key, with other values.
         at_least: rows of a side were purged, so that only the digests' counts could be compared: there may be more.
     """
 
     a: int = 0
     b: int = 0
+    changed: int = 0
     at_least: bool = False
 
     @classmethod
@@ -26,7 +28,10 @@ class OnlyIn(BaseModel):
         """Returns the tuples of several outputs together."""
         every = list(parts)
         return cls(
-            a=sum(part.a for part in every), b=sum(part.b for part in every), at_least=any(p.at_least for p in every)
+            a=sum(part.a for part in every),
+            b=sum(part.b for part in every),
+            changed=sum(part.changed for part in every),
+            at_least=any(part.at_least for part in every),
         )
 
     def words(self, a: str, b: str) -> str:
@@ -38,11 +43,18 @@ class OnlyIn(BaseModel):
             '148 tuples of FULL are missing in LOSSY; 0 are only in LOSSY'
             >>> OnlyIn(a=148, b=0).words("FULL", "LOSSY")
             '148 tuples of FULL are missing in LOSSY; 0 are only in LOSSY'
+            >>> OnlyIn(a=222, b=195, changed=195).words("published", "second")
+            '195 published tuples are changed in second; 27 are missing; 0 are only in second'
         """
         fuller, poorer, missing, surplus = (b, a, self.b, self.a) if self.b > self.a else (a, b, self.a, self.b)
         bound = "at least " if self.at_least else ""
         tuples, place = "tuple" if missing == 1 else "tuples", _place(poorer)
         of = f"published {tuples}" if fuller == PUBLISHED else f"{tuples} of {fuller}"
+        if self.changed:
+            missing, surplus, many = missing - self.changed, surplus - self.changed, self.changed != 1
+            of = of if many else of.replace("tuples", "tuple")
+            changed = f"{bound}{self.changed:,} {of} {_is(self.changed)} changed in {place}"
+            return f"{changed}; {missing:,} {_is(missing)} missing; {surplus:,} {_is(surplus)} only in {place}"
         lacking = f"{bound}{missing:,} {of} {_is(missing)} missing in {place}"
         return f"{lacking}; {bound}{surplus:,} {_is(surplus)} only in {place}"
 

@@ -79,7 +79,7 @@ def _show(certificate: Certificate) -> None:
         out.print(f"note: {escape(note)}")
     found = certificate.first_difference or {}
     if found:
-        plain = {name: value for name, value in found.items() if not isinstance(value, list | dict)}
+        plain = {name: value for name, value in found.items() if not isinstance(value, list | dict | None)}
         out.print("first difference: " + ", ".join(f"{name} {escape(str(value))}" for name, value in plain.items()))
     out.print(f"page: {escape(certificate.page or 'not written, since the state folder cannot be written to')}")
 

@@ -10,7 +10,13 @@ from rich.markup import escape
 from rewindow.commands.completion import applications, states
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, out, print_json, print_rows
-from rewindow.inspection.replay_status import attempts_begun, covers, list_replays, lost_windows
+from rewindow.inspection.replay_status import (
+    attempts_begun,
+    covers,
+    list_replays,
+    lost_windows,
+    stopped_unnoticed,
+)
 from rewindow.inspection.visibility import Visibility
 from rewindow.ledger.replays import Replay
 
@@ -34,13 +40,14 @@ def command(
     config = load_project()
     rows = list_replays(config, application, state=state, limit=limit)
     tries = attempts_begun(config, rows)
-    lost, seen = lost_windows(config, rows), covers(config, rows)
+    lost, seen, gone = lost_windows(config, rows), covers(config, rows), stopped_unnoticed(config, rows)
     if as_json:
         print_json(
             [
                 {
                     "replay": row.replay_id, "application": row.application, "first": row.first,
                     "last": row.last, "from": times[0], "to": times[1], "mode": row.mode, "state": row.state,
+                    "has_stopped": row.replay_id in gone,
                     "message": row.message,
                     "covered_by": list(seen[row.replay_id].covered_by),
                     "attempts": tries[row.replay_id], "mark": row.mark, "lost": lost[row.replay_id],
@@ -59,7 +66,8 @@ def command(
     body = [
         (
             row.replay_id, row.application, *map(_minute, row.times() or ("", "")), str(row.range),
-            row.mode.replace("_", " "), _state(row, seen[row.replay_id]), f"{100 * row.mark / len(row.range):.0f} %",
+            row.mode.replace("_", " "), _state(row, seen[row.replay_id], row.replay_id in gone),
+            f"{100 * row.mark / len(row.range):.0f} %",
             lost[row.replay_id], tries[row.replay_id],
             f"{row.created_at:%Y-%m-%d %H:%M}", f"{row.changed_at:%Y-%m-%d %H:%M}",
         )
@@ -69,9 +77,13 @@ def command(
     for name, what in seen.items():
         if what.covered_by:
             out.print(escape(f"{name} is {what}, published later"))
+    for name in sorted(gone):
+        out.print(escape(f"{name}: its process has ended without a word; see: rewindow status {name}"))
 
 
-def _state(row: Replay, seen: Visibility) -> str:
+def _state(row: Replay, seen: Visibility, has_stopped: bool) -> str:
+    if has_stopped:
+        return f"{row.state.value}, but its process is gone"
     return f"{row.state.value}{', covered' if seen.is_whole else ', in part covered' if seen.covered_by else ''}"
 
 

@@ -58,12 +58,12 @@ def _show(config: Config, found: ReplayStatus) -> None:
             one.epoch,
             f"{one.began_at:%H:%M:%S}",
             one.outcome.value if one.outcome else "running",
-            one.mark,
+            f"window {plan.window_of(one.mark)}" if one.mark else "nothing",
             one.message.split("\n")[0],
         )
         for one in found.attempts
     ]
-    print_rows("\nattempts", ("attempt", "began", "end", "committed", "message"), attempts)
+    print_rows("\nattempts", ("attempt", "began", "end", "committed up to", "message"), attempts)
     totals = [(t.direction, t.port, t.windows, t.tuples, t.lost_windows) for t in found.ports]
     print_rows("\nports", ("", "port", "windows", "tuples", "windows lost"), totals)
     for line in found.lost_to_states:

@@ -16,13 +16,23 @@ from rewindow.launcher.loop import run_plain
 from rewindow.ledger import Ledger
 from rewindow.recording import inventory
 from rewindow.recording.dependents import dependents
+from rewindow.storage.streams import sealed_streams
 
 DIFFERENT_CODE = 1
 Stream = Annotated[
     str, typer.Argument(help="Name of a recorded or published stream.", autocompletion=completion.streams)
 ]
 
-app = typer.Typer(cls=Subcommands, add_completion=False, rich_markup_mode="markdown")
+
+class _Streams(Subcommands):
+    """Whoever names a stream wants to see it."""
+
+    def meant(self, given: str) -> str:
+        is_stream = given in sealed_streams(load_project().state / "streams")
+        return f"Did you mean: rewindow streams show {given}? " if is_stream else ""
+
+
+app = typer.Typer(cls=_Streams, add_completion=False, rich_markup_mode="markdown")
 
 
 @app.callback(invoke_without_command=True)

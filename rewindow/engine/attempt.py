@@ -101,7 +101,8 @@ class Attempt:
         plan, found = self.plan, takeover.resume
         states = takeover.checkpoint.states if takeover.checkpoint else self._warm_up(takeover, engine)
         if found.restore or found.first > 1:
-            self._say(f"resumed from checkpoint {found.restore}, next window {plan.window_of(found.first)}")
+            at = f"the checkpoint at window {plan.window_of(found.restore)}" if found.restore else "the start state"
+            self._say(f"resumed from {at}, next window {plan.window_of(found.first)}")
         if not plan.mode.may_lose:
             return states
         skip = engine.skip(states, plan.windows_of(found.skipped)) if found.skipped else None

@@ -165,7 +165,7 @@ def replay_status(config: Config, replay_id: str) -> ReplayStatus:
 def list_replays(
     config: Config, application: str | None = None, *, state: str | None = None, limit: int = 20
 ) -> list[Replay]:
-    """Returns replays as the ledger has them, newest first.
+    """Returns replays as the ledger has them, newest first; samples of `plan --verify` only where a state is asked for.
 
     Args:
         config: settings in force.
@@ -179,7 +179,13 @@ def list_replays(
     if state is not None and state not in list(State):
         hint = f"{did_you_mean(state, State)}There are: {', '.join(State)}."
         raise InputError(f'state "{state}" is unknown', hint=hint)
-    return Ledger.open(config.ledger_url).replays.newest(application, state, limit)
+    return Ledger.open(config.ledger_url).replays.newest(application, state, limit, without_samples=state is None)
+
+
+def stopped_unnoticed(config: Config, rows: Sequence[Replay]) -> frozenset[str]:
+    """Returns the ids of those among some replays that are said to run, though their process is gone."""
+    ledger = Ledger.open(config.ledger_url)
+    return frozenset(row.replay_id for row in rows if has_stopped_unnoticed(ledger, row))
 
 
 def covers(config: Config, rows: Sequence[Replay]) -> dict[str, Visibility]:

@@ -11,6 +11,7 @@ from rewindow.config import Config
 from rewindow.errors import NotDeterministicError
 from rewindow.launcher.loop import run_attempts
 from rewindow.ledger import Ledger
+from rewindow.ledger.replays import SAMPLE
 from rewindow.listener import Listener, Silent
 from rewindow.planning.planner import create_replay
 from rewindow.planning.request import Draft, ReplayRequest
@@ -37,7 +38,7 @@ def verify_sample(
     is_declared = any(node.mode for node in draft.loaded.app.nodes.values())
     sample = replace(
         request, first=plan.first, last=last, from_time=None, to_time=None, checkpoint_windows=count,
-        mode=request.mode if is_declared else "exactly_once", reason="plan --verify",
+        mode=request.mode if is_declared else "exactly_once", reason=SAMPLE,
     )  # fmt: skip
     try:
         for replay_id, size in zip(ids, (count, max(1, count // 3 - 1)), strict=True):
@@ -78,5 +79,5 @@ def _delete(config: Config, ids: list[str]) -> None:
     ledger = Ledger.open(config.ledger_url)
     for replay_id in ids:
         if ledger.replays.find(replay_id):
-            ledger.replays.abandon(replay_id, "plan --verify")
+            ledger.replays.abandon(replay_id, SAMPLE)
         config.replay_root(replay_id).delete_tree()

@@ -103,7 +103,7 @@ class Attempts(LedgerPart):
                 f'replay "{replay_id}" is {state}: no attempt can begin',
                 hint="To run its range again give the new replay another --id.",
             )
-        self._end(connection, replay_id, AttemptEnd.LOST, f"epoch {epoch} was taken before it had ended")
+        self._end(connection, replay_id, AttemptEnd.LOST, f"attempt {epoch} began before it had ended")
         values = {"replay_id": replay_id, "epoch": epoch, "message": ""}
         connection.execute(insert(attempts).values(**values, began_at=self.now, heard_at=self.now))
         return int(epoch)

@@ -56,6 +56,8 @@ _MAY_FOLLOW: Mapping[State, frozenset[State]] = {
 RUNNABLE = (State.PLANNED, State.RUNNING, State.FAILED)
 """States in which a new attempt may begin."""
 
+SAMPLE = "plan --verify"
+"""Why a replay was abandoned that has only tried a sample: it is nothing to look after."""
 _PLANNED = ("application", "first", "last", "mode", "code_version", "plan")
 
 
@@ -196,14 +198,21 @@ class Replays(LedgerPart):
             return list(connection.scalars(query))
 
     def newest(
-        self, application: str | None = None, state: str | Iterable[str] | None = None, limit: int = 100
+        self,
+        application: str | None = None,
+        state: str | Iterable[str] | None = None,
+        limit: int = 100,
+        *,
+        without_samples: bool = False,
     ) -> list[Replay]:
-        """Returns replays, newest first; of one application or in one of several states if so asked."""
+        """Returns replays, newest first; of one application, in some states, or without samples, if so asked."""
         query = select(*_COLUMNS).order_by(replays.c.created_at.desc(), replays.c.replay_id.desc()).limit(limit)
         if application is not None:
             query = query.where(replays.c.application == application)
         if state is not None:
             query = query.where(replays.c.state.in_([state] if isinstance(state, str) else list(state)))
+        if without_samples:
+            query = query.where((replays.c.state != State.ABANDONED) | (replays.c.message != SAMPLE))
         with self.reading() as connection:
             return [to_replay(row) for row in connection.execute(query)]
 

@@ -100,6 +100,7 @@ def test_changes_are_summed_up_per_column_over_rows_matched_by_key(config: Confi
     ranks = output(certificate, "ranks")
     assert ranks.changes == {"minutes": {"rows": 2, "smallest": -2.0, "largest": 7.0, "total": 5.0}}
     assert (ranks.rows_changed, ranks.rows_added, ranks.rows_removed) == (2, 1, 1)
+    assert ranks.only_in_tuples.changed == 2
     assert ranks.ranges == {"lost": [(111, 111)], "changed": [(105, 105), (110, 110), (112, 112)]}
     assert output(certificate, "delays").classes["equal"] == 20
     assert certificate.verdict == DIFFERENT

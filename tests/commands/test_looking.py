@@ -14,6 +14,7 @@ from sqlalchemy import update
 from rewindow.config import Config
 from rewindow.ledger import Ledger
 from rewindow.ledger.models import replays
+from rewindow.ledger.replays import SAMPLE
 from rewindow.pages.reading import pages_folder
 from rewindow.quality.findings import record_findings
 from rewindow.quality.outcome import CheckOutcome, GateResult, OutputVerdict
@@ -239,6 +240,15 @@ def test_list_shows_what_a_replay_computes_and_since_when_it_is_in_its_state(
         connection.execute(update(replays).values(plan={}))
     assert json.loads(run("list", "--json")[1])[0]["from"] is None
     assert run("list")[0] == 0
+
+
+def test_samples_of_verify_are_listed_only_where_they_are_asked_for(config: Config, command: Command) -> None:
+    """There is nothing to look after; they count in no other way either."""
+    simple(config, "one", FIRST, LAST)
+    simple(config, "sample", FIRST, LAST)
+    Ledger.open(config.ledger_url).replays.abandon("sample", SAMPLE)
+    assert [row["replay"] for row in json.loads(command("list", "--json")[1])] == ["one"]
+    assert [row["replay"] for row in json.loads(command("list", "--state", "abandoned", "--json")[1])] == ["sample"]
 
 
 def test_check_tries_the_strength_of_a_suite(command: Command, config: Config, tmp_path: Path) -> None:

@@ -83,6 +83,7 @@ def test_an_unknown_subcommand_is_an_error_like_all_others(project: Project, run
         "  Hint: There are: show, rows, quarantine, delete, upgrade. `rewindow streams -h` says what they do.\n"
     )
     assert 'Did you mean "show"? There are: ' in run("streams", "sho")[2]
+    assert "Did you mean: rewindow streams show events? There are: " in run("streams", "events")[2]
     assert run("ledger", "rebild")[2].startswith('error: subcommand "rebild" of `rewindow ledger` is unknown')
     assert run("streams", "show")[2].startswith("error: missing argument")
     assert run("list", "--limit", "0")[2].startswith("error: invalid value for '--limit'")

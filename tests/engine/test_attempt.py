@@ -151,7 +151,9 @@ def test_a_recovery_is_foretold_and_goes_as_foretold(
     expected = expect_recovery(config, second.plan)
     assert words in str(expected)
     second.run()
-    assert f"resumed from checkpoint {second.plan.mark_of(expected.restored)}, next window {expected.first}" in said
+    at_start = expected.restored < second.plan.first
+    restored = "the start state" if at_start else f"the checkpoint at window {expected.restored}"
+    assert f"resumed from {restored}, next window {expected.first}" in said
     lost = losses_of(second.plan, Table.open(config.replay_root("one") / FACTS), None, second.plan.range).lost
     assert lost == {name: [windows] for name, windows in expected.lost.items()}
 
