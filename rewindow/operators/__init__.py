@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rewindow.operators.event_time.lateness import Lateness, lateness
     from rewindow.operators.event_time.operator import SplitLate
     from rewindow.operators.event_time.settings import EventTime, StreamTime
-    from rewindow.operators.event_time.window_settings import EventWindows
+    from rewindow.operators.event_time.window_settings import EventWindows, SessionWindows
     from rewindow.operators.event_time.windows import Windows, event_windows
     from rewindow.operators.gaps.function import FrameGaps, gap_report, learn_cadence
     from rewindow.operators.gaps.settings import GapSettings
@@ -29,6 +29,7 @@ _PLACES = {
     "Lateness": "event_time.lateness",
     "Merge": "merge.operator",
     "Metronome": "metronome",
+    "SessionWindows": "event_time.window_settings",
     "SplitLate": "event_time.operator",
     "StreamTime": "event_time.settings",
     "Windows": "event_time.windows",
@@ -46,6 +47,7 @@ __all__ = [
     "Lateness",
     "Merge",
     "Metronome",
+    "SessionWindows",
     "SplitLate",
     "StreamTime",
     "Windows",

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rewindow.errors import InputError
 from rewindow.operators.event_time.lateness import Lateness, lateness
 from rewindow.operators.event_time.settings import EventTime, StreamTime
-from rewindow.operators.event_time.window_settings import EventWindows
+from rewindow.operators.event_time.window_settings import EventWindows, SessionWindows
 from rewindow.operators.event_time.windows import Windows, event_windows
 from tests.operators.lateness_reference import judge
-from tests.operators.test_lateness import END_US, UNIT_US, Case, S, batches, frames_of, make_case, make_rules, seeds
+from tests.operators.test_lateness import END_US, UNIT_US, Case, S, frames_of, make_case, make_rules, new_seed
 from tests.operators.test_lateness import settings_of as time_of
-from tests.operators.windows_reference import Fired, fire
+from tests.operators.windows_reference import Fired, fire, fire_sessions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -85,13 +84,13 @@ def in_own_groups(judged: Lateness) -> dict[str, DataFrame]:
     return {name: frame.withColumn("_group", F.expr(GROUP.format(at=at))) for name, (frame, at) in named.items()}
 
 
-def in_groups(frames: dict[str, DataFrame], windows: EventWindows, merging: bool, ends: bool) -> list[Windows]:
+def in_groups(judged: Lateness, windows: EventWindows | SessionWindows, merging: bool, ends: bool) -> list[Windows]:
     """Returns the windows of each group, each with the state of the one before."""
     results: list[Windows] = []
-    frames = {name: frame.localCheckpoint() for name, frame in frames.items()}
+    frames = {name: frame.localCheckpoint() for name, frame in in_own_groups(judged).items()}
     for group in range(GROUPS):
         own = {name: frame.where(f"_group = {group}").drop("_group") for name, frame in frames.items()}
-        piece = Lateness({name: frame for name, frame in own.items() if name}, own[""], None)
+        piece = replace(judged, tuples={name: frame for name, frame in own.items() if name}, ticks=own[""])
         state = results[-1].state.localCheckpoint() if results and results[-1].state is not None else None
         ended_us = END_US if ends and group == GROUPS - 1 else None
         results.append(
@@ -103,21 +102,17 @@ def in_groups(frames: dict[str, DataFrame], windows: EventWindows, merging: bool
     return results
 
 
-@batches(1)
-@given(seed=seeds, merging=st.booleans())
-def test_windows_are_those_of_a_machine_for_every_cut(spark: SparkSession, seed: int, merging: bool) -> None:
+def test_windows_are_those_of_a_machine_for_every_cut(spark: SparkSession) -> None:
     """Windows, ticks and outcomes are the machine's, however it is cut (E27, E28, E42, E44, E45, E63, X34 to X37)."""
+    seed = new_seed()
     random = Random(seed)
+    merging = random.random() < 0.5
     rules, windows, ends = make_rules(random), make_windows(random), random.random() < 0.5
     cases = [make_case(random, rules.streams) for _ in range(RECORDINGS)]
     frames = {name: frame.select("*", *map_expr(KEYED)) for name, frame in frames_of(spark, cases, rules).items()}
     judged = lateness(frames, time_of(rules), start_us=0, end_us=END_US, apart=("case",))
-    results = in_groups(in_own_groups(judged), windows, merging, ends)
-    names = ["case", "window_begin_us", "window_end_us", "pane", "kind", "fired_us", "key"]
-    names += list(MERGING if merging else WHOLE)
-    found: dict[int, list[tuple[Any, ...]]] = {}
-    for row in (row for result in results for row in result.fired.select(*names).collect()):
-        found.setdefault(row["case"], []).append(tuple(row)[1:])
+    results = in_groups(judged, windows, merging, ends)
+    found = found_in(results, merging)
     counts = counted(results)
     for number, case in enumerate(cases):
         outcomes, ticks = judge(case, rules, 0, END_US)
@@ -126,7 +121,31 @@ def test_windows_are_those_of_a_machine_for_every_cut(spark: SparkSession, seed:
         wanted, last = fire(case, keys, outcomes, ticks, *lengths, END_US if ends else None)
         rows = sorted((wanted_values(one, merging) for one in wanted), key=str)
         mine = sorted(found.get(number, []), key=str)
-        told = f"{rules}\n{windows}\n{case}\nticks {ticks}\nends {ends}"
+        told = f"seed {seed}\n{rules}\n{windows}\n{case}\nticks {ticks}\nends {ends}"
+        assert mine == rows, f"{told}\nwanted {rows}\nfound {mine}"
+        check_balance(counts, number, case, last, told)
+
+
+def test_sessions_are_those_of_a_machine(spark: SparkSession) -> None:
+    """Sessions grow and merge as tuples come; their order of arrival and the cuts change nothing (E67, E68, E70)."""
+    seed = new_seed()
+    random = Random(seed)
+    merging, ends, inclusive = random.random() < 0.5, random.random() < 0.5, random.random() < 0.3
+    rules, gap_us = make_rules(random), random.choice([1, 2, 5, 20]) * UNIT_US
+    sessions = SessionWindows(gap=gap_us / S, gap_inclusive=inclusive)
+    cases = [make_case(random, rules.streams) for _ in range(RECORDINGS)]
+    frames = {name: frame.select("*", *map_expr(KEYED)) for name, frame in frames_of(spark, cases, rules).items()}
+    judged = lateness(frames, time_of(rules), start_us=0, end_us=END_US, apart=("case",))
+    results = in_groups(judged, sessions, merging, ends)
+    found, counts = found_in(results, merging), counted(results)
+    for number, case in enumerate(cases):
+        outcomes, ticks = judge(case, rules, 0, END_US)
+        keys = [key_of(one) for one in range(len(case))]
+        ended_us = END_US if ends else None
+        wanted, last = fire_sessions(case, keys, outcomes, ticks, gap_us, inclusive, rules.tick_first, ended_us)
+        rows = sorted((wanted_values(one, merging) for one in wanted), key=str)
+        told = f"seed {seed}\n{rules}\n{sessions}\n{case}\nticks {ticks}\nends {ends}"
+        mine = sorted(found.get(number, []), key=str)
         assert mine == rows, f"{told}\nwanted {rows}\nfound {mine}"
         check_balance(counts, number, case, last, told)
 
@@ -136,6 +155,16 @@ def map_expr(texts: tuple[str, ...]) -> list[Any]:
     from pyspark.sql import functions as F
 
     return [F.expr(text) for text in texts]
+
+
+def found_in(results: list[Windows], merging: bool) -> dict[int, list[tuple[Any, ...]]]:
+    """Returns the fired rows by recording."""
+    names = ["case", "window_begin_us", "window_end_us", "pane", "kind", "fired_us", "key"]
+    names += list(MERGING if merging else WHOLE)
+    found: dict[int, list[tuple[Any, ...]]] = {}
+    for row in (row for result in results for row in result.fired.select(*names).collect()):
+        found.setdefault(row["case"], []).append(tuple(row)[1:])
+    return found
 
 
 Counts = dict[int, dict[tuple[int, str], Counter[str]]]
@@ -151,7 +180,7 @@ def counted(results: list[Windows]) -> Counts:
     return counts
 
 
-def check_balance(counts: Counts, number: int, case: Case, last: list[str], told: str) -> None:
+def check_balance(counts: Counts, number: int, case: Case, last: list[str], told: str, groups: int = GROUPS) -> None:
     """Each group balances for each stream, and outcomes add up to the machine's (E39, E40, X37)."""
     mine: dict[str, Counter[str]] = {}
     for (group, stream), found in counts.get(number, {}).items():
@@ -159,7 +188,7 @@ def check_balance(counts: Counts, number: int, case: Case, last: list[str], told
         assert given == found.total() - given, f"{told}\ngroup {group}: {found}"
         settled = {name: many for name, many in found.items() if name not in (*BALANCE, "pending_after")}
         mine.setdefault(stream, Counter()).update(settled)
-        if group == GROUPS - 1:
+        if group == groups - 1:
             mine[stream]["pending_after"] += found["pending_after"]
     wanted: dict[str, Counter[str]] = {}
     for one, outcome in zip(case, last, strict=True):
@@ -249,6 +278,10 @@ def test_aggregates_have_the_types_of_spark(spark: SparkSession) -> None:
         ({"slide": "11 s"}, "longer than length"),
         ({"slide": "1 us"}, "more than 10000 times"),
         ({"size": 1}, "not permitted"),
+        ({"allowed_lateness": "-1 s"}, "out of range|cannot be read"),
+        ({"early": 0}, "early is 0"),
+        ({"accumulation": "all"}, "discarding"),
+        ({"slide": "11 s", "sampling": True, "early": "1 s"}, "neither allowed_lateness nor early"),
         ({"length": "-1 s"}, "out of range|cannot be read"),
     ],
 )
@@ -257,20 +290,24 @@ def test_event_windows_refuse_wrong_settings(wrong: dict[str, Any], words: str) 
     with pytest.raises(InputError, match=words):
         EventWindows(**({"length": "10 s", "slide": "10 s"} | wrong))
     assert EventWindows(length="10 s", slide="11 s", sampling=True).pane_us == 1_000_000
+    with pytest.raises(InputError, match="gap is 0"):
+        SessionWindows(gap=0)
 
 
 def test_event_windows_refuse_what_they_cannot_fold(spark: SparkSession) -> None:
     """An unknown aggregate or column is refused before anything runs, and so is the state of other windows."""
     judged = lateness({"clicks": clicks(spark)}, TIME, start_us=0, end_us=40_000_000)
     windows = EventWindows(length="10 s", slide="10 s")
+    again = EventWindows(length="10 s", slide="10 s", early="1 s")
     n = {"n": ("count", "*")}
     for words, aggregates, more in (
         ("no aggregate", {}, {}),
         ("do not know", {"x": ("first", "value")}, {}),
         ("cannot be read: sum.nothing.", {"x": ("sum", "nothing")}, {}),
         ("has no column town", n, {"keys": ["town"]}),
+        ("need aggregates that merge", {"x": ("median", "value")}, {"windows": again}),
         ("would come twice", {"country": ("count", "*")}, {"keys": ["country"]}),
         ("state is of other windows", n, {"state": event_windows(judged, windows, n, keys=["country"]).state}),
     ):
         with pytest.raises(InputError, match=words):
-            event_windows(judged, windows, aggregates, **more)
+            event_windows(judged, more.pop("windows", windows), aggregates, **more)

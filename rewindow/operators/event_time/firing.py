@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rewindow.names import quoted_column
 from rewindow.operators.heartbeat.clock import FIRST, floor_div
 
 if TYPE_CHECKING:
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
 BLOCK = 10_000
 """A block is as long as so many windows or ticks, whichever lie closer together."""
 END, FIRED = "_end_us", "_fired_us"
+WINDOW = ("window_begin_us", "window_end_us", "pane", "kind", "fired_us")
+"""Columns of a fired row beside apart, keys and aggregates (E65)."""
+STREAM, TUPLES, FIRED_UNTIL = "stream", "tuples", "fired_until_us"
+"""Columns of a carried state: stream, how many tuples a row holds, and up to which watermark its windows have fired."""
+BEGIN, REACHED, CARRIED = "_begin_us", "_reached_us", "_carried"
+"""Begin of a window, the last watermark, and whether a row comes from the piece before."""
 _VALUE, _BLOCK, _IS_END = "_value", "_block", "_is_end"
 
 
@@ -48,3 +55,17 @@ def first_ticks(ends: DataFrame, ticks: DataFrame, step_us: int, apart: Sequence
     above = Window.partitionBy(*apart, _BLOCK).orderBy(F.desc(_VALUE)).rangeBetween(FIRST, 0)
     reached = rows.unionByName(carry).withColumn(FIRED, F.min(FIRED).over(above))
     return reached.where(F.col(_IS_END) & F.col(FIRED).isNotNull()).select(*apart, F.col(_VALUE).alias(END), FIRED)
+
+
+def reached(rows: DataFrame, ticks: DataFrame, apart: Sequence[str], ended_us: int | None) -> DataFrame:
+    """Adds the last watermark of the piece to rows; beyond all data where the recording has ended (E45)."""
+    from pyspark.sql import functions as F
+
+    if ended_us is not None:
+        return rows.withColumn(REACHED, F.lit(2**63 - 1).cast("bigint"))
+    last = F.broadcast(ticks.groupBy(*apart).agg(F.max("watermark_us").alias(REACHED)))
+    if not apart:
+        return rows.crossJoin(last)
+    same = {name: f"_same_{number}" for number, name in enumerate(apart)}
+    on = [F.col(quoted_column(name)).eqNullSafe(F.col(renamed)) for name, renamed in same.items()]
+    return rows.join(last.withColumnsRenamed(same), on, "left").drop(*same.values())

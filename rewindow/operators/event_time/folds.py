@@ -31,12 +31,16 @@ class Fold:
         parts: by column, what a tuple adds.
         merged: by the same column, what several rows add together.
         results: by name, the aggregates over rows of parts.
+        functions: by column of parts, the plain function that merges it; running ones are made of it.
+        finished: by name, the aggregate of one row of merged parts.
         merges: whether rows may be merged; false where one aggregate needs every tuple.
     """
 
     parts: dict[str, Column] = field(default_factory=dict)
     merged: dict[str, Column] = field(default_factory=dict)
     results: dict[str, Column] = field(default_factory=dict)
+    functions: dict[str, str] = field(default_factory=dict)
+    finished: dict[str, Column] = field(default_factory=dict)
     merges: bool = True
 
 
@@ -100,6 +104,7 @@ def _add_extreme(fold: Fold, frame: DataFrame, part: str, name: str, function: s
     _type(frame, name, function, argument)
     fold.parts[part] = _argument(argument)
     fold.merged[part] = fold.results[name] = F.expr(f"{function}({part})")
+    fold.functions[part], fold.finished[name] = function, F.col(part)
 
 
 def _add_sum(fold: Fold, frame: DataFrame, part: str, name: str, function: str, argument: str) -> None:
@@ -112,13 +117,18 @@ def _add_sum(fold: Fold, frame: DataFrame, part: str, name: str, function: str, 
     if function == "count":
         fold.parts[part] = count
         fold.merged[part] = fold.results[name] = F.sum(part)
+        fold.functions[part], fold.finished[name] = "sum", F.coalesce(part, F.lit(0))
         return
     if function == "avg":
         kind_of_sum = _type(frame, name, "sum", argument) if isinstance(kind, DecimalType) else DoubleType()
         fold.parts[f"{part}_count"], fold.merged[f"{part}_count"] = count, F.sum(f"{part}_count")
         filled = F.nullif(F.sum(f"{part}_count"), F.lit(0))
         fold.results[name] = (F.sum(part) / filled).cast(kind)
+        fold.functions[f"{part}_count"] = "sum"
+        fold.finished[name] = (F.col(part) / F.nullif(F.col(f"{part}_count"), F.lit(0))).cast(kind)
     else:
         kind_of_sum = kind
         fold.results[name] = F.sum(part).cast(kind)
+        fold.finished[name] = F.col(part).cast(kind)
+    fold.functions[part] = "sum"
     fold.parts[part], fold.merged[part] = value.cast(kind_of_sum), F.sum(part).cast(kind_of_sum)

@@ -32,6 +32,22 @@ _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 
 
 @dataclass(frozen=True)
+class ArrivalClock:
+    """The arrival clock of a piece of a recording: its settings, where ticks are counted from, its begin and end."""
+
+    settings: EventTime
+    origin_us: int = 0
+    start_us: int | None = None
+    end_us: int | None = None
+
+    def is_few(self, step_us: int) -> bool:
+        """Returns whether so many steps as lie between begin and end are few; not, where these are not known."""
+        if self.start_us is None or self.end_us is None:
+            return False
+        return (self.end_us - self.start_us) // step_us <= SMALL
+
+
+@dataclass(frozen=True)
 class Lateness:
     """Tuples of each declared stream, judged.
 
@@ -44,13 +60,13 @@ class Lateness:
         ticks: the ticks that raise the watermark, in no order: `tick_us BIGINT` on the arrival clock, `watermark_us
             BIGINT`.
         state: what the next piece of the recording needs, a row per stream (E41); None unless the end was given.
-        range_us: how long the recording is on the arrival clock up to here; None where it was not said.
+        clock: how arrivals, ticks and this piece's end lie on the arrival clock.
     """
 
     tuples: Mapping[str, DataFrame]
     ticks: DataFrame
     state: DataFrame | None
-    range_us: int | None = None
+    clock: ArrivalClock
 
     @property
     def on_time(self) -> dict[str, DataFrame]:
@@ -121,13 +137,13 @@ def lateness(
         reduce(lambda one, other: one.unionByName(other), moving),
         settings, state=state, start_us=start_us, origin_us=origin_us, apart=apart,
     )  # fmt: skip
-    held = _held(ticks, settings, start_us, end_us, state, apart)
+    clock = ArrivalClock(settings, origin_us, start_us, end_us)
+    held = _held(ticks, clock, apart)
     judged = {name: _judge(frame, name, settings, frames[name].columns, held, apart) for name, frame in timed.items()}
     after = None
     if end_us is not None:
         after = marks.next_state(ticks, settings, end_us=end_us, origin_us=origin_us, apart=apart)
-    range_us = None if start_us is None or end_us is None else end_us - start_us
-    return Lateness(judged, marks.raising(ticks, settings, origin_us, end_us, apart), after, range_us)
+    return Lateness(judged, marks.raising(ticks, settings, origin_us, end_us, apart), after, clock)
 
 
 def _number(settings: EventTime, name: str) -> Column:
@@ -164,7 +180,7 @@ def _timed(frame: DataFrame, name: str, settings: EventTime, origin_us: int) -> 
     from pyspark.sql import functions as F
 
     timed = frame.withColumns({
-        AT: _us(frame, name, quoted_column(settings.arrived_at), 1), TS: _event_us(frame, name, settings.streams[name]),
+        AT: arrived_us(frame, name, settings.arrived_at), TS: _event_us(frame, name, settings.streams[name]),
     })  # fmt: skip
     missing = F.raise_error(F.lit(f'event time: a tuple of stream "{name}" has no arrival')).cast("bigint")
     return timed.withColumn(TICK, F.coalesce(marks.tick_of(settings, F.col(AT), origin_us), missing))
@@ -199,6 +215,11 @@ def _event_us(frame: DataFrame, name: str, stream: StreamTime) -> Column:
     return _us(frame, name, quoted_column(stream.event_at) if is_column else stream.event_at, _UNIT_US[stream.unit])
 
 
+def arrived_us(frame: DataFrame, name: str, column: str) -> Column:
+    """Returns a column of a stream's arrivals in microseconds."""
+    return _us(frame, name, quoted_column(column), 1)
+
+
 def _us(frame: DataFrame, name: str, expression: str, unit_us: int) -> Column:
     from pyspark.errors import AnalysisException, ParseException
     from pyspark.sql import functions as F
@@ -222,22 +243,12 @@ def _us(frame: DataFrame, name: str, expression: str, unit_us: int) -> Column:
     )
 
 
-def _held(
-    ticks: DataFrame,
-    settings: EventTime,
-    start_us: int | None,
-    end_us: int | None,
-    state: DataFrame | None,
-    apart: Sequence[str],
-) -> DataFrame:
+def _held(ticks: DataFrame, clock: ArrivalClock, apart: Sequence[str]) -> DataFrame:
     """Returns for each tick that tuples wait for, the watermark that they are held against."""
     from pyspark.sql import functions as F
 
     held = ticks.where(F.col(IS_NEWS)).select(*apart, TICK, F.col(BEFORE).alias(WATERMARK))
-    if start_us is None or end_us is None:
-        return held
-    few = not apart and (end_us - start_us) // settings.interval_us <= SMALL
-    return F.broadcast(held) if few else held
+    return F.broadcast(held) if not apart and clock.is_few(clock.settings.interval_us) else held
 
 
 def matched(frame: DataFrame, other: DataFrame, apart: Sequence[str], on: str, how: str) -> DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from math import gcd
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
@@ -23,6 +23,12 @@ class EventWindows(BaseModel):
         length: how long a window is, in seconds or as text such as "1 h".
         slide: how far one window begins after the other.
         sampling: a slide longer than the windows is meant; tuples between two windows are counted as such (E20).
+        allowed_lateness: a late tuple that lies behind the watermark by so much at most corrects the windows that have
+            fired, and enters those that have not (E49).
+        early: windows that have not fired yet show what they have at the multiples of so long on the arrival clock,
+            each if there is something new (E58); never unless set.
+        accumulation: what a window shows that fires again: `discarding`, what is new (E59); `accumulating`, the whole
+            (E60); `retracting`, the whole, and before it what was shown last as a row of the kind `retraction` (E61).
 
     Example:
         EventWindows(length="1 h", slide="15 min")
@@ -36,6 +42,9 @@ class EventWindows(BaseModel):
     length: Decimal
     slide: Decimal
     sampling: bool = False
+    allowed_lateness: Decimal = Decimal(0)
+    early: Decimal | None = None
+    accumulation: Literal["discarding", "accumulating", "retracting"] = "retracting"
 
     def __init__(self, **settings: Any) -> None:
         try:
@@ -50,6 +59,25 @@ class EventWindows(BaseModel):
         if duration == 0:
             raise ValueError("length and slide must be above 0")
         return duration
+
+    @field_validator("allowed_lateness", mode="before")
+    @classmethod
+    def _check_allowed(cls, value: object) -> Decimal:
+        return seconds(value)
+
+    @field_validator("early", mode="before")
+    @classmethod
+    def _check_early(cls, value: object) -> Decimal | None:
+        every = None if value is None else seconds(value)
+        if every == 0:
+            raise ValueError("early is 0, it must be above 0, or None for never")
+        return every
+
+    @model_validator(mode="after")
+    def _check_sampling(self) -> EventWindows:
+        if self.slide > self.length and not self.fires_once:
+            raise ValueError("windows with gaps between them have neither allowed_lateness nor early")
+        return self
 
     @model_validator(mode="after")
     def _check_slide(self) -> EventWindows:
@@ -66,6 +94,16 @@ class EventWindows(BaseModel):
         return self
 
     @property
+    def fires_once(self) -> bool:
+        """Whether each window is shown once, when it fires on time."""
+        return self.allowed_lateness == 0 and self.early is None
+
+    @property
+    def allowed_us(self) -> int:
+        """The allowed lateness in microseconds."""
+        return int(self.allowed_lateness * 1_000_000)
+
+    @property
     def length_us(self) -> int:
         """The length in microseconds."""
         return int(self.length * 1_000_000)
@@ -79,3 +117,42 @@ class EventWindows(BaseModel):
     def pane_us(self) -> int:
         """The longest stretch whose tuples are always in the same windows."""
         return gcd(self.length_us, self.slide_us)
+
+
+class SessionWindows(BaseModel):
+    """Windows that begin with a tuple of a key and end a gap after their last one (E67).
+
+    Attributes:
+        gap: a tuple that comes so long after the one before it, or longer, begins a new session.
+        gap_inclusive: one that comes exactly so long after it belongs to the same session, as in Spark (E68).
+
+    Example:
+        SessionWindows(gap="30 min")
+
+    Raises:
+        InputError: a setting is wrong.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    gap: Decimal
+    gap_inclusive: bool = False
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            raise refusal("session windows", error) from error
+
+    @field_validator("gap", mode="before")
+    @classmethod
+    def _check_gap(cls, value: object) -> Decimal:
+        gap = seconds(value)
+        if gap == 0:
+            raise ValueError("gap is 0, it must be above 0")
+        return gap
+
+    @property
+    def gap_us(self) -> int:
+        """The gap in microseconds."""
+        return int(self.gap * 1_000_000)

@@ -15,32 +15,50 @@ be fewer than tuples: these are spread at once. No tuple is sorted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 from rewindow.errors import InputError
 from rewindow.names import quoted_column
-from rewindow.operators.event_time.firing import END, FIRED, first_ticks
+from rewindow.operators.event_time import repeats, sessions
+from rewindow.operators.event_time.firing import (
+    BEGIN,
+    CARRIED,
+    END,
+    FIRED,
+    FIRED_UNTIL,
+    REACHED,
+    STREAM,
+    TUPLES,
+    WINDOW,
+    first_ticks,
+    reached,
+)  # fmt: skip
 from rewindow.operators.event_time.folds import Fold, fold_of
-from rewindow.operators.event_time.lateness import ADDED, ON_TIME, OUTCOME, SMALL, TIMESTAMP, Lateness, matched
-from rewindow.operators.event_time.window_settings import EventWindows
+from rewindow.operators.event_time.grid import (
+    FEW_WINDOWS,
+    PANE,
+    begins,
+    each_begin,
+    first_begin,
+    inside,
+    last_begin,
+    pane_of,
+)  # fmt: skip
+from rewindow.operators.event_time.lateness import ADDED, ON_TIME, OUTCOME, TIMESTAMP, Lateness, matched
+from rewindow.operators.event_time.window_settings import EventWindows, SessionWindows
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
-WINDOW = ("window_begin_us", "window_end_us", "pane", "kind", "fired_us")
-"""Columns of a fired row beside apart, keys and aggregates (E65)."""
 TARGET = ("_rw_window_begin_us", "_rw_window_end_us")
 """Where the windows of a late tuple lie: the begin of the first, the end of the last."""
-STREAM, PANE, TUPLES, FIRED_UNTIL = STATE = ("stream", "_rw_pane_us", "tuples", "fired_until_us")
+STATE = (STREAM, PANE, TUPLES, FIRED_UNTIL)
 """Columns of the carried state beside apart, keys and parts of aggregates: stream, begin of the pane, how many tuples
 it holds, and up to which watermark its windows have fired; null for none."""
 BETWEEN = "between_windows"
-_BEGIN, _REACHED, _CARRIED = "_begin_us", "_reached_us", "_carried"
-FEW_WINDOWS = 4
-"""Tuples in so many windows at most are spread over them one by one, in more of them as aggregates of panes."""
 _TICKS_APART_US = 1_000_000
 """Ticks that raise the watermark lie hardly closer together in event time."""
 
@@ -50,9 +68,10 @@ class Windows:
     """Windows that a piece of a recording fired, and what is left.
 
     Attributes:
-        fired: a row per window and key that has tuples: the columns of apart and keys, `window_begin_us BIGINT`,
-            `window_end_us BIGINT` (exclusive), `pane INT` (0), `kind STRING` (on_time), `fired_us BIGINT` (the tick
-            that fired it, on the arrival clock: it tells the streaming window, E43), and the aggregates.
+        fired: a row per firing of a window and key that has tuples: the columns of apart and keys,
+            `window_begin_us BIGINT`, `window_end_us BIGINT` (exclusive), `pane INT` (0, counting on where windows fire
+            again), `kind STRING` (on_time; early, late, retraction), `fired_us BIGINT` (when on the arrival clock: it
+            tells the streaming window, E43), and the aggregates.
         state: what the next piece needs (E41); None where the recording has ended, for then nothing is left (E45).
         late: by stream, the late tuples as `lateness` shows them, with the stretch of the windows that they missed.
         between: by stream, the tuples on time that lie between two windows (E20).
@@ -60,18 +79,16 @@ class Windows:
 
     fired: DataFrame
     _judged: Lateness
-    _windows: EventWindows
-    _panes: DataFrame
+    _windows: EventWindows | SessionWindows
     _rows: DataFrame
+    _left: Callable[[], DataFrame]
     _apart: Sequence[str]
     _ended_us: int | None
 
     @cached_property
     def state(self) -> DataFrame | None:
-        """The panes with a window that has not fired."""
-        if self._ended_us is not None:
-            return None
-        return _left(_reached(self._panes, self._judged, self._apart, None), self._windows)
+        """What the next piece needs."""
+        return None if self._ended_us is not None else self._left()
 
     @cached_property
     def late(self) -> dict[str, DataFrame]:
@@ -96,12 +113,12 @@ class Windows:
         given = judged.withColumn("outcome", F.lit("input"))
         refused = judged.where(F.col("outcome") != ON_TIME)
         columns = [F.col(quoted_column(name)) for name in (STREAM, *by)]
-        first, reached = F.col(END), F.col(_REACHED)
-        waited = F.col(_CARRIED) & (F.col(FIRED_UNTIL).isNull() | (first > F.col(FIRED_UNTIL)))
-        is_new = ~F.col(_CARRIED)
-        fires = F.coalesce(first <= reached, F.lit(False))
+        first = F.col(END)
+        waited = F.col(CARRIED) & (F.col(FIRED_UNTIL).isNull() | (first > F.col(FIRED_UNTIL)))
+        is_new = ~F.col(CARRIED)
+        fires = F.coalesce(first <= F.col(REACHED), F.lit(False))
         outcome = F.when(first.isNull(), BETWEEN).when(fires, ON_TIME).otherwise("pending_after")
-        rows = _reached(self._rows, self._judged, self._apart, self._ended_us)
+        rows = reached(self._rows, self._judged.ticks, self._apart, self._ended_us)
         before = rows.where(waited).select(*columns, F.lit("pending_before").alias("outcome"), TUPLES)
         after = rows.where(waited | is_new).select(*columns, outcome.alias("outcome"), TUPLES)
         every = reduce(lambda one, other: one.unionByName(other), [given, refused, before, after])
@@ -110,7 +127,7 @@ class Windows:
 
 def event_windows(
     judged: Lateness,
-    windows: EventWindows,
+    windows: EventWindows | SessionWindows,
     aggregates: Mapping[str, tuple[str, str]],
     *,
     keys: Sequence[str] = (),
@@ -125,7 +142,7 @@ def event_windows(
 
     Args:
         judged: what `lateness` says; with its `end_us` where the recording is taken in pieces.
-        windows: how long they are, and where they begin.
+        windows: how long they are, and where they begin; or sessions.
         aggregates: by name, a function and what it is taken of, a column or a SQL expression: `("sum", "price")`.
             `avg`, `count` (of `*` too), `max`, `min` and `sum` are carried as aggregates of panes; `count_distinct`,
             `median`, `stddev` and `variance` make the state carry a row per tuple.
@@ -143,19 +160,66 @@ def event_windows(
     own = [*apart, *keys]
     _check(judged, aggregates, own)
     fold = fold_of(next(iter(judged.tuples.values())), aggregates)
+    if isinstance(windows, SessionWindows):
+        return _sessions(judged, windows, fold, own, state, ended_us, apart)
+    if not windows.fires_once:
+        return _repeated(judged, windows, fold, own, state, ended_us, apart)
     tuples = _tuples(judged, windows, fold, own)
     rows = tuples if state is None else tuples.unionByName(_carried(state, tuples))
-    rows = rows.withColumn(END, _inside(windows, _first_begin(windows)) + windows.length_us)
-    inside = rows.where(F.col(END).isNotNull()) if windows.sampling else rows
-    panes = _panes(inside.drop(_CARRIED, END), fold, own)
+    rows = rows.withColumn(END, inside(windows, first_begin(windows)) + windows.length_us)
+    placed = rows.where(F.col(END).isNotNull()) if windows.sampling else rows
+    panes = _panes(placed.drop(CARRIED, END), fold, own)
     many = windows.length_us > windows.slide_us * FEW_WINDOWS
-    of_windows = panes if many else inside
+    of_windows = panes if many else placed
     step_us = min(windows.slide_us, _TICKS_APART_US)
     ticks = first_ticks(_ends(judged, windows, state, apart), judged.ticks, step_us, apart)
-    if not apart and judged.range_us is not None and judged.range_us // windows.slide_us <= SMALL:
+    if not apart and judged.clock.is_few(windows.slide_us):
         ticks = F.broadcast(ticks)
     fired = _fired(of_windows, windows, fold, ticks, own, apart, ended_us)
-    return Windows(fired, judged, windows, panes, rows, apart, ended_us)
+
+    def left() -> DataFrame:
+        return _left(reached(panes, judged.ticks, apart, None), windows)
+
+    return Windows(fired, judged, windows, rows, left, apart, ended_us)
+
+
+def _sessions(
+    judged: Lateness,
+    windows: SessionWindows,
+    fold: Fold,
+    own: Sequence[str],
+    state: DataFrame | None,
+    ended_us: int | None,
+    apart: Sequence[str],
+) -> Windows:
+    """Returns sessions."""
+    rows = sessions.session_rows(judged, windows, fold, own, state)
+
+    def left() -> DataFrame:
+        return sessions.left_sessions(rows, judged.ticks, fold, own, apart)
+
+    fired = sessions.fired_sessions(rows, judged, windows, fold, own, apart, ended_us)
+    return Windows(fired, judged, windows, rows, left, apart, ended_us)
+
+
+def _repeated(
+    judged: Lateness,
+    windows: EventWindows,
+    fold: Fold,
+    own: Sequence[str],
+    state: DataFrame | None,
+    ended_us: int | None,
+    apart: Sequence[str],
+) -> Windows:
+    """Returns windows that may fire more than once."""
+    rows = repeats.shown_rows(judged, windows, fold, own, state)
+    due = repeats.due_rows(rows, judged, windows, fold, own, apart, ended_us)
+
+    def left() -> DataFrame:
+        return repeats.left_rows(due, judged.ticks, windows, fold, own, apart)
+
+    fired = repeats.fired_rows(due, windows, fold, own)
+    return Windows(fired, judged, windows, rows, left, apart, ended_us)
 
 
 def _check(judged: Lateness, aggregates: Mapping[str, tuple[str, str]], own: Sequence[str]) -> None:
@@ -185,10 +249,10 @@ def _tuples(judged: Lateness, windows: EventWindows, fold: Fold, own: Sequence[s
         parts = [column.alias(part) for part, column in fold.parts.items()]
         base = [
             F.lit(name).alias(STREAM),
-            _pane_of(windows).alias(PANE),
+            pane_of(windows).alias(PANE),
             F.lit(1).cast("bigint").alias(TUPLES),
             F.lit(None).cast("bigint").alias(FIRED_UNTIL),
-            F.lit(False).alias(_CARRIED),
+            F.lit(False).alias(CARRIED),
         ]
         of_streams.append(on_time.select(*(F.col(quoted_column(column)) for column in own), *base, *parts))
     return reduce(lambda one, other: one.unionByName(other), of_streams)
@@ -197,46 +261,13 @@ def _tuples(judged: Lateness, windows: EventWindows, fold: Fold, own: Sequence[s
 def _carried(state: DataFrame, tuples: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
-    carried = state.withColumn(_CARRIED, F.lit(True))
+    carried = state.withColumn(CARRIED, F.lit(True))
     if set(carried.columns) != set(tuples.columns):
         raise InputError(
             "the state is of other windows: its columns are " + ", ".join(state.columns),
             hint="Pass the state of the same keys and aggregates, or start without one.",
         )
     return carried
-
-
-def _pane_of(windows: EventWindows) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.col(TIMESTAMP) - F.pmod(F.col(TIMESTAMP), F.lit(windows.pane_us))
-
-
-def _first_begin(windows: EventWindows) -> Column:
-    """Returns where the first window that holds a pane begins (E27, E63)."""
-    from pyspark.sql import functions as F
-
-    if windows.length_us % windows.slide_us == 0:
-        return _last_begin(windows) - windows.length_us + windows.slide_us
-    before = F.col(PANE) - windows.length_us
-    return before - F.pmod(before, F.lit(windows.slide_us)) + windows.slide_us
-
-
-def _last_begin(windows: EventWindows) -> Column:
-    from pyspark.sql import functions as F
-
-    if windows.pane_us == windows.slide_us:
-        return F.col(PANE)
-    return F.col(PANE) - F.pmod(F.col(PANE), F.lit(windows.slide_us))
-
-
-def _inside(windows: EventWindows, value: Column) -> Column:
-    """Returns the value for a pane that lies in a window, else null."""
-    from pyspark.sql import functions as F
-
-    if windows.slide_us <= windows.length_us:
-        return value
-    return F.when(_first_begin(windows) <= _last_begin(windows), value)
 
 
 def _panes(rows: DataFrame, fold: Fold, own: Sequence[str]) -> DataFrame:
@@ -255,33 +286,12 @@ def _ends(judged: Lateness, windows: EventWindows, state: DataFrame | None, apar
     from pyspark.sql import functions as F
 
     own = [F.col(quoted_column(name)) for name in apart]
-    panes = [frame.select(*own, _pane_of(windows).alias(PANE)) for frame in judged.tuples.values()]
+    panes = [frame.select(*own, pane_of(windows).alias(PANE)) for frame in judged.tuples.values()]
     if state is not None:
         panes.append(state.select(*own, PANE))
     every = reduce(lambda one, other: one.unionByName(other), panes).where(F.col(PANE).isNotNull()).distinct()
-    begins = F.explode(_begins(windows)).alias(END)
-    ends = every.select(*own, begins).withColumn(END, F.col(END) + windows.length_us)
+    ends = every.select(*own, F.explode(begins(windows)).alias(END)).withColumn(END, F.col(END) + windows.length_us)
     return ends.distinct()
-
-
-def _begins(windows: EventWindows) -> Column:
-    from pyspark.sql import functions as F
-
-    step = F.lit(windows.slide_us).cast("bigint")
-    return _inside(windows, F.sequence(_first_begin(windows), _last_begin(windows), step))
-
-
-def _each_begin(windows: EventWindows) -> Column:
-    """Returns the begin of the window, or a row for each, of a pane that lies in one."""
-    from pyspark.sql import functions as F
-
-    last = _last_begin(windows)
-    if windows.slide_us >= windows.length_us:
-        return last
-    most = -(-windows.length_us // windows.slide_us)
-    if most > FEW_WINDOWS or windows.length_us % windows.slide_us:
-        return F.explode(_begins(windows))
-    return F.explode(F.array(*(last - number * windows.slide_us for number in range(most))))
 
 
 def _fired(
@@ -297,58 +307,51 @@ def _fired(
 
     columns = [F.col(quoted_column(name)) for name in own]
     parts = [F.col(part) for part in fold.parts]
-    spread = rows.select(*columns, *parts, FIRED_UNTIL, _each_begin(windows).alias(_BEGIN))
-    waiting = F.col(FIRED_UNTIL).isNull() | (F.col(_BEGIN) + windows.length_us > F.col(FIRED_UNTIL))
+    spread = rows.select(*columns, *parts, FIRED_UNTIL, each_begin(windows).alias(BEGIN))
+    waiting = F.col(FIRED_UNTIL).isNull() | (F.col(BEGIN) + windows.length_us > F.col(FIRED_UNTIL))
     results = [column.alias(name) for name, column in fold.results.items()]
-    found = spread.where(waiting).groupBy(*columns, _BEGIN).agg(*results)
-    found = found.withColumn(END, F.col(_BEGIN) + windows.length_us)
+    found = spread.where(waiting).groupBy(*columns, BEGIN).agg(*results)
+    found = found.withColumn(END, F.col(BEGIN) + windows.length_us)
     joined = matched(found, ticks, apart, END, "inner" if ended_us is None else "left")
     fired_us = F.col(FIRED) if ended_us is None else F.coalesce(FIRED, F.lit(ended_us).cast("bigint"))
     about = [
-        F.col(_BEGIN).alias("window_begin_us"), F.col(END).alias("window_end_us"), F.lit(0).alias("pane"),
+        F.col(BEGIN).alias("window_begin_us"), F.col(END).alias("window_end_us"), F.lit(0).alias("pane"),
         F.lit(ON_TIME).alias("kind"), fired_us.alias("fired_us"),
     ]  # fmt: skip
     return joined.select(*columns, *about, *(F.col(quoted_column(name)) for name in fold.results))
-
-
-def _reached(rows: DataFrame, judged: Lateness, apart: Sequence[str], ended_us: int | None) -> DataFrame:
-    """Adds the last watermark of the piece to rows; beyond all data where the recording has ended (E45)."""
-    from pyspark.sql import functions as F
-
-    if ended_us is not None:
-        return rows.withColumn(_REACHED, F.lit(2**63 - 1).cast("bigint"))
-    last = F.broadcast(judged.ticks.groupBy(*apart).agg(F.max("watermark_us").alias(_REACHED)))
-    if not apart:
-        return rows.crossJoin(last)
-    same = {name: f"_same_{number}" for number, name in enumerate(apart)}
-    on = [F.col(quoted_column(name)).eqNullSafe(F.col(renamed)) for name, renamed in same.items()]
-    return rows.join(last.withColumnsRenamed(same), on, "left").drop(*same.values())
 
 
 def _left(panes: DataFrame, windows: EventWindows) -> DataFrame:
     """Returns the panes with a window that has not fired (E41)."""
     from pyspark.sql import functions as F
 
-    until = F.coalesce(_REACHED, FIRED_UNTIL)
-    panes = panes.withColumn(FIRED_UNTIL, until).drop(_REACHED)
-    last_end = _last_begin(windows) + windows.length_us
+    until = F.coalesce(REACHED, FIRED_UNTIL)
+    panes = panes.withColumn(FIRED_UNTIL, until).drop(REACHED)
+    last_end = last_begin(windows) + windows.length_us
     return panes.where(F.col(FIRED_UNTIL).isNull() | (last_end > F.col(FIRED_UNTIL)))
 
 
-def _late(judged: Lateness, windows: EventWindows) -> dict[str, DataFrame]:
-    ends = (_inside(windows, _first_begin(windows)), _inside(windows, _last_begin(windows)))
+def _late(judged: Lateness, windows: EventWindows | SessionWindows) -> dict[str, DataFrame]:
+    from pyspark.sql import functions as F
+
+    if isinstance(windows, SessionWindows):
+        begin, end = F.col(TIMESTAMP), F.col(TIMESTAMP) + windows.gap_us
+        return {name: frame.withColumns({TARGET[0]: begin, TARGET[1]: end}) for name, frame in judged.late.items()}
+    ends = (inside(windows, first_begin(windows)), inside(windows, last_begin(windows)))
     late = {}
     for name, frame in judged.late.items():
-        placed = frame.withColumn(PANE, _pane_of(windows))
+        placed = frame.withColumn(PANE, pane_of(windows))
         late[name] = placed.withColumns({TARGET[0]: ends[0], TARGET[1]: ends[1] + windows.length_us}).drop(PANE)
     return late
 
 
-def _between(judged: Lateness, windows: EventWindows) -> dict[str, DataFrame]:
+def _between(judged: Lateness, windows: EventWindows | SessionWindows) -> dict[str, DataFrame]:
     from pyspark.sql import functions as F
 
-    outside = _first_begin(windows) > _last_begin(windows)
+    if isinstance(windows, SessionWindows):
+        return {name: frame.where(F.lit(False)) for name, frame in judged.tuples.items()}
+    outside = first_begin(windows) > last_begin(windows)
     return {
-        name: frame.where(F.col(OUTCOME) == ON_TIME).withColumn(PANE, _pane_of(windows)).where(outside).drop(PANE)
+        name: frame.where(F.col(OUTCOME) == ON_TIME).withColumn(PANE, pane_of(windows)).where(outside).drop(PANE)
         for name, frame in judged.tuples.items()
     }

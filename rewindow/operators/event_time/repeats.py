@@ -1,0 +1,248 @@
+"""Windows that fire more than once: early, on time, and again for late tuples (docs/rules/event_time.md section 7).
+
+Each tuple shows in each of its windows at one instant on the arrival clock, its *due*: with an early trigger the next
+early instant, if the window has not fired by then; else the tick that fires the window; and where the window had fired
+before the tuple came, the first tick that sees the tuple. So each firing is a plain aggregate by window and due, and
+what a window shows is a running merge over its firings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from rewindow.errors import InputError
+from rewindow.names import quoted_column
+from rewindow.operators.event_time import watermarks as marks
+from rewindow.operators.event_time.firing import (
+    BEGIN,
+    CARRIED,
+    END,
+    FIRED,
+    FIRED_UNTIL,
+    REACHED,
+    STREAM,
+    TUPLES,
+    WINDOW,
+    first_ticks,
+    reached,
+)  # fmt: skip
+from rewindow.operators.event_time.folds import Fold
+from rewindow.operators.event_time.grid import PANE, each_begin, first_begin, pane_of
+from rewindow.operators.event_time.lateness import (
+    LATE,
+    ON_TIME,
+    OUTCOME,
+    TIMESTAMP,
+    WATERMARK,
+    ArrivalClock,
+    Lateness,
+    arrived_us,
+    matched,
+)  # fmt: skip
+from rewindow.operators.event_time.window_settings import EventWindows
+from rewindow.operators.heartbeat.clock import FIRST
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, WindowSpec
+
+EARLY, RETRACTION = "early", "retraction"
+STATE = (STREAM, BEGIN, "is_late", "due_us", "panes", TUPLES, FIRED_UNTIL)
+"""Columns of the carried state beside apart, keys and parts: stream and begin of the window; whether its tuples came
+after it had fired; when they show, null for when it fires; how often the window has shown what the row holds, 0 for a
+row that has not been shown; tuples whose first window it is, on time; up to which watermark windows have fired."""
+_IS_LATE, _DUE, _PANES = "is_late", "due_us", "panes"
+_KIND, _PANE, _SHOWN, _ARRIVED = "_kind", "_pane", "_shown", "_arrived_us"
+_AGO = -(1 << 63)
+
+
+def shown_rows(
+    judged: Lateness, windows: EventWindows, fold: Fold, own: Sequence[str], state: DataFrame | None
+) -> DataFrame:
+    """Returns what is in windows, a row per stream, key, window and due: the columns of `STATE`, parts, `END`."""
+    from pyspark.sql import functions as F
+
+    if not fold.merges:
+        raise InputError(
+            "windows that fire more than once need aggregates that merge",
+            hint="Take avg, count, max, min and sum only, or leave out early and allowed_lateness.",
+        )
+    parts = [_tuples(frame, name, judged.clock, windows, fold, own) for name, frame in judged.tuples.items()]
+    rows = reduce(lambda one, other: one.unionByName(other), parts)
+    if state is not None:
+        carried = state.withColumn(CARRIED, F.lit(True))
+        if set(carried.columns) != set(rows.columns):
+            raise InputError(
+                "the state is of other windows: its columns are " + ", ".join(state.columns),
+                hint="Pass the state of the same keys, aggregates and triggers, or start without one.",
+            )
+        rows = rows.unionByName(carried)
+    return _merged(rows, fold, own, CARRIED).withColumn(END, F.col(BEGIN) + windows.length_us)
+
+
+def _merged(rows: DataFrame, fold: Fold, own: Sequence[str], *more: str) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    merged = [column.alias(part) for part, column in fold.merged.items()]
+    by = [*own, STREAM, BEGIN, _IS_LATE, _DUE, _PANES, FIRED_UNTIL, *more]
+    return rows.groupBy(*(F.col(quoted_column(name)) for name in by)).agg(F.sum(TUPLES).alias(TUPLES), *merged)
+
+
+def _tuples(
+    frame: DataFrame, name: str, clock: ArrivalClock, windows: EventWindows, fold: Fold, own: Sequence[str]
+) -> DataFrame:
+    """Returns the tuples of a stream that enter windows, on time and late ones that are allowed (E49)."""
+    from pyspark.sql import functions as F
+
+    allowed = (F.col(OUTCOME) == LATE) & (F.col(TIMESTAMP) >= F.col(WATERMARK) - windows.allowed_us)
+    on_time = F.col(OUTCOME) == ON_TIME
+    arrived = arrived_us(frame, name, clock.settings.arrived_at)
+    placed = frame.where(on_time | allowed).withColumns({_ARRIVED: arrived, PANE: pane_of(windows)})
+    first = first_begin(windows)
+    spread = placed.select("*", each_begin(windows).alias(BEGIN))
+    is_late = F.coalesce(F.col(BEGIN) + windows.length_us <= F.col(WATERMARK), F.lit(False))
+    return spread.select(
+        *(F.col(quoted_column(column)) for column in own),
+        F.lit(name).alias(STREAM),
+        BEGIN,
+        is_late.alias(_IS_LATE),
+        F.when(is_late, _tick_after(clock)).otherwise(_early_after(clock, windows)).alias(_DUE),
+        F.lit(0).cast("bigint").alias(_PANES),
+        F.when(on_time & (F.col(BEGIN) == first), 1).otherwise(0).cast("bigint").alias(TUPLES),
+        F.lit(None).cast("bigint").alias(FIRED_UNTIL),
+        F.lit(False).alias(CARRIED),
+        *(column.alias(part) for part, column in fold.parts.items()),
+    )
+
+
+def _tick_after(clock: ArrivalClock) -> Column:
+    """Returns the first tick that sees a tuple (E15, X29)."""
+    from pyspark.sql import functions as F
+
+    return (
+        marks.tick_of(clock.settings, F.col(_ARRIVED), clock.origin_us) * clock.settings.interval_us + clock.origin_us
+    )
+
+
+def _early_after(clock: ArrivalClock, windows: EventWindows) -> Column:
+    """Returns the first early instant that sees a tuple, null without early triggers (E56)."""
+    from pyspark.sql import functions as F
+
+    if windows.early is None:
+        return F.lit(None).cast("bigint")
+    early = ArrivalClock(clock.settings.model_copy(update={"watermark_interval": windows.early}), clock.origin_us)
+    return _tick_after(early)
+
+
+def due_rows(
+    rows: DataFrame,
+    judged: Lateness,
+    windows: EventWindows,
+    fold: Fold,
+    own: Sequence[str],
+    apart: Sequence[str],
+    ended_us: int | None,
+) -> DataFrame:
+    """Adds when each row shows: its due, what kind of firing that is, and whether it shows in this piece."""
+    from pyspark.sql import functions as F
+
+    ends = rows.select(*(F.col(quoted_column(name)) for name in apart), END).distinct()
+    ticks = first_ticks(ends, judged.ticks, min(windows.slide_us, 1_000_000), apart)
+    if not apart and judged.clock.is_few(windows.slide_us):
+        ticks = F.broadcast(ticks)
+    found = matched(rows, ticks, apart, END, "left")
+    has_fired = F.coalesce(F.col(END) <= F.col(FIRED_UNTIL), F.lit(False)) | F.col(_IS_LATE)
+    last = F.lit(ended_us).cast("bigint")
+    found = found.withColumn(FIRED, F.when(~has_fired, F.coalesce(F.col(FIRED), last)))
+    if windows.early is not None and windows.accumulation != "discarding":
+        found = found.unionByName(_closing(found, fold, own))
+    is_new = F.col(_PANES) == 0
+    due = F.when(is_new, F.least(F.col(_DUE), F.col(FIRED), last))
+    kind = F.when(F.col(_IS_LATE), LATE).when(due == F.col(FIRED), ON_TIME).otherwise(EARLY)
+    end_us = judged.clock.end_us
+    shows = due.isNotNull() if end_us is None or ended_us is not None else F.coalesce(due < end_us, F.lit(False))
+    return found.withColumns({_DUE: due, _KIND: kind, _SHOWN: shows})
+
+
+def _closing(found: DataFrame, fold: Fold, own: Sequence[str]) -> DataFrame:
+    """Returns an empty row for each window that fires on time, which it does with nothing new too."""
+    from pyspark.sql import functions as F
+
+    columns = [*(F.col(quoted_column(name)) for name in own), F.col(STREAM), F.col(BEGIN), F.col(END), F.col(FIRED)]
+    empty = {name: F.lit(None).cast(found.schema[name].dataType) for name in (*fold.parts, FIRED_UNTIL, _DUE)}
+    empty |= {_IS_LATE: F.lit(False), CARRIED: F.lit(False)}
+    empty |= {name: F.lit(0).cast("bigint") for name in (_PANES, TUPLES)}
+    return found.where(F.col(FIRED).isNotNull()).select(*columns).distinct().withColumns(empty)
+
+
+def fired_rows(rows: DataFrame, windows: EventWindows, fold: Fold, own: Sequence[str]) -> DataFrame:
+    """Returns what windows show, a row per firing, and a retraction of what was shown before (E59 to E61, E65, E66)."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    columns = [F.col(quoted_column(name)) for name in own]
+    merged = [column.alias(part) for part, column in fold.merged.items()]
+    past = rows.where(F.col(_PANES) > 0).withColumns({_DUE: F.lit(_AGO), _KIND: F.lit("")})
+    firings = rows.where(F.col(_SHOWN)).unionByName(past)
+    firings = firings.groupBy(*columns, BEGIN, END, _DUE, _KIND).agg(F.max(_PANES).alias(_PANES), *merged)
+    order = Window.partitionBy(*columns, BEGIN).orderBy(_DUE)
+    so_far = order.rowsBetween(FIRST, 0)
+    is_new = F.col(_DUE) > _AGO
+    pane = (F.max(_PANES).over(so_far) + F.sum(is_new.cast("bigint")).over(so_far) - 1).cast("int")
+    firings = firings.select("*", pane.alias(_PANE), *_running(fold, windows, so_far, order.rowsBetween(FIRST, -1)))
+    firings = firings.where(is_new).select(*columns, BEGIN, END, _DUE, F.inline(F.array(*_structs(fold, windows))))
+    if windows.accumulation == "retracting":
+        firings = firings.where(F.col("pane") >= 0)
+    about = [F.col(name) for name in WINDOW]
+    named = firings.withColumnsRenamed({BEGIN: WINDOW[0], END: WINDOW[1], _DUE: WINDOW[4]})
+    return named.select(*columns, *about, *(column.alias(name) for name, column in fold.finished.items()))
+
+
+def _running(fold: Fold, windows: EventWindows, now: WindowSpec, before: WindowSpec) -> list[Column]:
+    from pyspark.sql import functions as F
+
+    if windows.accumulation == "discarding":
+        return []
+    calls = [(part, F.call_function(function, F.col(part))) for part, function in fold.functions.items()]
+    running = [call.over(now).alias(f"{part}_now") for part, call in calls]
+    return running + [call.over(before).alias(f"{part}_before") for part, call in calls]
+
+
+def _structs(fold: Fold, windows: EventWindows) -> list[Column]:
+    """Returns the rows of a firing; a retraction of the pane before, which is below 0 where there is none."""
+    from pyspark.sql import functions as F
+
+    def shown(kind: Column, pane: Column, end: str) -> Column:
+        parts = [F.col(f"{part}{end}").alias(part) for part in fold.functions]
+        return F.struct(pane.alias("pane"), kind.alias("kind"), *parts)
+
+    if windows.accumulation == "discarding":
+        return [shown(F.col(_KIND), F.col(_PANE), "")]
+    now = shown(F.col(_KIND), F.col(_PANE), "_now")
+    if windows.accumulation == "accumulating":
+        return [now]
+    return [shown(F.lit(RETRACTION), F.col(_PANE) - 1, "_before"), now]
+
+
+def left_rows(
+    rows: DataFrame, ticks: DataFrame, windows: EventWindows, fold: Fold, own: Sequence[str], apart: Sequence[str]
+) -> DataFrame:
+    """Returns what the next piece needs: what has not been shown, and windows that may show again (E41)."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    of_window = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), BEGIN)
+    fresh = F.size(F.collect_set(F.when(F.col(_SHOWN), F.col(_DUE))).over(of_window))
+    panes = F.max(_PANES).over(of_window) + fresh
+    is_done = F.col(_SHOWN) | (F.col(_PANES) > 0)
+    counted = rows.withColumns({"_all": panes.cast("bigint"), "_came_late": F.col(_IS_LATE)})
+    counted = counted.withColumns({
+        _PANES: F.when(is_done, F.col("_all")).otherwise(0).cast("bigint"),
+        _DUE: F.when(~is_done, F.col(_DUE)),
+        _IS_LATE: F.col(_IS_LATE) & ~is_done,
+    })  # fmt: skip
+    known = F.coalesce(F.col(REACHED), F.col(FIRED_UNTIL), F.when(F.col("_came_late"), F.col(END)))
+    until = reached(counted, ticks, apart, None).withColumn(FIRED_UNTIL, known)
+    is_open = F.coalesce(F.col(END) > F.col(FIRED_UNTIL) - windows.allowed_us, F.lit(True))
+    return _merged(until.where(is_open | (F.col(_PANES) == 0)), fold, own)

@@ -1,0 +1,108 @@
+"""Windows that fire more than once against a reference that goes tuple by tuple and instant by instant."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from rewindow.operators.event_time.lateness import lateness
+from rewindow.operators.event_time.window_settings import EventWindows
+from rewindow.operators.event_time.windows import Windows, event_windows
+from tests.operators.lateness_reference import Rules, judge
+from tests.operators.test_event_windows import (
+    KEYED,
+    MERGING,
+    PIECE_US,
+    check_balance,
+    counted,
+    found_in,
+    key_of,
+    map_expr,
+    value_of,
+)
+from tests.operators.test_lateness import END_US, UNIT_US, S, frames_of, make_case, make_rules, new_seed
+from tests.operators.test_lateness import settings_of as time_of
+from tests.operators.windows_reference import Again, Shown, fire, fire_again
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RECORDINGS = 120
+
+
+def make_again(random: Random, rules: Rules) -> Again:
+    """Returns windows with allowed lateness, early instants, or both."""
+    length, slide = random.choice([(4, 4), (8, 8), (8, 2), (7, 3), (9, 6)])
+    allowed = random.choice([0, 2, 10, 100]) * UNIT_US
+    early = random.choice([None, 1, 3, 8]) if allowed else random.choice([1, 3, 8])
+    return Again(
+        length_us=length * UNIT_US,
+        slide_us=slide * UNIT_US,
+        allowed_us=allowed,
+        early_us=None if early is None else early * UNIT_US,
+        accumulation=random.choice(["discarding", "accumulating", "retracting"]),
+        interval_us=rules.interval_us,
+        tick_first=rules.tick_first,
+    )
+
+
+def windows_of(again: Again) -> EventWindows:
+    """Returns the library's settings for the reference's."""
+    return EventWindows(
+        length=again.length_us / S,
+        slide=again.slide_us / S,
+        allowed_lateness=again.allowed_us / S,
+        early=None if again.early_us is None else again.early_us / S,
+        accumulation=again.accumulation,
+    )
+
+
+def wanted(row: Shown, length_us: int) -> tuple[Any, ...]:
+    """Returns what a window shows as the library does."""
+    values = [value for number in row.tuples if (value := value_of(number)) is not None]
+    least, most = min(values, default=None), max(values, default=None)
+    total, mean = (sum(values), sum(values) / len(values)) if values else (None, None)
+    folded = (len(row.tuples), len(values), total, least, most, mean)
+    return (row.begin_us, row.begin_us + length_us, row.pane, row.kind, row.at_us, row.key, *folded)
+
+
+def test_windows_fire_again_as_a_machine_would(spark: SparkSession) -> None:
+    """Early, late and retracted rows are the machine's, however cut (E41, E49, E56, E58 to E61, E65, E66, X29)."""
+    seed = new_seed()
+    random = Random(seed)
+    rules, ends = make_rules(random), random.random() < 0.5
+    again = make_again(random, rules)
+    cases = [make_case(random, rules.streams) for _ in range(RECORDINGS)]
+    frames = {name: frame.select("*", *map_expr(KEYED)) for name, frame in frames_of(spark, cases, rules).items()}
+    judged = lateness(frames, time_of(rules), start_us=0, end_us=END_US, apart=("case",))
+    tuples = {name: frame.localCheckpoint() for name, frame in judged.tuples.items()}
+    ticks = judged.ticks.localCheckpoint()
+    results: list[Windows] = []
+    cuts = sorted({0, END_US, *(random.randrange(7) * PIECE_US for _ in range(2))})
+    for begin_us, end_us in pairwise(cuts):
+        piece = replace(
+            judged,
+            tuples={
+                name: frame.where(f"arrived_at >= {begin_us} AND arrived_at < {end_us}")
+                for name, frame in tuples.items()
+            },
+            ticks=ticks.where(f"tick_us >= {begin_us} AND tick_us < {end_us}"),
+            clock=replace(judged.clock, end_us=end_us),
+        )
+        state = results[-1].state.localCheckpoint() if results and results[-1].state is not None else None
+        ended_us = END_US if ends and end_us == END_US else None
+        more: dict[str, Any] = {"state": state, "ended_us": ended_us, "apart": ("case",)}
+        results.append(event_windows(piece, windows_of(again), MERGING, keys=["key"], **more))
+    found, counts = found_in(results, merging=True), counted(results)
+    for number, case in enumerate(cases):
+        outcomes, raised = judge(case, rules, 0, END_US)
+        keys = [key_of(one) for one in range(len(case))]
+        shown = fire_again(case, keys, outcomes, raised, again, END_US, ends)
+        rows = sorted((wanted(row, again.length_us) for row in shown), key=str)
+        mine = sorted(found.get(number, []), key=str)
+        told = f"seed {seed}\n{rules}\n{again}\n{case}\nticks {raised}\ncuts {cuts}, ends {ends}"
+        assert mine == rows, f"{told}\nwanted {rows}\nfound {mine}"
+        _, last = fire(case, keys, outcomes, raised, again.length_us, again.slide_us, END_US if ends else None)
+        check_balance(counts, number, case, last, told, groups=len(results))
