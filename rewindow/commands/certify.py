@@ -31,7 +31,9 @@ def certify(
         float | None,
         typer.Option(help="Relative difference up to which floats are equal.", min=0, show_default="as declared"),
     ] = None,
-    raw: Annotated[bool, typer.Option(help="Look at the rows of all attempts, not only at what readers see.")] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Look at the rows of all attempts, not only at what readers see.")
+    ] = False,
     full: Annotated[bool, typer.Option("--full", help="Read everything and digest it again; needs Spark.")] = False,
     as_json: AsJson = False,
 ) -> None:

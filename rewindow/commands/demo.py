@@ -13,7 +13,7 @@ def demo(
     seed: Annotated[
         int | None, typer.Option(help="Draws where the jobs are killed; made up, and printed, by default.", min=1)
     ] = None,
-    fresh: Annotated[bool, typer.Option(help="Delete what earlier demos left, and record anew.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Delete what earlier demos left, and record anew.")] = False,
     last: Annotated[int | None, typer.Option(help="Last window, for a shorter demo.", hidden=True)] = None,
     port: Annotated[int | None, typer.Option(help="Port of Airflow's web page, on loopback.", min=1, max=65535)] = None,
 ) -> None:

@@ -30,15 +30,21 @@ CheckpointWindows = Annotated[
     int | None,
     typer.Option(help="Windows from one checkpoint to the next; exactly once makes one after every commit group."),
 ]
-AllowMissing = Annotated[bool, typer.Option(help="Replay although windows of the range are not sealed; it is kept.")]
+AllowMissing = Annotated[
+    bool, typer.Option("--allow-missing", help="Replay although windows of the range are not sealed; it is kept.")
+]
 StateFrom = Annotated[
     str | None, typer.Option(help="Id of a replay whose last state is the start state.", autocompletion=replays)
 ]
-InitialState = Annotated[bool, typer.Option(help="Start from the initial state although the range begins later.")]
+InitialState = Annotated[
+    bool, typer.Option("--initial-state", help="Start from the initial state although the range begins later.")
+]
 Affected = Annotated[
     bool, typer.Option("--allow-affected", help="Start from a state that lacks lost windows or is stale; it is kept.")
 ]
-OtherCode = Annotated[bool, typer.Option(help="Accept a start state made by other code; it is kept.")]
+OtherCode = Annotated[
+    bool, typer.Option("--allow-other-code", help="Accept a start state made by other code; it is kept.")
+]
 VerifyInputs = Annotated[
     bool | None,
     typer.Option(

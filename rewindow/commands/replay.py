@@ -33,6 +33,7 @@ from rewindow.ledger.replays import State
 
 WITH_RESUME = frozenset({"resume", "again", "as_json", "crash"})
 """Parameters that are about the attempt; all others are about the plan, which a resumed replay has already."""
+Again = Annotated[bool, typer.Option("--again", help="Try again although the replay has used up its attempts.")]
 
 
 def replay(
@@ -48,7 +49,7 @@ def replay(
     mode: ModeOption = "exactly_once",
     replay_id: Annotated[str | None, typer.Option("--id", help="Id of the new replay; made up by default.")] = None,
     resume: Annotated[str | None, typer.Option(help="Id of a replay to go on with.", autocompletion=replays)] = None,
-    again: Annotated[bool, typer.Option(help="Try again although the replay has used up its attempts.")] = False,
+    again: Again = False,
     group_windows: GroupWindows = None,
     checkpoint_windows: CheckpointWindows = None,
     allow_missing: AllowMissing = False,

@@ -173,7 +173,7 @@ class JobScreen:
                     self._bar.reset(self._task)
             self._show(what, count, recording.done, recording.of)
         else:
-            share = f", {recording.done} of {recording.of} parts" if recording.of else ""
+            share = f", {recording.done} of {recording.of} parts" if recording.done else ""
             err.print(f"{what}{share}{', ' * bool(count)}{count}, {recording.seconds:.0f} s", style="dim", markup=False)
 
 

@@ -249,7 +249,7 @@ def _arrival(sample: Sample, columns: Sequence[Column]) -> tuple[Column, str]:
             hint="Remove the lines above the names of the columns."
             if is_titled
             else "Write rewindow.toml by hand (Rewindow's README.md has one), with arrived_at as SQL over the columns, "
-            "such as try_to_timestamp(COLUMN, 'd.M.yyyy H:m'), or timestamp_seconds(COLUMN) of a number.",
+            "such as try_to_timestamp(COLUMN, 'd.M.yyyy H:m:s'), or timestamp_seconds(COLUMN) of a number.",
         )
 
     def rank(column: Column) -> tuple[bool, int, bool, bool, int]:
