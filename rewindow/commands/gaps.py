@@ -117,6 +117,8 @@ def _show(report: GapReport, limit: int) -> None:
         _show_kind(kind, _heading(report, kind, gaps, meaning), gaps, limit)
     if report.event is not None:
         _show_event_time(report.event, limit)
+    elif report.event_lack:
+        out.print(escape(f"\nin event time: not looked for: {report.event_lack}"))
 
 
 def _show_event_time(event: EventGaps, limit: int) -> None:

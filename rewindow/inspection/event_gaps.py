@@ -20,7 +20,7 @@ from rewindow.operators.gaps.settings import GapSettings
 from rewindow.operators.gaps.sql import ENDED, NEVER_STARTED, RUN, GapSql
 from rewindow.storage import Table, query, quoted
 from rewindow.storage.streams import stored_settings
-from rewindow.windows import Grid, WindowRange, format_time
+from rewindow.windows import Grid, WindowRange, format_duration, format_time
 
 
 @dataclass(frozen=True)
@@ -221,14 +221,21 @@ def _columns(rows: StreamRows, asked: Sequence[str]) -> list[str]:
 
 
 def _learned(rows: StreamRows, windows: WindowRange) -> tuple[int, tuple[int, int]]:
-    """Returns the most frequent distance between two event times of a key, and how often it is there of how many."""
+    """Returns the most frequent distance between two event times of a key, and how often it is there of how many.
+
+    Raises:
+        InputError: there is none, or fewer than half of the distances are like it: the stream has no cadence.
+    """
     settings = GapSettings(event_at=rows.event_at, cadence=1, from_time=0, to_time=1, keys=rows.keys)
     found = query(GapSql(settings, "/").cadences(f"({_rows(rows, windows, settings)})"), s=rows.table).to_pylist()
-    if not found:
-        raise InputError(
-            f'cadence of stream "{rows.name}" cannot be learned: no key has two tuples of different event times',
-            hint=f"Give one: --cadence, or cadence in [streams.{rows.name}].",
-        )
+    why = "" if found else "no key has two tuples of different event times"
+    if found and 2 * found[0]["found"] < found[0]["total"]:
+        step = format_duration(found[0]["step"])
+        share = f"{found[0]['found'] / found[0]['total']:.1%}"
+        why = f"tuples of a key come at no steady pace, the most frequent distance, {step}, is {share} of all"
+    if why:
+        hint = f"Give one: --cadence, or cadence in [streams.{rows.name}]."
+        raise InputError(f'cadence of stream "{rows.name}" cannot be learned: {why}', hint=hint)
     return found[0]["step"], (found[0]["found"], found[0]["total"])
 
 

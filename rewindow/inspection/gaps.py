@@ -42,7 +42,8 @@ class GapReport:
         sealed: sealed windows in it.
         interval_us: length above which a silence is a gap; None when silences were not looked for.
         gaps: the rows: empty, missing, then silent by key and time, then those in event time.
-        event: what was expected in event time, and how complete each key is; None where the stream has no event time.
+        event: what was expected in event time, and how complete each key is; None where that cannot be known.
+        event_lack: why it cannot; empty where the stream has no event time.
     """
 
     stream: str
@@ -51,6 +52,7 @@ class GapReport:
     interval_us: int | None
     gaps: Sequence[Gap]
     event: EventGaps | None = None
+    event_lack: str = ""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -96,6 +98,7 @@ class GapReport:
             "interval_us": self.interval_us,
             **self.counts,
             "event_time": self.event.to_dict() if self.event else None,
+            "event_time_lack": self.event_lack or None,
             "gaps": self.rows(),
         }
 
@@ -165,9 +168,15 @@ def gaps(
     if interval_us is not None:
         stretches = _stretches(rows, seen, grid, interval_us)
         found += _silences(stretches, rows.keys, seen, grid, interval_us, _holes(windows, stretches, seen, grid))
-    in_event_time = event_gaps(rows, seen, grid, cadence_us, columns)
+    lack = ""
+    try:
+        in_event_time = event_gaps(rows, seen, grid, cadence_us, columns)
+    except InputError as error:
+        if keys or columns or cadence_us is not None:
+            raise
+        in_event_time, lack = None, f"{error.primary}. {error.hint}".strip()  # Nobody has asked for event time alone.
     found += in_event_time.gaps if in_event_time else []
-    return GapReport(stream, span, len(sealed), interval_us, found, in_event_time)
+    return GapReport(stream, span, len(sealed), interval_us, found, in_event_time, lack)
 
 
 def _refuse_beside(stream: str, windows: Table, first: int | None, last: int | None) -> None:

@@ -95,6 +95,8 @@ def _worst(row: Any) -> tuple[float, str, str]:
 def _lead(found: GapReport) -> str:
     if found.windows is None:
         return "Nothing of the stream is sealed yet."
+    if found.event_lack:
+        return f"Event time was not looked at: {found.event_lack}"
     if found.event is None:
         return "The stream has no event time: what is missing is known on the clock of arrivals alone."
     silent = found.event.silent_now

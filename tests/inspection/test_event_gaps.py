@@ -127,8 +127,34 @@ def test_a_cadence_is_taken_from_settings_else_learned(tmp_path: Path) -> None:
     assert (learned.cadence_us, learned.learned) == (10 * SECOND, (6, 7))
     assert [(gap.kind, gap.from_us, gap.count) for gap in learned.gaps] == [("missing_rows", 50 * SECOND, 2)]
     assert in_event_time(config, cadence_us=50 * SECOND).learned is None
-    with pytest.raises(InputError, match='cadence of stream "s" cannot be learned'):
-        gaps(recorded(tmp_path / "d", STEADY[:1]), "s")
+
+
+def test_what_cannot_be_known_in_event_time_is_said_and_the_rest_is_reported(tmp_path: Path) -> None:
+    """No pace, no tuple, a time that is text: the clock of arrivals has its report; who asks gets the error."""
+    for name, rows, more, words in [
+        ("a", STEADY[:1], {}, "no key has two tuples"), ("b", [], {}, "no key has two tuples"),
+        ("c", [("a", n, n * n / 100, 1.0) for n in range(90)], {}, "at no steady pace"),
+        ("d", STEADY, {"event_at": "k"}, "is string, not a timestamp"),
+        ("e", STEADY, {"event_at": "k", "interval": "5 s"}, "is string, not a timestamp"),
+    ]:  # fmt: skip
+        config = recorded(tmp_path / name, rows, **more)
+        found = gaps(config, "s")
+        assert found.event is None and words in found.event_lack and found.sealed == 10
+        with pytest.raises(InputError, match=words):
+            gaps(config, "s", columns=["v"])
+
+
+def test_a_stream_without_keys_is_one_key(tmp_path: Path) -> None:
+    """Also without a tuple: then all that is expected is missing, as the stream itself is expected."""
+    found = in_event_time(recorded(tmp_path / "a", STEADY, keys=[], cadence="10 s"), columns=["v"])
+    assert [(gap.kind, gap.key, gap.column, gap.count) for gap in found.gaps] == [
+        ("missing_rows", {}, "", 2), ("recorded_nulls", {}, "v", 1),
+    ]  # fmt: skip
+    found = in_event_time(recorded(tmp_path / "b", [], keys=[], cadence="10 s"), columns=["v"])
+    assert [(gap.kind, gap.count, gap.open_left, gap.open_right) for gap in found.gaps] == [
+        ("never_started", 10, True, True)
+    ]
+    assert [(row.present, row.missing) for row in found.completeness] == [(0, 10), (0, 10)]
 
 
 def test_what_is_silent_at_the_end_is_told(tmp_path: Path) -> None:
@@ -177,8 +203,6 @@ def test_a_stream_without_event_time_has_the_clock_of_arrivals_alone(tmp_path: P
     assert gaps(config, "s").event is None
     with pytest.raises(InputError, match="has no event time"):
         gaps(config, "s", columns=["v"])
-    with pytest.raises(InputError, match='event time "k" of stream "s" is string'):
-        gaps(recorded(tmp_path / "b", STEADY, event_at="k", cadence="1 s"), "s")
 
 
 def test_expected_keys_must_fit_the_keys() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rewindow.errors import InputError
+from rewindow.inspection.gap_rows import Gap
 from rewindow.operators import GapSettings, gap_report, learn_cadence
 from tests.operators.gaps_reference import Expectation, Found, Row, Total, report
 
@@ -154,6 +155,10 @@ def test_a_report_reads_as_documented(spark: SparkSession) -> None:
         ("JFK", "temp", "recorded_nulls", 60 * 3600 * SECOND, 1, None),
         ("JFK", None, "missing_rows", 30 * 3600 * SECOND, 5, None),
     ]
+    ids = {row["kind"]: row["gap_id"] for row in result.gaps.collect()}
+    hour = 3600 * SECOND
+    alike = Gap("missing_rows", None, 30 * hour, 35 * hour, 5, {"origin": "JFK"}, since_us=30 * hour)
+    assert ids["missing_rows"] == alike.gap_id, "as in the report of a recorded stream"
     totals = result.completeness.where("column is null").collect()
     assert [(row["expected"], row["present"], row["missing"]) for row in totals] == [(72, 67, 5)]
     assert totals[0]["completeness"] == 67 / 72
@@ -178,6 +183,14 @@ def test_settings_that_cannot_be_are_refused(change: dict[str, Any], words: str)
     given = {"event_at": "at", "cadence": "1 h", "from_time": "1970-01-01", "to_time": "1970-01-04", "keys": ["origin"]}
     with pytest.raises(InputError, match=words):
         GapSettings(**given | change)
+
+
+def test_a_frame_without_keys_is_one_key(spark: SparkSession) -> None:
+    """Also without a row: all is missing."""
+    settings = GapSettings(event_at="at", cadence="1 d", from_time=0, to_time="1970-01-04", columns=["temp"])
+    full, empty = (gap_report(frame, settings) for frame in (hourly(spark), hourly(spark).where("temp > 5")))
+    assert full.gaps.count() == 0 and [row["kind"] for row in empty.gaps.collect()] == ["never_started"]
+    assert {row["missing"] for row in empty.completeness.collect()} == {3}
 
 
 def test_columns_that_are_not_there_are_refused(spark: SparkSession) -> None:
