@@ -82,8 +82,11 @@ def frames_of(spark: SparkSession, cases: Sequence[Case], rules: Rules) -> dict[
 
 def outcomes(results: Sequence[Lateness]) -> dict[tuple[int, int], Judged]:
     """Returns by case and number what the library says of each tuple."""
-    frames = [frame for result in results for frame in result.tuples.values()]
-    rows = reduce(lambda one, other: one.unionByName(other), frames).collect()
+    columns = ("case", "number", "_rw_outcome", "_rw_watermark_us")
+    rows = []
+    for result in results:
+        streams = [frame.select(*columns) for frame in result.tuples.values()]
+        rows += reduce(lambda one, other: one.unionByName(other), streams).collect()
     assert len(rows) == len({(row["case"], row["number"]) for row in rows}), "each tuple has one outcome (E39)"
     return {(row["case"], row["number"]): Judged(row["_rw_outcome"], row["_rw_watermark_us"]) for row in rows}
 
@@ -91,8 +94,7 @@ def outcomes(results: Sequence[Lateness]) -> dict[tuple[int, int], Judged]:
 def raised(results: Sequence[Lateness], cases: int) -> list[list[tuple[int, int]]]:
     """Returns by case the ticks that raised the watermark before the end."""
     found: list[list[tuple[int, int]]] = [[] for _ in range(cases)]
-    ticks = reduce(lambda one, other: one.unionByName(other), [result.ticks for result in results])
-    for row in ticks.where(f"tick_us < {END_US}").collect():
+    for row in (row for result in results for row in result.ticks.where(f"tick_us < {END_US}").collect()):
         found[row["case"]].append((row["tick_us"], row["watermark_us"]))
     return [sorted(ticks) for ticks in found]
 
@@ -136,7 +138,7 @@ def test_lateness_is_the_same_in_any_grouping(spark: SparkSession) -> None:
     rules = make_rules(random)
     cases = [make_case(random, rules.streams) for _ in range(CASES)]
     frames = frames_of(spark, cases, rules)
-    cuts = sorted({0, END_US, *(random.randrange(1, END_US, 125) for _ in range(random.randint(1, 2)))})
+    cuts = sorted({0, END_US, *(random.randrange(1, END_US, 125) for _ in range(random.choice([1, 1, 2])))})
     results: list[Lateness] = []
     for first_us, end_us in pairwise(cuts):
         part = {
@@ -183,9 +185,24 @@ def test_lateness_reads_timestamps_whole_numbers_and_expressions(spark: SparkSes
         {"event_at": "ms", "unit": "ms"},
         {"event_at": "timestamp_micros(CAST(text AS BIGINT))"},
     ]
-    for way in ways:
-        judged = lateness({"s": frame}, EventTime(streams={"s": StreamTime(**way)})).tuples["s"]
-        assert sorted(row["_rw_event_us"] for row in judged.collect()) == [1_000_000, 2_000_000], way
+    streams = {str(number): StreamTime(**way) for number, way in enumerate(ways)}
+    judged = lateness(dict.fromkeys(streams, frame), EventTime(streams=streams)).tuples.values()
+    rows = reduce(lambda one, other: one.unionByName(other), judged).collect()
+    assert sorted(row["_rw_event_us"] for row in rows) == [1_000_000] * len(ways) + [2_000_000] * len(ways)
+
+
+def test_a_number_in_a_wrong_unit_silences_no_stream(spark: SparkSession) -> None:
+    """Microseconds read as seconds, and the largest numbers there are, are far in future or past; nothing overflows."""
+    numbers = (1, 2**63 - 1, 1_700_000_000_000_000, -(2**63), -5, 2)
+    rows = [(1 + second, number) for second, number in enumerate(numbers)]
+    frame = spark.createDataFrame(rows, "arrived LONG, ts LONG")
+    frame = frame.selectExpr("timestamp_seconds(arrived) AS arrived_at", "ts")
+    streams = {unit: StreamTime(event_at="ts", unit=unit) for unit in ("s", "us")}
+    judged = lateness(dict.fromkeys(streams, frame), EventTime(streams=streams, watermark_interval="1 s"))
+    rows = judged.tuples["s"].unionByName(judged.tuples["us"]).collect()
+    wanted = ["on_time", "far_future", "far_future", "late", "late", "on_time"]
+    for part in (rows[:6], rows[6:]):
+        assert [row["_rw_outcome"] for row in sorted(part, key=lambda row: row["arrived_at"])] == wanted
 
 
 @pytest.mark.parametrize(

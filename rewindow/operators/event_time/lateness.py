@@ -29,6 +29,8 @@ ON_TIME, LATE, NULL_TS, FAR_FUTURE, TIMER = OUTCOMES = ("on_time", "late", "null
 SMALL = 1_000_000
 """So many ticks or ends of windows are sent to every task; more of them are joined by a shuffle."""
 _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
+_FARTHEST_US = 1 << 62
+"""Whole numbers beyond, as of microseconds that are read as seconds, count as so far away: no difference overflows."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,7 @@ def _timed(frame: DataFrame, name: str, settings: EventTime, origin_us: int) -> 
 def _is_far(stream: StreamTime) -> Column | None:
     from pyspark.sql import functions as F
 
-    return None if stream.max_ahead_us is None else F.col(TS) - stream.max_ahead_us > F.col(AT)
+    return None if stream.max_ahead_us is None else F.col(TS) > F.col(AT) + stream.max_ahead_us
 
 
 def _moves_clock(stream: StreamTime) -> Column:
@@ -234,7 +236,8 @@ def _us(frame: DataFrame, name: str, expression: str, unit_us: int) -> Column:
             detail=str(error).splitlines()[0], hint=_has(frame),
         ) from error  # fmt: skip
     if isinstance(kind, IntegralType):
-        return column.cast("bigint") * unit_us
+        number, most = column.cast("bigint"), _FARTHEST_US // unit_us
+        return F.when(number > most, most).when(number < -most, -most).otherwise(number) * unit_us
     if isinstance(kind, TimestampType | TimestampNTZType):
         return F.unix_micros(column.cast("timestamp"))
     raise InputError(
