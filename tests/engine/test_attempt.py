@@ -105,7 +105,7 @@ def test_floats_that_differ_within_the_tolerance_are_taken_as_equal(
 def test_a_stop_by_the_user_repeats_and_loses_nothing(mode: str, attempt: Callable[..., Attempt]) -> None:
     """Where the user stops a checkpoint is made, also where none falls due."""
     config: Config = attempt.config  # type: ignore[attr-defined]
-    whole = attempt("totals", "whole")
+    whole = attempt("totals", "whole", group_windows=WINDOWS)
     whole.run()
     stops = iter([False, True])
     with pytest.raises(Interrupted):

@@ -21,7 +21,7 @@ from rewindow.state.store import FileStates, InlineStates, SizedStates
 from rewindow.storage import Table
 from rewindow.storage.layout import CHECKPOINTS
 from tests.engine.conftest import Crash
-from tests.recovery.project import FIRST
+from tests.recovery.project import FIRST, WINDOWS
 from tests.recovery.promises import check_promise, last_state
 from tests.state.test_row_hash import VALUES, random_frame
 
@@ -178,14 +178,15 @@ def test_every_mode_keeps_its_promise_with_states_in_files(
     """After a crash the state comes out of its files; files without a checkpoint are gone in the end."""
     monkeypatch.setattr(store, "CHANGES_SHARE", 1000)
     config: Config = attempt.config  # type: ignore[attr-defined]
-    whole = attempt(application, "whole")
+    wishes = {"group_windows": 4, **IN_FILES}
+    whole = attempt(application, "whole", group_windows=WINDOWS)
     whole.run()
-    for dies_at in ((Step.AFTER_FIRST_OUTPUT, 4), (Step.AFTER_FACTS, 2)):
+    for dies_at in ((Step.AFTER_FIRST_OUTPUT, 3), (Step.AFTER_FACTS, 2)):
         with pytest.raises(Crash):
-            attempt(application, "one", dies_at, mode=mode, **IN_FILES).run()
+            attempt(application, "one", dies_at, mode=mode, **wishes).run()
         named, there = named_and_there(config, "one")
         assert named <= there and len(there - named) <= 2, "before and after the group that died"
-    last = attempt(application, "one", mode=mode, **IN_FILES)
+    last = attempt(application, "one", mode=mode, **wishes)
     last.run()
     check_promise(config, last.plan, whole.plan)
     named, there = named_and_there(config, "one")
@@ -228,7 +229,7 @@ def test_a_damaged_bucket_is_a_damaged_checkpoint(
     """An older checkpoint serves, what that costs is said, and the promise holds (R25)."""
     config: Config = attempt.config  # type: ignore[attr-defined]
     wishes = {"mode": mode, "checkpoint_windows": 3, **IN_FILES}
-    whole = attempt("totals", "whole")
+    whole = attempt("totals", "whole", group_windows=WINDOWS)
     whole.run()
     with pytest.raises(Crash):
         attempt("totals", "one", (Step.STARTED, 5), **wishes).run()
@@ -248,12 +249,11 @@ def test_a_damaged_bucket_is_a_damaged_checkpoint(
 def test_a_replay_from_another_ones_state_links_its_files(attempt: Callable[..., Attempt]) -> None:
     """It depends on nothing else then; the state goes on where it was."""
     config: Config = attempt.config  # type: ignore[attr-defined]
-    attempt("totals", "whole").run()
     attempt("totals", "first", first=FIRST, last=FIRST + 8, **IN_FILES).run()
     second = attempt("totals", "second", first=FIRST + 9, last=FIRST + 23, state_from="first", **IN_FILES)
     for path in state_folder(config, "first").rglob("*.parquet"):
         path.unlink()
     second.run()
-    whole = attempt("totals", "again")
+    whole = attempt("totals", "again", group_windows=WINDOWS)
     whole.run()
     assert last_state(config, second.plan) == last_state(config, whole.plan)
