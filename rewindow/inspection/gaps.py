@@ -79,7 +79,7 @@ class GapReport:
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Returns column names and rows of text, for a log."""
-        return list(COLUMNS), [[str(value) for value in row.values()] for row in self.rows()]
+        return list(COLUMNS), [["" if value is None else str(value) for value in row.values()] for row in self.rows()]
 
     def longest(self, kind: str) -> list[Gap]:
         """Returns the gaps of a kind, the longest first, and of the same length the earliest."""

@@ -192,6 +192,7 @@ def test_a_gap_goes_on_over_windows_and_keeps_its_id(tmp_path: Path) -> None:
     """One row, whatever range shows the rest of it; its bound tells that it is cut there (G9, G16)."""
     config = recorded(tmp_path, STEADY, cadence="10 s")
     [whole] = in_event_time(config).gaps
+    assert not any("None" in row for row in gaps(config, "s").table()[1]), "in event time it is in no window"
     [cut] = in_event_time(config, first=6, last=7).gaps
     assert (whole.from_us, cut.from_us, cut.count) == (50 * SECOND, 60 * SECOND, 1)
     assert whole.gap_id == cut.gap_id and (cut.row()["open_at"], whole.row()["open_at"]) == ("begin", "")
