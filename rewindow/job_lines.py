@@ -48,15 +48,12 @@ class RecordProgress:
         step: what it does.
         tuples: tuples so far in this step, or that it is about; 0 where nobody knows yet.
         seconds: since its start.
-        done, of: parts of the step that are done, and all of them; 0 of 0 where it has none.
     """
 
     stream: str
     step: str
     tuples: int
     seconds: float
-    done: int = 0
-    of: int = 0
 
     def line(self) -> str:
         """Returns the line that says so."""

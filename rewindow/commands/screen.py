@@ -114,7 +114,6 @@ class JobScreen:
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"))
         self._bar = Progress(*columns, TimeElapsedColumn(), _TimeLeft(), console=err, get_time=clock)
         self._task: Any = None
-        self._step = ""
         self._clock, self._windows, self._seconds = clock, 0, 0.0
 
     @contextmanager
@@ -167,14 +166,9 @@ class JobScreen:
         what = f"{recording.stream}: {recording.step}"
         count = f"{recording.tuples:,} tuples" if recording.tuples else ""
         if err.is_terminal:
-            if recording.step != self._step:
-                self._step = recording.step
-                if self._task is not None:
-                    self._bar.reset(self._task)
-            self._show(what, count, recording.done, recording.of)
+            self._show(what, count, 0, 0)
         else:
-            share = f", {recording.done} of {recording.of} parts" if recording.done else ""
-            err.print(f"{what}{share}{', ' * bool(count)}{count}, {recording.seconds:.0f} s", style="dim", markup=False)
+            err.print(f"{what}{', ' * bool(count)}{count}, {recording.seconds:.0f} s", style="dim", markup=False)
 
 
 def _words(progress: ReplayProgress) -> str:

@@ -1,4 +1,4 @@
-"""What a recording tells whoever watches it: each step when it begins, and how far it is, once a second at most."""
+"""What a recording tells whoever watches it: each step when it begins, and that it goes on, once a second at most."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-
-from pyspark.sql import SparkSession
 
 from rewindow.job_lines import RecordProgress
 from rewindow.listener import Listener
@@ -33,10 +31,13 @@ class RecordingProgress:
         return round(time.monotonic() - self.began, 3)
 
     @contextmanager
-    def during(self, spark: SparkSession, step: str, tuples: int = 0) -> Iterator[None]:
-        """Tells a step that Spark does, with its tasks that are done, until it has ended."""
+    def during(self, step: str, tuples: int = 0) -> Iterator[None]:
+        """Tells a step that Spark does, until it has ended.
+
+        No share of it: Spark counts the tasks of a stage, and nobody knows how many stages a step will have.
+        """
         ended = threading.Event()
-        thread = threading.Thread(target=self._follow, args=(spark, step, tuples, ended), daemon=True)
+        thread = threading.Thread(target=self._follow, args=(step, tuples, ended), daemon=True)
         self.step(step, tuples)
         thread.start()
         try:
@@ -45,17 +46,13 @@ class RecordingProgress:
             ended.set()
             thread.join()
 
-    def _follow(self, spark: SparkSession, step: str, tuples: int, ended: threading.Event) -> None:
-        tracker = spark.sparkContext.statusTracker()
+    def _follow(self, step: str, tuples: int, ended: threading.Event) -> None:
         while not ended.wait(_PAUSE_S):
-            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-            tasks = [(stage.numCompletedTasks, stage.numTasks) for stage in stages if stage is not None]
-            if tasks:
-                self.step(step, tuples, *map(sum, zip(*tasks, strict=True)))
+            self.step(step, tuples)
 
-    def step(self, step: str, tuples: int = 0, done: int = 0, of: int = 0) -> None:
+    def step(self, step: str, tuples: int = 0) -> None:
         """Tells a step, when it is new or was told a second ago."""
         now = time.monotonic()
         if now - self._told.get(step, -_PAUSE_S) >= _PAUSE_S:
             self._told[step] = now
-            self.listener.line(RecordProgress(self.stream, step, tuples, self.seconds, done, of).line())
+            self.listener.line(RecordProgress(self.stream, step, tuples, self.seconds).line())

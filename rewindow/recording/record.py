@@ -146,7 +146,7 @@ class _Run:
             self._reopen()
         contents, tuples = self._read_source(position, start_over)
         position = SourcePosition() if contents.whole else position
-        with self.progress.during(self.spark, "counting"), computing(self.name):
+        with self.progress.during("counting"), computing(self.name):
             arrivals = Arrivals.count(tuples, self.stream.event_at)
         self._check_malformed(arrivals, tuples, contents)
         if start_over:
@@ -157,7 +157,9 @@ class _Run:
             self.result.warnings.append(f"{arrivals.future:,} tuples of the future wait, and seal nothing before them")
         if arrivals.without_event_time:
             self.result.warnings.append(
-                f"{arrivals.without_event_time:,} tuples have no event time: {self.stream.event_at} is null in them"
+                f"{arrivals.without_event_time:,} of {arrivals.rows - arrivals.malformed:,} tuples have no event time: "
+                f'their column "{self.stream.event_at}" is null; if its expression or format is wrong, correct it in '
+                f"rewindow.toml, then: rewindow record {self.name} --start-over"
             )
         newest = self.extent.newest_window(arrivals)
         if reopen and tables.end is not None and newest is not None and newest > tables.end:
@@ -268,7 +270,7 @@ class _Run:
         if windows is None:
             return
         good = tuples.where(F.col(REASON).isNull())
-        with self.progress.during(self.spark, f"recording windows {windows}", counts.new), computing(self.name):
+        with self.progress.during(f"recording windows {windows}", counts.new), computing(self.name):
             sealed = sealing.seal(
                 self.spark, tables, good, windows, arrivals, lambda: contents.check_unchanged(self.name)
             )

@@ -42,7 +42,9 @@ from airflow.sdk import DAG, CronDataIntervalTimetable, task
 from rewindow.errors import InputError, OverlapError
 from rewindow.launcher import Submission
 from rewindow.location import location
-from rewindow_airflow import attempts, failures, operators, plan_unpublished, stream_asset, stream_dag
+from rewindow_airflow import (
+    attempts, failures, form_dag, operators, plan_form, plan_unpublished, stream_asset, stream_dag
+)
 from rewindow_airflow.assets import PUBLICATIONS
 from rewindow_airflow.operators import RewindowSubmitOperator
 from rewindow_airflow.steps import RewindowPlanOperator
@@ -79,6 +81,10 @@ for name in ("days", "every_day", "backfilled", "unsealed"):
 
 with stream_dag("follow_clicks", "clicks", "clicks_by_page.totals", application="clicks_by_page"):
     plan_unpublished()
+
+
+with form_dag("by_form"):
+    plan_form()
 
 
 def begin_held(config, name, arguments, again):
@@ -242,14 +248,20 @@ def test_day_that_waits_for_its_recording_keeps_no_earlier_one_from_its_slot(
 
 
 def test_recording_and_publishing_start_the_dag_that_follows_a_stream(airflow: LiveAirflow, project: Config) -> None:
-    """Each event starts a run without a data interval; the first plans all that is new, and so does each after it."""
+    """Each event starts a run without a data interval; the first plans all that is new, and so does each after it.
+
+    A form that asks for what is not yet published, as a person fills it in, plans the same.
+    """
     unpause(airflow, "follow_clicks")
     for number, dag in enumerate(("recorded", "published"), 1):
         trigger(airflow, dag, START)
         done = ["success"] * number
         airflow.until(lambda done=done: list(airflow.runs("follow_clicks").values()) == done, f"{dag} was followed")  # type: ignore[misc]
+    trigger(airflow, "by_form", START, application="clicks_by_page", reason="what is left", range_as="unpublished")
+    airflow.until(lambda: list(airflow.runs("by_form").values()) == ["success"], "the form's range is planned")
     planned = Ledger.open(project.ledger_url).replays.newest()
-    assert [(row.application, len(row.range)) for row in planned] == [("clicks_by_page", 24 * PROJECT_DAYS)] * 2
+    assert [(row.application, len(row.range)) for row in planned] == [("clicks_by_page", 24 * PROJECT_DAYS)] * 3
+    assert planned[0].replay_id.startswith("by_form-")
     [event] = airflow.ask("assets/events?source_dag_id=published")["asset_events"]
     assert (event["uri"], event["extra"]["replay"]) == ("rewindow://streams/clicks_by_page.totals", "r-1")
 
@@ -305,9 +317,11 @@ def jobs_of(project: Config) -> list[tuple[object, ...]]:
         return database.execute("select state, queued_by_job_id from task_instance where dag_id = 'long'").fetchall()
 
 
-def trigger(airflow: LiveAirflow, dag: str, date: datetime) -> None:
-    """Starts a run by hand."""
-    airflow.ask(f"dags/{dag}/dagRuns", body={"logical_date": stamp(date), "dag_run_id": run_id(dag, date), "conf": {}})
+def trigger(airflow: LiveAirflow, dag: str, date: datetime, **form: str) -> None:
+    """Starts a run by hand, with what was filled in."""
+    airflow.ask(
+        f"dags/{dag}/dagRuns", body={"logical_date": stamp(date), "dag_run_id": run_id(dag, date), "conf": form}
+    )
 
 
 def unpause(airflow: LiveAirflow, dag: str) -> None:

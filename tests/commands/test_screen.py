@@ -57,12 +57,12 @@ def test_a_message_of_the_ledger_is_shown_as_it_is(command: Command, config: Con
 
 
 def test_a_recording_shows_its_steps_once_it_takes_long(capfd: pytest.CaptureFixture[str]) -> None:
-    """A step of the first two seconds is not shown; later ones say how far they are."""
+    """A step of the first two seconds is not shown; later ones say what they are about and since when."""
     shown = screen.JobScreen()
     with shown.job():
         shown.line(RecordProgress("clicks", "reading", 5, 1.9).line())
-        shown.line(RecordProgress("clicks", "writing", 1_200, 7.2, 3, 8).line())
-    assert capfd.readouterr().err == "clicks: writing, 3 of 8 parts, 1,200 tuples, 7 s\n"
+        shown.line(RecordProgress("clicks", "writing", 1_200, 7.2).line())
+    assert capfd.readouterr().err == "clicks: writing, 1,200 tuples, 7 s\n"
 
 
 def group(first: int, last: int, mark: int, seconds: float) -> str:

@@ -150,7 +150,10 @@ def test_tuples_without_an_event_time_are_told_of(bench: Bench) -> None:
     bench.write(ROWS + "08-03-1970,1970-01-01T02:46:51Z,1\n")
     result = bench.record(select={"day": "try_to_timestamp(k, 'dd-MM-yyyy')"}, event_at="day")
     assert result.recorded == 6
-    assert result.warnings == ["5 tuples have no event time: day is null in them"]
+    assert result.warnings == [
+        '5 of 6 tuples have no event time: their column "day" is null; if its expression or format is wrong, '
+        "correct it in rewindow.toml, then: rewindow record s --start-over"
+    ]
 
 
 def test_a_tuple_of_the_future_waits_and_seals_nothing(bench: Bench) -> None:
