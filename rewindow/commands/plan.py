@@ -31,7 +31,8 @@ CheckpointWindows = Annotated[
     typer.Option(help="Windows from one checkpoint to the next; exactly once makes one after every commit group."),
 ]
 AllowMissing = Annotated[
-    bool, typer.Option("--allow-missing", help="Replay although windows of the range are not sealed; it is kept.")
+    bool,
+    typer.Option("--allow-missing", help="Replay although windows of the range are not sealed; the plan notes it."),
 ]
 StateFrom = Annotated[
     str | None, typer.Option(help="Id of a replay whose last state is the start state.", autocompletion=replays)
@@ -40,21 +41,23 @@ InitialState = Annotated[
     bool, typer.Option("--initial-state", help="Start from the initial state although the range begins later.")
 ]
 Affected = Annotated[
-    bool, typer.Option("--allow-affected", help="Start from a state that lacks lost windows or is stale; it is kept.")
+    bool,
+    typer.Option("--allow-affected", help="Start from a state that lacks lost windows or is stale; the plan notes it."),
 ]
 OtherCode = Annotated[
-    bool, typer.Option("--allow-other-code", help="Accept a start state made by other code; it is kept.")
+    bool, typer.Option("--allow-other-code", help="Accept a start state made by other code; the plan notes it.")
 ]
 VerifyInputs = Annotated[
     bool | None,
     typer.Option(
         "--verify-inputs/--no-verify-inputs",
         help="Compare the bytes of input files with their checksums; names and sizes always are.",
-        show_default="setting replay.verify_inputs",
+        show_default="as in rewindow.toml",
     ),
 ]
 Parameter = Annotated[
-    list[str] | None, typer.Option("--parameter", "-p", help="name=value for an application that takes parameters.")
+    list[str] | None,
+    typer.Option("--parameter", "-p", metavar="N=V", help="name=value for an application that takes parameters."),
 ]
 Unpublished = Annotated[
     bool, typer.Option("--unpublished", help="All that is sealed and not yet published, in place of a range.")

@@ -68,6 +68,14 @@ class Arrivals:
         """All rows, malformed ones among them."""
         return int(self.tuples.sum()) + self.malformed
 
+    def lack_of_event_time(self, stream: str, event_at: str) -> str:
+        """Returns what is said of tuples whose event time is null, and what to do."""
+        return (
+            f"{self.without_event_time:,} of {self.rows - self.malformed:,} tuples have no event time: their column "
+            f'"{event_at}" is null; if its expression or format is wrong, correct it in rewindow.toml, then: '
+            f"rewindow record {stream} --start-over"
+        )
+
     @property
     def future(self) -> int:
         """Tuples whose arrival is still to come."""

@@ -156,11 +156,7 @@ class _Run:
         if arrivals.future and not end:
             self.result.warnings.append(f"{arrivals.future:,} tuples of the future wait, and seal nothing before them")
         if arrivals.without_event_time:
-            self.result.warnings.append(
-                f"{arrivals.without_event_time:,} of {arrivals.rows - arrivals.malformed:,} tuples have no event time: "
-                f'their column "{self.stream.event_at}" is null; if its expression or format is wrong, correct it in '
-                f"rewindow.toml, then: rewindow record {self.name} --start-over"
-            )
+            self.result.warnings.append(arrivals.lack_of_event_time(self.name, str(self.stream.event_at)))
         newest = self.extent.newest_window(arrivals)
         if reopen and tables.end is not None and newest is not None and newest > tables.end:
             sealing.take_back_end(tables)
