@@ -65,7 +65,7 @@ def replay(
 ) -> None:
     """Replay a range of windows into staged tables. Nothing is visible to readers before `rewindow publish`.
 
-    A crash is recovered from by the next attempt, which begins by itself. Ctrl-C stops at a group's end.
+    After a crash the next attempt begins by itself and goes on. Ctrl-C stops at the end of a commit group.
 
     Examples:
 

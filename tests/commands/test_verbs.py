@@ -133,3 +133,11 @@ def test_every_verb_has_help_with_an_example(run: Command) -> None:
         code, text, _ = run(verb, "--help")
         assert code == 0
         assert verb == "ledger" or f"rewindow {verb}" in text, verb
+
+
+def test_help_cuts_no_option_on_a_narrow_terminal(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An option that ends in an ellipsis cannot be typed."""
+    monkeypatch.setenv("TERMINAL_WIDTH", "80")
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 80)
+    for verb in VERBS:
+        assert "\u2026" not in run(verb, "--help")[1], verb
