@@ -17,7 +17,7 @@ from rewindow.inspection.replay_status import (
     lost_windows,
     stopped_unnoticed,
 )
-from rewindow.inspection.visibility import Visibility
+from rewindow.inspection.visibility import Visibility, state_words
 from rewindow.ledger.replays import Replay
 
 
@@ -83,7 +83,7 @@ def command(
 
 def _state(row: Replay, seen: Visibility, has_stopped: bool) -> str:
     if has_stopped:
-        return f"{row.state.value}, but its process is gone"
+        return state_words(row, seen, has_stopped)
     return f"{row.state.value}{', covered' if seen.is_whole else ', in part covered' if seen.covered_by else ''}"
 
 

@@ -57,7 +57,7 @@ def _show(config: Config, found: ReplayStatus) -> None:
         (
             one.epoch,
             f"{one.began_at:%H:%M:%S}",
-            one.outcome.value if one.outcome else "running",
+            one.outcome.value if one.outcome else "its process is gone" if found.is_gone else "running",
             f"window {plan.window_of(one.mark)}" if one.mark else "nothing",
             one.message.split("\n")[0],
         )

@@ -71,7 +71,7 @@ class ReplayStatus:
     @property
     def state(self) -> str:
         """Its state in words: also what covers it."""
-        return state_words(self.row, self.seen)
+        return state_words(self.row, self.seen, self.is_gone)
 
     @property
     def cause(self) -> str:

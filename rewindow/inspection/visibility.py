@@ -41,8 +41,16 @@ def visibility(ledger: Ledger, row: Replay) -> Visibility:
     return Visibility(names, bool(names) and not without(own.range, [act.range for act in later]))
 
 
-def state_words(row: Replay, seen: Visibility) -> str:
-    """Returns the state of a replay as people read it, such as "published, covered by second"."""
+def state_words(row: Replay, seen: Visibility, is_gone: bool) -> str:
+    """Returns the state of a replay as people read it, such as "published, covered by second".
+
+    Args:
+        row: the replay.
+        seen: what readers see of it.
+        is_gone: it is said to run, though its process has ended without a word.
+    """
+    if is_gone:
+        return f"{row.state.value}, but its process is gone"
     return f"{row.state.value}, {seen}" if seen.covered_by else row.state.value
 
 

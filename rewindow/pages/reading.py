@@ -9,6 +9,7 @@ from typing import Any
 
 from rewindow.config import Config
 from rewindow.inspection.counts import ReplayCount, count_replay
+from rewindow.inspection.next_act import has_stopped_unnoticed
 from rewindow.inspection.visibility import state_words, visibility
 from rewindow.json_files import reading_json
 from rewindow.ledger import AttemptEnd, Ledger
@@ -50,7 +51,7 @@ def read_story(
         title=title or plan.mode.words,
         application=plan.application,
         mode=plan.mode.name,
-        state=state_words(row, visibility(ledger, row)),
+        state=state_words(row, visibility(ledger, row), has_stopped_unnoticed(ledger, row)),
         grid=plan.grid,
         windows=plan.range,
         reason=plan.reason,

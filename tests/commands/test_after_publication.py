@@ -168,6 +168,19 @@ def test_an_attempt_whose_process_is_gone_is_told_apart_from_one_that_runs(confi
     text = command("list")[1]
     assert "running, but its process is gone" in text and "see: rewindow status one" in text
     assert [row["has_stopped"] for row in json.loads(command("list", "--json")[1]) if row["replay"] == "one"] == [True]
+    text = command("status", "one")[1]
+    assert "app, running, but its process is gone" in text and text.count("its process is gone") == 2
+    words = plan.mode.name, replay.plan.model_dump(mode="json"), "code-1"
+    ledger.replays.create("other", "app", 100, 109, *words)
+    ledger.attempts.begin(
+        "other",
+        ledger.attempts.next_epoch("other"),
+        host=here,
+        pid=1,
+        process_group=2**22 + 1,
+        process_identity="boot/0",
+    )
+    assert read_story(config, "other").state == "running, but its process is gone"
 
 
 @pytest.mark.usefixtures("replays")
