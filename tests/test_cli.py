@@ -20,7 +20,7 @@ __all__ = ["command", "config", "run"]
 FREE_OF_PROJECTS = {"init", "jars"}
 ARGUMENTS = {
     "abandon": ["x"], "certify": ["x", "y"], "check": ["x"], "errors": ["x"], "gaps": ["x"], "ledger": ["rebuild"],
-    "plan": ["x"], "publish": ["x"], "record": ["x"], "replay": ["x"], "status": ["x"], "undo": ["x"],
+    "plan": ["x"], "play": ["x"], "publish": ["x"], "record": ["x"], "replay": ["x"], "status": ["x"], "undo": ["x"],
     "why": ["x", "1"],
 }  # fmt: skip
 

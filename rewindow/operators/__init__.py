@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from rewindow.operators.event_time.settings import EventTime, StreamTime
     from rewindow.operators.event_time.window_settings import EventWindows, SessionWindows
     from rewindow.operators.event_time.windows import Windows, event_windows
+    from rewindow.operators.filling.function import fill_gaps
+    from rewindow.operators.filling.settings import ColumnFill, FillSettings
     from rewindow.operators.gaps.function import FrameGaps, gap_report, learn_cadence
     from rewindow.operators.gaps.settings import GapSettings
     from rewindow.operators.heartbeat.operator import Heartbeat
@@ -21,8 +23,10 @@ if TYPE_CHECKING:
     from rewindow.operators.metronome import Metronome
 
 _PLACES = {
+    "ColumnFill": "filling.settings",
     "EventTime": "event_time.settings",
     "EventWindows": "event_time.window_settings",
+    "FillSettings": "filling.settings",
     "FrameGaps": "gaps.function",
     "GapSettings": "gaps.settings",
     "Heartbeat": "heartbeat.operator",
@@ -34,13 +38,16 @@ _PLACES = {
     "StreamTime": "event_time.settings",
     "Windows": "event_time.windows",
     "event_windows": "event_time.windows",
+    "fill_gaps": "filling.function",
     "gap_report": "gaps.function",
     "lateness": "event_time.lateness",
     "learn_cadence": "gaps.function",
 }
 __all__ = [
+    "ColumnFill",
     "EventTime",
     "EventWindows",
+    "FillSettings",
     "FrameGaps",
     "GapSettings",
     "Heartbeat",
@@ -52,6 +59,7 @@ __all__ = [
     "StreamTime",
     "Windows",
     "event_windows",
+    "fill_gaps",
     "gap_report",
     "lateness",
     "learn_cadence",

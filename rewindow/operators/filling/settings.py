@@ -1,0 +1,170 @@
+"""Settings of gap filling: where rows are expected, and how their columns get values (G19 to G27, G29 to G33)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from rewindow.errors import InputError
+from rewindow.names import did_you_mean
+from rewindow.operators.event_time.settings import refusal, seconds
+from rewindow.windows import format_time, parse_time
+
+METHODS = ("null", "constant", "forward", "backward", "nearest", "linear", "previous_of", "seasonal", "expression")
+NEEDS = {"constant": "value", "previous_of": "column", "seasonal": "periods", "expression": "sql"}
+"""What a method must be given beside its name."""
+POINTS_MAX = 1_000_000_000
+
+
+class ColumnFill(BaseModel):
+    """How a column of a made row gets its value. Sources are the last row before the gap and the first one behind it.
+
+    Attributes:
+        method: null; constant (`value`); forward, the row before; backward, the row behind; nearest, the closer of
+            both, the earlier on a tie; linear, on the line between both, by time; previous_of, the row before, but of
+            another `column`; seasonal, the row of the same key one of `periods` earlier, the first that is there, else
+            the `fallback` method; expression, `sql` over `previous` and `next`, such as "previous.a + next.b".
+        max_gap: in a longer gap (strict) the column stays null from end to end (G29).
+        max_carry: a row further away than this is no source (G30); equal is.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    method: Literal[
+        "null", "constant", "forward", "backward", "nearest", "linear", "previous_of", "seasonal", "expression"
+    ]
+    value: Any = None
+    column: str | None = None
+    periods: tuple[Decimal, ...] = ()
+    fallback: Literal["null", "forward", "backward", "nearest", "linear"] = "null"
+    sql: str | None = None
+    max_gap: Decimal | None = None
+    max_carry: Decimal | None = None
+
+    @field_validator("max_gap", "max_carry", mode="before")
+    @classmethod
+    def _check_bound(cls, value: object) -> Decimal | None:
+        return None if value is None else seconds(value)
+
+    @field_validator("periods", mode="before")
+    @classmethod
+    def _check_periods(cls, value: object) -> tuple[Decimal, ...]:
+        given = value if isinstance(value, list | tuple) else (value,)
+        periods = tuple(seconds(one) for one in given)
+        if 0 in periods:
+            raise ValueError("a period is 0, it must be above 0")
+        return periods
+
+    @model_validator(mode="after")
+    def _check_needs(self) -> Self:
+        for method, name in NEEDS.items():
+            given = name in self.model_fields_set
+            if given != (self.method == method):
+                words = f"method {method} needs {name}" if not given else f"{name} is for method {method} alone"
+                raise ValueError(words)
+        return self
+
+
+class FillSettings(BaseModel):
+    """Where rows are expected, and how those that are missing are made. Durations are seconds, or text such as "1 h".
+
+    Wrong settings are refused at once, and all of them are named.
+
+    Attributes:
+        event_at: column of the event timestamp: a TIMESTAMP, or a whole number in `unit`.
+        step: a row of each key is expected in each [n * step, (n + 1) * step), counted from `origin` (G2).
+        from_time, to_time: what is filled, [from, to): ISO 8601, or whole microseconds since 1970-01-01 UTC (G4).
+        keys: columns that tell rows of one source from another's; a row with a null key passes, and is not filled (G6).
+        columns: column to its method, by name alone or with more: "linear", or {"method": "linear", "max_gap": "6 h"}.
+            Columns that are not named stay null in made rows.
+        expected_keys: keys that must appear, a list of values for each (G7).
+        max_rows: of a longer gap one row is made in the place of all, which says for how many it stands (G33).
+        unit: what a whole number in `event_at` counts.
+
+    Example:
+        FillSettings(event_at="at", step="1 h", from_time="2013-01-01", to_time="2014-01-01", keys=["origin"],
+                     columns={"temp": {"method": "linear", "max_gap": "6 h"}, "visib": "forward"})
+
+    Raises:
+        InputError: a setting is wrong.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    event_at: str = Field(min_length=1)
+    step: Decimal
+    from_time: int
+    to_time: int
+    keys: tuple[str, ...] = ()
+    columns: Mapping[str, ColumnFill] = Field(default_factory=dict)
+    expected_keys: tuple[tuple[Any, ...], ...] = ()
+    origin: int = 0
+    max_rows: int = Field(1_000_000, ge=1)
+    unit: Literal["us", "ms", "s"] = "us"
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            raise refusal("gap filling", error) from error
+
+    @field_validator("step", mode="before")
+    @classmethod
+    def _check_step(cls, value: object) -> Decimal:
+        step = seconds(value)
+        if step == 0:
+            raise ValueError("step is 0, it must be above 0")
+        return step
+
+    @field_validator("from_time", "to_time", "origin", mode="before")
+    @classmethod
+    def _check_time(cls, value: object) -> object:
+        try:
+            return parse_time(value) if isinstance(value, str) else value
+        except InputError as error:
+            raise ValueError(str(error)) from error
+
+    @field_validator("columns", mode="before")
+    @classmethod
+    def _check_columns(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        for name, given in value.items():
+            method = given if isinstance(given, str) else given.get("method") if isinstance(given, Mapping) else None
+            if method is not None and method not in METHODS:
+                hint = f"{did_you_mean(str(method), METHODS)}There are: {', '.join(METHODS)}"
+                raise ValueError(f'method "{method}" of column {name} is unknown. {hint}')
+        return {name: {"method": given} if isinstance(given, str) else given for name, given in value.items()}
+
+    @model_validator(mode="after")
+    def _check_whole(self) -> Self:
+        if self.from_time >= self.to_time:
+            ends = format_time(self.from_time), format_time(self.to_time)
+            raise ValueError(f"time range is empty or reversed: from {ends[0]} to {ends[1]}")
+        if (points := self.end_point - self.first_point) > POINTS_MAX:
+            raise ValueError(f"step of {self.step} s is too fine: {points:,} rows of a key, {POINTS_MAX:,} may be")
+        for key in self.expected_keys:
+            if len(key) != len(self.keys) or None in key:
+                raise ValueError(f"expected key {list(key)} is not a value for each of the keys {list(self.keys)}")
+        fixed = sorted({self.event_at, *self.keys} & set(self.columns))
+        if fixed:
+            raise ValueError(f"column {', '.join(fixed)} is the event timestamp or a key, which made rows have anyway")
+        return self
+
+    @property
+    def step_us(self) -> int:
+        """The step in microseconds."""
+        return int(self.step * 1_000_000)
+
+    @property
+    def first_point(self) -> int:
+        """Number of the first grid point at or after the begin, counted from the origin."""
+        return -((self.origin - self.from_time) // self.step_us)
+
+    @property
+    def end_point(self) -> int:
+        """Number of the first grid point that is not in the range."""
+        return -((self.origin - self.to_time) // self.step_us)

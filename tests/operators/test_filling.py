@@ -1,0 +1,198 @@
+"""Gap filling against a reference that asks point by point; what it leaves alone; settings that cannot be."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rewindow.errors import InputError
+from rewindow.operators import FillSettings, fill_gaps
+from rewindow.operators.filling.function import PROVENANCE
+from tests.operators.filling_reference import Made, Method, Row, fill
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+STEP, BEGIN, END, CASES, S = 10, 5, 305, 400, 1_000_000
+METHODS = {
+    "plain": Method("null", "a"),
+    "same": Method("constant", "a", constant=7.5),
+    "before": Method("forward", "a", max_carry=30),
+    "behind": Method("backward", "a", max_gap=40),
+    "closer": Method("nearest", "a", max_carry=25, max_gap=100),
+    "line": Method("linear", "a", max_gap=60),
+    "near_line": Method("linear", "a", max_carry=30),
+    "other": Method("previous_of", "b"),
+    "again": Method("seasonal", "a", periods=(50, 100), fallback="nearest", max_carry=50),
+    "computed": Method("forward", "b"),
+}
+GIVEN: dict[str, Any] = {
+    "plain": "null",
+    "same": {"method": "constant", "value": 7.5},
+    "before": {"method": "forward", "max_carry": 30},
+    "behind": {"method": "backward", "max_gap": 40},
+    "closer": {"method": "nearest", "max_carry": "25 s", "max_gap": "100 s"},
+    "line": {"method": "linear", "max_gap": "1 min"},
+    "near_line": {"method": "linear", "max_carry": 30},
+    "other": {"method": "previous_of", "column": "b"},
+    "again": {"method": "seasonal", "periods": ["50 s", "100 s"], "fallback": "nearest", "max_carry": 50},
+    "computed": {"method": "expression", "sql": "previous.b"},
+}
+
+
+def settings(**more: Any) -> FillSettings:
+    """Returns the settings of these tests: seconds as whole numbers, two keys, a column for each method."""
+    given = {
+        "event_at": "ts", "unit": "s", "step": STEP, "from_time": BEGIN * S, "to_time": END * S, "columns": GIVEN,
+        "keys": ["case", "key"],
+    }  # fmt: skip
+    return FillSettings(**{**given, **more})
+
+
+def make_rows(random: Random) -> list[Row]:
+    """Returns rows of a key: on and off the grid, some twice in a point, some outside, with nulls."""
+    times = random.sample(range(-20, 330), random.choice([0, 1, 2, 5, 9, 25]))
+    return [Row(ts, random.choice([None, float(ts), 2.5 * ts]), random.choice([None, ts])) for ts in times]
+
+
+def frame_of(spark: SparkSession, cases: dict[tuple[int, str], list[Row]]) -> DataFrame:
+    """Returns the rows of all cases: columns of one source hold the same value."""
+    columns = ", ".join(f"{name} {'bigint' if name in ('other', 'computed') else 'double'}" for name in METHODS)
+    rows = [
+        (case, key, row.ts, row.a, row.b, *(getattr(row, method.source) for method in METHODS.values()))
+        for (case, key), listed in cases.items()
+        for row in listed
+    ]
+    return spark.createDataFrame(rows, f"case int, key string, ts bigint, a double, b bigint, {columns}")
+
+
+def make_cases(seed: int) -> dict[tuple[int, str], list[Row]]:
+    """Returns random recordings of two keys."""
+    random = Random(seed)
+    return {(case, key): make_rows(random) for case in range(CASES) for key in ("x", "y")}
+
+
+def made_of(filled: DataFrame) -> dict[tuple[int, str], list[Made]]:
+    """Returns the made rows by case and key, in order."""
+    found: dict[tuple[int, str], list[Made]] = {}
+    for row in filled.where("_rw_is_made").collect():
+        values = tuple((row[name], row["_rw_methods"][name]) for name in METHODS)
+        made = Made(row["ts"], row["_rw_made_rows"], row["_rw_gap_is_open"], values)
+        found.setdefault((row["case"], row["key"]), []).append(made)
+    return {place: sorted(rows) for place, rows in found.items()}
+
+
+def is_same(one: Made, other: Made) -> bool:
+    """Returns whether two rows are the same but for the last digits of a line."""
+    pairs = zip(one.values, other.values, strict=True)
+    close = all(
+        mine == want or (None not in (mine[0], want[0]) and math.isclose(mine[0], want[0]) and mine[1] == want[1])
+        for mine, want in pairs
+    )
+    return close and one[:3] == other[:3]
+
+
+@pytest.mark.parametrize("max_rows", [1_000_000, 3])
+def test_filling_is_that_of_the_reference(spark: SparkSession, max_rows: int) -> None:
+    """Every method and bound, open gaps, nulls, keys without a row (G2, G4, G5, G7, G8, G19 to G25, G29 to G33)."""
+    cases = make_cases(max_rows)
+    expected = [[case, key] for case, key in cases]
+    filled = fill_gaps(frame_of(spark, cases), settings(max_rows=max_rows, expected_keys=expected))
+    found = made_of(filled)
+    # A line is taken to the float; the constant and the expression are as they are given.
+    names = {"expression": "forward"}
+    for place, rows in cases.items():
+        wanted = fill(rows, list(METHODS.values()), STEP, BEGIN, END, max_rows)
+        mine = [
+            one._replace(values=tuple((value, names.get(word, word)) for value, word in one.values))
+            for one in found.get(place, [])
+        ]
+        assert len(mine) == len(wanted), f"{place}: {rows}"
+        for one, want in zip(mine, wanted, strict=True):
+            assert is_same(one, want), f"{place}: {sorted(rows)}\nwanted {want}\nfound  {one}"
+
+
+def test_what_was_recorded_is_untouched_and_filling_again_changes_nothing(spark: SparkSession) -> None:
+    """Without made rows the result is the input (G40); a made row is no source of a later filling (G26, G43, G44)."""
+    frame = frame_of(spark, dict(list(make_cases(3).items())[:40]))
+    odd = [(None, "x", 100, 1.0, 1), (0, None, 100, 1.0, 1), (0, "x", None, 1.0, 1), (0, "x", 9_999, 1.0, 1)]
+    more = spark.createDataFrame(odd, "case int, key string, ts bigint, a double, b bigint")
+    frame = frame.unionByName(more, allowMissingColumns=True)
+    once = fill_gaps(frame, settings())
+    recorded = once.where("not _rw_is_made")
+    assert recorded.drop(*PROVENANCE).exceptAll(frame).count() == 0
+    assert recorded.count() == frame.count()
+    assert once.where("_rw_is_made and (case is null or key is null)").count() == 0, "a null key is never filled (G6)"
+    made = once.where("_rw_is_made")
+    assert made.count() > 100 and once.where("_rw_is_made and _rw_gap_id is null").count() == 0
+    columns = [name for name in once.columns if name != "_rw_methods"]
+    again = fill_gaps(once, settings())
+    assert again.select(columns).exceptAll(once.select(columns)).count() == 0
+    assert again.count() == once.count()
+
+
+def test_timestamps_are_filled_on_their_grid(spark: SparkSession) -> None:
+    """The whole numbers of a line are rounded; sources are named by their timestamps (G39)."""
+    rows = [(datetime(2024, 1, 1, 0, 20, tzinfo=UTC), 10), (datetime(2024, 1, 1, 3, 0, tzinfo=UTC), 15)]
+    frame = spark.createDataFrame(rows, "at timestamp, people int")
+    filled = fill_gaps(
+        frame,
+        FillSettings(event_at="at", step="1 h", from_time="2024-01-01", to_time="2024-01-01T05:00Z",
+                     columns={"people": "linear"}),
+    )  # fmt: skip
+    found = filled.where("_rw_is_made").selectExpr(
+        "date_format(at, 'HH:mm')", "people", "_rw_before_us", "_rw_after_us is null", "_rw_gap_is_open"
+    )
+    first = int(rows[0][0].timestamp() * S)
+    assert sorted(tuple(row) for row in found.collect()) == [
+        ("01:00", 11, first, False, False), ("02:00", 13, first, False, False),
+        ("04:00", None, int(rows[1][0].timestamp() * S), True, True),
+    ]  # fmt: skip
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "an unknown method": (
+        {"columns": {"a": "lineal"}},
+        'method "lineal" of column a is unknown. Did you mean "linear"',
+    ),
+    "no step": ({"step": 0}, "step is 0, it must be above 0"),
+    "a negative bound": ({"columns": {"a": {"method": "forward", "max_gap": -1}}}, "duration -1 is out of range"),
+    "a range that is reversed": ({"from_time": 9, "to_time": 8}, "time range is empty or reversed"),
+    "a grid that is too fine": ({"step": "1 us", "to_time": "2100-01-01"}, "is too fine"),
+    "a key of another length": ({"expected_keys": [["x"]]}, "is not a value for each of the keys"),
+    "a null as key": ({"expected_keys": [[1, None]]}, "is not a value for each of the keys"),
+    "a key as column": ({"columns": {"key": "forward"}}, "column key is the event timestamp or a key"),
+    "what a method needs": ({"columns": {"a": "constant"}}, "method constant needs value"),
+    "what it does not need": (
+        {"columns": {"a": {"method": "forward", "sql": "1"}}},
+        "sql is for method expression alone",
+    ),
+    "a period of nothing": ({"columns": {"a": {"method": "seasonal", "periods": [0]}}}, "a period is 0"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_settings_are_refused(case: str) -> None:
+    """At once, with what may be."""
+    wishes, message = WRONG[case]
+    with pytest.raises(InputError) as caught:
+        settings(**wishes)
+    assert message in str(caught.value)
+
+
+def test_columns_that_do_not_fit_are_refused(spark: SparkSession) -> None:
+    """Before anything runs: absent ones, text as a line, text as a time."""
+    frame = spark.createDataFrame([(1, "x", 5, "text")], "case int, key string, ts bigint, word string")
+    for wishes, message in (
+        ({"columns": {"gone": "null"}}, "frame has no column gone"),
+        ({"columns": {"word": "linear"}}, 'column "word" is string, which has no line between two values'),
+        ({"columns": {"word": {"method": "previous_of", "column": "ts"}}}, 'column "word" is string, "ts" is bigint'),
+        ({"columns": {}, "event_at": "word"}, 'timestamp "word" is string, not a timestamp or a whole number'),
+    ):
+        with pytest.raises(InputError) as caught:
+            fill_gaps(frame, settings(**wishes))
+        assert message in str(caught.value)
