@@ -149,7 +149,9 @@ class _Restorer:
         cost = f"windows {windows} are computed again"
         if self.plan.mode.may_lose:
             cost = f"the state will lack windows {windows}, since {self.plan.mode.words} computes none again"
-        self.say(f"checkpoint {newest} is damaged, gone or ahead of the tables; {found.restore} is restored, so {cost}")
+        older = f"the one at window {self.plan.window_of(found.restore)}" if found.restore else "the start state"
+        lost = f"the checkpoint at window {self.plan.window_of(newest)} is damaged, gone or ahead of the tables"
+        self.say(f"{lost}; {older} is restored, so {cost}")
 
     def _check_operators(self, checkpoint: stored.Checkpoint) -> None:
         wanted = {node.name for node in self.app.nodes.values() if node.operator.is_stateful}
