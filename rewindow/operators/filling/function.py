@@ -127,10 +127,10 @@ def _gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
     from pyspark.sql import functions as F
 
     keys = [F.col(quoted_column(key)) for key in settings.keys]
-    row = F.struct(F.col(_TS), *(F.col(quoted_column(name)) for name in frame.columns)).alias(_ROW)
+    row = F.struct(F.col(_TS), *(F.col(quoted_column(name)) for name in _sources(frame, settings))).alias(_ROW)
     rows = _inside(frame, settings).select(*keys, _TS, _POINT, row)
-    # Rows of one instant are told apart by their other columns, so that the same one is always the source.
-    order = Window.partitionBy(*keys).orderBy(_TS, F.xxhash64(*_hashable(frame)))
+    # Rows of one instant are told apart by what they are a source of, so that it is always the same one.
+    order = Window.partitionBy(*keys).orderBy(_TS, F.xxhash64(*_hashable(rows)))
     rows = rows.withColumns({
         "_rw_behind": F.lead(_POINT).over(order), _NEXT: F.lead(_ROW).over(order),
         "_rw_is_first": F.lag(_POINT).over(order).isNull(),
@@ -157,11 +157,21 @@ def _gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
     return found.unionByName(whole.where(F.col(_FROM) < F.col(_UNTIL)))
 
 
-def _hashable(frame: DataFrame) -> list[Column]:
-    """Returns the columns of which a hash can be taken: all but maps."""
+def _sources(frame: DataFrame, settings: FillSettings) -> list[str]:
+    """Returns the columns that values are made from; an expression may name any."""
+    fills = settings.columns
+    if any(fill.method == "expression" for fill in fills.values()):
+        return frame.columns
+    named = {fill.column or name for name, fill in fills.items()}
+    return [name for name in frame.columns if name in named]
+
+
+def _hashable(rows: DataFrame) -> list[Column]:
+    """Returns the columns of a source of which a hash can be taken: all but maps."""
     from pyspark.sql import functions as F
 
-    return [F.col(f"{_ROW}.{quoted_column(name)}") for name, kind in frame.dtypes if "map<" not in kind]
+    kinds = rows.select(f"{_ROW}.*").dtypes
+    return [F.col(f"{_ROW}.{quoted_column(name)}") for name, kind in kinds if "map<" not in kind]
 
 
 def _never_there(rows: DataFrame, settings: FillSettings, frame: DataFrame) -> DataFrame | None:
