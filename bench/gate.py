@@ -44,14 +44,8 @@ app = Application("grouped", window="1 hour")
 app.output("highest", app.add("highest", Highest(), events=app.input("events")), key=["key"], suite="grouped")
 """
 PASSED = """
-class Passing(FrameOperator):
-    inputs: ClassVar = {"events": InputPort(IN)}
-    outputs: ClassVar = {"out": OutputPort(IN)}
-    def transform(self, inputs, state, windows):
-        return inputs["events"].select("window_id", "key", "value")
-
 app = Application("passed", window="1 hour")
-app.output("rows", app.add("passing", Passing(), events=app.input("events")), key=[], suite="passed")
+app.output("rows", app.add("copied", Copied(), events=app.input("events")), key=[], suite="passed")
 """
 
 

@@ -24,7 +24,7 @@ from rewindow.windows import WindowRange
 
 _START_S, _SPARK_START_S = 0.5, 12.0
 _READ_PER_S, _COPIED_PER_S, _ROWS_PER_S, _SPARK_ROWS_PER_S, _FILES_PER_S = 500e6, 150e6, 400_000, 150_000, 1_500
-"""As measured on two cores, in bytes, rows and files a second (`python -m bench.publication`)."""
+"""Rough rates on two cores, in bytes, rows and files a second: 20 M rows in 1,000 files took about 2 s."""
 
 
 class Way(StrEnum):
