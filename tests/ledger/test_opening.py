@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import stat
 import subprocess
 import sys
 import time
 import traceback
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import select, text, update
 
 from rewindow.errors import InputError, LedgerError
 from rewindow.ledger import Ledger, connection
-from rewindow.ledger.models import VERSION, metadata
+from rewindow.ledger.models import VERSION, counters, metadata
 from rewindow.ledger.place import LedgerPlace
 from tests.ledger.life import WORKERS, new_schema, results, stop_in_a_write, writer
 from tests.ledger.workers import open_at_once
@@ -227,3 +229,18 @@ def test_an_empty_ledger_file_is_damage_and_not_a_new_ledger(tmp_path: Path) -> 
     file.unlink()
     Ledger.open(f"sqlite:///{file}").close()
     assert file.stat().st_size > 0 and not file.with_name("ledger.sqlite.new").exists()
+
+
+def test_a_new_ledger_takes_nothing_from_the_log_of_a_lost_one(tmp_path: Path) -> None:
+    """Who removes the file alone, while a process reads it, leaves its write-ahead log behind."""
+    file = tmp_path / "ledger.sqlite"
+    lost = Ledger.open(f"sqlite:///{file}")
+    with closing(sqlite3.connect(file)) as reader:
+        reader.execute("SELECT count(*) FROM replays").fetchall()
+        with lost.database.serialised() as connection:
+            connection.execute(update(counters).values(value=7))
+        lost.close()
+        file.unlink()
+        assert file.with_name("ledger.sqlite-wal").stat().st_size > 0
+        with Ledger.open(f"sqlite:///{file}").database.reading() as connection:
+            assert connection.execute(select(counters.c.value)).scalars().all() == [0]
