@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -33,17 +34,30 @@ def repair(
         found = find_repairs(config)
         return print_json(found.to_dict()) if as_json else _show(found)
     done = put_right(config, JobScreen())
+    commands = [step.command for step in done.steps]
     if as_json:
-        print_json({"exit_code": 0, "repaired": [step.command for step in done]})
-    else:
-        out.print(f"repaired: {len(done)} ranges published again" if done else "nothing to repair")
+        return print_json({
+            "exit_code": 0, "reopened": list(done.streams), "repaired": commands, "unknown": list(done.unknown),
+        })  # fmt: skip
+    _show_unknown(done.unknown)
+    if done.streams:
+        out.print(escape(f"late tuples were taken into their windows: {', '.join(done.streams)}"))
+    for step in done.steps:
+        out.print(escape(f"published again: {step.application} {step.windows}"))
+    if not done.streams and not done.steps:
+        out.print("nothing to repair")
+
+
+def _show_unknown(unknown: Sequence[str]) -> None:
+    for text in unknown:
+        err.print(f"not known: {text}", style="yellow", markup=False)
 
 
 def _show(found: Repairs) -> None:
-    for text in found.unknown:
-        err.print(f"not known: {text}", style="yellow", markup=False)
+    _show_unknown(found.unknown)
     if not found.late and not found.steps:
-        out.print("nothing to repair: what is published comes from the inputs as they are")
+        known = "" if found.unknown else ": what is published comes from the inputs as they are"
+        out.print(f"nothing to repair{known}")
         return
     if found.late:
         rows = [(one.stream, str(one.windows), one.tuples) for one in found.late]

@@ -8,9 +8,10 @@ alone, and once everything is right again there is none.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -23,6 +24,8 @@ from rewindow.ledger import Ledger
 from rewindow.ledger.publication_rows import Publication, effective_publications
 from rewindow.ledger.staleness import REOPENED
 from rewindow.listener import Listener, Silent
+from rewindow.planning import ReplayRequest
+from rewindow.planning.request import Wishes
 from rewindow.recording.inventory import late_windows, list_streams
 from rewindow.recovery import InputPlan, Plan
 from rewindow.storage import Table
@@ -49,19 +52,21 @@ class RepairStep:
     """A range of an application that is to be replayed, checked and published again.
 
     Attributes:
+        wishes: mode, parameters and what else the replay that is published there was asked for.
         reasons: why, and why no smaller range does, in words.
     """
 
     application: str
     windows: WindowRange
-    parameters: Mapping[str, str]
+    wishes: Wishes
     reasons: tuple[str, ...]
 
     @property
     def command(self) -> str:
         """The command line that replays it."""
-        given = "".join(f" -p {name}={value}" for name, value in self.parameters.items())
-        return f"rewindow replay {self.application} --first {self.windows.first} --last {self.windows.last}{given}"
+        range_ = ["--first", str(self.windows.first), "--last", str(self.windows.last)]
+        options = ReplayRequest(self.application, **self.wishes).options()
+        return shlex.join(["rewindow", "replay", self.application, *range_, *options])
 
 
 @dataclass(frozen=True)
@@ -88,12 +93,28 @@ class Repairs:
             "replays": [
                 {
                     "application": step.application, "first": step.windows.first, "last": step.windows.last,
-                    "parameters": dict(step.parameters), "reasons": list(step.reasons), "command": step.command,
+                    "parameters": step.wishes.get("parameters", {}), "reasons": list(step.reasons),
+                    "command": step.command,
                 }
                 for step in self.steps
             ],
             "unknown": list(self.unknown),
         }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What a repair has done.
+
+    Attributes:
+        streams: those whose late tuples were taken into their windows.
+        steps: ranges that were replayed, checked and published.
+        unknown: what cannot be told any more, in words.
+    """
+
+    streams: Sequence[str]
+    steps: Sequence[RepairStep]
+    unknown: Sequence[str]
 
 
 def find_repairs(config: Config) -> Repairs:
@@ -112,7 +133,7 @@ def find_repairs(config: Config) -> Repairs:
     for one in late:
         words = f"late tuples of {one.stream} wait for windows {one.windows}: {one.tuples:,}"
         changes.add(one.stream, one.windows, words)
-    applications = _published(config)
+    applications = _published(config, changes.unknown)
     _add_stale(config, applications)
     steps: dict[str, list[RepairStep]] = {}
     for name in _in_order(applications):
@@ -124,10 +145,10 @@ def find_repairs(config: Config) -> Repairs:
     return Repairs(late, [step for listed in steps.values() for step in listed], tuple(dict.fromkeys(changes.unknown)))
 
 
-def repair(config: Config, listener: Listener | None = None) -> list[RepairStep]:
+def repair(config: Config, listener: Listener | None = None) -> Repaired:
     """Takes late tuples into their windows, and replays, checks and publishes what must be; returns what was done.
 
-    Run again it goes on where it stopped, and does nothing once everything is right.
+    Run again it repairs what is left, and does nothing once everything is right.
 
     Raises:
         GateError: a replay did not pass; it stays staged, and nothing of it is published.
@@ -136,11 +157,12 @@ def repair(config: Config, listener: Listener | None = None) -> list[RepairStep]
     from rewindow.quality import check
 
     told, done = listener or Silent(), list[RepairStep]()
-    for stream in sorted({one.stream for one in find_repairs(config).late}):
+    streams = sorted({one.stream for one in find_repairs(config).late})
+    for stream in streams:
         told.note(f"stream {stream}: taking late tuples into their windows")
         verbs.record(config, stream, reopen=True, listener=told)
-    while steps := find_repairs(config).steps:
-        step = steps[0]
+    while (found := find_repairs(config)).steps:
+        step = found.steps[0]
         if any(step.application == one.application and step.windows == one.windows for one in done):
             raise GateError(
                 f"windows {step.windows} of {step.application} were published again, and still are to be repaired",
@@ -148,10 +170,10 @@ def repair(config: Config, listener: Listener | None = None) -> list[RepairStep]
             )  # fmt: skip
         for reason in step.reasons:
             told.note(f"{step.application} {step.windows}: {reason}")
-        result = verbs.replay(
-            config, step.application, listener=told, first=step.windows.first, last=step.windows.last,
-            parameters=dict(step.parameters), reason=f"repair: {step.reasons[0]}",
-        )  # fmt: skip
+        asked: Wishes = {
+            **step.wishes, "first": step.windows.first, "last": step.windows.last, "reason": step.reasons[0],
+        }  # fmt: skip
+        result = verbs.replay(config, step.application, listener=told, **asked)
         verdict = check(config, result.replay_id, told)
         if verdict.verdict != "passed":
             raise GateError(
@@ -160,7 +182,7 @@ def repair(config: Config, listener: Listener | None = None) -> list[RepairStep]
             )
         verbs.publish(config, result.replay_id, listener=told)
         done.append(step)
-    return done
+    return Repaired(streams, done, found.unknown)
 
 
 class _Changes:
@@ -194,6 +216,21 @@ class _Stretch:
             return WindowRange(min(start.warm_up_first, self.windows.first), self.windows.last)
         return self.windows
 
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What replays must have in common to be done as one."""
+        return self.plan.mode, tuple(sorted(self.plan.parameters.items()))
+
+    def wishes(self, windows: WindowRange) -> Wishes:
+        """Returns how a range that begins in it is asked for, as the replay was that is published there."""
+        return Wishes(
+            mode=self.plan.mode.name,
+            parameters=dict(self.plan.parameters),
+            allow_missing=any(entry.missing for entry in self.plan.inputs),
+            initial_state=self.plan.start.source == "initial" and windows.first == self.plan.first
+            and "--initial-state" in (self.plan.options or ()),
+        )  # fmt: skip
+
     def carries_on(self, changed: Sequence[WindowRange]) -> bool:
         """Returns whether its state comes from windows that have changed."""
         if self.windows.first > self.plan.first:
@@ -202,16 +239,23 @@ class _Stretch:
         return is_published and any(self.plan.start.window in part for part in changed)
 
 
+class _Change(NamedTuple):
+    """Windows of an input that have changed for a stretch; for any that they lie in where it is None."""
+
+    windows: WindowRange
+    words: str
+    stretch: _Stretch | None = None
+
+
 @dataclass
 class _Application:
-    """What is published of an application, with one set of parameters."""
+    """What is published of an application."""
 
-    parameters: Mapping[str, str]
     stretches: list[_Stretch] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     inputs: set[str] = field(default_factory=set)
     stateful: bool = False
-    stale: list[tuple[WindowRange, str]] = field(default_factory=list)
+    stale: list[_Change] = field(default_factory=list)
 
 
 def _add_stale(config: Config, applications: Mapping[str, _Application]) -> None:
@@ -221,11 +265,11 @@ def _add_stale(config: Config, applications: Mapping[str, _Application]) -> None
         if known is None or row.since == REOPENED:  # Windows that were opened again have other seals.
             continue
         words = f"{row.table_name} was made from a state that publication {row.since} has changed"
-        known.stale.append((WindowRange(row.first, row.last), words))
+        known.stale.append(_Change(WindowRange(row.first, row.last), words))
 
 
-def _published(config: Config) -> dict[str, _Application]:
-    """Returns by application what readers see, newest publication over older ones; a purged plan cannot be told."""
+def _published(config: Config, unknown: list[str]) -> dict[str, _Application]:
+    """Returns by application what readers see, newest publication over older ones; says what cannot be told."""
     ledger = Ledger.open(config.ledger_url)
     found: dict[str, _Application] = {}
     taken: dict[str, list[WindowRange]] = {}
@@ -235,15 +279,30 @@ def _published(config: Config) -> dict[str, _Application]:
         free = without(publication.range, taken.setdefault(name, []))
         taken[name].append(publication.range)
         if plan is None:
+            unknown += [
+                f"what replay {publication.replay_id} has read for windows {part}: it was purged" for part in free
+            ]
             continue
-        known = found.setdefault(name, _Application(plan.parameters))
+        known = found.setdefault(name, _Application())
         known.stretches += [_Stretch(part, plan) for part in free]
         known.outputs = sorted({*known.outputs, *(data_name(name, output.name) for output in plan.outputs)})
         known.inputs |= {entry.stream for entry in plan.inputs}
         known.stateful |= any(output.stateful for output in plan.outputs)
     for known in found.values():
         known.stretches.sort(key=lambda stretch: stretch.windows.first)
+        unknown += [words for stretch in known.stretches if (words := _lost_state(stretch, known.stretches))]
     return found
+
+
+def _lost_state(stretch: _Stretch, every: Sequence[_Stretch]) -> str:
+    """Returns in words that a publication began with a state which is not published any more; empty if it is."""
+    start = stretch.plan.start
+    begins = stretch.windows.first == stretch.plan.first
+    if not begins or start.source in ("initial", "none") or start.window is None:
+        return ""
+    if any(start.window in other.windows for other in every):
+        return ""
+    return f"whether the state of window {start.window}, which replay {stretch.plan.replay_id} began with, has changed"
 
 
 def _plan_of(ledger: Ledger, publication: Publication) -> Plan | None:
@@ -271,16 +330,15 @@ def _in_order(applications: Mapping[str, _Application]) -> list[str]:
 
 def _steps_of(config: Config, known: _Application, changes: _Changes) -> list[RepairStep]:
     found = known.stale + [
-        change
+        _Change(windows, words, stretch)
         for stretch in known.stretches
         for entry in stretch.plan.inputs
-        for change in _changed(config, stretch, entry, changes)
+        for windows, words in _changed(config, stretch, entry, changes)
     ]
-    if not found:
-        return []
-    parts = _joined(known, sorted(found, key=lambda change: change[0]))
-    name = known.stretches[0].plan.application
-    return [RepairStep(name, windows, known.parameters, reasons) for windows, reasons in parts]
+    return [
+        RepairStep(stretch.plan.application, windows, stretch.wishes(windows), reasons)
+        for windows, stretch, reasons in _joined(known, sorted(found, key=lambda change: change.windows))
+    ]
 
 
 def _changed(
@@ -324,39 +382,36 @@ def _yes(rows: pa.Table) -> pa.Array:
     return pa.repeat(True, rows.num_rows)
 
 
-def _joined(
-    known: _Application, changed: Sequence[tuple[WindowRange, str]]
-) -> list[tuple[WindowRange, tuple[str, ...]]]:
-    """Returns the ranges to replay, ascending and apart, each with its reasons."""
-    parts: list[tuple[WindowRange, list[str]]] = []
-    for part, reasons in sorted(_widened(known, changed), key=lambda one: one[0]):
-        if parts and _is_near(known, parts[-1][0], part):
-            last, before = parts.pop()
+def _joined(known: _Application, changed: Sequence[_Change]) -> list[tuple[WindowRange, _Stretch, tuple[str, ...]]]:
+    """Returns the ranges to replay, ascending and apart, each with where it begins and its reasons."""
+    parts: list[tuple[WindowRange, _Stretch, list[str]]] = []
+    for part, stretch, reasons in sorted(_widened(known, changed), key=lambda one: one[0]):
+        if parts and _is_near(known, *parts[-1][:2], part, stretch):
+            last, begin, before = parts.pop()
             if part.first > last.last + 1:
                 between = WindowRange(last.last + 1, part.first - 1)
                 before.append(f"windows {between} lie between: one replay is quicker than two")
-            parts.append((WindowRange(last.first, max(last.last, part.last)), [*before, *reasons]))
+            parts.append((WindowRange(last.first, max(last.last, part.last)), begin, [*before, *reasons]))
         else:
-            parts.append((part, reasons))
-    return [(windows, tuple(dict.fromkeys(reasons))) for windows, reasons in parts]
+            parts.append((part, stretch, reasons))
+    return [(windows, stretch, tuple(dict.fromkeys(reasons))) for windows, stretch, reasons in parts]
 
 
-def _widened(
-    known: _Application, changed: Iterable[tuple[WindowRange, str]]
-) -> Iterator[tuple[WindowRange, list[str]]]:
-    """Gives the published windows that depend on changed ones, and why."""
-    for windows, words in changed:
+def _widened(known: _Application, changed: Iterable[_Change]) -> Iterator[tuple[WindowRange, _Stretch, list[str]]]:
+    """Gives the published windows that depend on changed ones, each part inside of one stretch, and why."""
+    for windows, words, origin in changed:
         carried = list[WindowRange]()
         for stretch in known.stretches:
-            own = _own(stretch, windows)
+            own = _own(stretch, windows) if origin in (None, stretch) else None
             if own is not None:
-                yield own, [words]
+                yield own, stretch, [words]
             elif not (known.stateful and stretch.carries_on(carried)):
                 continue
             begin, end = own.first if own else stretch.windows.first, stretch.windows.last
             carried.append(WindowRange(begin, end))
             if known.stateful and (own is None or own.last < end):
-                yield carried[-1], [words, f"its state is carried on, so all windows up to {end} depend on these"]
+                why = f"its state is carried on, so all windows up to {end} depend on these"
+                yield carried[-1], stretch, [words, why]
 
 
 def _own(stretch: _Stretch, changed: WindowRange) -> WindowRange | None:
@@ -366,10 +421,12 @@ def _own(stretch: _Stretch, changed: WindowRange) -> WindowRange | None:
     return WindowRange(stretch.windows.first, stretch.windows.first)
 
 
-def _is_near(known: _Application, one: WindowRange, other: WindowRange) -> bool:
-    """Returns whether two ranges are one replay: few windows lie between, and all of them are published already."""
+def _is_near(known: _Application, one: WindowRange, begin: _Stretch, other: WindowRange, end: _Stretch) -> bool:
+    """Returns whether two ranges are one replay: of one kind, few windows between, all published in that kind too."""
+    if begin.kind != end.kind:
+        return False
     if other.first <= one.last + 1:
         return True
     between = WindowRange(one.last + 1, other.first - 1)
-    published = [stretch.windows for stretch in known.stretches]
+    published = [stretch.windows for stretch in known.stretches if stretch.kind == begin.kind]
     return len(between) <= JOIN_WINDOWS and not without(between, published)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from rewindow.application import Mode
 from rewindow.certificate import certify
 from rewindow.config import Config
 from rewindow.facts.seals import columns_text, seal_rows
-from rewindow.launcher.repair import Repairs, find_repairs, repair
+from rewindow.launcher.repair import Repaired, Repairs, find_repairs, repair
 from rewindow.launcher.verbs import publish, replay, undo
+from rewindow.ledger.rebuild import rebuild_ledger
 from rewindow.quality import check
 from rewindow.recovery import StartState
 from rewindow.storage import Table, query
@@ -215,6 +218,46 @@ def test_what_cannot_be_known_any_more_is_said(config: Config) -> None:
     assert found.unknown[0].startswith("what flights was when replay one read it")
 
 
+def test_each_part_is_replayed_as_it_was(config: Config) -> None:
+    """With its own mode and parameters, which the command line quotes; ranges that differ in them are not joined."""
+    published(config, "one", 100, 109, outputs=STATELESS, parameters={"limit": "5 h"})
+    published(config, "two", 110, 119, outputs=STATELESS, mode=Mode.AT_LEAST_ONCE)
+    seal_again(config, 109, 110)
+    found = find_repairs(config)
+    assert [step.command for step in found.steps] == [
+        "rewindow replay app --first 109 --last 109 --parameter 'limit=5 h'",
+        "rewindow replay app --first 110 --last 110 --mode at_least_once",
+    ]
+
+
+def test_a_change_of_what_one_replay_read_is_not_one_for_its_neighbours(config: Config) -> None:
+    """A newer publication whose warm-up goes through the changed window has read it as it is."""
+    published(config, "one", 100, 109, outputs=STATELESS)
+    seal_again(config, 107)
+    start = StartState(source="warm_up", window=104, warm_up_first=105)
+    published(config, "two", 110, 119, outputs=STATELESS, start=start)
+    assert proposed(find_repairs(config)) == [("app", 107, 107)]
+
+
+def test_a_start_state_that_nobody_sees_any_more_is_named(config: Config) -> None:
+    """Whether it has changed cannot be told, so it is not said that all is right."""
+    start = StartState(source="published", window=104)
+    published(config, "two", 105, 119, outputs=STATEFUL, start=start)
+    found = find_repairs(config)
+    assert (proposed(found), found.unknown) == (
+        [], ("whether the state of window 104, which replay two began with, has changed",),
+    )  # fmt: skip
+
+
+def test_a_publication_whose_replay_was_purged_is_named(config: Config) -> None:
+    """A rebuilt ledger has no plan of it: what it has read cannot be told."""
+    published(config, "one", outputs=STATELESS)
+    shutil.rmtree(config.replay_root("one"))
+    config.state.joinpath("ledger.sqlite").unlink()
+    rebuild_ledger(config)
+    assert find_repairs(config).unknown == ("what replay one has read for windows [100, 119]: it was purged",)
+
+
 @pytest.mark.jvm
 @pytest.mark.recovery_matrix
 def test_a_repair_puts_everything_right_once(tmp_path: Path) -> None:
@@ -224,9 +267,9 @@ def test_a_repair_puts_everything_right_once(tmp_path: Path) -> None:
     check(config, "before")
     publish(config, "before")
     window = add_tuple(config)
-    (step,) = repair(config)
+    (step,) = repair(config).steps
     assert (step.application, step.windows.first) == ("totals", window)
-    assert repair(config) == []
+    assert repair(config) == Repaired([], [], ())
     replay(config, "totals", replay_id="anew")
     assert certify(config, "anew", "published").equal
 

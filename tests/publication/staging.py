@@ -76,6 +76,7 @@ class StagedReplay:
     code_version: str = "code-1"
     input_version: int = 3
     inputs: tuple[tuple[str, int], ...] = (("flights", 1),)
+    parameters: dict[str, str] = field(default_factory=dict)
     digests: Digests = python_digests
     outputs: tuple[str, ...] = tuple(OUTPUTS)
     tolerance: float = 1e-9
@@ -114,6 +115,7 @@ class StagedReplay:
             replay_id=self.replay_id, application=self.application, code_version=self.code_version,
             configuration_digest="settings-1", first=self.first, last=self.last, width_ms=HOUR_MS, origin_ms=0,
             mode=self.mode, checkpoint_windows=5, inputs=inputs, outputs=outputs, start=self.start,
+            parameters=self.parameters,
         )  # fmt: skip
 
     def group(
