@@ -43,10 +43,13 @@ class OnlyIn(BaseModel):
             '148 tuples of FULL are missing in LOSSY; 0 are only in LOSSY'
             >>> OnlyIn(a=148, b=0).words("FULL", "LOSSY")
             '148 tuples of FULL are missing in LOSSY; 0 are only in LOSSY'
+            >>> OnlyIn(a=1, b=1).words("x", "y") == OnlyIn(a=1, b=1).words("y", "x")
+            True
             >>> OnlyIn(a=222, b=195, changed=195).words("published", "second")
             '195 published tuples are changed in second; 27 are missing; 0 are only in second'
         """
-        fuller, poorer, missing, surplus = (b, a, self.b, self.a) if self.b > self.a else (a, b, self.a, self.b)
+        turned = (self.b, a) > (self.a, b)
+        fuller, poorer, missing, surplus = (b, a, self.b, self.a) if turned else (a, b, self.a, self.b)
         bound = "at least " if self.at_least else ""
         tuples, place = "tuple" if missing == 1 else "tuples", _place(poorer)
         of = f"published {tuples}" if fuller == PUBLISHED else f"{tuples} of {fuller}"
@@ -54,7 +57,8 @@ class OnlyIn(BaseModel):
             missing, surplus, many = missing - self.changed, surplus - self.changed, self.changed != 1
             of = of if many else of.replace("tuples", "tuple")
             changed = f"{bound}{self.changed:,} {of} {_is(self.changed)} changed in {place}"
-            return f"{changed}; {missing:,} {_is(missing)} missing; {surplus:,} {_is(surplus)} only in {place}"
+            rest = f"{bound}{missing:,} {_is(missing)} missing; {bound}{surplus:,} {_is(surplus)} only in {place}"
+            return f"{changed}; {rest}"
         lacking = f"{bound}{missing:,} {of} {_is(missing)} missing in {place}"
         return f"{lacking}; {bound}{surplus:,} {_is(surplus)} only in {place}"
 

@@ -78,7 +78,7 @@ def command(
         if what.covered_by:
             out.print(escape(f"{name} is {what}, published later"))
     for name in sorted(gone):
-        out.print(escape(f"{name}: its process has ended without a word; see: rewindow status {name}"))
+        out.print(escape(f"{name}: its process has ended, and no outcome was recorded; see: rewindow status {name}"))
 
 
 def _state(row: Replay, seen: Visibility, has_stopped: bool) -> str:

@@ -59,7 +59,7 @@ def next_act(config: Config, row: Replay) -> tuple[str, bool]:
 
 
 def has_stopped_unnoticed(ledger: Ledger, row: Replay) -> bool:
-    """Returns whether a replay is said to run, though its process has ended without a word."""
+    """Returns whether a replay is said to run, though its process has ended, and no outcome was recorded."""
     last = ledger.attempts.last(row.replay_id) if row.state is State.RUNNING else None
     return last is not None and is_gone(last)
 

@@ -39,7 +39,7 @@ class ReplayStatus:
         counts: windows lost, repeated and affected among others; None when its tables were purged.
         publications: acts of publishing it and of taking that back, newest first.
         seen: what covers it, if it is published.
-        is_gone: whether it is said to run, and its process has ended without a word.
+        is_gone: whether it is said to run, and its process has ended, and no outcome was recorded.
         next_act: what to do next, with the command.
         log: file with all that the newest attempt said when it failed; None without one.
     """
@@ -76,7 +76,9 @@ class ReplayStatus:
     @property
     def cause(self) -> str:
         """Why it is in its state, in a few lines."""
-        return cause(self.row.message) or ("the attempt's process has ended without a word" if self.is_gone else "")
+        return cause(self.row.message) or (
+            "the attempt's process has ended, and no outcome was recorded" if self.is_gone else ""
+        )
 
     @property
     def error_tuples(self) -> int:

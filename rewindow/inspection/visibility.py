@@ -47,7 +47,7 @@ def state_words(row: Replay, seen: Visibility, is_gone: bool) -> str:
     Args:
         row: the replay.
         seen: what readers see of it.
-        is_gone: it is said to run, though its process has ended without a word.
+        is_gone: it is said to run, though its process has ended, and no outcome was recorded.
     """
     if is_gone:
         return f"{row.state.value}, but its process is gone"

@@ -99,7 +99,10 @@ def play(
         Interrupted: the reader has gone, or the user has stopped it; the hint says how to go on.
     """
     if speed is not None and not (speed > 0 and math.isfinite(speed)):
-        raise InputError(f"speed {speed:g} is out of range, it must be above 0", hint="Twice as fast as recorded is 2.")
+        raise InputError(
+            f"speed {speed:g} is out of range, it must be above 0 and finite",
+            hint="Twice as fast as recorded is 2; as fast as it can be read is max.",
+        )
     listener, clock = listener or Silent(), clock or _MachineClock()
     if not Table.exists(config.windows_table(stream)):
         config.stream(stream)
@@ -242,8 +245,10 @@ class _Player:
 
     def _stopped(self, why: str) -> Interrupted:
         stream, last = self._report.stream, self._report.windows.last
+        speed = "max" if self._report.speed is None else f"{self._report.speed:g}"
         sent = f"{self._report.tuples:,} tuples, in window {self._window}"
         return Interrupted(
             f'playback of stream "{stream}" ended after {sent}: {why}',
-            hint=f"rewindow play {stream} --first {self._window} --last {last} sends that window again, and goes on.",
+            hint=f"rewindow play {stream} --first {self._window} --last {last} --speed {speed} sends that window again, "
+            "and goes on; to a port with --port as before.",
         )

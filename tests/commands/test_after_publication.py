@@ -156,13 +156,15 @@ def test_an_attempt_whose_process_is_gone_is_told_apart_from_one_that_runs(confi
     here, group = socket.gethostname(), os.getpgid(0)
     ledger.attempts.begin("one", epoch, host=here, pid=1, process_group=group, process_identity=process_identity(group))
     text = command("status", "one")[1]
-    assert "It runs" in text and "without a word" not in text
+    assert "It runs" in text and "no outcome" not in text
     assert "its process" not in command("list")[1]
     ledger.attempts.next_epoch("one")
     ledger.attempts.begin("one", 2, host=here, pid=1, process_group=2**22 + 1, process_identity="boot/0")
     text = command("status", "one")[1]
     assert (
-        "why it stopped" in text and "the attempt's process has ended without a word" in text and "It runs" not in text
+        "why it stopped" in text
+        and "the attempt's process has ended, and no outcome was recorded" in text
+        and "It runs" not in text
     )
     assert ledger.replays.get("one").state is State.RUNNING
     text = command("list")[1]

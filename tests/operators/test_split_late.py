@@ -173,6 +173,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"key_by": ("user",)},
         "column user is not in the stream's columns",
     ),
+    "a key that counts has as a column": (
+        {"columns": COLUMNS.append(pa.field("outcome", pa.string())), "key_by": ("outcome",)},
+        "key_by outcome is a column that the port counts has",
+    ),
     "an unknown arrival": ({"arrived_at": "came"}, "column came is not in the stream's columns"),
     "a name that is taken": (
         {"columns": COLUMNS.append(pa.field("_rw_outcome", pa.string()))},

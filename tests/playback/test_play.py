@@ -177,7 +177,7 @@ def test_tuples_that_were_lost_are_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wishes", "kind", "words"),
     [
-        ({"speed": 0.0}, InputError, "speed 0 is out of range, it must be above 0"),
+        ({"speed": 0.0}, InputError, "speed 0 is out of range, it must be above 0 and finite"),
         ({"speed": -2.0}, InputError, "speed -2 is out of range"),
         ({"speed": float("inf")}, InputError, "speed inf is out of range"),
         ({"speed": float("nan")}, InputError, "speed nan is out of range"),

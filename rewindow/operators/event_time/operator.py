@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _NOT_CARRIED = ("window_id", "attempt", "offset")
 _US = pa.int64()
+_COUNTED = [("outcome", pa.string()), ("tuples", _US), ("late_by_us_max", _US)]
 
 
 class SplitLate(FrameOperator):
@@ -66,6 +67,9 @@ class SplitLate(FrameOperator):
         taken = [name for name in names if name.lower() in ADDED]
         if taken:
             raise ValueError(f"column {', '.join(taken)} is one that SplitLate adds: rename it upstream")
+        counted = [name for name in self.key_by if name.lower() in ("stream", *dict(_COUNTED))]
+        if counted:
+            raise ValueError(f"key_by {', '.join(counted)} is a column that the port counts has: rename it upstream")
         return self
 
     def input_ports(self) -> Mapping[str, InputPort]:
@@ -77,13 +81,12 @@ class SplitLate(FrameOperator):
         carried = self._carried()
         keys = [field for field in carried if field.name in self.key_by]
         judged = [(TIMESTAMP, _US), (WATERMARK, _US), (LATE_BY, _US)]
-        counted = [("outcome", pa.string()), ("tuples", _US), ("late_by_us_max", _US)]
         return {
             "on_time": OutputPort(pa.schema(carried), optional=True),
             "late": OutputPort(pa.schema([*carried, *judged]), optional=True),
             "errors": OutputPort(pa.schema(carried), error=True),
             "ticks": OutputPort(pa.schema([("tick_us", _US), ("watermark_us", _US)]), optional=True),
-            "counts": OutputPort(pa.schema([*keys, *counted]), optional=True),
+            "counts": OutputPort(pa.schema([*keys, *_COUNTED]), optional=True),
         }
 
     def state_columns(self) -> pa.Schema:
@@ -105,7 +108,7 @@ class SplitLate(FrameOperator):
             "late": judged.late["stream"].drop(OUTCOME),
             "errors": judged.errors["stream"]
             .withColumnRenamed(OUTCOME, REASON)
-            .select(*tuples.columns[: -len(ADDED)], REASON),
+            .select(*map(quoted_column, tuples.columns[: -len(ADDED)]), REASON),
             "ticks": judged.ticks.select(tick_window, "tick_us", "watermark_us"),
             "counts": counts,
         }
