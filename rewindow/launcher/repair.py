@@ -9,9 +9,9 @@ alone, and once everything is right again there is none.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from rewindow.errors import GateError, TableError
 from rewindow.facts.seals import read_seals
 from rewindow.facts.window_facts import unequal
 from rewindow.launcher import verbs
+from rewindow.launcher.repair_ranges import Change, Published, Stretch, ranges_to_replay
 from rewindow.ledger import Ledger
 from rewindow.ledger.publication_rows import Publication, effective_publications
 from rewindow.ledger.staleness import REOPENED
@@ -32,8 +33,6 @@ from rewindow.storage import Table
 from rewindow.storage.names import data_name
 from rewindow.windows import WindowRange, to_ranges, without
 
-JOIN_WINDOWS = 1_000
-"""Ranges with at most so many windows between them are one replay: to begin another takes longer than these."""
 _ALL = 1_000_000
 _SEAL = ["window_id", "tuples", "digest", "float_digest"]
 
@@ -201,77 +200,20 @@ class _Changes:
         return [(part, words) for part, words in parts if part is not None]
 
 
-@dataclass(frozen=True)
-class _Stretch:
-    """Consecutive windows that show what one publication has published."""
-
-    windows: WindowRange
-    plan: Plan
-
-    @property
-    def read(self) -> WindowRange:
-        """The windows of its inputs that it was computed from: also those of a warm-up before it."""
-        start = self.plan.start
-        if self.windows.first == self.plan.first and start.source == "warm_up" and start.warm_up_first is not None:
-            return WindowRange(min(start.warm_up_first, self.windows.first), self.windows.last)
-        return self.windows
-
-    @property
-    def kind(self) -> tuple[object, ...]:
-        """What replays must have in common to be done as one."""
-        return self.plan.mode, tuple(sorted(self.plan.parameters.items()))
-
-    def wishes(self, windows: WindowRange) -> Wishes:
-        """Returns how a range that begins in it is asked for, as the replay was that is published there."""
-        return Wishes(
-            mode=self.plan.mode.name,
-            parameters=dict(self.plan.parameters),
-            allow_missing=any(entry.missing for entry in self.plan.inputs),
-            initial_state=self.plan.start.source == "initial" and windows.first == self.plan.first
-            and "--initial-state" in (self.plan.options or ()),
-        )  # fmt: skip
-
-    def carries_on(self, changed: Sequence[WindowRange]) -> bool:
-        """Returns whether its state comes from windows that have changed."""
-        if self.windows.first > self.plan.first:
-            return any(part.overlap(self.plan.range) is not None for part in changed)
-        is_published = self.plan.start.source not in ("initial", "none")
-        return is_published and any(self.plan.start.window in part for part in changed)
-
-
-class _Change(NamedTuple):
-    """Windows of an input that have changed for a stretch; for any that they lie in where it is None."""
-
-    windows: WindowRange
-    words: str
-    stretch: _Stretch | None = None
-
-
-@dataclass
-class _Application:
-    """What is published of an application."""
-
-    stretches: list[_Stretch] = field(default_factory=list)
-    outputs: list[str] = field(default_factory=list)
-    inputs: set[str] = field(default_factory=set)
-    stateful: bool = False
-    stale: list[_Change] = field(default_factory=list)
-
-
-def _add_stale(config: Config, applications: Mapping[str, _Application]) -> None:
+def _add_stale(config: Config, applications: Mapping[str, Published]) -> None:
     """Adds the windows that were published from a state which has changed since."""
     for row in Ledger.open(config.ledger_url).stale.ranges():
         known = applications.get(row.application)
         if known is None or row.since == REOPENED:  # Windows that were opened again have other seals.
             continue
         words = f"{row.table_name} was made from a state that publication {row.since} has changed"
-        known.stale.append(_Change(WindowRange(row.first, row.last), words))
+        known.stale.append(Change(WindowRange(row.first, row.last), words))
 
 
-def _published(config: Config, unknown: list[str]) -> dict[str, _Application]:
+def _published(config: Config, unknown: list[str]) -> dict[str, Published]:
     """Returns by application what readers see, newest publication over older ones; says what cannot be told."""
     ledger = Ledger.open(config.ledger_url)
-    found: dict[str, _Application] = {}
+    found: dict[str, Published] = {}
     taken: dict[str, list[WindowRange]] = {}
     for publication in effective_publications(ledger.publications.newest(limit=_ALL)):
         plan = _plan_of(ledger, publication)
@@ -283,8 +225,8 @@ def _published(config: Config, unknown: list[str]) -> dict[str, _Application]:
                 f"what replay {publication.replay_id} has read for windows {part}: it was purged" for part in free
             ]
             continue
-        known = found.setdefault(name, _Application())
-        known.stretches += [_Stretch(part, plan) for part in free]
+        known = found.setdefault(name, Published())
+        known.stretches += [Stretch(part, plan) for part in free]
         known.outputs = sorted({*known.outputs, *(data_name(name, output.name) for output in plan.outputs)})
         known.inputs |= {entry.stream for entry in plan.inputs}
         known.stateful |= any(output.stateful for output in plan.outputs)
@@ -294,7 +236,7 @@ def _published(config: Config, unknown: list[str]) -> dict[str, _Application]:
     return found
 
 
-def _lost_state(stretch: _Stretch, every: Sequence[_Stretch]) -> str:
+def _lost_state(stretch: Stretch, every: Sequence[Stretch]) -> str:
     """Returns in words that a publication began with a state which is not published any more; empty if it is."""
     start = stretch.plan.start
     begins = stretch.windows.first == stretch.plan.first
@@ -310,7 +252,7 @@ def _plan_of(ledger: Ledger, publication: Publication) -> Plan | None:
     return row.read_plan() if row is not None and row.plan else None
 
 
-def _in_order(applications: Mapping[str, _Application]) -> list[str]:
+def _in_order(applications: Mapping[str, Published]) -> list[str]:
     """Returns applications, each behind those whose outputs it reads."""
     made_by = {output: name for name, known in applications.items() for output in known.outputs}
     ordered: list[str] = []
@@ -328,21 +270,21 @@ def _in_order(applications: Mapping[str, _Application]) -> list[str]:
     return ordered
 
 
-def _steps_of(config: Config, known: _Application, changes: _Changes) -> list[RepairStep]:
+def _steps_of(config: Config, known: Published, changes: _Changes) -> list[RepairStep]:
     found = known.stale + [
-        _Change(windows, words, stretch)
+        Change(windows, words, stretch)
         for stretch in known.stretches
         for entry in stretch.plan.inputs
         for windows, words in _changed(config, stretch, entry, changes)
     ]
     return [
         RepairStep(stretch.plan.application, windows, stretch.wishes(windows), reasons)
-        for windows, stretch, reasons in _joined(known, sorted(found, key=lambda change: change.windows))
+        for windows, stretch, reasons in ranges_to_replay(known, sorted(found, key=lambda change: change.windows))
     ]
 
 
 def _changed(
-    config: Config, stretch: _Stretch, entry: InputPlan, changes: _Changes
+    config: Config, stretch: Stretch, entry: InputPlan, changes: _Changes
 ) -> list[tuple[WindowRange, str]]:  # fmt: skip
     """Returns which windows of an input have changed since a replay has read them, or will, and why."""
     found = changes.of(entry.stream, stretch.read)
@@ -380,53 +322,3 @@ def _differing(then: pa.Table, now: pa.Table) -> list[WindowRange]:
 
 def _yes(rows: pa.Table) -> pa.Array:
     return pa.repeat(True, rows.num_rows)
-
-
-def _joined(known: _Application, changed: Sequence[_Change]) -> list[tuple[WindowRange, _Stretch, tuple[str, ...]]]:
-    """Returns the ranges to replay, ascending and apart, each with where it begins and its reasons."""
-    parts: list[tuple[WindowRange, _Stretch, list[str]]] = []
-    for part, stretch, reasons in sorted(_widened(known, changed), key=lambda one: one[0]):
-        if parts and _is_near(known, *parts[-1][:2], part, stretch):
-            last, begin, before = parts.pop()
-            if part.first > last.last + 1:
-                between = WindowRange(last.last + 1, part.first - 1)
-                before.append(f"windows {between} lie between: one replay is quicker than two")
-            parts.append((WindowRange(last.first, max(last.last, part.last)), begin, [*before, *reasons]))
-        else:
-            parts.append((part, stretch, reasons))
-    return [(windows, stretch, tuple(dict.fromkeys(reasons))) for windows, stretch, reasons in parts]
-
-
-def _widened(known: _Application, changed: Iterable[_Change]) -> Iterator[tuple[WindowRange, _Stretch, list[str]]]:
-    """Gives the published windows that depend on changed ones, each part inside of one stretch, and why."""
-    for windows, words, origin in changed:
-        carried = list[WindowRange]()
-        for stretch in known.stretches:
-            own = _own(stretch, windows) if origin in (None, stretch) else None
-            if own is not None:
-                yield own, stretch, [words]
-            elif not (known.stateful and stretch.carries_on(carried)):
-                continue
-            begin, end = own.first if own else stretch.windows.first, stretch.windows.last
-            carried.append(WindowRange(begin, end))
-            if known.stateful and (own is None or own.last < end):
-                why = f"its state is carried on, so all windows up to {end} depend on these"
-                yield carried[-1], stretch, [words, why]
-
-
-def _own(stretch: _Stretch, changed: WindowRange) -> WindowRange | None:
-    """Returns which windows of a stretch read changed windows themselves; the first one does for its warm-up."""
-    if changed.last >= stretch.windows.first or changed.overlap(stretch.read) is None:
-        return stretch.windows.overlap(changed)
-    return WindowRange(stretch.windows.first, stretch.windows.first)
-
-
-def _is_near(known: _Application, one: WindowRange, begin: _Stretch, other: WindowRange, end: _Stretch) -> bool:
-    """Returns whether two ranges are one replay: of one kind, few windows between, all published in that kind too."""
-    if begin.kind != end.kind:
-        return False
-    if other.first <= one.last + 1:
-        return True
-    between = WindowRange(one.last + 1, other.first - 1)
-    published = [stretch.windows for stretch in known.stretches if stretch.kind == begin.kind]
-    return len(between) <= JOIN_WINDOWS and not without(between, published)

@@ -249,6 +249,6 @@ class _Player:
         sent = f"{self._report.tuples:,} tuples, in window {self._window}"
         return Interrupted(
             f'playback of stream "{stream}" ended after {sent}: {why}',
-            hint=f"rewindow play {stream} --first {self._window} --last {last} --speed {speed} sends that window again, "
-            "and goes on; to a port with --port as before.",
+            hint=f"rewindow play {stream} --first {self._window} --last {last} --speed {speed} sends that window "
+            "again, and goes on; to a port with --port as before.",
         )

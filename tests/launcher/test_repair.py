@@ -88,7 +88,7 @@ def test_nothing_is_to_be_repaired_where_inputs_are_as_they_were(config: Config)
 
 def test_windows_that_changed_are_replayed_and_no_others(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of an application without state; each range says what has changed (X29, X52)."""
-    monkeypatch.setattr("rewindow.launcher.repair.JOIN_WINDOWS", 0)
+    monkeypatch.setattr("rewindow.launcher.repair_ranges.JOIN_WINDOWS", 0)
     published(config, "one", outputs=STATELESS)
     seal_again(config, 105, 106, 112)
     found = find_repairs(config)

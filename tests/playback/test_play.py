@@ -213,18 +213,18 @@ def test_a_reader_that_goes_ends_it_with_the_place_to_go_on(tmp_path: Path) -> N
 def test_a_port_serves_one_reader(tmp_path: Path) -> None:
     """On a free port of this machine; the reader sees the end of the stream."""
     config, said, got = record(tmp_path, [3.0, 14.0, 29.0]), list[str](), list[bytes]()
+    threads = list[threading.Thread]()
 
     def read(line: str) -> None:
         host, port = line.removeprefix("waiting for a reader on ").split(":")
         reader = socket.create_connection((host, int(port)))
         said.append(host)
-        threading.Thread(target=lambda: got.append(reader.makefile("rb").read())).start()
+        threads.append(threading.Thread(target=lambda: got.append(reader.makefile("rb").read())))
+        threads[0].start()
 
-    threads = threading.active_count()
     with on_port(0, read) as target:
         play(config, "s", target, speed=None)
-    for thread in threading.enumerate()[threads:]:
-        thread.join(30)
+    threads[0].join(30)
     assert said == ["127.0.0.1"]
     assert [json.loads(line)["key"] for line in got[0].splitlines()] == ["k0", "k1", "k2"]
 
