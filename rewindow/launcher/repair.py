@@ -20,7 +20,7 @@ from rewindow.errors import GateError, TableError
 from rewindow.facts.seals import read_seals
 from rewindow.facts.window_facts import unequal
 from rewindow.launcher import verbs
-from rewindow.launcher.repair_ranges import Change, Published, Stretch, ranges_to_replay
+from rewindow.launcher.repair_ranges import Change, PublishedApplication, Stretch, ranges_to_replay
 from rewindow.ledger import Ledger
 from rewindow.ledger.publication_rows import Publication, effective_publications
 from rewindow.ledger.staleness import REOPENED
@@ -200,7 +200,7 @@ class _Changes:
         return [(part, words) for part, words in parts if part is not None]
 
 
-def _add_stale(config: Config, applications: Mapping[str, Published]) -> None:
+def _add_stale(config: Config, applications: Mapping[str, PublishedApplication]) -> None:
     """Adds the windows that were published from a state which has changed since."""
     for row in Ledger.open(config.ledger_url).stale.ranges():
         known = applications.get(row.application)
@@ -210,10 +210,10 @@ def _add_stale(config: Config, applications: Mapping[str, Published]) -> None:
         known.stale.append(Change(WindowRange(row.first, row.last), words))
 
 
-def _published(config: Config, unknown: list[str]) -> dict[str, Published]:
+def _published(config: Config, unknown: list[str]) -> dict[str, PublishedApplication]:
     """Returns by application what readers see, newest publication over older ones; says what cannot be told."""
     ledger = Ledger.open(config.ledger_url)
-    found: dict[str, Published] = {}
+    found: dict[str, PublishedApplication] = {}
     taken: dict[str, list[WindowRange]] = {}
     for publication in effective_publications(ledger.publications.newest(limit=_ALL)):
         plan = _plan_of(ledger, publication)
@@ -225,7 +225,7 @@ def _published(config: Config, unknown: list[str]) -> dict[str, Published]:
                 f"what replay {publication.replay_id} has read for windows {part}: it was purged" for part in free
             ]
             continue
-        known = found.setdefault(name, Published())
+        known = found.setdefault(name, PublishedApplication())
         known.stretches += [Stretch(part, plan) for part in free]
         known.outputs = sorted({*known.outputs, *(data_name(name, output.name) for output in plan.outputs)})
         known.inputs |= {entry.stream for entry in plan.inputs}
@@ -252,7 +252,7 @@ def _plan_of(ledger: Ledger, publication: Publication) -> Plan | None:
     return row.read_plan() if row is not None and row.plan else None
 
 
-def _in_order(applications: Mapping[str, Published]) -> list[str]:
+def _in_order(applications: Mapping[str, PublishedApplication]) -> list[str]:
     """Returns applications, each behind those whose outputs it reads."""
     made_by = {output: name for name, known in applications.items() for output in known.outputs}
     ordered: list[str] = []
@@ -270,7 +270,7 @@ def _in_order(applications: Mapping[str, Published]) -> list[str]:
     return ordered
 
 
-def _steps_of(config: Config, known: Published, changes: _Changes) -> list[RepairStep]:
+def _steps_of(config: Config, known: PublishedApplication, changes: _Changes) -> list[RepairStep]:
     found = known.stale + [
         Change(windows, words, stretch)
         for stretch in known.stretches

@@ -64,7 +64,7 @@ class Change(NamedTuple):
 
 
 @dataclass
-class Published:
+class PublishedApplication:
     """What is published of an application."""
 
     stretches: list[Stretch] = field(default_factory=list)
@@ -74,7 +74,9 @@ class Published:
     stale: list[Change] = field(default_factory=list)
 
 
-def ranges_to_replay(known: Published, changed: Sequence[Change]) -> list[tuple[WindowRange, Stretch, tuple[str, ...]]]:
+def ranges_to_replay(
+    known: PublishedApplication, changed: Sequence[Change]
+) -> list[tuple[WindowRange, Stretch, tuple[str, ...]]]:
     """Returns the ranges to replay, ascending and apart, each with where it begins and its reasons."""
     parts: list[tuple[WindowRange, Stretch, list[str]]] = []
     for part, stretch, reasons in sorted(_widened(known, changed), key=lambda one: one[0]):
@@ -89,7 +91,9 @@ def ranges_to_replay(known: Published, changed: Sequence[Change]) -> list[tuple[
     return [(windows, stretch, tuple(dict.fromkeys(reasons))) for windows, stretch, reasons in parts]
 
 
-def _widened(known: Published, changed: Iterable[Change]) -> Iterator[tuple[WindowRange, Stretch, list[str]]]:
+def _widened(
+    known: PublishedApplication, changed: Iterable[Change]
+) -> Iterator[tuple[WindowRange, Stretch, list[str]]]:
     """Gives the published windows that depend on changed ones, each part inside of one stretch, and why."""
     for windows, words, origin in changed:
         carried = list[WindowRange]()
@@ -113,7 +117,7 @@ def _own(stretch: Stretch, changed: WindowRange) -> WindowRange | None:
     return WindowRange(stretch.windows.first, stretch.windows.first)
 
 
-def _is_near(known: Published, one: WindowRange, begin: Stretch, other: WindowRange, end: Stretch) -> bool:
+def _is_near(known: PublishedApplication, one: WindowRange, begin: Stretch, other: WindowRange, end: Stretch) -> bool:
     """Returns whether two ranges are one replay: of one kind, few windows between, all published in that kind too."""
     if begin.kind != end.kind:
         return False
