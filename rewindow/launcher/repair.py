@@ -20,7 +20,7 @@ from rewindow.errors import GateError, TableError
 from rewindow.facts.seals import read_seals
 from rewindow.facts.window_facts import unequal
 from rewindow.launcher import verbs
-from rewindow.launcher.repair_ranges import Change, PublishedApplication, Stretch, ranges_to_replay
+from rewindow.launcher.repair_ranges import Change, PublishedApplication, PublishedStretch, ranges_to_replay
 from rewindow.ledger import Ledger
 from rewindow.ledger.publication_rows import Publication, effective_publications
 from rewindow.ledger.staleness import REOPENED
@@ -226,7 +226,7 @@ def _published(config: Config, unknown: list[str]) -> dict[str, PublishedApplica
             ]
             continue
         known = found.setdefault(name, PublishedApplication())
-        known.stretches += [Stretch(part, plan) for part in free]
+        known.stretches += [PublishedStretch(part, plan) for part in free]
         known.outputs = sorted({*known.outputs, *(data_name(name, output.name) for output in plan.outputs)})
         known.inputs |= {entry.stream for entry in plan.inputs}
         known.stateful |= any(output.stateful for output in plan.outputs)
@@ -236,7 +236,7 @@ def _published(config: Config, unknown: list[str]) -> dict[str, PublishedApplica
     return found
 
 
-def _lost_state(stretch: Stretch, every: Sequence[Stretch]) -> str:
+def _lost_state(stretch: PublishedStretch, every: Sequence[PublishedStretch]) -> str:
     """Returns in words that a publication began with a state which is not published any more; empty if it is."""
     start = stretch.plan.start
     begins = stretch.windows.first == stretch.plan.first
@@ -284,7 +284,7 @@ def _steps_of(config: Config, known: PublishedApplication, changes: _Changes) ->
 
 
 def _changed(
-    config: Config, stretch: Stretch, entry: InputPlan, changes: _Changes
+    config: Config, stretch: PublishedStretch, entry: InputPlan, changes: _Changes
 ) -> list[tuple[WindowRange, str]]:  # fmt: skip
     """Returns which windows of an input have changed since a replay has read them, or will, and why."""
     found = changes.of(entry.stream, stretch.read)

@@ -18,7 +18,7 @@ JOIN_WINDOWS = 1_000
 
 
 @dataclass(frozen=True)
-class Stretch:
+class PublishedStretch:
     """Consecutive windows that show what one publication has published."""
 
     windows: WindowRange
@@ -60,14 +60,14 @@ class Change(NamedTuple):
 
     windows: WindowRange
     words: str
-    stretch: Stretch | None = None
+    stretch: PublishedStretch | None = None
 
 
 @dataclass
 class PublishedApplication:
     """What is published of an application."""
 
-    stretches: list[Stretch] = field(default_factory=list)
+    stretches: list[PublishedStretch] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     inputs: set[str] = field(default_factory=set)
     stateful: bool = False
@@ -76,9 +76,9 @@ class PublishedApplication:
 
 def ranges_to_replay(
     known: PublishedApplication, changed: Sequence[Change]
-) -> list[tuple[WindowRange, Stretch, tuple[str, ...]]]:
+) -> list[tuple[WindowRange, PublishedStretch, tuple[str, ...]]]:
     """Returns the ranges to replay, ascending and apart, each with where it begins and its reasons."""
-    parts: list[tuple[WindowRange, Stretch, list[str]]] = []
+    parts: list[tuple[WindowRange, PublishedStretch, list[str]]] = []
     for part, stretch, reasons in sorted(_widened(known, changed), key=lambda one: one[0]):
         if parts and _is_near(known, *parts[-1][:2], part, stretch):
             last, begin, before = parts.pop()
@@ -93,7 +93,7 @@ def ranges_to_replay(
 
 def _widened(
     known: PublishedApplication, changed: Iterable[Change]
-) -> Iterator[tuple[WindowRange, Stretch, list[str]]]:
+) -> Iterator[tuple[WindowRange, PublishedStretch, list[str]]]:
     """Gives the published windows that depend on changed ones, each part inside of one stretch, and why."""
     for windows, words, origin in changed:
         carried = list[WindowRange]()
@@ -110,14 +110,16 @@ def _widened(
                 yield carried[-1], stretch, [words, why]
 
 
-def _own(stretch: Stretch, changed: WindowRange) -> WindowRange | None:
+def _own(stretch: PublishedStretch, changed: WindowRange) -> WindowRange | None:
     """Returns which windows of a stretch read changed windows themselves; the first one does for its warm-up."""
     if changed.last >= stretch.windows.first or changed.overlap(stretch.read) is None:
         return stretch.windows.overlap(changed)
     return WindowRange(stretch.windows.first, stretch.windows.first)
 
 
-def _is_near(known: PublishedApplication, one: WindowRange, begin: Stretch, other: WindowRange, end: Stretch) -> bool:
+def _is_near(
+    known: PublishedApplication, one: WindowRange, begin: PublishedStretch, other: WindowRange, end: PublishedStretch
+) -> bool:
     """Returns whether two ranges are one replay: of one kind, few windows between, all published in that kind too."""
     if begin.kind != end.kind:
         return False
