@@ -75,6 +75,8 @@ class LedgerPlace:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             with file_lock(self.lock_file("open")):
                 if not self.file.exists():
+                    for ending in ("-wal", "-shm"):  # Of a lost ledger: SQLite would write what they hold into this.
+                        self.file.with_name(f"{self.file.name}{ending}").unlink(missing_ok=True)
                     self._make_file(self.file)
         if not self.file.stat().st_size:
             raise LedgerError(
@@ -89,8 +91,6 @@ class LedgerPlace:
         os.close(os.open(new, os.O_CREAT | os.O_RDWR, 0o600))
         with closing(sqlite3.connect(new, timeout=30)) as connection:
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        for ending in ("-wal", "-shm"):  # Of a lost ledger: SQLite would write what they hold into the new one.
-            file.with_name(f"{file.name}{ending}").unlink(missing_ok=True)
         new.rename(file)
 
     def is_read_only(self) -> bool:

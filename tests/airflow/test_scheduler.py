@@ -24,7 +24,10 @@ from tests.airflow.conftest import ROOT
 from tests.airflow.small_project import DAYS as PROJECT_DAYS
 from tests.airflow.small_project import make_project, record
 
-pytestmark = pytest.mark.timeout(1500)  # Of a loaded machine; a free one needs two minutes.
+pytestmark = [
+    pytest.mark.timeout(1500),  # Of a loaded machine; a free one needs two minutes.
+    pytest.mark.xdist_group("scheduler"),  # One Airflow serves them all.
+]
 DAYS = 21
 DAY = timedelta(days=1)
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -168,7 +171,11 @@ def airflow(project: Config) -> Iterator[LiveAirflow]:
 
 
 @pytest.mark.parametrize(
-    ("dag", "marked"), [("days", range(8, 20)), pytest.param("every_day", (), marks=pytest.mark.exhaustive)]
+    ("dag", "marked"),
+    [
+        pytest.param("days", range(8, 20), marks=pytest.mark.recovery_matrix),
+        pytest.param("every_day", (), marks=pytest.mark.exhaustive),
+    ],
 )
 def test_cleared_day_runs_and_twenty_later_ones_follow(
     dag: str, marked: Sequence[int], airflow: LiveAirflow, project: Config
@@ -206,6 +213,7 @@ def test_cleared_day_runs_and_twenty_later_ones_follow(
     airflow.until(lambda: set(airflow.runs(dag).values()) == {"success"}, "all runs have ended")
 
 
+@pytest.mark.recovery_matrix
 def test_backfill_goes_on_after_its_first_day_was_cleared(airflow: LiveAirflow, project: Config) -> None:
     """Three later days hold all slots of a backfill; the first day is cleared and all others follow in order."""
     (project.root / "fail-02-01").touch()
@@ -294,6 +302,7 @@ def instance_of(airflow: LiveAirflow, dag: str) -> dict[str, object]:
     return dict(instance)
 
 
+@pytest.mark.recovery_matrix
 def test_task_outlives_the_scheduler_that_began_it(airflow: LiveAirflow, project: Config) -> None:
     """The scheduler is killed; the next one adopts the task, which goes on in its process and ends in its first try."""
     trigger(airflow, "long", START)

@@ -72,6 +72,7 @@ def running(config: Config, port: int) -> Iterator[tuple[supervisor.Running, flo
             supervisor.down(config)
 
 
+@pytest.mark.recovery_matrix
 def test_airflow_comes_up_is_kept_alive_and_goes_down(
     running: tuple[supervisor.Running, float], config: Config, port: int
 ) -> None:

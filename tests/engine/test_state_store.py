@@ -163,6 +163,11 @@ def state_folder(config: Config, replay_id: str) -> Path:
     return folder_of(config.replay_root(replay_id) / CHECKPOINTS)
 
 
+def _in_the_matrix(*values: str) -> list[Any]:
+    """Returns values of a parameter that `make test-recovery` tries."""
+    return [pytest.param(value, marks=pytest.mark.recovery_matrix) for value in values]
+
+
 def named_and_there(config: Config, replay_id: str) -> tuple[set[str], set[str]]:
     """Returns the folders of files of states that checkpoints name, and those that are there."""
     folder = state_folder(config, replay_id)
@@ -170,7 +175,7 @@ def named_and_there(config: Config, replay_id: str) -> tuple[set[str], set[str]]
     return stored.state_leaves(Table.open(config.replay_root(replay_id) / CHECKPOINTS)), there
 
 
-@pytest.mark.parametrize("mode", ["exactly_once", "at_least_once", "at_most_once"])
+@pytest.mark.parametrize("mode", ["exactly_once", *_in_the_matrix("at_least_once", "at_most_once")])
 @pytest.mark.parametrize("application", [pytest.param("totals", marks=pytest.mark.exhaustive), "tallies"])
 def test_every_mode_keeps_its_promise_with_states_in_files(
     application: str, mode: str, attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch
@@ -212,11 +217,12 @@ def flip(path: Path) -> None:
 
 
 def _each_damage_once() -> list[Any]:
-    """Returns every mode with every damage; one damage a mode is tried by `make test`, the rest by `make test-all`."""
+    """Returns every mode with every damage: one by `make test`, one a mode with the matrix, all by `make test-all`."""
     modes, damages = ("exactly_once", "at_least_once", "at_most_once"), (Path.unlink, cut, flip)
     chosen = dict(zip(modes, damages, strict=True))
+    matrix = {mode: () if mode == modes[0] else pytest.mark.recovery_matrix for mode in modes}
     return [
-        pytest.param(mode, damage, marks=() if chosen[mode] is damage else pytest.mark.exhaustive)
+        pytest.param(mode, damage, marks=matrix[mode] if chosen[mode] is damage else pytest.mark.exhaustive)
         for mode in modes
         for damage in damages
     ]
