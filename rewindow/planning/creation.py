@@ -23,7 +23,7 @@ from rewindow.state import checkpoints as stored
 from rewindow.state.files import FIELD, folder_of, settled
 from rewindow.storage import Table, create_table
 from rewindow.storage.formats import TableKind, format_property
-from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, create_staged
+from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, LOG_KEPT, app_id, create_staged
 from rewindow.storage.staged_marks import staged_positions
 
 
@@ -91,8 +91,8 @@ def _start_rows(config: Config, plan: Plan, app: Application, table: Location) -
 
 def create_staging(root: Location, outputs: Mapping[str, pa.Schema], plan_json: str) -> None:
     """Creates every table of a replay; those that are there already stay as they are."""
-    properties = {"rewindow.plan": plan_json, **format_property(TableKind.CHECKPOINTS)}
+    properties = {"rewindow.plan": plan_json, **format_property(TableKind.CHECKPOINTS), **LOG_KEPT}
     for name, schema in outputs.items():
         create_staged(root / name, schema)
-    create_table(root / FACTS, FACTS_SCHEMA, format_property(TableKind.FACTS))
+    create_table(root / FACTS, FACTS_SCHEMA, {**format_property(TableKind.FACTS), **LOG_KEPT})
     create_table(root / CHECKPOINTS, stored.SCHEMA, properties)

@@ -242,7 +242,8 @@ class Publisher:
             files = staged_files(staged)
             if files.unnoted:
                 self.say(
-                    f"{name}: {files.unnoted} files were staged without a checksum, so their size and time must do"
+                    f"{name}: no checksum is known of {files.unnoted} files, staged by an older version or lost with "
+                    "the log of their table, so their rows are read and compared with the seals"
                 )
             with self._naming_damage(lambda: find_damage(staged.table, name, windows)):
                 for part in files.doubtful.parts():

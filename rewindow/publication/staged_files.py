@@ -6,8 +6,8 @@ many rows as were sealed in its windows by that attempt. What is left over, such
 that readers still take, is written row by row.
 
 Every file must have the size and the number of rows that the log of its table says, and one that is taken whole the
-bytes that it had when it was written, by the checksum noted then. Older versions noted none: a file whose time has
-changed since, as in a copy of the folder, or after a hand has been at it, is then read and held against the seals.
+bytes that it had when it was written, by the checksum noted then. Where none is known, as of files that an older
+version staged or of a table whose log was cleaned, its rows are read and held against the seals.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class StagedFiles:
 
     @property
     def unnoted(self) -> int:
-        """How many of the whole files have no checksum."""
+        """Number of the whole files of which no checksum is known; their rows are doubtful."""
         return sum(1 for file in self.whole if not file.checksum)
 
 
@@ -80,7 +80,7 @@ def staged_files(staged: StagedOutput) -> StagedFiles:
         if count == mine.sum():  # Never so of a superseded attempt's, of which readers take none.
             whole += unit.files
             written[unit.windows] &= ~unit.sealed
-            if any(not file.checksum and _has_other_time(file) for file in unit.files):
+            if not all(file.checksum for file in unit.files):
                 doubtful[unit.windows] |= unit.sealed
     _check_bytes(staged, whole)
     return StagedFiles(whole, _only(staged, written), _only(staged, written | doubtful))
@@ -157,10 +157,6 @@ def _attempt_of(staged: StagedOutput, file: DataFile) -> int | None:
     found = [group.column(names.index("attempt")).statistics for group in groups if group.num_rows]
     bounds = {bound for one in found for bound in ((one.min, one.max) if one and one.has_min_max else (None,))}
     return bounds.pop() if len(bounds) == 1 and file.first is not None and file.last is not None else None
-
-
-def _has_other_time(file: DataFile) -> bool:
-    return location(file.path).modified_ms() != file.changed_ms
 
 
 def _altered(staged: StagedOutput, file: DataFile, why: str) -> TableError:

@@ -25,6 +25,9 @@ MEASURES = pa.list_(
 (`loading.measures.Measure.digest`), with its value, a whole or a real number; both are null where the value is."""
 _TIME = pa.timestamp("us", tz="UTC")
 _BOOKKEEPING = "rewindow.bookkeeping"
+LOG_KEPT = {"delta.logRetentionDuration": "interval 36500 days"}
+"""Property of every table of a replay: a publication pins its versions, and commits hold the checksums of its files, so
+that its log stays until the replay is purged, not for Delta's 30 days."""
 FACTS_SCHEMA = pa.schema(
     [
         ("window_id", pa.int64()),
@@ -72,7 +75,7 @@ def staged_schema(event_columns: pa.Schema) -> pa.Schema:
 
 def create_staged(path: Location, event_columns: pa.Schema) -> Table:
     """Creates the staged table of an output or an error port, empty; one that is there stays as it is."""
-    said = {_BOOKKEEPING: ",".join(own_columns(event_columns).names), **format_property(TableKind.OUTPUT)}
+    said = {_BOOKKEEPING: ",".join(own_columns(event_columns).names), **format_property(TableKind.OUTPUT), **LOG_KEPT}
     return create_table(path, staged_schema(event_columns), said)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -26,6 +27,7 @@ from rewindow.storage import Table, query
 from rewindow.storage.checksums import noted_checksums
 from rewindow.storage.damage import find_damage
 from rewindow.storage.delta import DataFile
+from rewindow.storage.layout import CHECKPOINTS, FACTS
 from rewindow.windows import WindowRange
 from tests.publication.staging import StagedReplay, rows_of, simple, state_of
 
@@ -179,15 +181,41 @@ def test_the_published_files_have_the_checksums_that_were_noted_at_staging(confi
         undo(config, "one")
 
 
-def test_what_was_staged_without_checksums_is_published_and_told_of(config: Config) -> None:
-    """As by older versions: size, rows and time must do."""
-    simple(config, "one", 100, 104, publishable=True, outputs=("ranks",), noted=False)
+def test_what_has_no_checksum_is_told_of_and_held_against_its_seals(config: Config) -> None:
+    """As staged by older versions: a byte changed in place under its time is seen all the same."""
+    replay = simple(config, "one", 100, 104, publishable=True, outputs=("ranks",), noted=False)
+    (file,) = staged(replay)
+    flip(Path(file.path))
+    with pytest.raises(TableError, match="is not what was sealed|cannot be read"):
+        publish(config, "one")
+    flip(Path(file.path))
     said: list[str] = []
     publish(config, "one", say=said.append)
     assert [line for line in said if "checksum" in line] == [
-        "one/ranks: 1 files were staged without a checksum, so their size and time must do"
+        "one/ranks: no checksum is known of 1 files, staged by an older version or lost with the log of their table, "
+        "so their rows are read and compared with the seals"
     ]
     assert minutes(config) == expected(100, 104)
+
+
+def test_checksums_outlive_the_cleaning_of_logs(config: Config) -> None:
+    """Commits of two months ago, a checkpoint, a cleaning by somebody: nothing of a replay is lost."""
+    replay = stage(config, "one", 100, 104)
+    for name in ("ranks", FACTS, CHECKPOINTS):
+        table, long_ago = Table.open(replay.root / name), time.time() - 60 * 86_400
+        logs = sorted((replay.root / name / "_delta_log").local().glob("*.json"))
+        for log in logs:
+            os.utime(log, (long_ago, long_ago))
+        table.delta.create_checkpoint()
+        table.delta.cleanup_metadata()
+        assert all(log.exists() for log in logs), name
+    (file,) = staged(replay)
+    assert list(noted_checksums(Table.open(replay.root / "ranks"))) == [
+        Path(file.path).relative_to(replay.root / "ranks").as_posix()
+    ]
+    said: list[str] = []
+    publish(config, "one", say=said.append)
+    assert not [line for line in said if "checksum" in line]
 
 
 @pytest.mark.parametrize("noted", [True, False])
