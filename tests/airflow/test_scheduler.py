@@ -40,7 +40,7 @@ import time
 from datetime import datetime, timedelta, UTC
 from pathlib import Path
 
-from airflow.sdk import DAG, CronDataIntervalTimetable, task
+from airflow.sdk import DAG, CronDataIntervalTimetable, CronPartitionTimetable, PartitionedAssetTimetable, task
 
 from rewindow.errors import InputError, OverlapError
 from rewindow.launcher import Submission
@@ -129,6 +129,26 @@ with DAG(dag_id="published", schedule=None, is_paused_upon_creation=False):
         outlet_events[PUBLICATIONS].add(stream_asset("clicks_by_page.totals"), {{"replay": "r-1"}})
 
     publish()
+
+
+by_day = CronPartitionTimetable("@daily", timezone="UTC")
+with DAG(dag_id="published_by_day", schedule=by_day, start_date=datetime(2026, 1, 1), is_paused_upon_creation=False):
+
+    @task(outlets=[PUBLICATIONS])
+    def publish(outlet_events):
+        outlet_events[PUBLICATIONS].add(stream_asset("daily.totals"), {{"replay": "r-2"}})
+
+    publish()
+
+
+each_day = PartitionedAssetTimetable(assets=stream_asset("daily.totals"))
+with DAG(dag_id="each_day", schedule=each_day, is_paused_upon_creation=False):
+
+    @task
+    def read():
+        pass
+
+    read()
 
 
 with DAG(dag_id="long", schedule=None, is_paused_upon_creation=False):
@@ -272,6 +292,15 @@ def test_recording_and_publishing_start_the_dag_that_follows_a_stream(airflow: L
     assert planned[0].replay_id.startswith("by_form-")
     [event] = airflow.ask("assets/events?source_dag_id=published")["asset_events"]
     assert (event["uri"], event["extra"]["replay"]) == ("rewindow://streams/clicks_by_page.totals", "r-1")
+
+
+def test_a_publication_by_partition_starts_the_dag_that_follows_partitions(airflow: LiveAirflow) -> None:
+    """The event of a run with a partition key has that key, and so has the run that it starts."""
+    body = {"logical_date": None, "dag_run_id": "by_key", "partition_key": "2026-01-05T00:00:00"}
+    airflow.ask("dags/published_by_day/dagRuns", body=body)
+    airflow.until(lambda: "success" in airflow.runs("each_day").values(), "the partition was followed")
+    keys = [run["partition_key"] for run in airflow.ask("dags/each_day/dagRuns")["dag_runs"]]
+    assert "2026-01-05T00:00:00" in keys
 
 
 def test_waiting_for_another_replay_uses_up_no_try(airflow: LiveAirflow, project: Config) -> None:
