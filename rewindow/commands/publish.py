@@ -9,15 +9,19 @@ from rich.markup import escape
 
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, JobScreen, ReplayId, out, print_json, print_rows
-from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.launcher import verbs
+from rewindow.publication.acts import PublicationVerb
+from rewindow.publication.expected import ExpectedPublication
 from rewindow.publication.publish import expected_publication
 from rewindow.publication.result import PublicationResult
 
 LeaveOutDamaged = Annotated[
     bool,
     typer.Option("--leave-out-damaged", help="Go on without the windows of damaged files; these are then missing."),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show what it would do, table by table, and how long it takes.")
 ]
 
 
@@ -31,9 +35,7 @@ def publish(
         typer.Option("--withdraw", help="Give up a publication or an undo that was begun and cannot be finished."),
     ] = False,
     leave_out_damaged: LeaveOutDamaged = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what it would do, table by table, and how long it takes.")
-    ] = False,
+    dry_run: DryRun = False,
     crash: Annotated[str | None, typer.Option(help="Drill: kill the job at STEP:NUMBER.", hidden=True)] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -53,7 +55,8 @@ def publish(
     if dry_run:
         if withdraw:
             raise InputError("--dry-run and --withdraw exclude each other")
-        return _show_expected(config, replay_id, accept, leave_out_damaged, as_json)
+        expected = expected_publication(config, replay_id, accept=accept, leave_out_damaged=leave_out_damaged)
+        return show_expected(expected, as_json)
     if withdraw:
         if accept:
             raise InputError("--accept and --withdraw exclude each other")
@@ -75,14 +78,19 @@ def was_done(result: PublicationResult) -> bool:
     return result.already and result.number not in result.rolled_forward
 
 
-def _show_expected(config: Config, replay_id: str, accept: str | None, leave_out_damaged: bool, as_json: bool) -> None:
-    expected = expected_publication(config, replay_id, accept=accept, leave_out_damaged=leave_out_damaged)
+def show_expected(expected: ExpectedPublication | PublicationResult, as_json: bool) -> None:
+    """Prints what publishing or an undo would do, or that it is done already."""
     if isinstance(expected, PublicationResult):
-        return show(expected, as_json, f"it is published already, as publication {expected.number}: nothing to do")
+        done = "published" if expected.kind == PublicationVerb.PUBLISH else "undone"
+        return show(expected, as_json, f"it is {done} already, as publication {expected.number}: nothing to do")
     if as_json:
         return print_json({"expected": expected.to_json()})
     windows = f"{expected.windows:,} windows [{expected.first}, {expected.last}]"
-    out.print(escape(f"{expected.replay_id} would be published: {windows}, about {expected.seconds:.1f} s"))
+    done = "published" if expected.kind == PublicationVerb.PUBLISH else "undone"
+    out.print(escape(f"{expected.replay_id} would be {done}: {windows}, about {expected.seconds:.1f} s"))
+    for part in expected.shows:
+        shown = f"what replay {part.replay} published" if part.replay else "nothing"
+        out.print(escape(f"windows [{part.first}, {part.last}] would show {shown}"))
     columns = ("table", "way", "rows", "files", "MB", "rows written", "files cut", "files removed", "MB written")
     rows = [
         (

@@ -7,16 +7,18 @@ from typing import Annotated
 import typer
 
 from rewindow.commands.project import load_project
-from rewindow.commands.publish import LeaveOutDamaged, show, was_done
+from rewindow.commands.publish import DryRun, LeaveOutDamaged, show, show_expected, was_done
 from rewindow.commands.screen import AsJson, JobScreen, ReplayId
 from rewindow.inspection.next_act import next_act
 from rewindow.launcher import verbs
 from rewindow.ledger import Ledger
+from rewindow.publication.expected_undo import expected_undo
 
 
 def undo(
     replay_id: ReplayId,
     leave_out_damaged: LeaveOutDamaged = False,
+    dry_run: DryRun = False,
     crash: Annotated[str | None, typer.Option(help="Drill: kill the job at STEP:NUMBER.", hidden=True)] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -25,8 +27,12 @@ def undo(
     Examples:
 
         rewindow undo flight_delays-376949-385704-1f2e3d
+
+        rewindow undo flight_delays-376949-385704-1f2e3d --dry-run
     """
     config = load_project()
+    if dry_run:
+        return show_expected(expected_undo(config, replay_id, leave_out_damaged=leave_out_damaged), as_json)
     result = verbs.undo(config, replay_id, leave_out_damaged=leave_out_damaged, listener=JobScreen(), crash=crash)
     done = f"it was undone already, as publication {result.number}" if was_done(result) else "undone"
     act, _ = next_act(config, Ledger.open(config.ledger_url).replays.get(replay_id))

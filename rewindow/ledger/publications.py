@@ -148,6 +148,15 @@ class Publications(LedgerPart):
             row = {"replay_id": undone.replay_id, "kind": UNDO, "first": undone.first, "last": undone.last}
             return self._open(connection, {**row, "undoes": number}, versions_before, details)
 
+    def check_uncovered(self, number: int) -> None:
+        """Refuses a publication that cannot be undone yet, as later ones stand over windows of it.
+
+        Raises:
+            InputError: names them.
+        """
+        with self.reading() as connection:
+            _check_uncovered(connection, read_publication(connection, number))
+
     def open_withdrawal(
         self, number: int, reason: str, versions_before: Mapping[str, int], details: PublicationDetails = NO_DETAILS
     ) -> Publication:
@@ -318,7 +327,11 @@ def _check_undoable(connection: Connection, publication: Publication) -> None:
         raise InputError(f"publication {number} is open", hint=f"First: rewindow publish {publication.replay_id}")
     if not find_publications(connection, EFFECTIVE & (publications.c.number == number)):
         raise InputError(f"publication {number} is undone already")
-    later = later_over(connection, publication)
+    _check_uncovered(connection, publication)
+
+
+def _check_uncovered(connection: Connection, publication: Publication) -> None:
+    number, later = publication.number, later_over(connection, publication)
     if later:
         names = ", ".join(f'{one.number} (replay "{one.replay_id}", windows {one.range})' for one in later)
         raise InputError(

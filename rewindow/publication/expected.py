@@ -1,23 +1,30 @@
-"""What publishing a replay would do, table by table, and what it needs; changes nothing, starts no JVM.
+"""What publishing a replay, or taking that back, would do, table by table, and what it needs; changes nothing, no JVM.
 
-A publication asks it for the room that it needs, `rewindow publish --dry-run` shows it.
+A publication asks it for the room that it needs; `rewindow publish --dry-run` and `rewindow undo --dry-run` show it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+import pyarrow.compute as pc
+
 from rewindow.config import Config
 from rewindow.errors import ResourceError
+from rewindow.facts.seals import read_seals
+from rewindow.ledger.publication_details import PutBack
 from rewindow.location import Location, location
-from rewindow.publication.by_files import reason_to_publish_with_spark, within
+from rewindow.names import windows_name
+from rewindow.publication.by_files import reason_to_publish_with_spark, reason_to_put_back_with_spark, within
+from rewindow.publication.contents import files_of
 from rewindow.publication.staged_files import StagedFiles
-from rewindow.publication.staged_output import StagedOutput
+from rewindow.publication.staged_output import StagedOutput, inside, read_rows
 from rewindow.recovery import Plan
 from rewindow.storage import Table
+from rewindow.storage.delta import DataFile
 from rewindow.storage.names import open_published
 from rewindow.storage.published_tables import Kind, targets_of
 from rewindow.windows import WindowRange
@@ -28,7 +35,7 @@ _READ_PER_S, _COPIED_PER_S, _ROWS_PER_S, _SPARK_ROWS_PER_S, _FILES_PER_S = 500e6
 
 
 class Way(StrEnum):
-    """How the rows of a staged output come into a published table."""
+    """How rows come into a published table."""
 
     LINKS = "links"
     COPIES = "copies"
@@ -37,13 +44,13 @@ class Way(StrEnum):
 
 @dataclass(frozen=True)
 class ExpectedTable:
-    """What publishing does to the tuples of one table.
+    """What an act does to the tuples of one table.
 
     Attributes:
         why: the reason where files cannot be linked.
-        rows: that it brings.
+        rows: that it brings, or puts back.
         files: that are linked or copied whole, with `bytes`.
-        rows_written: rows of files of which readers do not take every row, or all of them with Spark.
+        rows_written: rows of files that are taken in part, or all of them with Spark.
         files_cut: files on the edge of the range, of which the other rows are written anew.
         files_removed: files that leave the newest version.
         bytes_written: room that it needs on the disk.
@@ -64,14 +71,26 @@ class ExpectedTable:
 
 
 @dataclass(frozen=True)
+class ShownWindows:
+    """Windows that show a replay's publication after an undo; `replay` is None where they show nothing."""
+
+    first: int
+    last: int
+    replay: str | None
+
+
+@dataclass(frozen=True)
 class ExpectedPublication:
-    """What publishing a replay would do.
+    """What publishing a replay, or taking that back, would do.
 
     Attributes:
+        kind: "publish" or "undo".
         windows: how many the range has.
         unfinished: publications that others left open and that are finished first.
+        shows: what the range would show after an undo, ascending.
     """
 
+    kind: str
     replay_id: str
     application: str
     first: int
@@ -79,6 +98,7 @@ class ExpectedPublication:
     windows: int
     tables: tuple[ExpectedTable, ...]
     unfinished: tuple[int, ...] = ()
+    shows: tuple[ShownWindows, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -99,22 +119,64 @@ def expected_table(config: Config, name: str, staged: StagedOutput, files: Stage
         staged: the output.
         files: how it is published, see `staged_files`.
     """
-    windows, target = staged.plan.range, config.stream_table(name)
-    removed, cut = _replaced(config, name, windows)
-    rows, left = _rows(staged), _rows(files.rows)
-    every = sum(file.size for file in staged.table.files(windows.first, windows.last))
-    linked = sum(file.size for file in files.whole)
+    windows = staged.plan.range
     reason = reason_to_publish_with_spark(config, name, windows)
+    every = staged.table.files(windows.first, windows.last)
+    return _expected(config, name, windows, reason, _Brought(_rows(staged), files.whole, _rows(files.rows), every))
+
+
+def expected_put_back(
+    config: Config, name: str, windows: WindowRange, pieces: Mapping[str, Sequence[PutBack]]
+) -> ExpectedTable:
+    """Returns what taking an act back does to the tuples of a table.
+
+    Args:
+        name: of the published table.
+        windows: the act's range.
+        pieces: table to what is put back.
+    """
+    every: list[DataFile] = []
+    whole: list[DataFile] = []
+    written = 0
+    for piece in pieces[name]:
+        schema, files = open_published(config, name, piece.version).schema, files_of(config, name, piece)
+        edge = [file for file in files if not within(file, piece.windows)]
+        every, whole = every + files, whole + [file for file in files if within(file, piece.windows)]
+        written += read_rows(edge, schema, ["window_id"], inside(piece.windows)).num_rows
+    seals = [
+        read_seals(open_published(config, windows_name(name), piece.version), piece.windows)
+        for piece in pieces.get(windows_name(name), ())
+    ]
+    rows = sum(pc.sum(found["tuples"]).as_py() or 0 for found in seals)
+    reason = reason_to_put_back_with_spark(config, name, windows, pieces[name])
+    return _expected(config, name, windows, reason, _Brought(rows, whole, written, every))
+
+
+@dataclass(frozen=True)
+class _Brought:
+    """What an act brings: rows, files that are taken whole, rows of the others, and all files that it reads."""
+
+    rows: int
+    whole: Sequence[DataFile]
+    written: int
+    every: Sequence[DataFile]
+
+
+def _expected(config: Config, name: str, windows: WindowRange, reason: str, brought: _Brought) -> ExpectedTable:
+    """Returns what an act does to a table whose range it replaces; with Spark if there is a reason."""
+    removed, cut = _replaced(config, name, windows)
+    rows, left, whole = brought.rows, brought.written, brought.whole
+    every, linked = sum(file.size for file in brought.every), sum(file.size for file in whole)
     if reason:
         seconds = rows / _SPARK_ROWS_PER_S
         return ExpectedTable(name, Way.SPARK, reason, rows, 0, 0, rows, len(cut), removed, 2 * every, seconds)
-    apart = bool(files.whole) and not location(files.whole[0].path).links_to(_existing(target))
+    apart = bool(whole) and not location(whole[0].path).links_to(_existing(config.stream_table(name)))
     why = "links cannot be made there, as on another file system" if apart else ""
     written = (every - linked) * bool(left) + sum(cut) + linked * apart
     work = linked / (_COPIED_PER_S if apart else _READ_PER_S) + (left + _rows_of(every, rows, sum(cut))) / _ROWS_PER_S
-    seconds = work + (len(files.whole) + removed) / _FILES_PER_S
+    seconds = work + (len(whole) + removed) / _FILES_PER_S
     way = Way.COPIES if apart else Way.LINKS
-    return ExpectedTable(name, way, why, rows, len(files.whole), linked, left, len(cut), removed, written, seconds)
+    return ExpectedTable(name, way, why, rows, len(whole), linked, left, len(cut), removed, written, seconds)
 
 
 def reasons_for_spark(config: Config, plan: Plan) -> list[str]:

@@ -46,6 +46,12 @@ def versions_without(acts: Sequence[Publication], table: str, act: Publication, 
     return _joined(sorted(pieces, key=lambda piece: piece.windows.first))
 
 
+def shown_without(left: Sequence[Publication], windows: WindowRange) -> list[tuple[WindowRange, Publication | None]]:
+    """Returns, ascending, which publication the windows of a range show when only some acts count; None: nothing."""
+    stand = {one.number: one for one in effective_publications(sorted(left, key=lambda one: one.number))}
+    return [(part, None if number is None else stand[number]) for part, number in _shown([*stand.values()], windows)]
+
+
 def without_windows(pieces: Sequence[PutBack], left_out: Sequence[WindowRange | None]) -> list[PutBack]:
     """Returns pieces without some windows; None among these means all of them.
 

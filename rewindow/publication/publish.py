@@ -19,7 +19,7 @@ from rewindow.facts.losses import losses_of
 from rewindow.facts.readers import staged_seals
 from rewindow.ledger import Ledger, Publication, Replay, State
 from rewindow.ledger.publication_details import PublicationDetails
-from rewindow.ledger.publication_rows import effective_publications
+from rewindow.ledger.publication_rows import PUBLISH, effective_publications
 from rewindow.publication.by_files import reason_to_publish_with_spark
 from rewindow.publication.contents import checkpoint_rows, kept_checkpoints, saved_states, start_state
 from rewindow.publication.effects import related_acts, stale_ranges, states_in_effect
@@ -140,7 +140,14 @@ def expected_publication(
     check_room(config, tables)
     unfinished = {one.number for one in ledger.publications.unfinished() if {t.name for t in one.tables} & set(names)}
     return ExpectedPublication(
-        replay_id, plan.application, plan.first, plan.last, len(plan.range), tuple(tables), tuple(sorted(unfinished))
+        PUBLISH,
+        replay_id,
+        plan.application,
+        plan.first,
+        plan.last,
+        len(plan.range),
+        tuple(tables),
+        tuple(sorted(unfinished)),
     )
 
 

@@ -6,14 +6,14 @@ versions of the tables show that follows from the acts over the range (`rewindow
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rewindow.config import Config
 from rewindow.crash import crash_point
 from rewindow.errors import InputError, TableError
-from rewindow.ledger import Ledger, Publication
+from rewindow.ledger import Ledger, Publication, Replay
 from rewindow.ledger.publication_details import PublicationDetails, PutBack
 from rewindow.ledger.publication_rows import UNDO, WITHDRAW, effective_publications
 from rewindow.names import stream_of
@@ -27,7 +27,7 @@ from rewindow.publication.leftovers import only_publisher
 from rewindow.publication.result import PublicationResult, result_of
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.storage import Table
-from rewindow.storage.damage import damaged_error, damaged_now, find_damage, settle_damage
+from rewindow.storage.damage import DamagedFile, damaged_error, damaged_now, find_damage, settle_damage
 from rewindow.storage.names import open_published
 from rewindow.storage.published_tables import Kind, kind_of
 
@@ -85,14 +85,10 @@ def undo(
     tables = [
         table.name for publication in ledger.publications.newest(replay_id, limit=1) for table in publication.tables
     ]
-    if not tables:
-        raise InputError(f'replay "{replay_id}" is {replay.state} and was never published: there is nothing to undo')
     with ledger.publications.publishing(tables) as unfinished, only_publisher(config, replay.application, spark):
         publisher = Publisher(spark, config, ledger, crash, say)
         rolled = [publisher.roll_forward(publication).number for publication in unfinished]
-        newest = _newest_act(ledger, replay_id)
-        if newest is None:
-            raise InputError(f'replay "{replay_id}" was never published: its publications were given up')
+        newest = newest_act(ledger, replay)
         if newest.kind == UNDO:
             return result_of(config, ledger, newest, already=True, rolled=rolled)
         spare = Spare(leave_out_damaged, f"rewindow undo {replay_id}", say, publisher.spark_for)
@@ -162,7 +158,7 @@ def open_undo(
     ledger.leases.acquire(newest.replay_id, names, newest.first, newest.last)
     try:
         crash(PublishStep.PREPARED, 1)
-        versions = {name: _same_table(config, newest, name).version for name in names}
+        versions = {name: same_table(config, newest, name).version for name in names}
         return ledger.publications.open_undo(
             newest.number, versions, details
         )  # Refuses, by name, what later ones cover.
@@ -201,59 +197,87 @@ def _details(
     Raises:
         TableError: a version that is needed was removed, or a file of it is damaged.
     """
+    names = [table.name for table in taken.tables]
+    holding = [name for name in names if taken.closed_at or is_begun(config, name, taken)]
+    found = find_put_back(config, taken, acts, left, holding)
+    for name, pieces in found.items():
+        if kind_of(name) is Kind.DATA and (reason := reason_to_put_back_with_spark(config, name, taken.range, pieces)):
+            spare.spark_for(name, reason)
+    stateful = taken.details.stateful
+    stale = stale_ranges(ledger, application, names, stateful, acts, states_in_effect(left))
+    before, now = find_damaged(config, taken, found)
+    if before and not spare.leave_out:
+        raise damaged_error(before, spare.command)
+    settle_damage(config, now, spare.leave_out, spare.command, spare.say)
+    for entry in before:
+        spare.say(f'{entry.table}: windows {entry.windows} of damaged file "{entry.file.name}" cannot be put back')
+    put_back = {name: tuple(pieces) for name, pieces in without_damaged(found, before).items()}
+    return PublicationDetails(application, put_back=put_back, stale=stale, stateful=stateful)
+
+
+def find_put_back(
+    config: Config, taken: Publication, acts: list[Publication], left: list[Publication], names: Iterable[str]
+) -> dict[str, list[PutBack]]:
+    """Returns, for some tables of an act, what is put back when it is taken back, all of it there; changes nothing.
+
+    Args:
+        taken, acts, left: see _details.
+        names: the tables.
+
+    Raises:
+        TableError: a version that is needed, or a file of it, was removed.
+    """
     remaining = [act.number for act in effective_publications(left)]
     found = {}
-    for name in (table.name for table in taken.tables if taken.closed_at or is_begun(config, table.name, taken)):
+    for name in names:
         on_table = [act for act in acts if act.withdrawn is None and name in {table.name for table in act.tables}]
         found[name] = versions_without(on_table, name, taken, remaining)
         for piece in found[name]:
             files_of(config, name, piece)
             if kind_of(name) is Kind.CHECKPOINTS:
                 check_states(config, name, piece)
-        if kind_of(name) is Kind.DATA and (
-            reason := reason_to_put_back_with_spark(config, name, taken.range, found[name])
-        ):
-            spare.spark_for(name, reason)
-    names = [table.name for table in taken.tables]
-    stateful = taken.details.stateful
-    stale = stale_ranges(ledger, application, names, stateful, acts, states_in_effect(left))
-    put_back = {name: tuple(pieces) for name, pieces in _without_damage(config, found, taken, spare).items()}
-    return PublicationDetails(application, put_back=put_back, stale=stale, stateful=stateful)
+    return found
 
 
-def _without_damage(
-    config: Config, put_back: dict[str, list[PutBack]], taken: Publication, spare: Spare
-) -> dict[str, list[PutBack]]:
-    """Returns what is put back without the windows of damaged files; takes those out of the tables as they are now.
-
-    Raises:
-        TableError: a file is damaged and is not to be left out.
-    """
+def find_damaged(
+    config: Config, taken: Publication, put_back: Mapping[str, Sequence[PutBack]]
+) -> tuple[list[DamagedFile], list[DamagedFile]]:
+    """Returns the damaged files of what is put back, and of what an act's tables hold now; changes nothing."""
     before = [
         entry
         for name, pieces in put_back.items()
         for piece in pieces
         for entry in find_damage(open_published(config, name, piece.version), name, piece.windows)
     ]
-    now = damaged_now(config, put_back, taken.range)
-    if before and not spare.leave_out:
-        raise damaged_error(before, spare.command)
-    settle_damage(config, now, spare.leave_out, spare.command, spare.say)
-    for entry in before:
-        spare.say(f'{entry.table}: windows {entry.windows} of damaged file "{entry.file.name}" cannot be put back')
+    return before, damaged_now(config, put_back, taken.range)
+
+
+def without_damaged(put_back: Mapping[str, list[PutBack]], damage: list[DamagedFile]) -> dict[str, list[PutBack]]:
+    """Returns what is put back without the windows of damaged files; a window is left out of a stream's every table."""
     return {
-        name: without_windows(pieces, [one.windows for one in before if stream_of(one.table) == stream_of(name)])
+        name: without_windows(pieces, [one.windows for one in damage if stream_of(one.table) == stream_of(name)])
         for name, pieces in put_back.items()
     }
 
 
-def _newest_act(ledger: Ledger, replay_id: str) -> Publication | None:
-    """Returns what was done last for a replay, but for what was withdrawn and its withdrawal."""
-    acts = ledger.publications.newest(replay_id)
-    return next((act for act in acts if act.withdrawn is None and act.kind != WITHDRAW), None)
+def newest_act(ledger: Ledger, replay: Replay) -> Publication:
+    """Returns what was done last for a replay, but for what was withdrawn and its withdrawal.
+
+    Raises:
+        InputError: nothing was.
+    """
+    acts = ledger.publications.newest(replay.replay_id)
+    if not acts:
+        raise InputError(
+            f'replay "{replay.replay_id}" is {replay.state} and was never published: there is nothing to undo'
+        )
+    for act in acts:
+        if act.withdrawn is None and act.kind != WITHDRAW:
+            return act
+    raise InputError(f'replay "{replay.replay_id}" was never published: its publications were given up')
 
 
-def _same_table(config: Config, publication: Publication, name: str) -> Table:
+def same_table(config: Config, publication: Publication, name: str) -> Table:
     """Returns a published table, if it is the one that a publication was committed to.
 
     Raises:

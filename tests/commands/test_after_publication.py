@@ -49,6 +49,22 @@ def test_what_publishing_would_do_is_shown_without_doing_it(config: Config, comm
 
 
 @pytest.mark.usefixtures("replays")
+def test_what_an_undo_would_do_is_shown_without_doing_it(config: Config, command: Command) -> None:
+    """What the windows would show, a row a table, as JSON too; afterwards that it is done."""
+    publish(command, "first", "part")
+    code, text, errors = command("undo", "part", "--dry-run")
+    assert code == 0, errors
+    assert "part would be undone: 3 windows [105, 107], about" in text and "app.ranks" in text
+    assert "windows [105, 107] would show what replay first published" in text
+    assert len(Ledger.open(config.ledger_url).publications.newest()) == 2
+    told = json.loads(command("undo", "part", "--dry-run", "--json")[1])["expected"]
+    assert (told["kind"], told["shows"]) == ("undo", [{"first": 105, "last": 107, "replay": "first"}])
+    assert {table["table"]: table["rows"] for table in told["tables"]} == {"app.delays": 6, "app.ranks": 6}
+    assert command("undo", "part")[0] == 0
+    assert "undone already, as publication 3: nothing to do" in command("undo", "part", "--dry-run")[1]
+
+
+@pytest.mark.usefixtures("replays")
 def test_a_replay_under_a_later_publication_is_shown_as_covered(config: Config, command: Command) -> None:
     """In list, status, JSON and page, by whom; an undo of what covers it uncovers it."""
     publish(command, "first", "part")

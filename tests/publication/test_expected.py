@@ -5,18 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from rewindow.application import Mode
 from rewindow.config import Config
-from rewindow.errors import GateError, ResourceError, TableError
+from rewindow.errors import GateError, InputError, ResourceError, TableError
 from rewindow.ledger import Ledger
 from rewindow.location.local import LocalLocation
-from rewindow.publication.expected import ExpectedPublication, ExpectedTable, Way, reasons_for_spark
+from rewindow.publication.expected import ExpectedPublication, ExpectedTable, ShownWindows, Way, reasons_for_spark
+from rewindow.publication.expected_undo import expected_undo
 from rewindow.publication.publish import expected_publication, publish
+from rewindow.publication.take_back import undo
 from rewindow.storage import Table, query
 from tests.publication.staging import StagedReplay, rows_of, simple, state_of
 
@@ -170,3 +172,91 @@ def test_the_slow_way_is_told_before(config: Config) -> None:
     table = expected(config, "fix")
     assert (table.way, table.rows_written) == (Way.SPARK, 10) and table.why == f'table "{STREAM}" has a constraint'
     assert reasons_for_spark(config, plan) == [f'table "{STREAM}" has a constraint']
+
+
+def expected_of_undo(config: Config, replay_id: str) -> tuple[ExpectedPublication, ExpectedTable]:
+    """Returns what an undo does, and to the one table of tuples."""
+    before = contents(config.state.local())
+    found = expected_undo(config, replay_id)
+    assert contents(config.state.local()) == before
+    assert isinstance(found, ExpectedPublication) and found.seconds > 0 and found.kind == "undo"
+    (table,) = found.tables
+    return found, table
+
+
+def test_asking_about_an_undo_changes_nothing_and_tells_what_is_then_done(config: Config) -> None:
+    """Whole files and rows of a cut one come back; the undo says the same, and what the range shows then."""
+    stage(config, "one", 100, 109)
+    stage(config, "two", 110, 111)
+    stage(config, "fix", 105, 113, plus=3)
+    for name in ("one", "two", "fix"):
+        publish(config, name)
+    found, table = expected_of_undo(config, "fix")
+    assert found.shows == (ShownWindows(105, 109, "one"), ShownWindows(110, 111, "two"), ShownWindows(112, 113, None))
+    assert (table.way, table.rows, table.files, table.rows_written) == (Way.LINKS, 14, 1, 10)
+    assert (table.files_cut, table.files_removed) == (0, 1)
+    said: list[str] = []
+    undo(config, "fix", say=said.append)
+    assert f"{STREAM}: 1 files linked, 10 rows written" in said
+    rows = query("select count(*) as n from t where window_id >= 105", t=config.stream_table(STREAM))
+    assert rows["n"].to_pylist() == [table.rows]
+    again = expected_undo(config, "fix")
+    assert not isinstance(again, ExpectedPublication) and (again.already, again.number) == (True, 4)
+
+
+def test_an_undo_that_was_begun_is_asked_about_as_what_is_left(config: Config) -> None:
+    """Before a table holds it, and after."""
+    stage(config, "one", 100, 104)
+    publish(config, "one")
+    for step, left in (("opened", [STREAM]), ("table_marked", [])):
+        with pytest.raises(Died):
+            undo(config, "one", crash=die_at(step))
+        found = expected_undo(config, "one")
+        assert isinstance(found, ExpectedPublication) and found.unfinished == (2,)
+        assert [table.table for table in found.tables] == left and found.shows == (ShownWindows(100, 104, None),)
+
+
+class Died(Exception):
+    """Stands for the end of a publisher."""
+
+
+def die_at(step: str) -> Callable[[str, int], None]:
+    """Returns what ends a publisher at a step."""
+
+    def die(reached: str, number: int) -> None:
+        if reached == step:
+            raise Died
+
+    return die
+
+
+def test_what_an_undo_refuses_asking_refuses(config: Config) -> None:
+    """Never published; covered by a later publication; a damaged file, unless its windows shall be left out."""
+    stage(config, "one", 100, 104)
+    with pytest.raises(InputError, match="never published"):
+        expected_undo(config, "one")
+    publish(config, "one")
+    (file,) = Table.open(config.stream_table(STREAM)).files()
+    stage(config, "fix", 104, 105, plus=3)
+    publish(config, "fix")
+    with pytest.raises(InputError, match="cannot be undone before later ones") as refused:
+        expected_undo(config, "one")
+    assert "rewindow undo fix" in str(refused.value)
+    Path(file.path).write_bytes(Path(file.path).read_bytes()[:-1])
+    before = contents(config.state.local())
+    with pytest.raises(TableError, match="is damaged: windows 100 to 104"):
+        expected_undo(config, "fix")
+    found = expected_undo(config, "fix", leave_out_damaged=True)
+    assert isinstance(found, ExpectedPublication) and [table.rows for table in found.tables] == [0]
+    assert contents(config.state.local()) == before
+
+
+def test_the_slow_way_back_is_told_before(config: Config) -> None:
+    """A table with a constraint."""
+    stage(config, "one", 100, 104)
+    publish(config, "one")
+    stage(config, "two", 105, 106)
+    publish(config, "two")
+    Table.open(config.stream_table(STREAM)).delta.alter.add_constraint({"positive": "minutes > 0"})
+    _, table = expected_of_undo(config, "one")
+    assert (table.way, table.rows, table.why) == (Way.SPARK, 0, f'table "{STREAM}" has a constraint')
