@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rewindow.launcher.verbs import abandon, plan, publish, record, replay, resume, undo, withdraw
     from rewindow.listener import Lines, Listener
     from rewindow.planning.unpublished import unpublished
+    from rewindow.planning.validation import validate
     from rewindow.playback import play
     from rewindow.publication.read import read_published
     from rewindow.quality import check
@@ -59,6 +60,7 @@ _PLACES = {
     "streams": "recording.inventory:list_streams",
     "undo": "launcher.verbs:undo",
     "unpublished": "planning.unpublished:unpublished",
+    "validate": "planning.validation:validate",
     "why": "inspection.window_life:window_life",
     "withdraw": "launcher.verbs:withdraw",
 }
@@ -89,6 +91,7 @@ __all__ = [
     "streams",
     "undo",
     "unpublished",
+    "validate",
     "why",
     "withdraw",
 ]

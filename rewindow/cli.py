@@ -19,6 +19,7 @@ from rewindow.version import VERSION
 VERBS = {
     "init": "Begin a project in this folder, from a file.",
     "record": "Record what is new of a stream, and seal its windows.",
+    "validate": "Say all that is wrong with an application, and show its graph.",
     "plan": "Show what a replay would do.",
     "replay": "Replay a range of windows into staged tables.",
     "status": "Show where a replay stands.",

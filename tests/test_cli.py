@@ -21,7 +21,7 @@ FREE_OF_PROJECTS = {"init", "jars"}
 ARGUMENTS = {
     "abandon": ["x"], "certify": ["x", "y"], "check": ["x"], "errors": ["x"], "gaps": ["x"], "ledger": ["rebuild"],
     "plan": ["x"], "play": ["x"], "publish": ["x"], "record": ["x"], "replay": ["x"], "status": ["x"], "undo": ["x"],
-    "why": ["x", "1"],
+    "validate": ["x"], "why": ["x", "1"],
 }  # fmt: skip
 
 

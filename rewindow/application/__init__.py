@@ -9,19 +9,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rewindow.application.description import GraphDescription, OperatorDescription, describe_graph
     from rewindow.application.graph import TOLERANCE, Application, Node, Output, PortHandle
     from rewindow.application.modes import MODES, Mode
     from rewindow.application.operator import FrameOperator, InputPort, OperatorContext, OutputPort
     from rewindow.application.properties import WrongProperty, matches
-    from rewindow.application.validation import validate
+    from rewindow.application.validation import find_violations, validate
     from rewindow.application.violations import Violation
 
 _MODULES = {
+    "description": ("GraphDescription", "OperatorDescription", "describe_graph"),
     "graph": ("TOLERANCE", "Application", "Node", "Output", "PortHandle"),
     "modes": ("MODES", "Mode"),
     "operator": ("FrameOperator", "InputPort", "OperatorContext", "OutputPort"),
     "properties": ("WrongProperty", "matches"),
-    "validation": ("validate",),
+    "validation": ("find_violations", "validate"),
     "violations": ("Violation",),
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names}
@@ -30,15 +32,19 @@ __all__ = [
     "TOLERANCE",
     "Application",
     "FrameOperator",
+    "GraphDescription",
     "InputPort",
     "Mode",
     "Node",
     "OperatorContext",
+    "OperatorDescription",
     "Output",
     "OutputPort",
     "PortHandle",
     "Violation",
     "WrongProperty",
+    "describe_graph",
+    "find_violations",
     "matches",
     "validate",
 ]

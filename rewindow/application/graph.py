@@ -50,25 +50,32 @@ class Node:
         return PortHandle(self.name, ports[0] if len(ports) == 1 else "?")
 
     def input_ports(self) -> Mapping[str, InputPort]:
-        """Returns the input ports, none where ports depend on properties that are wrong."""
+        """Returns the input ports, none where they cannot be told."""
         return (self._ports() or ({}, {}))[0]
 
     def output_ports(self) -> Mapping[str, OutputPort]:
-        """Returns the output ports, none where ports depend on properties that are wrong."""
+        """Returns the output ports, none where they cannot be told."""
         return (self._ports() or ({}, {}))[1]
 
     @property
     def has_known_ports(self) -> bool:
-        """Whether the ports do not depend on properties that are wrong."""
+        """Whether the ports can be told: they may depend on properties that are wrong, or raise."""
         return self._ports() is not None
+
+    @property
+    def fault(self) -> str | None:
+        """What telling ports or state raised, None where nothing did or wrong properties explain it."""
+        try:
+            self.operator.input_ports(), self.operator.output_ports(), self.operator.state_columns()
+        except Exception as error:  # noqa: BLE001  (code of a user: validation reports it)
+            return None if self.operator.wrong_properties() else f"{type(error).__name__}: {error}"
+        return None
 
     def _ports(self) -> tuple[Mapping[str, InputPort], Mapping[str, OutputPort]] | None:
         try:
             return self.operator.input_ports(), self.operator.output_ports()
-        except Exception:
-            if self.operator.wrong_properties():
-                return None
-            raise
+        except Exception:  # noqa: BLE001  (code of a user: validation reports it)
+            return None
 
 
 @dataclass(frozen=True)

@@ -37,9 +37,8 @@ def validate(
     Raises:
         ValidationFailed: one line per violation: operator, port, what is wrong, and the value.
     """
-    violations = [*app.declared, *_check_graph(app, default_mode, recorded or {}), *further]
-    if violations:
-        rows = tuple(sorted(set(violations), key=Violation.place))
+    rows = find_violations(app, default_mode, recorded, further)
+    if rows:
         many = "1 thing is" if len(rows) == 1 else f"{len(rows)} things are"
         raise ValidationFailed(
             f'application "{app.name}" cannot be replayed: {many} wrong',
@@ -47,6 +46,17 @@ def validate(
             detail="\n    " + "\n    ".join(str(row) for row in rows),
             hint="Mend them all; nothing has been started.",
         )
+
+
+def find_violations(
+    app: Application,
+    default_mode: Mode = Mode.EXACTLY_ONCE,
+    recorded: Mapping[str, pa.Schema] | None = None,
+    further: Iterable[Violation] = (),
+) -> tuple[Violation, ...]:
+    """Returns every violation of an application, ordered by operator, then rule number (O60); see `validate`."""
+    found = {*app.declared, *_check_graph(app, default_mode, recorded or {}), *further}
+    return tuple(sorted(found, key=Violation.place))
 
 
 def _check_graph(app: Application, default_mode: Mode, recorded: Mapping[str, pa.Schema]) -> Iterator[Violation]:
@@ -121,6 +131,8 @@ def _check_suite_name(output: str, suite: str) -> Iterator[Violation]:
 def _check_properties(node: Node) -> Iterator[Violation]:
     for wrong in node.operator.wrong_properties():
         yield Violation("O53", node.name, "", f"{wrong.path} = {wrong.value!r}", wrong.message)
+    if node.fault is not None:
+        yield Violation("O12", node.name, "", node.fault, "its ports or its state cannot be told")
 
 
 def _check_attributes(node: Node) -> Iterator[Violation]:
@@ -133,7 +145,7 @@ def _check_attributes(node: Node) -> Iterator[Violation]:
 def _check_state(node: Node) -> Iterator[Violation]:
     """A key is made of columns of the state, in a number of buckets that a hash can be cut to (X47)."""
     operator = node.operator
-    columns = None if operator.wrong_properties() else operator.state_columns()
+    columns = None if operator.wrong_properties() or node.fault else operator.state_columns()
     if columns is None:
         return
     key, buckets = operator.state_key_columns(), operator.state_buckets

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from importlib import resources
 from typing import Any
 
+from rewindow.pages.application_graph import draw_graph
 from rewindow.pages.calendar import describe_range, draw_calendar
 from rewindow.pages.drawing import draw
 from rewindow.pages.story import Page, PublicationEvent, Story
@@ -45,6 +46,7 @@ def render_page(page: Page) -> str:
         status_words=STATUS_WORDS,
         classes=CLASSES,
         acts=_acts(page.acts),
+        graph=draw_graph(page.graph, alone=False) if page.graph else "",
         script=(resources.files("rewindow.pages") / "templates/page.js").read_text(),
     )
 

@@ -71,6 +71,7 @@ def _page(config: Config, replay_id: str, measures: Sequence[LayerMeasure] = ())
         facts=replay_facts(story),
         acts=read_acts(config, story.application, story.windows),
         next_steps=((f"rewindow status {replay_id}", "where it stands, and the next command"),),
+        graph=plan.graph,
     )
 
 

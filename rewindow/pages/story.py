@@ -9,6 +9,7 @@ from datetime import datetime
 import numpy as np
 import numpy.typing as npt
 
+from rewindow.application import GraphDescription
 from rewindow.inspection.stretches import ReplayCounts, Stretch
 from rewindow.windows import Grid, WindowRange
 
@@ -202,6 +203,7 @@ class Page:
         lead: a sentence or two under the title.
         facts: big numbers: value to label.
         next_steps: commands and what they do.
+        graph: the application's; None where nothing is known of it.
     """
 
     title: str
@@ -216,3 +218,4 @@ class Page:
     chapters: tuple[Chapter, ...] = ()
     next_steps: tuple[tuple[str, str], ...] = ()
     places: tuple[tuple[str, str], ...] = field(default=())
+    graph: GraphDescription | None = None

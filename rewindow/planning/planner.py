@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from rewindow.application import Application, Mode, Output, validate
+from rewindow.application import Application, Mode, Output, describe_graph, validate
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
 from rewindow.ledger import Ledger, Replay
@@ -146,6 +146,7 @@ def _plan(
         start=start,
         reason=request.reason,
         options=request.options(),
+        graph=describe_graph(app),
         dag=request.dag,
         parameters=request.parameters,
         verify_inputs=config.replay.verify_inputs if request.verify_inputs is None else request.verify_inputs,

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from rewindow.application import TOLERANCE, Mode
+from rewindow.application import TOLERANCE, GraphDescription, Mode
 from rewindow.location import Location
 from rewindow.names import windows_name
 from rewindow.recovery.groups import CheckpointSchedule
@@ -135,6 +135,7 @@ class Plan(_Value):
         verify_inputs: whether every attempt compares the bytes of the input files with what was noted when they were
             written; names and sizes it compares always.
         errors: the tables of the error ports, which every replay of the application stores (X14).
+        graph: the application's graph; None in plans of older versions.
         options: how it was asked for, as words of a command line behind the range; None in plans of older versions.
     """
 
@@ -164,6 +165,7 @@ class Plan(_Value):
     warnings: list[str] = Field(default_factory=list)
     verify_inputs: bool = True
     options: list[str] | None = None
+    graph: GraphDescription | None = None
 
     @property
     def staged(self) -> list[OutputPlan]:

@@ -228,12 +228,16 @@ def test_ports_that_cannot_be_told_do_not_hide_other_violations(given: dict[str,
 
 
 def test_ports_that_fail_with_sound_properties_are_a_defect_of_the_operator() -> None:
-    """It is not taken for a wrong property."""
+    """It is not taken for a wrong property, and reported with what it raised (O60)."""
 
     class Broken(ByColumns):
         def _schema(self) -> pa.Schema:
             raise KeyError("column")
 
     app = Application("one", window="1 hour")
-    with pytest.raises(KeyError):
-        app.output("out", app.add("one", Broken(columns=["x"]), a=app.input("s")), key=["x"])
+    app.output("out", app.add("one", Broken(columns=["x"]), a=app.input("s")), key=["x"])
+    with pytest.raises(
+        ValidationFailed, match="one: its ports or its state cannot be told \\(KeyError: 'column'\\)"
+    ) as caught:
+        validate(app)
+    assert [row.rule for row in caught.value.violations] == ["O12"]

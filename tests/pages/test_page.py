@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
+from rewindow.application import GraphDescription, OperatorDescription
 from rewindow.pages.page import render_page
 from rewindow.pages.story import Kill
 from rewindow.pages.timeline import WIDTH, clock_seconds, draw_strips, draw_timeline, phases
@@ -49,7 +51,18 @@ def read(html: str) -> Balance:
 @pytest.fixture(scope="module")
 def html() -> str:
     """The page of three recoveries."""
-    return render_page(page(killed("exactly_once"), killed("at_least_once"), killed("at_most_once")))
+    told = page(killed("exactly_once"), killed("at_least_once"), killed("at_most_once"))
+    count = OperatorDescription(name="count", kind="<Count>", feeds={"clicks": "web.clicks"}, stateful=True)
+    graph = GraphDescription(
+        application="app", window="1 hour", streams=["web.clicks"], operators=[count], outputs={"counts": "count.out"}
+    )
+    return render_page(replace(told, graph=graph))
+
+
+def test_page_shows_the_graph_of_the_application(html: str) -> None:
+    """Streams, operators with their classes, outputs, and a line between those that are connected (O1)."""
+    for title in ("count: &lt;Count&gt;, with state", "web.clicks to count.clicks", "count.out to output counts"):
+        assert f"<title>{title}</title>" in html
 
 
 def test_page_needs_no_other_file(html: str) -> None:

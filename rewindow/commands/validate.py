@@ -1,0 +1,88 @@
+"""`rewindow validate`: all that is wrong with an application, at once, and its graph."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from itertools import groupby
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from rewindow.application.advice import ADVICE
+from rewindow.commands.plan import App, ModeOption, Parameter, parameters
+from rewindow.commands.project import load_project
+from rewindow.commands.screen import AsJson, out, print_json
+from rewindow.errors import ValidationFailed
+from rewindow.planning.validation import Validation
+from rewindow.planning.validation import validate as find
+
+
+class GraphForm(StrEnum):
+    """How the graph is printed."""
+
+    TEXT = "text"
+    SVG = "svg"
+    JSON = "json"
+
+
+def validate(
+    application: App,
+    mode: ModeOption = "exactly_once",
+    parameter: Parameter = None,
+    graph: Annotated[GraphForm | None, typer.Option(help="Print the application's graph in this form.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say all that is wrong with an application, with the rule and what to do; starts no JVM, creates nothing.
+
+    Its inputs need not be recorded yet. The exit code is 0 where nothing is wrong, so that a pipeline can ask.
+
+    Examples:
+
+        rewindow validate flight_delays
+
+        rewindow validate flight_delays --graph text
+
+        rewindow validate flight_delays --graph svg > flight_delays.svg
+    """
+    found = find(load_project(), application, mode=mode, parameters=parameters(parameter))
+    if graph is not None:
+        _print_graph(found, graph)
+        return
+    if as_json:
+        print_json(found.to_json())
+    else:
+        _show(found)
+    if not found.is_valid:
+        raise typer.Exit(ValidationFailed.exit_code)
+
+
+def _show(found: Validation) -> None:
+    name = escape(found.application)
+    if found.is_valid:
+        operators, streams = len(found.graph.operators), len(found.graph.streams)
+        out.print(f"[bold]{name}[/bold]: nothing is wrong; {operators} operators, {streams} input streams")
+    else:
+        many = "1 thing is" if len(found.violations) == 1 else f"{len(found.violations)} things are"
+        out.print(f"[bold]{name}[/bold]: {many} wrong")
+    for rule, ones in groupby(found.violations, lambda one: one.rule):
+        out.print()
+        for one in ones:
+            out.print(f"[red]{rule}[/red]  {escape(str(one))}")
+        out.print(f"  {escape(ADVICE.get(rule, ''))}")
+    for warning in found.warnings:
+        out.print(f"[yellow]warning[/yellow]: {escape(warning)}")
+
+
+def _print_graph(found: Validation, form: GraphForm) -> None:
+    """Prints the graph as it is written, be it right or wrong."""
+    from rewindow.pages.application_graph import draw_graph, graph_text
+
+    drawn = {
+        GraphForm.TEXT: lambda: graph_text(found.graph),
+        GraphForm.SVG: lambda: draw_graph(found.graph, alone=True),
+        GraphForm.JSON: lambda: json.dumps(found.graph.model_dump(mode="json"), indent=2),
+    }[form]()
+    sys.stdout.write(drawn.rstrip("\n") + "\n")

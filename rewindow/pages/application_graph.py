@@ -1,0 +1,166 @@
+"""Draws the graph of an application: as text for a terminal, as SVG for a page; it needs no other program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from rewindow.application import GraphDescription, OperatorDescription
+from rewindow.pages.drawing import draw
+
+_WIDTH, _HEIGHT, _ACROSS, _DOWN, _EDGE = 190, 46, 80, 18, 12
+"""Size of a box, space between boxes across and down, and space around all."""
+_LETTERS = 25
+"""So many letters fit into a box."""
+
+
+class Box(NamedTuple):
+    """A box of the drawing: a stream, an operator or an output, in its column."""
+
+    kind: str
+    title: str
+    words: str
+    column: int
+    row: int
+
+    @property
+    def x(self) -> int:
+        """Left edge."""
+        return _EDGE + self.column * (_WIDTH + _ACROSS)
+
+    @property
+    def y(self) -> int:
+        """Upper edge."""
+        return _EDGE + self.row * (_HEIGHT + _DOWN)
+
+    @property
+    def shown(self) -> str:
+        """The title as far as it fits."""
+        return _cut(self.title)
+
+    @property
+    def shown_words(self) -> str:
+        """The words as far as they fit."""
+        return _cut(self.words)
+
+
+class Line(NamedTuple):
+    """A stream from one box to the next, with its ends."""
+
+    words: str
+    x1: int
+    y1: int
+    x2: int
+    y2: int
+
+    @property
+    def path(self) -> str:
+        """The curve."""
+        middle = (self.x1 + self.x2) // 2
+        return f"M{self.x1} {self.y1}C{middle} {self.y1} {middle} {self.y2} {self.x2} {self.y2}"
+
+
+def draw_graph(graph: GraphDescription, *, alone: bool) -> str:
+    """Returns the graph as SVG: streams at the left, outputs at the right, a stateful operator with a thicker edge.
+
+    Args:
+        graph: what to draw.
+        alone: whether it is a file of its own, and no part of a page.
+    """
+    boxes = _boxes(graph)
+    columns = max((box.column for box in boxes.values()), default=0) + 1
+    rows = max((box.row for box in boxes.values()), default=0) + 1
+    return draw(
+        "graph.svg",
+        alone=alone,
+        graph=graph,
+        boxes=list(boxes.values()),
+        lines=_lines(graph, boxes),
+        box=(_WIDTH, _HEIGHT),
+        width=2 * _EDGE + columns * (_WIDTH + _ACROSS) - _ACROSS,
+        height=2 * _EDGE + rows * (_HEIGHT + _DOWN) - _DOWN,
+    )
+
+
+def graph_text(graph: GraphDescription) -> str:
+    """Returns the graph as lines of text: each operator in its order, with what feeds it and what reads it."""
+    readers = _readers(graph)
+    lines = [f"{graph.application}, windows of {graph.window}"]
+    for stream in graph.streams:
+        lines.append(f"  stream {stream} -> {', '.join(readers.get(stream, [])) or 'nothing reads it'}")
+    for operator in graph.operators:
+        lines.append(f"  operator {operator.name}: {operator.kind}{', with state' if operator.stateful else ''}")
+        lines += [f"    {port} <- {end}" for port, end in operator.feeds.items()]
+        for port in operator.ports:
+            read = readers.get(f"{operator.name}.{port.name}", [])
+            words = ", ".join([*read, *(["stored as error tuples"] if port.error else [])])
+            lines.append(f"    {port.name} -> {words or 'nothing reads it'}")
+    return "\n".join(lines)
+
+
+def _readers(graph: GraphDescription) -> dict[str, list[str]]:
+    """Returns who reads a stream, by where it begins."""
+    found: dict[str, list[str]] = {}
+    for operator in graph.operators:
+        for port, end in operator.feeds.items():
+            found.setdefault(end, []).append(f"{operator.name}.{port}")
+    for name, end in graph.outputs.items():
+        found.setdefault(end, []).append(f"output {name}")
+    return found
+
+
+def _boxes(graph: GraphDescription) -> dict[str, Box]:
+    """Returns the boxes by what they are: `s:` stream, `p:` operator, `o:` output."""
+    columns = _columns(graph)
+    last = max(columns.values(), default=0) + 1
+    listed = [(f"s:{name}", "stream", name, "recorded stream", 0) for name in graph.streams]
+    listed += [
+        (f"p:{one.name}", "stateful" if one.stateful else "operator", one.name, one.kind, columns[one.name])
+        for one in graph.operators
+    ]
+    listed += [(f"o:{name}", "output", name, "output", last) for name in graph.outputs]
+    rows: dict[int, int] = {}
+    boxes = {}
+    for key, kind, title, words, column in listed:
+        boxes[key] = Box(kind, title, words, column, rows.setdefault(column, 0))
+        rows[column] += 1
+    return boxes
+
+
+def _columns(graph: GraphDescription) -> dict[str, int]:
+    """Returns the column of each operator: one behind the last that feeds it; in a cycle, the last that is placed."""
+    columns: dict[str, int] = {}
+    for operator in graph.operators:
+        ends = [_owner(graph, end) for end in operator.feeds.values()]
+        columns[operator.name] = 1 + max((columns.get(end, 0) for end in ends), default=0)
+    return columns
+
+
+def _owner(graph: GraphDescription, end: str) -> str:
+    """Returns the operator that a stream comes from, empty for a recorded one, whose name may have a full stop too."""
+    return "" if end in graph.streams else end.rpartition(".")[0]
+
+
+def _lines(graph: GraphDescription, boxes: Mapping[str, Box]) -> list[Line]:
+    ends = [(end, f"p:{one.name}", port, one) for one in graph.operators for port, end in one.feeds.items()]
+    streams = [_line(graph, boxes, end, to, f"{end} to {_name(one, port)}") for end, to, port, one in ends]
+    outputs = [_line(graph, boxes, end, f"o:{name}", f"{end} to output {name}") for name, end in graph.outputs.items()]
+    return [line for line in (*streams, *outputs) if line is not None]
+
+
+def _name(operator: OperatorDescription, port: str) -> str:
+    return f"{operator.name}.{port}"
+
+
+def _line(graph: GraphDescription, boxes: Mapping[str, Box], end: str, to: str, words: str) -> Line | None:
+    """Returns the line of a stream, None for one that comes from nowhere."""
+    owner = _owner(graph, end)
+    left, right = boxes.get(f"p:{owner}" if owner else f"s:{end}"), boxes[to]
+    if left is None:
+        return None
+    middle = _HEIGHT // 2
+    return Line(words, left.x + _WIDTH, left.y + middle, right.x, right.y + middle)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"

@@ -1,0 +1,149 @@
+"""`rewindow validate`: all that is wrong with an application and what it needs, without a range, a replay or a JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rewindow.application import Application, GraphDescription, Mode, Violation, describe_graph, find_violations
+from rewindow.application.advice import ADVICE
+from rewindow.config import Config
+from rewindow.errors import InputError, RangeError, RewindowError
+from rewindow.loading.catalog import LoadedApplication, application_names, load_application
+from rewindow.loading.suite_flaws import suite_flaws
+from rewindow.names import did_you_mean
+from rewindow.planning.inputs import open_recorded_stream
+from rewindow.storage import Table
+from rewindow.storage.streams import stored_grid
+from rewindow.windows import Grid
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What is wrong with an application.
+
+    Attributes:
+        mode: the recovery mode that it was checked for.
+        violations: broken rules, ordered by operator, then rule number; with one of them nothing is replayed.
+        warnings: what is odd, or could not be looked at; a replay notes it and runs.
+        graph: the application as it is written.
+    """
+
+    application: str
+    mode: Mode
+    violations: tuple[Violation, ...]
+    warnings: tuple[str, ...]
+    graph: GraphDescription
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the application can be replayed."""
+        return not self.violations
+
+    def to_json(self) -> dict[str, object]:
+        """Returns it for programs (docs/json.md)."""
+        return {
+            "application": self.application,
+            "mode": self.mode.name,
+            "valid": self.is_valid,
+            "violations": [{**vars(one), "advice": ADVICE.get(one.rule, "")} for one in self.violations],
+            "warnings": list(self.warnings),
+            "graph": self.graph.model_dump(mode="json"),
+        }
+
+
+def validate(
+    config: Config,
+    application: str,
+    *,
+    mode: str = Mode.EXACTLY_ONCE.name,
+    parameters: Mapping[str, str] | None = None,
+) -> Validation:
+    """Returns all that is wrong with an application at once (O45, O46, O60); creates nothing.
+
+    Its inputs need not be recorded yet: then their columns are not compared, which is a warning.
+
+    Raises:
+        InputError: there is no such application or mode, or its module cannot be loaded.
+    """
+    recovery = Mode.parse(mode)
+    loaded = load_application(config, application, parameters)
+    streams = [_look_at(config, loaded.app, name) for name in loaded.app.streams]
+    tables = {one.name: one.table for one in streams if one.table is not None}
+    schemas: dict[str, pa.Schema] = {name: table.schema for name, table in tables.items()}
+    further = [*(flaw for one in streams for flaw in one.flaws), *_unwritable(loaded)]
+    warnings = [*loaded.app.warnings(), *(one.warning for one in streams if one.warning)]
+    if len(tables) == len(streams):
+        further += suite_flaws(config, loaded.app, tables)
+    elif any(output.suite for output in loaded.app.outputs.values()):
+        warnings.append("suites were not checked: their measures may read inputs that are not there yet")
+    violations = find_violations(loaded.app, recovery, schemas, further)
+    return Validation(loaded.app.name, recovery, violations, tuple(warnings), describe_graph(loaded.app))
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """An input as far as it is there, with what is wrong with it."""
+
+    name: str
+    table: Table | None = None
+    flaws: tuple[Violation, ...] = ()
+    warning: str = ""
+
+
+def _look_at(config: Config, app: Application, name: str) -> _Stream:
+    """Returns an input; one that can still be recorded or published is no fault of the application."""
+    if not Table.exists(config.stream_table(name)):
+        return _not_there(config, app, name)
+    try:
+        stream = open_recorded_stream(config, name)
+    except RangeError as error:
+        return _Stream(name, warning=f"{error.primary}: its columns were not compared")
+    except RewindowError as error:
+        return _Stream(name, flaws=(Violation("W4", "", name, name, error.primary),))
+    return _Stream(name, stream.table, tuple(_other_grid(app, name, stored_grid(stream.seals))))
+
+
+def _not_there(config: Config, app: Application, name: str) -> _Stream:
+    upstream = name.partition(".")[0]
+    if name in config.streams:
+        warning = f'stream "{name}" is not recorded yet, so its columns were not compared: rewindow record {name}'
+        try:
+            return _Stream(name, None, tuple(_other_grid(app, name, config.stream(name).grid)), warning)
+        except InputError as error:
+            return _Stream(name, None, (Violation("W15", "", name, name, error.primary),), warning)
+    known = application_names(config)
+    if "." in name and upstream in known:
+        return _Stream(
+            name, warning=f'stream "{name}" is not published yet, so its columns were not compared: rewindow replay '
+            f"{upstream}",
+        )  # fmt: skip
+    meant = did_you_mean(name, [*config.streams, *known])
+    message = (
+        f"there is no such stream: it is not recorded, and rewindow.toml has no [streams.{name}]. {meant}".rstrip()
+    )
+    return _Stream(name, flaws=(Violation("O50", "", name, name, message),))
+
+
+def _other_grid(app: Application, name: str, grid: Grid) -> Iterator[Violation]:
+    """Yields that a stream has other windows than the application (W15), whose own may be wrong (W3)."""
+    try:
+        ours = app.grid
+    except InputError:
+        return
+    if grid != ours:
+        yield Violation(
+            "W15", "", name, name, f"the stream has windows of {grid}, the application has windows of {ours}"
+        )
+
+
+def _unwritable(loaded: LoadedApplication) -> Iterator[Violation]:
+    """Yields a property that cannot be written down, where all are as they should be (W65)."""
+    if any(node.operator.wrong_properties() for node in loaded.app.nodes.values()):
+        return
+    try:
+        loaded.configuration_digest  # noqa: B018
+    except InputError as error:
+        yield Violation("W65", "", "", loaded.app.name, error.primary)

@@ -1,0 +1,111 @@
+"""The verb `validate`: everything at once, before anything is recorded, and the graph."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from xml.etree import ElementTree
+
+import pytest
+
+from rewindow.config import Config
+from tests.commands.conftest import Command
+
+APPLICATION = """
+import pyarrow as pa
+from pydantic import Field
+
+from rewindow.application import Application, FrameOperator, InputPort, OutputPort
+
+X = pa.schema([("x", pa.int64())])
+
+
+class Half(FrameOperator):
+    inputs = {"rows": InputPort(X)}
+    outputs = {"out": OutputPort(X), "rejected": OutputPort(X, error=True)}
+    least: int = Field(1, ge=1)
+
+
+app = Application("halves", window="1 hour")
+half = app.add("half", Half(), rows=app.input("clicks"))
+app.output("halves", half, key=["x"])
+"""
+BROKEN = APPLICATION.replace("Half()", "Half(least=0)").replace('key=["x"]', 'key=["y"]') + 'app.add("idle", Half())\n'
+CLICKS = '[streams.clicks]\nsource = "clicks.csv"\narrived_at = "at"\nwidth = "1 hour"\n'
+
+
+Write = Callable[..., None]
+
+
+@pytest.fixture
+def write(config: Config) -> Write:
+    """Writes the application, and settings behind those of the project."""
+
+    def call(source: str, settings: str = CLICKS) -> None:
+        assert config.file is not None
+        folder = config.file.parent / "jobs" / "applications"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "halves.py").write_text(source)
+        with config.file.open("a") as file:
+            file.write(settings)
+
+    return call
+
+
+def test_a_sound_application_is_said_to_be_so_before_anything_is_recorded(write: Write, command: Command) -> None:
+    """What could not be looked at is a warning, with the command that makes it possible; nothing is created."""
+    write(APPLICATION)
+    code, text, errors = command("validate", "halves")
+    assert (code, errors) == (0, "")
+    assert "halves: nothing is wrong; 1 operators, 1 input streams" in text
+    assert 'stream "clicks" is not recorded yet' in text and "rewindow record clicks" in text
+
+
+def test_all_that_is_wrong_is_said_in_one_go(write: Write, command: Command, config: Config) -> None:
+    """Rules of properties, ports, keys and windows together, each with what to do; the exit code tells a pipeline."""
+    write(BROKEN, CLICKS.replace("1 hour", "5 minutes"))
+    code, text, _ = command("validate", "halves")
+    assert code == 2 and "halves: 4 things are wrong" in text
+    assert "O14  idle.rows: input port needs a stream (rows)" in text and "optional=True" in text
+    assert "O53  half: Input should be greater than or equal to 1 (least = 0)" in text
+    assert "W15  clicks: the stream has windows of 5 min, the application has windows of 1 h (clicks)" in text
+    assert not config.state.exists()
+    code, text, _ = command("validate", "halves", "--json")
+    found = json.loads(text)
+    assert code == 2 and not found["valid"]
+    assert [one["rule"] for one in found["violations"]] == ["W15", "O13", "O53", "O14"]
+    assert all(one["advice"] for one in found["violations"])
+
+
+def test_a_stream_that_nobody_knows_is_a_fault(write: Write, command: Command) -> None:
+    """A slip in its name is answered with what was meant."""
+    write(APPLICATION.replace('app.input("clicks")', 'app.input("clikcs")'))
+    code, text, _ = command("validate", "halves")
+    assert code == 2 and "there is no such stream" in text and 'Did you mean "clicks"' in text
+
+
+def test_the_graph_is_printed_in_three_forms(write: Write, command: Command) -> None:
+    """Text for a person, SVG that is well formed, JSON for programs; also of an application that breaks rules."""
+    write(BROKEN)
+    code, text, _ = command("validate", "halves", "--graph", "text")
+    assert code == 0 and "stream clicks -> half.rows" in text
+    assert "rejected -> stored as error tuples" in text and "out -> output halves" in text
+    code, drawn, _ = command("validate", "halves", "--graph", "svg")
+    titles = [node.text for node in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}title")]
+    assert code == 0 and {"clicks to half.rows", "half.out to output halves", "half: Half"} <= set(titles)
+    code, text, _ = command("validate", "halves", "--graph", "json")
+    graph = json.loads(text)
+    assert graph["outputs"] == {"halves": "half.out"}
+    assert [one["feeds"] for one in graph["operators"]] == [{"rows": "clicks"}, {}]
+
+
+def test_validation_loads_no_spark(write: Write, config: Config) -> None:
+    """Neither pyspark nor Great Expectations: the answer comes in a second."""
+    write(APPLICATION)
+    program = (
+        "import sys; import rewindow; rewindow.validate(rewindow.Config.load(), 'halves');"
+        "sys.exit(bool({'pyspark', 'great_expectations'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
