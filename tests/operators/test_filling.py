@@ -135,6 +135,29 @@ def test_what_was_recorded_is_untouched_and_filling_again_changes_nothing(spark:
     assert again.count() == once.count()
 
 
+def test_a_row_that_says_nothing_of_being_made_is_a_recorded_one(spark: SparkSession) -> None:
+    """Rows joined to what was filled have null there: they are kept, and are sources (G40, G44)."""
+    rows = [(0, 1, None), (10, 9, True), (20, 2, False)]
+    frame = spark.createDataFrame(rows, "ts bigint, n bigint, _rw_is_made boolean")
+    given = {"event_at": "ts", "unit": "s", "step": 10, "from_time": 0, "to_time": 30 * S}
+    filled = fill_gaps(frame, FillSettings(**given, columns={"n": "forward"}))
+    found = filled.select("ts", "n", "_rw_is_made").collect()
+    assert sorted(map(tuple, found)) == [(0, 1, False), (10, 1, True), (20, 2, False)]
+
+
+def test_of_rows_of_one_instant_the_same_is_a_source_in_whatever_order_they_come(spark: SparkSession) -> None:
+    """A season's source as one before a gap: the order of a table's files decides nothing (G38)."""
+    rows = [(0, key, n, n) for key in range(40) for n in range(8)]
+    given = {"event_at": "ts", "unit": "s", "step": 10, "from_time": 0, "to_time": 20 * S, "keys": ["key"]}
+    columns = {"season": {"method": "seasonal", "periods": [10]}, "before": "forward"}
+    found = []
+    for listed in (rows, rows[::-1]):
+        frame = spark.createDataFrame(listed, "ts bigint, key int, season int, before int").coalesce(1)
+        made = fill_gaps(frame, FillSettings(**given, columns=columns)).where("_rw_is_made")
+        found.append(sorted(map(tuple, made.select("key", "season", "before").collect())))
+    assert len(found[0]) == 40 and found[0] == found[1]
+
+
 def test_timestamps_are_filled_on_their_grid(spark: SparkSession) -> None:
     """The whole numbers of a line are rounded; sources are named by their timestamps (G39)."""
     rows = [(datetime(2024, 1, 1, 0, 20, tzinfo=UTC), 10), (datetime(2024, 1, 1, 3, 0, tzinfo=UTC), 15)]
@@ -186,11 +209,12 @@ def test_wrong_settings_are_refused(case: str) -> None:
 
 def test_columns_that_do_not_fit_are_refused(spark: SparkSession) -> None:
     """Before anything runs: absent ones, text as a line, text as a time."""
-    frame = spark.createDataFrame([(1, "x", 5, "text")], "case int, key string, ts bigint, word string")
+    frame = spark.createDataFrame([(1, "x", 5, "text", 1)], "case int, key string, ts bigint, word string, Next int")
     for wishes, message in (
         ({"columns": {"gone": "null"}}, "frame has no column gone"),
         ({"columns": {"word": "linear"}}, 'column "word" is string, which has no line between two values'),
         ({"columns": {"word": {"method": "previous_of", "column": "ts"}}}, 'column "word" is string, "ts" is bigint'),
+        ({"columns": {}, "keys": ["Next"]}, "column Next has a name that filling needs for itself"),
         ({"columns": {}, "event_at": "word"}, 'timestamp "word" is string, not a timestamp or a whole number'),
     ):
         with pytest.raises(InputError) as caught:

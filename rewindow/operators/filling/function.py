@@ -27,6 +27,7 @@ NONE, EXPIRED = "none", "expired"
 """In the place of a method: the gap is too long; the source is too far away."""
 _TS, _POINT, _ROW, _NEXT, _PREVIOUS = "_rw_ts", "_rw_point", "_rw_row", "next", "previous"
 _FROM, _UNTIL, _OPEN = "_rw_from", "_rw_until", "_rw_open"
+_OWN = {_NEXT, _PREVIOUS, _TS, _POINT, _ROW, _FROM, _UNTIL, _OPEN}
 _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 
@@ -55,7 +56,7 @@ def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
     from pyspark.sql import functions as F
 
     if IS_MADE in frame.columns:
-        frame = frame.where(~F.col(IS_MADE)).drop(*PROVENANCE)
+        frame = frame.where(~F.coalesce(F.col(IS_MADE), F.lit(False))).drop(*PROVENANCE)
     _check(frame, settings)
     columns = frame.columns
     gaps = _gaps(frame, settings)
@@ -83,6 +84,12 @@ def _check(frame: DataFrame, settings: FillSettings) -> None:
     absent += [fill.column for fill in settings.columns.values() if fill.column and fill.column not in types]
     if absent:
         raise InputError(f"frame has no column {', '.join(absent)}", hint=f"It has {', '.join(types)}.")
+    taken = [name for name in settings.keys if name.lower() in _OWN]
+    taken += [name for name in types if name.lower() in _OWN - {_NEXT, _PREVIOUS}]
+    if taken:
+        raise InputError(
+            f"column {', '.join(taken)} has a name that filling needs for itself", hint="Rename it before."
+        )
     kind = types[settings.event_at]
     if kind not in ("timestamp", "timestamp_ntz", "bigint", "int"):
         raise InputError(
@@ -190,13 +197,18 @@ def _season(name: str, period_us: int) -> str:
 
 
 def _with_season(made: DataFrame, frame: DataFrame, settings: FillSettings, period_us: int) -> DataFrame:
-    """Adds the row of the same key one period earlier: the first one in the grid point there (G24)."""
+    """Adds the row of the same key one period earlier: the first one in the grid point there (G24).
+
+    Of several rows of that instant it is always the same one, told by what it holds.
+    """
     from pyspark.sql import functions as F
 
     names = [name for name, fill in settings.columns.items() if period_us in {int(p * 1_000_000) for p in fill.periods}]
     keys = [F.col(quoted_column(key)) for key in settings.keys]
     values = F.struct(F.col(_TS), *(F.col(quoted_column(name)) for name in names))
-    rows = _inside(frame, settings).groupBy(*keys, _POINT).agg(F.min_by(values, _TS).alias(_season("", period_us)))
+    rows = _inside(frame, settings).withColumn(_ROW, values)
+    first = F.min_by(_ROW, F.struct(_TS, F.xxhash64(*_hashable(rows))))
+    rows = rows.groupBy(*keys, _POINT).agg(first.alias(_season("", period_us)))
     same = {key: f"_rw_key_{number}" for number, key in enumerate((*settings.keys, _POINT))}
     rows = rows.withColumnsRenamed(same)
     at = floor_div(F.col(_TS) - period_us - settings.origin, settings.step_us)
