@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import time
 import uuid
@@ -16,6 +17,8 @@ from typing import IO, Self
 from rewindow.location.location import Location
 
 _DELETED = ".trash"
+_UNTIDY = re.compile(r"//|/\.?$|/\./|^\.(?:/|$)|^$")
+"""Finds what the form of a path leaves out, such as a slash at its end; most paths have none of it."""
 _NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EACCES})
 """What a link answers where another name for a file cannot be had."""
 
@@ -25,7 +28,8 @@ class LocalLocation(Location):
     """A path. Only code that knows that it is one (`local`, tests) opens it as a path."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "uri", str(PurePosixPath(self.uri)))
+        if _UNTIDY.search(self.uri):
+            object.__setattr__(self, "uri", str(PurePosixPath(self.uri)))
 
     def __fspath__(self) -> str:
         return self.uri

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -50,6 +51,9 @@ class Replacement:
     added: list[NewFile] = field(default_factory=list)
     removed: list[DataFile] = field(default_factory=list)
     _written: list[Location] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.version = self.table.version
 
     def write(self, rows: pa.Table) -> NewFile:
         """Adds rows as a new file; a column that they lack is null."""
@@ -98,6 +102,7 @@ class Replacement:
             CommitFailedError: another commit came between.
         """
         publication, delta = self.publication, self.table.delta
+        assert delta.version() == self.version, "it was built on another snapshot"
         name = self.table.path.name
         sync_folders(self.table.path, [folder_of(self.publication)] if self.added else [])
         now_ms = int(time.time() * 1000)
@@ -110,7 +115,7 @@ class Replacement:
         )
         actions = [*(file.action() for file in self.added), *removes]
         delta.create_write_transaction(actions, "append", delta.schema(), commit_properties=properties)
-        Table.open(self.table.path).sync()
+        self.table.refresh().sync()
 
     def drop(self) -> None:
         """Deletes the files that were written for a commit which was not tried."""
@@ -131,8 +136,9 @@ def publish_files(config: Config, publication: Publication, name: str, staged: S
     with _replacement(config, publication, name) as change:
         change.clear(publication.range)
         check_columns(change.table, staged.rows.stream_schema)
+        schema = change.table.schema
         for file in staged.whole:
-            change.link(file, change.table.schema)
+            change.link(file, schema)
         for windows in staged.rows.parts():
             rows = staged.rows.as_stream(staged.rows.rows(windows))
             if rows.num_rows:
@@ -168,17 +174,17 @@ def reason_to_publish_with_spark(config: Config, name: str, windows: WindowRange
     if not Table.exists(config.stream_table(name)):
         return ""
     table = open_published(config, name)
-    return reason_for_spark(table, table.files(windows.first, windows.last))
+    return reason_for_spark(table, lambda: table.files(windows.first, windows.last))
 
 
 def reason_to_put_back_with_spark(config: Config, name: str, windows: WindowRange, pieces: Sequence[PutBack]) -> str:
     """Returns why earlier versions of a published stream cannot be put back without Spark; empty when they can."""
     now = open_published(config, name)
-    if reason := reason_for_spark(now, now.files(windows.first, windows.last)):
+    if reason := reason_for_spark(now, lambda: now.files(windows.first, windows.last)):
         return reason
     for piece in pieces:
         table = open_published(config, name, piece.version)
-        if reason := reason_for_spark(table, files_of(config, name, piece)):
+        if reason := reason_for_spark(table, partial(files_of, config, name, piece)):
             return reason
         if not {(column.name, column.type) for column in table.schema} <= {(c.name, c.type) for c in now.schema}:
             return f'table "{name}" had other columns at version {piece.version}'
@@ -197,9 +203,11 @@ def settle_files(
         TableError: a file is gone and has no source.
     """
     table = open_published(config, name)
+    schema = table.schema
+    folder = (table.path / folder_of(publication)).uri + "/"
     for file in table.files(publication.first, publication.last):
         path = location(file.path)
-        if path.parent != table.path / folder_of(publication):
+        if not path.uri.startswith(folder):
             continue
         if not path.exists():
             source = next((location(one.path) for one in sources() if link_name(one) == path.name), None)
@@ -209,7 +217,7 @@ def settle_files(
                     detail="Somebody removed it before the publication had ended.",
                     hint=f"Take back what was begun: rewindow publish {publication.replay_id} --withdraw",
                 )
-            link_file(source, table.path, _log_path(table, file), file.changed_ms, table.schema)
+            link_file(source, table.path, _log_path(table, file), file.changed_ms, schema)
         put_right(path, file.changed_ms)
 
 

@@ -35,20 +35,24 @@ def commit_once(config: Config, name: str, publication: Publication, commit: Cal
         TableError: other writers came between again and again, or the table took no transaction id.
     """
     for _ in range(TRIES_MAX):
-        if held(config, name) == publication.number:
+        before = held(config, name)
+        if before == publication.number:
             return _own_version(config, name, publication)
-        _refuse_later(config, name, publication)
+        _refuse_later(name, publication, before)
         try:
             commit()
         except Exception as error:
             if not is_conflict(error):
                 raise
             continue
-        if held(config, name) < publication.number:
+        after = held(config, name)
+        if after < publication.number:
             raise TableError(
                 f'commit to table "{name}" did not take transaction {publication.number}',
                 hint="Another program writes to this table without regard to others; stop it and publish again.",
             )
+        if after == publication.number:
+            return _own_version(config, name, publication)
     if held(config, name) == publication.number:
         return version_of(config, name, publication.number)
     raise TableError(
@@ -73,15 +77,27 @@ def version_of(config: Config, name: str, number: int) -> int:
 
     Versions later than it may hold it too: somebody may have compacted the table since.
     """
-    low, high = 0, open_published(config, name).version
-    middle = max(0, high - 1)  # As a rule nothing has come after it.
+    table = open_published(config, name)
+    if _brings(table, number):
+        return table.version  # As a rule nothing has come after it.
+    low, high = 0, table.version
     while low < high:
+        middle = (low + high) // 2
         if _holds(config, name, middle, number):
             high = middle
         else:
             low = middle + 1
-        middle = (low + high) // 2
     return high
+
+
+def _brings(table: Table, number: int) -> bool:
+    """Returns whether the newest commit of a table itself carries a publication's number, by its file in the log."""
+    commit = table.path / "_delta_log" / f"{table.version:020}.json"
+    if not commit.exists():
+        return False
+    lines = (json.loads(line) for line in commit.read_text().splitlines() if line.startswith('{"txn"'))
+    wanted = (publish_app_id(table.path.name), number)
+    return any((line["txn"]["appId"], line["txn"]["version"]) == wanted for line in lines)
 
 
 def _holds(config: Config, name: str, version: int, number: int) -> bool:
@@ -138,7 +154,9 @@ def _own_version(config: Config, name: str, publication: Publication) -> int:
         FencedError: another one has the number, since the ledger that gave it out is older than the table.
     """
     version = version_of(config, name, publication.number)
-    commit = Table.open(config.stream_table(name), version).delta.history(1)[0]
+    newest = open_published(config, name)
+    table = newest if newest.version == version else open_published(config, name, version)
+    commit = table.delta.history(1)[0]
     told = json.loads(commit.get("userMetadata") or "{}")
     holder = told.get("replay", publication.replay_id)
     if (holder, told.get("kind", publication.kind)) == (publication.replay_id, publication.kind):
@@ -152,8 +170,7 @@ def _own_version(config: Config, name: str, publication: Publication) -> int:
     )
 
 
-def _refuse_later(config: Config, name: str, publication: Publication) -> None:
-    there = held(config, name)
+def _refuse_later(name: str, publication: Publication, there: int) -> None:
     if there > publication.number:
         raise FencedError(
             f'table "{name}" already holds publication {there}, {publication.number} is out of date',

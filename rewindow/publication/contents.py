@@ -79,7 +79,8 @@ def published_seals(
 
     A window that was published before is sealed again: its generation is the next one (X52).
     """
-    data = open_published(config, name, data_version)
+    newest = open_published(config, name)
+    data = newest if newest.version == data_version else open_published(config, name, data_version)
     found = seals.select(["window_id", "tuples", "digest", "float_digest"])
     if found.num_rows:
         asked = WindowRange(*(bound.as_py() for bound in pc.min_max(found["window_id"]).values()))

@@ -45,6 +45,7 @@ from rewindow.storage.layout import (
 )
 from rewindow.storage.names import data_name, open_published
 from rewindow.storage.published_tables import Kind, targets_of
+from rewindow.storage.snapshots import kept_snapshots
 from rewindow.storage.staged_marks import check_sealed_rows, lost_commits, staged_positions
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def publish(
     plan = ledger.replays.get(replay_id).read_plan()
     tables = targets_of(plan)
     with (
+        kept_snapshots(),
         ledger.publications.publishing(table.name for table in tables) as unfinished,
         only_publisher(config, plan.application, spark),
     ):

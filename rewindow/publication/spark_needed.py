@@ -6,7 +6,7 @@ listed here it would commit to, and get wrong or leave unchecked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import PurePath
 from urllib.parse import unquote
 
@@ -25,12 +25,12 @@ class SparkNeeded(Exception):
     """A publication cannot go on without Spark; nothing was committed to the table that asks for it."""
 
 
-def reason_for_spark(table: Table, touched: Iterable[DataFile]) -> str:
+def reason_for_spark(table: Table, touched: Callable[[], Iterable[DataFile]]) -> str:
     """Returns why a commit to a table, or reading files of it, needs Spark; empty when it does not.
 
     Args:
         table: as it is now, or at the version that is read.
-        touched: its files that are removed, cut or read.
+        touched: gives its files that are removed, cut or read; called where that matters.
     """
     name, properties = table.path.name, table.properties
     extra = set(table.delta.protocol().writer_features or []) - _KEPT - _SEEN_OTHERWISE
@@ -48,9 +48,9 @@ def reason_for_spark(table: Table, touched: Iterable[DataFile]) -> str:
     return f'a file of table "{name}" has a deletion vector' if _has_vectors(table, touched) else ""
 
 
-def _has_vectors(table: Table, touched: Iterable[DataFile]) -> bool:
+def _has_vectors(table: Table, touched: Callable[[], Iterable[DataFile]]) -> bool:
     if "deletionVectors" not in (table.delta.protocol().reader_features or []):
         return False
     vectors = pa.table(table.delta.deletion_vectors())["filepath"].to_pylist()
     with_vector = {PurePath(unquote(path)).name for path in vectors}
-    return any(PurePath(file.path).name in with_vector for file in touched)
+    return any(PurePath(file.path).name in with_vector for file in touched())

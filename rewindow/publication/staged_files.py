@@ -12,7 +12,7 @@ version staged or of a table whose log was cleaned, its rows are read and held a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from rewindow.errors import TableError
 from rewindow.location import location
 from rewindow.publication.staged_output import StagedOutput
+from rewindow.storage import Table
 from rewindow.storage.checksums import differing, with_noted
 from rewindow.storage.delta import DataFile
 
@@ -111,8 +112,8 @@ def _units(staged: StagedOutput, attempts: Any) -> Iterator[_Unit]:
     if not set(_PLACE) <= set(staged.table.schema.names) or "offset" in staged.events.names:
         return  # As versions staged that wrote no place.
     ids = staged.seals["window_id"].to_numpy()
-    files = with_noted(staged.table, staged.table.files())
-    placed = [(attempt, file) for file in files if (attempt := _attempt_of(staged, file)) is not None]
+    files, logged = with_noted(staged.table, staged.table.files()), _logged_attempts(staged.table)
+    placed = [(attempt, file) for file in files if (attempt := _attempt_of(staged, file, logged)) is not None]
     for attempt in sorted({attempt for attempt, _ in placed}):
         for files in _overlapping(file for other, file in placed if other == attempt):
             first, last = files[0].first or 0, max(file.last or 0 for file in files)
@@ -135,15 +136,23 @@ def _overlapping(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
         yield unit
 
 
-def _attempt_of(staged: StagedOutput, file: DataFile) -> int | None:
+def _attempt_of(staged: StagedOutput, file: DataFile, logged: Mapping[str, int]) -> int | None:
     """Returns the one attempt whose rows a file has; None when it has several, or does not say.
+
+    Args:
+        staged: the output.
+        file: one of its files; where its checksum is known, that vouches for its content, else its footer is read.
+        logged: see _logged_attempts.
 
     Raises:
         TableError: the file is not what the log says.
     """
     path = location(file.path)
     try:
-        size, footer = path.size(), pq.read_metadata(path.uri)
+        size = path.size()
+        if size == file.size and file.checksum and file.path in logged:
+            return logged[file.path] if file.first is not None and file.last is not None else None
+        footer = pq.read_metadata(path.uri)
     except FileNotFoundError as error:
         raise _altered(staged, file, "It is not there") from error
     except (OSError, pa.ArrowException) as error:
@@ -157,6 +166,15 @@ def _attempt_of(staged: StagedOutput, file: DataFile) -> int | None:
     found = [group.column(names.index("attempt")).statistics for group in groups if group.num_rows]
     bounds = {bound for one in found for bound in ((one.min, one.max) if one and one.has_min_max else (None,))}
     return bounds.pop() if len(bounds) == 1 and file.first is not None and file.last is not None else None
+
+
+def _logged_attempts(table: Table) -> dict[str, int]:
+    """Returns file to the one attempt whose rows it has, of those of which the table's log says it."""
+    actions = pa.table(table.delta.get_add_actions(flatten=True))
+    if not {"min.attempt", "max.attempt"} <= set(actions.column_names):
+        return {}
+    bounds = zip(*(actions[name].to_pylist() for name in ("path", "min.attempt", "max.attempt")), strict=True)
+    return {f"{table.path.uri}/{path}": low for path, low, high in bounds if low is not None and low == high}
 
 
 def _altered(staged: StagedOutput, file: DataFile, why: str) -> TableError:

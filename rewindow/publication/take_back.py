@@ -30,6 +30,7 @@ from rewindow.storage import Table
 from rewindow.storage.damage import DamagedFile, damaged_error, damaged_now, find_damage, settle_damage
 from rewindow.storage.names import open_published
 from rewindow.storage.published_tables import Kind, kind_of
+from rewindow.storage.snapshots import kept_snapshots
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,7 +86,11 @@ def undo(
     tables = [
         table.name for publication in ledger.publications.newest(replay_id, limit=1) for table in publication.tables
     ]
-    with ledger.publications.publishing(tables) as unfinished, only_publisher(config, replay.application, spark):
+    with (
+        kept_snapshots(),
+        ledger.publications.publishing(tables) as unfinished,
+        only_publisher(config, replay.application, spark),
+    ):
         publisher = Publisher(spark, config, ledger, crash, say)
         rolled = [publisher.roll_forward(publication).number for publication in unfinished]
         newest = newest_act(ledger, replay)
@@ -122,7 +127,11 @@ def withdraw(
     replay = ledger.replays.get(replay_id)
     newest = next(iter(ledger.publications.newest(replay_id, limit=1)), None)
     names = [table.name for table in newest.tables] if newest else []
-    with ledger.publications.publishing(names) as unfinished, only_publisher(config, replay.application, spark):
+    with (
+        kept_snapshots(),
+        ledger.publications.publishing(names) as unfinished,
+        only_publisher(config, replay.application, spark),
+    ):
         publisher = Publisher(spark, config, ledger, crash, say)
         mine = [act for act in unfinished if act.replay_id == replay_id and act.kind != WITHDRAW]
         rolled = [publisher.roll_forward(act).number for act in unfinished if act not in mine]

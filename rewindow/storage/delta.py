@@ -24,6 +24,7 @@ from rewindow.location import Location, location
 from rewindow.storage.failures import error_number, plain_text, table_failure
 from rewindow.storage.log_gaps import check_log
 from rewindow.storage.new_files import statistics
+from rewindow.storage.snapshots import open_delta
 from rewindow.windows import WindowRange
 
 WRITER_FEATURES_ALLOWED = {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "deletionVectors"}
@@ -83,7 +84,7 @@ class Table:
         """
         path = location(path)
         try:
-            return cls(path, DeltaTable(path.uri, version=version))
+            return cls(path, open_delta(path, version))
         except TableNotFoundError as error:
             raise TableError(f'table "{path.name}" is not there', detail=f"Looked in {path}.") from error
         except (DeltaError, OSError) as error:

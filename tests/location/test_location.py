@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rewindow.errors import InputError
 from rewindow.location import Location, location
@@ -193,3 +195,9 @@ def test_a_write_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.
         with pytest.raises(OSError, match="No space"):
             attempt("new")
     assert (folder / "file").read_text() == "old" and list(folder.files()) == [folder / "file"]
+
+
+@given(st.lists(st.sampled_from(["/", "//", ".", "..", "a", "b.c", ".d", "e."]), max_size=8).map("".join))
+def test_a_path_has_one_form(text: str) -> None:
+    """That of pathlib, whatever slashes and dots it is written with."""
+    assert LocalLocation(text).uri == str(PurePosixPath(text))

@@ -362,12 +362,12 @@ NEEDS_SPARK = {
 def test_features_that_files_cannot_keep_need_spark(setting: str, spark: SparkSession, tmp_path: Path) -> None:
     """Delta-rs would refuse them, or write what is wrong."""
     spark.sql(f"create table delta.`{tmp_path}` (window_id bigint) using delta tblproperties ('{setting}')")
-    assert NEEDS_SPARK[setting] in reason_for_spark(Table.open(tmp_path), [])
+    assert NEEDS_SPARK[setting] in reason_for_spark(Table.open(tmp_path), list)
 
 
 def test_partitions_and_computed_columns_need_spark(spark: SparkSession, tmp_path: Path) -> None:
     """A file would need its partition's values, a computed column somebody who computes it."""
     spark.sql(f"create table delta.`{tmp_path / 'p'}` (window_id bigint, day int) using delta partitioned by (day)")
-    assert "is partitioned" in reason_for_spark(Table.open(tmp_path / "p"), [])
+    assert "is partitioned" in reason_for_spark(Table.open(tmp_path / "p"), list)
     write_deltalake(tmp_path / "plain", pa.table({"window_id": [1]}))
-    assert reason_for_spark(Table.open(tmp_path / "plain"), []) == ""
+    assert reason_for_spark(Table.open(tmp_path / "plain"), list) == ""

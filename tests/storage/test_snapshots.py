@@ -1,0 +1,64 @@
+"""Snapshots kept while a verb runs: never an older table than is there, and its log read once."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from rewindow.errors import TableError
+from rewindow.storage import Table, create_table
+from rewindow.storage.snapshots import kept_snapshots
+
+SCHEMA = pa.schema([("window_id", pa.int64())])
+ROW = pa.table({"window_id": [1]}, schema=SCHEMA)
+
+
+def test_a_table_is_read_once_until_somebody_commits_to_it(tmp_path: Path) -> None:
+    """By another handle, by the kept one, at the newest and at a version."""
+    create_table(tmp_path, SCHEMA)
+    with kept_snapshots():
+        before = Table.open(tmp_path)
+        assert Table.open(tmp_path).delta is before.delta
+        write_deltalake(str(tmp_path), ROW, mode="append")
+        now = Table.open(tmp_path)
+        assert (now.version, Table.open(tmp_path, 0).version, len(now.files())) == (1, 0, 1)
+        assert Table.open(tmp_path, 0).delta is Table.open(tmp_path, 0).delta is not now.delta
+        now.append(ROW)
+        assert (Table.open(tmp_path).version, Table.open(tmp_path, 1).version) == (2, 1)
+        pinned = Table.open(tmp_path, 1)
+        pinned.refresh()
+        assert Table.open(tmp_path, 1).version == 1 and pinned.version == 2
+
+
+def test_another_writers_commit_leaves_what_was_opened_before(tmp_path: Path) -> None:
+    """A commit that is built on an older snapshot meets it: its handle is not moved by whoever opens the table next."""
+    create_table(tmp_path, SCHEMA)
+    other = Table.open(tmp_path)
+    with kept_snapshots():
+        building = Table.open(tmp_path)
+        other.append(ROW)
+        assert (Table.open(tmp_path).version, building.version) == (1, 0)
+
+
+def test_a_table_made_anew_is_another_one(tmp_path: Path) -> None:
+    """Deleted and created under its name, also with as many versions; and one that is gone is not there."""
+    create_table(tmp_path / "t", SCHEMA)
+    with kept_snapshots():
+        before = Table.open(tmp_path / "t").id
+        shutil.rmtree(tmp_path / "t")
+        with pytest.raises(TableError, match="is not there"):
+            Table.open(tmp_path / "t")
+        create_table(tmp_path / "t", SCHEMA)
+        assert Table.open(tmp_path / "t").id != before != Table.open(tmp_path / "t", 0).id
+
+
+def test_nothing_is_kept_outside(tmp_path: Path) -> None:
+    """Each opening reads the log."""
+    create_table(tmp_path, SCHEMA)
+    with kept_snapshots():
+        kept = Table.open(tmp_path)
+    assert Table.open(tmp_path).delta is not kept.delta is not Table.open(tmp_path).delta
