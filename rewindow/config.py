@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import codecs
 import os
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,16 +22,23 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
 from rewindow.errors import InputError
 from rewindow.location import Location, location
 from rewindow.names import check_name, check_replay_id, check_stream, did_you_mean, files_name, windows_name
+from rewindow.settings_file import (
+    BY_NAME,
+    find_settings,
+    override_settings,
+    part_applications,
+    read_settings,
+)
 from rewindow.windows import Grid, format_duration, parse_duration
-from rewindow.wrong_settings import check_keys, syntax_error, wrong_setting
+from rewindow.wrong_settings import check_keys, wrong_setting
 
-SETTINGS_FILE = "rewindow.toml"
 JARS = ".rewindow/jars"
 """Where Delta's jars are unless the settings say otherwise."""
 
@@ -233,8 +239,22 @@ class AirflowConfig(Section):
     """Whether the form of `replay_windows` has a crash point, which kills the job there."""
 
 
+class ApplicationConfig(Section):
+    """Attributes of an application, and properties and attributes of its operators: `[applications.NAME]`."""
+
+    checkpoint_windows: int | None = Field(default=None, ge=1)
+    """Windows from one checkpoint to the next, in place of those in its code."""
+    strict_outputs: bool | None = None
+    """Whether an operator of which nothing is read is refused."""
+    operators: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """By operator, `[applications.NAME.operators.OPERATOR]`: properties, `mode` and `checkpoint_windows`."""
+
+
 class Config(Section):
-    """All settings; paths are absolute once loaded."""
+    """All settings; paths are absolute once loaded.
+
+    In the file `applications` is a list of folders, or a section with `folders` and a section for each application.
+    """
 
     state: Place = Field(default_factory=lambda: location(".rewindow/state"))
     applications: list[Folder] = Field(default_factory=lambda: [Path("jobs/applications")])
@@ -245,8 +265,11 @@ class Config(Section):
     publication: PublicationConfig = Field(default_factory=PublicationConfig)
     airflow: AirflowConfig = Field(default_factory=AirflowConfig)
     streams: dict[str, StreamConfig] = Field(default_factory=dict)
+    application_settings: dict[str, ApplicationConfig] = Field(default_factory=dict, alias=BY_NAME)
     _root: Path = PrivateAttr(default_factory=Path.cwd)
     _file: Path | None = PrivateAttr(default=None)
+
+    _parted = model_validator(mode="before")(part_applications)
 
     @classmethod
     def load(cls, path: Path | str | None = None, **flags: Any) -> Config:
@@ -255,17 +278,19 @@ class Config(Section):
         Raises:
             InputError: the file is missing, is not TOML, or holds an unknown key or a wrong value.
         """
-        found = _find(path)
-        values = _read(found) if found else {}
-        _override(values, os.environ)
+        found = find_settings(path)
+        values = read_settings(found) if found else {}
+        override_settings(values, os.environ)
         values.update({key: value for key, value in flags.items() if value is not None})
         try:
             config = cls.model_validate(values)
         except ValidationError as error:
-            primary, hint = wrong_setting(error.errors()[0], cls)
+            primary, hint = (text.replace(BY_NAME, "applications") for text in wrong_setting(error.errors()[0], cls))
             raise InputError(primary, detail=f"Read from {found or 'the environment'}.", hint=hint) from error
         for name in config.streams:
             check_name("stream", name)
+        for name in config.application_settings:
+            check_name("application", name)
         config._root = found.parent.resolve() if found else Path.cwd()
         config._file = found
         return config._absolute()
@@ -352,48 +377,3 @@ class Config(Section):
     def replay_root(self, replay_id: str) -> Location:
         """Folder of a replay's staged tables, facts and checkpoints."""
         return self.state / "replays" / check_replay_id(replay_id)
-
-
-def _find(path: Path | str | None) -> Path | None:
-    given = path or os.environ.get("REWINDOW_CONFIG")
-    if given:
-        found = Path(given)
-        if not found.is_file():
-            raise InputError(f'settings file "{given}" is not there')
-        return found.resolve()
-    for folder in (Path.cwd(), *Path.cwd().parents):
-        if (folder / SETTINGS_FILE).is_file():
-            return folder / SETTINGS_FILE
-    return None
-
-
-def _read(path: Path) -> dict[str, Any]:
-    text = ""
-    try:
-        text = path.read_text(encoding="utf-8")
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        words, detail = syntax_error(text, error)
-        hint = 'Texts stand in quotes, as in name = "text"; a section begins with [NAME].'
-        raise InputError(f'settings file "{path}" is not TOML: {words}', detail=detail, hint=hint) from error
-    except UnicodeDecodeError as error:
-        raise InputError(f'settings file "{path}" is not UTF-8', hint="Save it in UTF-8.") from error
-    except OSError as error:
-        raise InputError(f'settings file "{path}" cannot be read: {os.strerror(error.errno or 0).lower()}') from error
-
-
-def _override(values: dict[str, Any], environment: Any) -> None:
-    sections = {"STATE", "LEDGER", "EXPECTATIONS", "SPARK", "REPLAY", "PUBLICATION", "AIRFLOW"}
-    for variable, text in environment.items():
-        parts = variable.removeprefix("REWINDOW_").split("__")
-        if not variable.startswith("REWINDOW_") or parts[0] not in sections:
-            continue
-        keys = [part.lower() for part in parts]
-        if keys[:2] == ["spark", "conf"] and len(keys) > 2:
-            keys[2:] = ["__".join(parts[2:])]  # A name of Spark's, with its capital letters.
-        target = values
-        for key in keys[:-1]:
-            target = target.setdefault(key, {})
-            if not isinstance(target, dict):
-                raise InputError(f'variable "{variable}" does not fit: setting "{key}" is no section')
-        target[keys[-1]] = text

@@ -201,3 +201,31 @@ def test_a_file_without_a_stream_says_what_to_write() -> None:
     with pytest.raises(InputError, match='stream "s" is unknown') as caught:
         Config().stream("s")
     assert "[streams.s]" in caught.value.hint and "rewindow init FILE" in caught.value.hint
+
+
+def test_applications_are_folders_or_a_section(tmp_path: Path) -> None:
+    """O28: a list as before; a section has the folders and, by name, what is given to an application."""
+    assert load(tmp_path, "").application_settings == {}
+    section = '[applications]\nfolders = ["own"]\n[applications.sums.operators.half]\nleast = 3\n'
+    config = load(tmp_path, section)
+    assert config.applications == [tmp_path / "own"]
+    assert config.application_settings["sums"].operators == {"half": {"least": 3}}
+    assert load(tmp_path, "[applications.sums]\nstrict_outputs = true").applications == [tmp_path / "jobs/applications"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[applications.sums]\ncheckpoint_window = 3", 'setting "applications.sums.checkpoint_window" is unknown'),
+        (
+            "[applications.sums]\ncheckpoint_windows = 0",
+            'setting "applications.sums.checkpoint_windows" is wrong: it is 0',
+        ),
+        ("[applications.sums.operators]\nhalf = 3", 'setting "applications.sums.operators.half" is 3, not a table'),
+    ],
+)
+def test_a_wrong_setting_of_an_application_is_named(tmp_path: Path, text: str, said: str) -> None:
+    """As it is written in the file."""
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, text)
+    assert said in str(caught.value)

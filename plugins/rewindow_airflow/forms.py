@@ -34,6 +34,7 @@ class ReplayForm:
     last: int | None
     group_windows: int | None
     checkpoint_windows: int | None
+    properties: dict[str, str]
     initial_state: bool
     allow_missing: bool
     allow_affected: bool
@@ -134,6 +135,7 @@ def replay_params(names: list[str], default: str | None = None, *, drills: bool 
         "checkpoint_windows": _number(
             "Windows between two checkpoints", section=_HOW, description="Empty: the application's own number."
         ),
+        "properties": _given(),
     }
     return fields | ({CRASH: _crash()} if drills else {})
 
@@ -188,12 +190,28 @@ def parse_form(params: Mapping[str, Any], *, drills: bool = False) -> ReplayForm
         last=params["last_window"],
         group_windows=params["group_windows"],
         checkpoint_windows=params["checkpoint_windows"],
+        properties=parse_properties(params["properties"] or ""),
         initial_state=params["initial_state"],
         allow_missing=params["allow_missing"],
         allow_affected=params["allow_affected"],
         publish=params["publish"],
         crash=params.get(CRASH),
     )
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Returns the lines of a form, each operator.property=value.
+
+    Raises:
+        InputError: a line has another form.
+    """
+    found = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        path, sign, value = line.partition("=")
+        if not sign or "." not in path:
+            raise InputError(f'line "{line}" of the properties is not operator.property=value')
+        found[path.strip()] = value.strip()
+    return found
 
 
 def _check_range(params: Mapping[str, Any]) -> None:
@@ -252,6 +270,17 @@ def _mode() -> Param:
     labels = {name: mode.words for name, mode in MODES.items()}
     return Param(
         next(iter(MODES)), type="string", enum=list(MODES), values_display=labels, title="Recovery mode", section=_HOW
+    )
+
+
+def _given() -> Param:
+    return Param(
+        None,
+        type=["null", "string"],
+        format="multiline",
+        title="Properties",
+        section=_HOW,
+        description="operator.property=value, one a line; they come before those of rewindow.toml and the code.",
     )
 
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from rewindow.application.given import FORM
 from rewindow.errors import InputError
 from rewindow.windows import Grid, WindowRange, format_time, parse_time
 from rewindow_airflow.failures import Nothing, NotYet
-from rewindow_airflow.forms import UNPUBLISHED, ReplayForm, applications, parse_form, refuse_unknown
+from rewindow_airflow.forms import UNPUBLISHED, ReplayForm, applications, parse_form, parse_properties, refuse_unknown
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -45,6 +46,7 @@ def form_request(config: Config, context: Context) -> ReplayRequest:
         mode=form.mode,
         group_windows=form.group_windows,
         checkpoint_windows=form.checkpoint_windows,
+        properties=form.properties,
         allow_missing=form.allow_missing,
         allow_affected=form.allow_affected,
         initial_state=form.initial_state,
@@ -264,6 +266,8 @@ def refuse_other_wishes(plan: Plan, conf: Mapping[str, Any]) -> None:
     Raises:
         InputError: names the first contradiction.
     """
+    if conf.get("properties"):
+        _refuse_other_properties(plan, conf["properties"])
     for name in ("application", "mode", "group_windows", "checkpoint_windows"):
         wish = conf.get(name)
         if wish is not None and wish != getattr(plan, name):
@@ -271,6 +275,16 @@ def refuse_other_wishes(plan: Plan, conf: Mapping[str, Any]) -> None:
                 f'replay "{plan.replay_id}" of this run has {name} {getattr(plan, name)}, asked for is {wish}',
                 hint=f"Give it up (rewindow abandon {plan.replay_id}) and clear the run, which then plans a new one.",
             )
+
+
+def _refuse_other_properties(plan: Plan, text: str) -> None:
+    wish = parse_properties(text)
+    have = {one.path: one.value for one in plan.given if one.source == FORM}
+    if wish != have:
+        raise InputError(
+            f'replay "{plan.replay_id}" of this run has properties {have}, asked for is {wish}',
+            hint=f"Give it up (rewindow abandon {plan.replay_id}) and clear the run, which then plans a new one.",
+        )
 
 
 def describe(plan: Plan) -> list[str]:

@@ -87,7 +87,7 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
             if known is not None:
                 self.log.info("This run's replay is %s: going on with it", known.state)
                 refuse_other_wishes(plan, run.conf or {})
-                check_code(plan, load_application(config, plan.application, plan.parameters))
+                check_code(plan, load_application(config, plan.application, plan.parameters, plan.given))
         for line in describe(plan):
             self.log.info("%s", line)
         return {"replay_id": self.replay, "first": plan.range.first, "last": plan.range.last}

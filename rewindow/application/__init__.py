@@ -9,7 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rewindow.application.configuring import apply_given
     from rewindow.application.description import GraphDescription, OperatorDescription, describe_graph
+    from rewindow.application.given import Given
     from rewindow.application.graph import TOLERANCE, Application, Node, Output, PortHandle
     from rewindow.application.modes import MODES, Mode
     from rewindow.application.operator import FrameOperator, InputPort, OperatorContext, OutputPort
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from rewindow.application.violations import Violation
 
 _MODULES = {
+    "configuring": ("apply_given",),
+    "given": ("Given",),
     "description": ("GraphDescription", "OperatorDescription", "describe_graph"),
     "graph": ("TOLERANCE", "Application", "Node", "Output", "PortHandle"),
     "modes": ("MODES", "Mode"),
@@ -32,6 +36,7 @@ __all__ = [
     "TOLERANCE",
     "Application",
     "FrameOperator",
+    "Given",
     "GraphDescription",
     "InputPort",
     "Mode",
@@ -43,6 +48,7 @@ __all__ = [
     "PortHandle",
     "Violation",
     "WrongProperty",
+    "apply_given",
     "describe_graph",
     "find_violations",
     "matches",

@@ -24,6 +24,8 @@ ADVICE = {
     "O53": "A property says within which bounds it works. Give it a value that is allowed.",
     "O60": "The suite judges the output before anybody may read it, so it is checked before anything runs. Mend the "
     "suite in the folder of expectations.",
+    "O28": "Properties and attributes are set in code, in rewindow.toml below [applications.NAME.operators.OPERATOR], "
+    "or by --set operator.property=value. Mend the name or the value there.",
     "R3": "A mode says what a crash may cost. All operators of a replay share one: leave `mode` out of app.add, and "
     "give --mode to the replay.",
     "R13": "The method has another name by now, and nothing would call the old one.",

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from collections.abc import Iterator
+from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import to_jsonable_python
+
+from rewindow.application.given import CODE, DEFAULT, Given
 from rewindow.application.graph import Application, Node
 
 
@@ -18,6 +23,14 @@ class PortDescription(_Value):
     error: bool = False
 
 
+class PropertyDescription(_Value):
+    """A property or an attribute, its value as JSON has it, and where the value comes from (O28)."""
+
+    name: str
+    value: Any
+    source: str
+
+
 class OperatorDescription(_Value):
     """An operator in its place.
 
@@ -25,6 +38,7 @@ class OperatorDescription(_Value):
         kind: name of its class.
         feeds: where each input port's stream begins, as operator.port or the name of a recorded stream; an optional
             port without one is left out.
+        properties: with the attributes that are not left as they are.
         ports: its output ports, none where they depend on properties that are wrong.
     """
 
@@ -33,6 +47,7 @@ class OperatorDescription(_Value):
     feeds: dict[str, str] = Field(default_factory=dict)
     ports: list[PortDescription] = Field(default_factory=list)
     stateful: bool = False
+    properties: list[PropertyDescription] = Field(default_factory=list)
 
 
 class GraphDescription(_Value):
@@ -51,16 +66,37 @@ def describe_graph(app: Application) -> GraphDescription:
         application=app.name,
         window=app.window,
         streams=list(app.streams),
-        operators=[_operator(node) for node in app.order()],
+        operators=[_operator(node, [one for one in app.given if one.operator == node.name]) for node in app.order()],
         outputs={output.name: str(output.source) for output in app.outputs.values()},
     )
 
 
-def _operator(node: Node) -> OperatorDescription:
+def _operator(node: Node, given: list[Given]) -> OperatorDescription:
     return OperatorDescription(
         name=node.name,
         kind=type(node.operator).__name__,
         feeds={port: str(end) for port, end in node.feeds.items()},
         ports=[PortDescription(name=name, error=port.error) for name, port in node.output_ports().items()],
         stateful=not (node.operator.wrong_properties() or node.fault) and node.operator.is_stateful,
+        properties=[*_properties(node, given), *_attributes(node, given)],
     )
+
+
+def _properties(node: Node, given: list[Given]) -> Iterator[PropertyDescription]:
+    """Yields each property, with where its value comes from: outside, code, or the class."""
+    sources = {one.name: one.source for one in given}
+    for name, info in type(node.operator).model_fields.items():
+        names = {name, info.alias or name}
+        in_code = CODE if names & node.operator.given_properties().keys() else DEFAULT
+        source = next((sources[one] for one in names if one in sources), in_code)
+        value = to_jsonable_python(getattr(node.operator, name, None), fallback=str)
+        yield PropertyDescription(name=name, value=value, source=source)
+
+
+def _attributes(node: Node, given: list[Given]) -> Iterator[PropertyDescription]:
+    sources = {one.name: one.source for one in given}
+    if node.mode is not None:
+        yield PropertyDescription(name="mode", value=node.mode.name, source=sources.get("mode", CODE))
+    if node.checkpoint_windows != 1:
+        source = sources.get("checkpoint_windows", CODE)
+        yield PropertyDescription(name="checkpoint_windows", value=node.checkpoint_windows, source=source)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from rewindow.application.error_tuples import error_columns
+from rewindow.application.given import Given
 from rewindow.application.modes import Mode
 from rewindow.application.operator import FrameOperator, InputPort, OutputPort
 from rewindow.application.violations import Violation
@@ -108,6 +109,7 @@ class Output:
 class Application:
     """An application graph; `window` is the width of its streaming windows, all inputs share its grid.
 
+    `given` are the values of properties and attributes that come from outside of its code, once they are put in.
     With `strict_outputs` an operator of which nothing is read is refused, without it there is a warning (O15).
 
     Example:
@@ -126,6 +128,7 @@ class Application:
     nodes: dict[str, Node] = field(default_factory=dict)
     outputs: dict[str, Output] = field(default_factory=dict)
     declared: list[Violation] = field(default_factory=list)
+    given: list[Given] = field(default_factory=list)
 
     @property
     def grid(self) -> Grid:

@@ -117,6 +117,10 @@ class FrameOperator(BaseModel):
         """Gives some properties another value; all are checked together, as if the operator were built anew."""
         FrameOperator.__init__(self, **{**self._given, **properties})
 
+    def given_properties(self) -> Mapping[str, Any]:
+        """Returns the properties that were given a value; the others have that of their class."""
+        return self._given
+
     def wrong_properties(self) -> list[WrongProperty]:
         """Returns what is wrong with the properties (O53)."""
         return self._wrong

@@ -29,11 +29,17 @@ def wrong_properties(error: ValidationError | InputError, given: Mapping[str, An
     return [
         WrongProperty(
             ".".join(map(str, item["loc"])) or "properties",
-            re.sub("^(Value error|Assertion failed), ", "", item["msg"]),
+            _words(item["msg"]),
             item["input"],
         )
         for item in error.errors(include_url=False)
     ]
+
+
+def _words(message: str) -> str:
+    """Returns what a constraint says in our form: pydantic's own begin with "Input should"."""
+    own = re.sub("^(Value error|Assertion failed), ", "", message)
+    return re.sub("^Input should", "it must", own)
 
 
 def matches(pattern: str) -> AfterValidator:

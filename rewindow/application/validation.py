@@ -65,7 +65,7 @@ def _check_graph(app: Application, default_mode: Mode, recorded: Mapping[str, pa
     yield from _check_names(app)
     yield from _check_instances(app)
     for node in app.nodes.values():
-        yield from _check_properties(node)
+        yield from _check_properties(app, node)
         yield from _check_attributes(node)
         yield from _check_state(node)
         yield from _check_feeds(app, node, recorded)
@@ -128,9 +128,11 @@ def _check_suite_name(output: str, suite: str) -> Iterator[Violation]:
         yield Violation("H17", output, "", suite, error.primary)
 
 
-def _check_properties(node: Node) -> Iterator[Violation]:
+def _check_properties(app: Application, node: Node) -> Iterator[Violation]:
+    sources = {one.name: f", from {one.source}" for one in app.given if one.operator == node.name}
     for wrong in node.operator.wrong_properties():
-        yield Violation("O53", node.name, "", f"{wrong.path} = {wrong.value!r}", wrong.message)
+        source = sources.get(wrong.path.partition(".")[0], "")
+        yield Violation("O53", node.name, "", f"{wrong.path} = {wrong.value!r}{source}", wrong.message)
     if node.fault is not None:
         yield Violation("O12", node.name, "", node.fault, "its ports or its state cannot be told")
 

@@ -59,6 +59,10 @@ Parameter = Annotated[
     list[str] | None,
     typer.Option("--parameter", "-p", metavar="N=V", help="name=value for an application that takes parameters."),
 ]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="O.P=V", help="operator.property=value, before rewindow.toml and the code."),
+]
 Unpublished = Annotated[
     bool, typer.Option("--unpublished", help="All that is sealed and not yet published, in place of a range.")
 ]
@@ -81,6 +85,7 @@ def plan(
     allow_affected: Affected = False,
     verify_inputs: VerifyInputs = None,
     parameter: Parameter = None,
+    properties: Set = None,
     verify: Annotated[
         int | None, typer.Option(help="Also replay this many windows in two groupings and compare digests.")
     ] = None,
@@ -105,6 +110,7 @@ def plan(
         parameters=parameters(parameter), group_windows=group_windows, checkpoint_windows=checkpoint_windows,
         allow_missing=allow_missing, state_from=state_from, initial_state=initial_state,
         allow_other_code=allow_other_code, allow_affected=allow_affected, verify_inputs=verify_inputs,
+        properties=parameters(properties),
     )  # fmt: skip
     draft = verbs.plan(config, application, **wishes)
     horizon = undo_horizon(config, draft.plan.application)

@@ -17,6 +17,7 @@ from rewindow.commands.plan import (
     ModeOption,
     OtherCode,
     Parameter,
+    Set,
     StateFrom,
     Unpublished,
     VerifyInputs,
@@ -59,6 +60,7 @@ def replay(
     allow_affected: Affected = False,
     verify_inputs: VerifyInputs = None,
     parameter: Parameter = None,
+    properties: Set = None,
     reason: Annotated[str, typer.Option(help="Why; kept with the replay.")] = "",
     crash: Annotated[str | None, typer.Option(help="Drill: kill the job at STEP:GROUP@ATTEMPT.", hidden=True)] = None,
     as_json: AsJson = False,
@@ -93,7 +95,7 @@ def replay(
             parameters=parameters(parameter), group_windows=group_windows, checkpoint_windows=checkpoint_windows,
             allow_missing=allow_missing, state_from=state_from, initial_state=initial_state,
             allow_other_code=allow_other_code, allow_affected=allow_affected, reason=reason,
-            verify_inputs=verify_inputs,
+            verify_inputs=verify_inputs, properties=parameters(properties),
         )  # fmt: skip
     else:
         raise InputError(

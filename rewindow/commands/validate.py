@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from rewindow.application.advice import ADVICE
-from rewindow.commands.plan import App, ModeOption, Parameter, parameters
+from rewindow.commands.plan import App, ModeOption, Parameter, Set, parameters
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, out, print_json
 from rewindow.errors import ValidationFailed
@@ -32,6 +32,7 @@ def validate(
     application: App,
     mode: ModeOption = "exactly_once",
     parameter: Parameter = None,
+    properties: Set = None,
     graph: Annotated[GraphForm | None, typer.Option(help="Print the application's graph in this form.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -47,7 +48,9 @@ def validate(
 
         rewindow validate flight_delays --graph svg > flight_delays.svg
     """
-    found = find(load_project(), application, mode=mode, parameters=parameters(parameter))
+    found = find(
+        load_project(), application, mode=mode, parameters=parameters(parameter), properties=parameters(properties)
+    )
     if graph is not None:
         _print_graph(found, graph)
         return

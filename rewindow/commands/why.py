@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
+from rewindow.application.given import DEFAULT
 from rewindow.commands.completion import subjects
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, out, print_facts, print_json, print_rows
@@ -58,6 +60,7 @@ def _show(life: WindowLife) -> None:
     if life.checkpoint:
         names = ", ".join(f"{state.operator or 'no state'} ({state.rows} rows)" for state in life.checkpoint)
         out.print(f"\ncheckpoint at or before it: window {life.checkpoint[0].window_id}: {escape(names)}")
+    _show_properties(life)
     print_facts({"quarantined tuples": life.quarantined, "failed checks": len(life.checks)})
     if any(fact.direction == "error" and fact.tuples for fact in life.facts):
         out.print(f"error tuples: rewindow errors {escape(life.replay)} --window {life.window}")
@@ -67,3 +70,14 @@ def _show(life: WindowLife) -> None:
     for publication in life.publications:
         act = f"{publication.kind} {publication.number} of {publication.replay}"
         out.print(escape(f"  {act}: {publication.outcome}"))
+
+
+def _show_properties(life: WindowLife) -> None:
+    """Prints the properties that were set anywhere; what is left as its class has it is in the JSON."""
+    rows = [
+        (one.operator or "application", one.name, json.dumps(one.value, ensure_ascii=False), one.source)
+        for one in life.properties
+        if one.source != DEFAULT
+    ]
+    if rows:
+        print_rows("", ("operator", "property", "value", "from"), rows)

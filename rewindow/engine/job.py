@@ -74,7 +74,7 @@ def own_process() -> dict[str, Any]:
 
 def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str, Any]:
     plan = ledger.replays.get(replay_id).read_plan()
-    loaded = load_application(config, plan.application, plan.parameters)
+    loaded = load_application(config, plan.application, plan.parameters, plan.given)
     check_code(plan, loaded)
     stop = StopRequest()
 

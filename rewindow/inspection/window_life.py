@@ -98,6 +98,16 @@ class WindowPublication:
 
 
 @dataclass(frozen=True, slots=True)
+class PropertyOrigin:
+    """A property or attribute that the replay ran with, and where its value came from: a file, an option or code."""
+
+    operator: str
+    name: str
+    value: object
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class WindowLife:
     """One window of a replay: what went in, who computed it, what came out, what was found wrong.
 
@@ -107,6 +117,7 @@ class WindowLife:
         checkpoint: the states of the newest checkpoint at or before it.
         checks: what did not pass, of the window or of the whole range.
         quarantined: tuples of the inputs that were put aside.
+        properties: of the operators, with where each value came from; empty for plans of older versions (O28).
     """
 
     replay: str
@@ -123,6 +134,7 @@ class WindowLife:
     quarantined: int
     publications: tuple[WindowPublication, ...]
     attempts: tuple[AttemptRecord, ...]
+    properties: tuple[PropertyOrigin, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """Returns it for programs (docs/json.md)."""
@@ -136,6 +148,7 @@ class WindowLife:
             "publications": [asdict(publication) for publication in self.publications],
             "attempts": [vars(attempt) for attempt in self.attempts],
             "purged": list(self.purged),
+            "properties": [asdict(one) for one in self.properties],
         }
         names = [field.name for field in fields(self)]
         return {_JSON_NAMES.get(name, name): parts.get(name, getattr(self, name)) for name in names}
@@ -213,6 +226,16 @@ def _life(config: Config, ledger: Ledger, row: Replay, window: int) -> WindowLif
             if window in act.range
         ),
         attempts=tuple(ledger.attempts.of(row.replay_id)),
+        properties=_properties(plan),
+    )
+
+
+def _properties(plan: Plan) -> tuple[PropertyOrigin, ...]:
+    own = [PropertyOrigin("", one.name, one.value, one.source) for one in plan.given if not one.operator]
+    operators = plan.graph.operators if plan.graph else []
+    return (
+        *own,
+        *(PropertyOrigin(node.name, one.name, one.value, one.source) for node in operators for one in node.properties),
     )
 
 

@@ -22,7 +22,7 @@ def obstacle(config: Config, plan: Plan) -> RewindowError | None:
     try:
         check_tables(config, ledger, plan)
         check_inputs(config, plan)
-        check_code(plan, load_application(config, plan.application, plan.parameters))
+        check_code(plan, load_application(config, plan.application, plan.parameters, plan.given))
         check_attempts(ledger, plan)
     except RewindowError as error:
         return error

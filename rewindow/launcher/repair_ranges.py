@@ -35,13 +35,15 @@ class PublishedStretch:
     @property
     def kind(self) -> tuple[object, ...]:
         """What replays must have in common to be done as one."""
-        return self.plan.mode, tuple(sorted(self.plan.parameters.items()))
+        given = sorted((one.path, repr(one.value)) for one in self.plan.given)
+        return self.plan.mode, tuple(sorted(self.plan.parameters.items())), tuple(given)
 
     def wishes(self, windows: WindowRange) -> Wishes:
         """Returns how a range that begins in it is asked for, as the replay was that is published there."""
         return Wishes(
             mode=self.plan.mode.name,
             parameters=dict(self.plan.parameters),
+            properties=self.plan.properties,
             allow_missing=any(entry.missing for entry in self.plan.inputs),
             initial_state=self.plan.start.source == "initial" and windows.first == self.plan.first
             and "--initial-state" in (self.plan.options or ()),

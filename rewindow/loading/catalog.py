@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +14,8 @@ from types import ModuleType
 
 import pyarrow as pa
 
-from rewindow.application import Application
+from rewindow.application import Application, Given, apply_given
+from rewindow.application.given import FILE
 from rewindow.config import Config
 from rewindow.errors import CheckpointError, InputError, RewindowError
 from rewindow.loading.code_versions import code_version, configuration_digest
@@ -60,11 +61,20 @@ def application_names(config: Config) -> list[str]:
     )
 
 
-def load_application(config: Config, name: str, parameters: Mapping[str, str] | None = None) -> LoadedApplication:
-    """Returns an application; building it runs nothing.
+def load_application(
+    config: Config, name: str, parameters: Mapping[str, str] | None = None, given: Iterable[Given] | None = None
+) -> LoadedApplication:
+    """Returns an application with the values that are given for its properties; building it runs nothing.
 
     A module in `config.applications` holds either `app`, or `build(**parameters)` that returns one. While it is loaded
     it can import from its own folder; modules whose names begin with an underscore are no applications.
+
+    Args:
+        config: settings in force.
+        name: the application's.
+        parameters: of `build`.
+        given: properties and attributes that are given from outside; by default those in rewindow.toml. Who goes on
+            with a plan gives those of the plan.
 
     Raises:
         InputError: there is no such application, or its module cannot be imported or holds none.
@@ -83,7 +93,19 @@ def load_application(config: Config, name: str, parameters: Mapping[str, str] | 
         with _importing_from(folder):
             app = _application_of(_import(name, path), name, parameters)
         sources = [path, *_modules_of(folder).values()]
+    apply_given(app, given_in_file(config, name) if given is None else given)
     return LoadedApplication(app, code_version(app, sources))
+
+
+def given_in_file(config: Config, name: str) -> list[Given]:
+    """Returns the properties and attributes of an application that rewindow.toml gives (O28)."""
+    settings = config.application_settings.get(name)
+    if settings is None:
+        return []
+    own = settings.model_dump(exclude={"operators"}, exclude_none=True)
+    values = [("", key, value) for key, value in own.items()]
+    values += [(where, key, value) for where, pairs in settings.operators.items() for key, value in pairs.items()]
+    return [Given(operator=where, name=key, value=value, source=FILE) for where, key, value in values]
 
 
 def _unknown(config: Config, name: str) -> InputError:

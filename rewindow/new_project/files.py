@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rewindow.config import SETTINGS_FILE
 from rewindow.errors import InputError
 from rewindow.new_project.columns import Column
 from rewindow.new_project.stream import NewStream
+from rewindow.settings_file import SETTINGS_FILE
 
 OUTPUT = "counts"
 _LINE = 100

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from rewindow.application import GraphDescription, OperatorDescription
+from rewindow.application.given import DEFAULT
 from rewindow.pages.drawing import draw
 
 _WIDTH, _HEIGHT, _ACROSS, _DOWN, _EDGE = 190, 46, 80, 18, 12
@@ -90,6 +91,11 @@ def graph_text(graph: GraphDescription) -> str:
         lines.append(f"  stream {stream} -> {', '.join(readers.get(stream, [])) or 'nothing reads it'}")
     for operator in graph.operators:
         lines.append(f"  operator {operator.name}: {operator.kind}{', with state' if operator.stateful else ''}")
+        lines += [
+            f"    {one.name} = {_cut(str(one.value), 60)} ({one.source})"
+            for one in operator.properties
+            if one.source != DEFAULT
+        ]
         lines += [f"    {port} <- {end}" for port, end in operator.feeds.items()]
         for port in operator.ports:
             read = readers.get(f"{operator.name}.{port.name}", [])
@@ -162,5 +168,5 @@ def _line(graph: GraphDescription, boxes: Mapping[str, Box], end: str, to: str, 
     return Line(words, left.x + _WIDTH, left.y + middle, right.x, right.y + middle)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"
+def _cut(text: str, letters: int = _LETTERS) -> str:
+    return text if len(text) <= letters else f"{text[: letters - 1]}…"

@@ -9,11 +9,12 @@ from pathlib import PurePath
 from typing import Any
 
 from rewindow.application import Application, Mode, Output, describe_graph, validate
+from rewindow.application.given import FILE
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
 from rewindow.ledger import Ledger, Replay
 from rewindow.ledger.replays import RUNNABLE
-from rewindow.loading.catalog import LoadedApplication, load_application
+from rewindow.loading.catalog import LoadedApplication, given_in_file, load_application
 from rewindow.loading.suite_flaws import suite_flaws
 from rewindow.names import check_replay_id
 from rewindow.operators.heartbeat.operator import Heartbeat
@@ -76,7 +77,8 @@ def draft_plan(config: Config, request: ReplayRequest) -> Draft:
     """Returns what a replay would do; creates nothing."""
     _check_ids(request)
     mode = Mode.parse(request.mode)
-    loaded = load_application(config, request.application, request.parameters)
+    given = [*given_in_file(config, request.application), *request.given()]
+    loaded = load_application(config, request.application, request.parameters, given)
     recorded = {name: open_recorded_stream(config, name) for name in loaded.app.streams}
     tables = {name: stream.table for name, stream in recorded.items()}
     flaws = suite_flaws(config, loaded.app, tables)
@@ -147,6 +149,7 @@ def _plan(
         reason=request.reason,
         options=request.options(),
         graph=describe_graph(app),
+        given=app.given,
         dag=request.dag,
         parameters=request.parameters,
         verify_inputs=config.replay.verify_inputs if request.verify_inputs is None else request.verify_inputs,
@@ -332,6 +335,9 @@ def _same(plan: Plan, request: ReplayRequest, hint: str = _OTHER_ID) -> Plan:
     source = PurePath(plan.start.taken_from).parent.name
     if request.state_from and plan.start.source != "none" and source != request.state_from:
         raise _another(plan, f"start state from {plan.start.source}", f"that of {request.state_from}", hint)
+    asked = {one.path: one.value for one in plan.given if one.source != FILE}
+    if request.properties and request.properties != asked:
+        raise _another(plan, f"properties {asked}", str(request.properties), hint)
     for name, wish in wishes.items():
         if wish is not None and getattr(plan, name) != wish:
             raise _another(plan, f"{name} {getattr(plan, name)}", str(wish), hint)

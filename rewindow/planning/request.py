@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TypedDict
+from typing import Any, TypedDict
 
-from rewindow.application import Mode
+from rewindow.application import Given, Mode
+from rewindow.application.given import FORM, OPTION, given_as
 from rewindow.errors import RewindowError
 from rewindow.loading.catalog import LoadedApplication
 from rewindow.recovery import Plan
@@ -18,6 +20,7 @@ class ReplayRequest:
     Attributes:
         first, last: window ids, closed.
         from_time, to_time: times in ISO 8601, half-open.
+        properties: value of a property or attribute by operator.property, before those of rewindow.toml and the code.
         state_from: a replay whose last checkpoint is the start state.
         initial_state: start from the initial state although the range begins later.
         dag: id of the Airflow DAG that asks; empty for the command line.
@@ -34,6 +37,7 @@ class ReplayRequest:
     mode: str = Mode.EXACTLY_ONCE.name
     replay_id: str | None = None
     parameters: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, Any] = field(default_factory=dict)
     group_windows: int | None = None
     checkpoint_windows: int | None = None
     allow_missing: bool = False
@@ -57,7 +61,13 @@ class ReplayRequest:
             words += ["--verify-inputs" if self.verify_inputs else "--no-verify-inputs"]
         for name, value in self.parameters.items():
             words += ["--parameter", f"{name}={value}"]
+        for name, value in self.properties.items():
+            words += ["--set", f"{name}={value if isinstance(value, str) else json.dumps(value)}"]
         return words
+
+    def given(self) -> list[Given]:
+        """Returns the properties that are asked for, which a form or the command line gives."""
+        return given_as(self.properties, FORM if self.dag else OPTION)
 
 
 def _option(name: str) -> str:
@@ -74,6 +84,7 @@ class Wishes(TypedDict, total=False):
     mode: str
     replay_id: str | None
     parameters: dict[str, str]
+    properties: dict[str, Any]
     group_windows: int | None
     checkpoint_windows: int | None
     allow_missing: bool

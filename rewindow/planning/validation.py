@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from rewindow.application import Application, GraphDescription, Mode, Violation, describe_graph, find_violations
 from rewindow.application.advice import ADVICE
+from rewindow.application.given import OPTION, given_as
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError, RewindowError
-from rewindow.loading.catalog import LoadedApplication, application_names, load_application
+from rewindow.loading.catalog import LoadedApplication, application_names, given_in_file, load_application
 from rewindow.loading.suite_flaws import suite_flaws
 from rewindow.names import did_you_mean
 from rewindow.planning.inputs import open_recorded_stream
@@ -60,6 +62,7 @@ def validate(
     *,
     mode: str = Mode.EXACTLY_ONCE.name,
     parameters: Mapping[str, str] | None = None,
+    properties: Mapping[str, Any] | None = None,
 ) -> Validation:
     """Returns all that is wrong with an application at once (O45, O46, O60); creates nothing.
 
@@ -69,7 +72,8 @@ def validate(
         InputError: there is no such application or mode, or its module cannot be loaded.
     """
     recovery = Mode.parse(mode)
-    loaded = load_application(config, application, parameters)
+    given = [*given_in_file(config, application), *given_as(properties or {}, OPTION)]
+    loaded = load_application(config, application, parameters, given)
     streams = [_look_at(config, loaded.app, name) for name in loaded.app.streams]
     tables = {one.name: one.table for one in streams if one.table is not None}
     schemas: dict[str, pa.Schema] = {name: table.schema for name, table in tables.items()}

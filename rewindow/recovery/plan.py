@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from rewindow.application import TOLERANCE, GraphDescription, Mode
+from rewindow.application import TOLERANCE, Given, GraphDescription, Mode
 from rewindow.location import Location
 from rewindow.names import windows_name
 from rewindow.recovery.groups import CheckpointSchedule
@@ -135,6 +135,7 @@ class Plan(_Value):
         verify_inputs: whether every attempt compares the bytes of the input files with what was noted when they were
             written; names and sizes it compares always.
         errors: the tables of the error ports, which every replay of the application stores (X14).
+        given: properties and attributes that were given from outside of the code, which every attempt uses again.
         graph: the application's graph; None in plans of older versions.
         options: how it was asked for, as words of a command line behind the range; None in plans of older versions.
     """
@@ -166,6 +167,7 @@ class Plan(_Value):
     verify_inputs: bool = True
     options: list[str] | None = None
     graph: GraphDescription | None = None
+    given: list[Given] = Field(default_factory=list)
 
     @property
     def staged(self) -> list[OutputPlan]:
@@ -196,6 +198,11 @@ class Plan(_Value):
         if not self.mode.may_lose:
             return 0
         return min(CheckpointSchedule(self.checkpoint_windows, self.checkpoint_multiple).gap_max, len(self.range))
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """What was given of its operators from outside of the code, by operator.property: asks for the same again."""
+        return {one.path: one.value for one in self.given if one.operator}
 
     @property
     def grid(self) -> Grid:

@@ -37,6 +37,14 @@ def test_filled_form_is_accepted() -> None:
     assert form.first is None
 
 
+def test_properties_are_given_a_line_each() -> None:
+    """O28: as `--set` takes them; spaces around them and empty lines count for nothing."""
+    form = parse_form(filled(properties='half.least = 3\n\nhalf.keys=["a=b"]'), drills=True)
+    assert form.properties == {"half.least": "3", "half.keys": '["a=b"]'}
+    with pytest.raises(InputError, match='line "least 3" of the properties is not operator.property=value'):
+        parse_form(filled(properties="least 3"), drills=True)
+
+
 @pytest.mark.parametrize(
     "changes",
     [

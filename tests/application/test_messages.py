@@ -9,8 +9,18 @@ from typing import ClassVar
 
 import pytest
 
-from rewindow.application import Application, FrameOperator, Mode, OutputPort, PortHandle, find_violations, validation
+from rewindow.application import (
+    Application,
+    FrameOperator,
+    Mode,
+    OutputPort,
+    PortHandle,
+    apply_given,
+    find_violations,
+    validation,
+)
 from rewindow.application.advice import ADVICE
+from rewindow.application.given import OPTION, given_as
 from tests.application.test_validation import Echo, LostKey, Needed, Pass, X, good, more
 
 S = PortHandle(None, "s")
@@ -69,7 +79,10 @@ FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
     ("O51", lambda app: app.add("loop", Pass(), a=PortHandle("loop", "out")),
      "loop: the application must be acyclic (loop)"),
     ("O53", lambda app: app.add("wrong", Pass(factor=10), a=S),
-     "wrong: Input should be less than or equal to 9 (factor = 10)"),
+     "wrong: it must be less than or equal to 9 (factor = 10)"),
+    ("O28", lambda app: apply_given(app, given_as({"pass.factr": 2}, OPTION)),
+     "pass: Pass has no such property or attribute. Did you mean \"factor\"? It has: factor, mode, checkpoint_windows. "
+     "(factr = 2, from --set)"),
     ("R3", lambda app: app.output("more", app.add("alo", Pass(), mode="at_least_once", a=S), key=["x"]),
      "the replay is exactly once, and operators of another mode need a second container, which this release lacks "
      "(pass exactly once, alo at least once)"),

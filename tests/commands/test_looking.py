@@ -11,8 +11,11 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import update
 
+from rewindow.application import Given, GraphDescription, OperatorDescription
+from rewindow.application.description import PropertyDescription
+from rewindow.application.given import DEFAULT, FILE, OPTION
 from rewindow.config import Config
-from rewindow.ledger import Ledger
+from rewindow.ledger import Ledger, Replay
 from rewindow.ledger.models import replays
 from rewindow.ledger.replays import SAMPLE
 from rewindow.pages.reading import pages_folder
@@ -65,13 +68,31 @@ def test_json_of_why_keeps_its_names(command: Command, config: Config) -> None:
     found, last = (json.loads(command("why", "one", window, "--json")[1]) for window in (FIRST, LAST))
     assert set(found) == {
         "replay", "window", "from", "to", "state", "message", "inputs", "purged", "facts", "checkpoint", "checks",
-        "quarantined", "publications", "attempts",
+        "quarantined", "publications", "attempts", "properties",
     }  # fmt: skip
     assert set(found["inputs"][0]) == {"stream", "state", *WINDOWS_SCHEMA.names}
     assert (found["inputs"][0]["state"], last["inputs"]) == ("empty", [{"stream": "flights", "state": "missing"}])
     assert set(found["facts"][0]) == set(FACTS_SCHEMA.names) - {"measures"}
     assert set(found["checkpoint"][0]) == {"operator", "window_id", "rows", "digest", "attempt"}
     assert found["attempts"][0]["epoch"] == 1 and found["window"] == FIRST
+
+
+def test_why_shows_properties_with_where_they_came_from(
+    command: Command, replay: StagedReplay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """O28: those that were set anywhere; what is left as its class has it is in the JSON only."""
+    least = PropertyDescription(name="least", value=3, source=OPTION)
+    label = PropertyDescription(name="label", value="x", source=DEFAULT)
+    half = OperatorDescription(name="half", kind="Half", properties=[least, label])
+    known = replay.plan.model_copy(update={
+        "graph": GraphDescription(application="app", window="1 hour", operators=[half]),
+        "given": [Given(operator="", name="checkpoint_windows", value=9, source=FILE)],
+    })  # fmt: skip
+    monkeypatch.setattr(Replay, "read_plan", lambda row: known)
+    text = " ".join(command("why", "one", FIRST + 1)[1].split())
+    assert "application checkpoint_windows 9 rewindow.toml half least 3 --set" in text and "label" not in text
+    found = json.loads(command("why", "one", FIRST + 1, "--json")[1])["properties"]
+    assert {"operator": "half", "name": "label", "value": "x", "source": "default"} in found
 
 
 def test_window_ids_are_shown_as_they_are_typed(command: Command, config: Config) -> None:

@@ -69,7 +69,7 @@ def test_all_that_is_wrong_is_said_in_one_go(write: Write, command: Command, con
     code, text, _ = command("validate", "halves")
     assert code == 2 and "halves: 4 things are wrong" in text
     assert "O14  idle.rows: input port needs a stream (rows)" in text and "optional=True" in text
-    assert "O53  half: Input should be greater than or equal to 1 (least = 0)" in text
+    assert "O53  half: it must be greater than or equal to 1 (least = 0)" in text
     assert "W15  clicks: the stream has windows of 5 min, the application has windows of 1 h (clicks)" in text
     assert not config.state.exists()
     code, text, _ = command("validate", "halves", "--json")
@@ -84,6 +84,16 @@ def test_a_stream_that_nobody_knows_is_a_fault(write: Write, command: Command) -
     write(APPLICATION.replace('app.input("clicks")', 'app.input("clikcs")'))
     code, text, _ = command("validate", "halves")
     assert code == 2 and "there is no such stream" in text and 'Did you mean "clicks"' in text
+
+
+def test_values_of_the_settings_and_options_are_checked_too(write: Write, command: Command) -> None:
+    """O28, O53: an option comes before rewindow.toml; both are named where they are wrong."""
+    write(APPLICATION, f"{CLICKS}[applications.halves.operators.half]\nleast = 0\n")
+    assert "(least = 0, from rewindow.toml)" in command("validate", "halves")[1]
+    assert command("validate", "halves", "--set", "half.least=2")[0] == 0
+    code, text, _ = command("validate", "halves", "--set", "half.least=few", "--set", "hafl.least=1")
+    assert code == 2 and "(least = 'few', from --set)" in text and 'Did you mean "half"' in text
+    assert "least = 2 (--set)" in command("validate", "halves", "--set", "half.least=2", "--graph", "text")[1]
 
 
 def test_the_graph_is_printed_in_three_forms(write: Write, command: Command) -> None:

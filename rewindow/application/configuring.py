@@ -1,0 +1,89 @@
+"""Puts values that are given from outside into an application, as if its code had them (see `given`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from rewindow.application.given import Given, strongest
+from rewindow.application.graph import Application, Node
+from rewindow.application.modes import Mode
+from rewindow.application.operator import FrameOperator
+from rewindow.application.violations import Violation
+from rewindow.errors import InputError
+from rewindow.names import did_you_mean
+
+ATTRIBUTES = ("mode", "checkpoint_windows")
+"""Attributes of an operator; a property of the same name comes before."""
+
+
+def apply_given(app: Application, given: Iterable[Given]) -> None:
+    """Puts given values into an application; those that cannot be are violations, reported with all others (O53)."""
+    app.given = strongest(given)
+    for one in app.given:
+        if not one.operator:
+            setattr(app, one.name, one.value)
+        elif one.operator not in app.nodes:
+            known = f"{did_you_mean(one.operator, app.nodes)}There are: {', '.join(app.nodes) or 'none'}."
+            app.declared.append(_violation(one, f"no operator has this name. {known}"))
+        else:
+            _apply(app, app.nodes[one.operator], one)
+
+
+def _apply(app: Application, node: Node, one: Given) -> None:
+    key = property_key(node.operator, one.name)
+    if key is not None:
+        _set(node.operator, key, one.name, one.value)
+    elif one.name in ATTRIBUTES:
+        app.declared.extend(_set_attribute(app, node, one))
+    else:
+        known = [*type(node.operator).model_fields, *ATTRIBUTES]
+        kind = type(node.operator).__name__
+        words = f"{kind} has no such property or attribute. {did_you_mean(one.name, known)}It has: {', '.join(known)}."
+        app.declared.append(_violation(one, words))
+
+
+def property_key(operator: FrameOperator, name: str) -> str | None:
+    """Returns by which name an operator takes a property when it is built, None where it has no such property."""
+    for field, info in type(operator).model_fields.items():
+        if name in (field, info.alias):
+            return info.alias or field
+    return None
+
+
+def _set(operator: FrameOperator, key: str, name: str, value: Any) -> None:
+    """Gives a property a value; of a text the first reading that the property takes: as it stands, then as JSON."""
+    for reading in _readings(value):
+        operator.set_properties(**{key: reading})
+        if not any(wrong.path.partition(".")[0] in (key, name, "properties") for wrong in operator.wrong_properties()):
+            return
+    operator.set_properties(**{key: value})
+
+
+def _readings(value: Any) -> Iterator[Any]:
+    if value == "null":
+        yield None
+    yield value
+    if isinstance(value, str):
+        try:
+            yield json.loads(value)
+        except ValueError:
+            return
+
+
+def _set_attribute(app: Application, node: Node, one: Given) -> Iterator[Violation]:
+    try:
+        value = Mode.parse(one.value) if one.name == "mode" else int(str(one.value))
+    except InputError as error:
+        yield _violation(one, error.primary)
+    except ValueError:
+        yield _violation(one, "it must be a whole number")
+    else:
+        changed = {one.name: value}
+        app.nodes[node.name] = replace(node, **changed)  # type: ignore[arg-type]
+
+
+def _violation(one: Given, message: str) -> Violation:
+    return Violation("O28", one.operator, "", f"{one.name} = {one.value!r}, from {one.source}", message)

@@ -1,0 +1,60 @@
+"""Properties and attributes that are given from outside of an application's code, and where each value came from.
+
+A property changes what an operator computes, an attribute how it is run (O23). Values come, the later the stronger,
+from the code, from rewindow.toml, and from `--set operator.property=value` or the form of a DAG (O28).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from rewindow.errors import InputError
+
+FILE, OPTION, FORM, CODE, DEFAULT = "rewindow.toml", "--set", "form", "code", "default"
+"""Where a value can come from."""
+
+
+class Given(BaseModel):
+    """A value that is given for a property or an attribute.
+
+    Attributes:
+        operator: name of the operator, empty for an attribute of the application.
+        source: where it comes from: FILE, OPTION or FORM.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    operator: str
+    name: str
+    value: Any
+    source: str
+
+    @property
+    def path(self) -> str:
+        """Operator and name, as `--set` has them."""
+        return f"{self.operator}.{self.name}" if self.operator else self.name
+
+
+def given_as(pairs: Mapping[str, Any], source: str) -> list[Given]:
+    """Returns values by `operator.property` as given ones.
+
+    Raises:
+        InputError: a name has no operator before its property.
+    """
+    found = []
+    for path, value in pairs.items():
+        operator, stop, name = path.partition(".")
+        if not (operator and stop and name):
+            raise InputError(
+                f'property "{path}" does not say of which operator', hint="Write it as operator.property=value."
+            )
+        found.append(Given(operator=operator, name=name, value=value, source=source))
+    return found
+
+
+def strongest(given: Iterable[Given]) -> list[Given]:
+    """Returns of each property the last value that is given, which counts."""
+    return list({one.path: one for one in given}.values())

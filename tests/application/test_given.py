@@ -1,0 +1,117 @@
+"""Properties and attributes from outside of the code: which value counts, its type, and what is said of a wrong one."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+from pydantic import Field
+
+from rewindow.application import (
+    Application,
+    FrameOperator,
+    InputPort,
+    Mode,
+    OutputPort,
+    apply_given,
+    describe_graph,
+    find_violations,
+)
+from rewindow.application.given import FILE, FORM, OPTION, given_as
+from rewindow.errors import InputError
+
+X = pa.schema([("x", pa.int64())])
+
+
+class Tuned(FrameOperator):
+    """An operator with properties of several types."""
+
+    inputs: ClassVar = {"rows": InputPort(X)}
+    outputs: ClassVar = {"out": OutputPort(X)}
+    least: int = Field(1, ge=1, le=9)
+    share: float = 0.5
+    keys: tuple[str, ...] = ("a",)
+    label: str | None = "none"
+    late_by: str = Field("1 h", alias="lateness")
+
+
+def build(**properties: Any) -> Application:
+    app = Application("app", window="1 hour", checkpoint_windows=6)
+    app.output("out", app.add("tuned", Tuned(**properties), rows=app.input("rows")), key=["x"])
+    return app
+
+
+def shown(app: Application) -> dict[str, tuple[object, str]]:
+    [operator] = describe_graph(app).operators
+    return {one.name: (one.value, one.source) for one in operator.properties}
+
+
+def test_the_more_specific_place_wins_and_each_value_tells_where_it_came_from() -> None:
+    """O28: class < code < rewindow.toml < --set < form; what is given in no place stays."""
+    app = build(least=2, share=0.1, keys=("b",))
+    given = [*given_as({"tuned.share": 0.2, "tuned.keys": ["c"]}, FILE), *given_as({"tuned.keys": '["d"]'}, OPTION)]
+    apply_given(app, given)
+    assert not find_violations(app)
+    assert shown(app) == {
+        "least": (2, "code"), "share": (0.2, "rewindow.toml"), "keys": (["d"], "--set"), "label": ("none", "default"),
+        "late_by": ("1 h", "default"),
+    }  # fmt: skip
+    apply_given(app, [*given, *given_as({"tuned.keys": '["e"]'}, FORM)])
+    assert shown(app)["keys"] == (["e"], "form")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("least", "7", 7),
+        ("share", "0.25", 0.25),
+        ("keys", '["x", "y"]', ("x", "y")),
+        ("label", "null", None),
+        ("label", "7", "7"),
+        ("label", "[1]", "[1]"),
+        ("late_by", "2 h", "2 h"),
+        ("lateness", "3 h", "3 h"),
+    ],
+)
+def test_a_text_is_read_as_the_type_of_its_property(name: str, text: str, value: object) -> None:
+    """As it stands where the property takes it so, else as JSON; an alias is as good as the name."""
+    app = build()
+    apply_given(app, given_as({f"tuned.{name}": text}, OPTION))
+    assert not find_violations(app)
+    assert getattr(app.nodes["tuned"].operator, "late_by" if name == "lateness" else name) == value
+
+
+def test_attributes_stand_beside_properties() -> None:
+    """O23: mode and checkpoint windows of an operator; those of an application have no operator."""
+    app = build()
+    own = given_as({"tuned.mode": "at_least_once", "tuned.checkpoint_windows": "5"}, OPTION)
+    whole = [one.model_copy(update={"operator": "", "name": "checkpoint_windows", "value": 12}) for one in own[:1]]
+    apply_given(app, [*own, *whole])
+    node = app.nodes["tuned"]
+    assert (node.mode, node.checkpoint_windows, app.checkpoint_windows) == (Mode.AT_LEAST_ONCE, 5, 12)
+    assert shown(app)["mode"] == ("at_least_once", "--set")
+
+
+def test_whatever_is_wrong_is_said_with_the_rest() -> None:
+    """O53, O60: operator, property, the value, where it came from, and what is allowed; nothing hides another."""
+    app = build()
+    apply_given(app, [
+        *given_as({"tuned.least": 0, "tuned.leest": 1}, FILE),
+        *given_as({"tunde.least": "1", "tuned.share": "much", "tuned.mode": "twice"}, OPTION),
+        *given_as({"tuned.checkpoint_windows": "some"}, FORM),
+    ])  # fmt: skip
+    assert [str(one).partition(" It has")[0] for one in find_violations(app)] == [
+        "tunde: no operator has this name. Did you mean \"tuned\"? There are: tuned. (least = '1', from --set)",
+        "tuned: it must be a whole number (checkpoint_windows = 'some', from form)",
+        'tuned: Tuned has no such property or attribute. Did you mean "least"?',
+        "tuned: recovery mode \"twice\" is unknown (mode = 'twice', from --set)",
+        "tuned: it must be greater than or equal to 1 (least = 0, from rewindow.toml)",
+        "tuned: it must be a valid number, unable to parse string as a number (share = 'much', from --set)",
+    ]
+
+
+def test_a_property_without_an_operator_is_refused_by_name() -> None:
+    """It could be anybody's."""
+    with pytest.raises(InputError, match='property "least" does not say of which operator'):
+        given_as({"least": "1"}, OPTION)

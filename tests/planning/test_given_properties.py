@@ -1,0 +1,96 @@
+"""Properties from outside in a plan: kept for every attempt, asked for again, and the same however settings change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rewindow.config import Config
+from rewindow.errors import InputError, ValidationFailed
+from rewindow.launcher.repair_ranges import PublishedStretch
+from rewindow.loading.catalog import check_code, load_application
+from rewindow.planning import ReplayRequest, create_replay, draft_plan
+from rewindow.recovery import Plan
+from tests.planning.wishes import request
+from tests.recovery.project import Project
+
+TUNED = '''
+from rewindow.application import Application, FrameOperator, InputPort, OutputPort
+from pydantic import Field
+import pyarrow as pa
+
+EVENTS = pa.schema([("key", pa.string()), ("x", pa.int64())])
+
+
+class Sum(FrameOperator):
+    """An operator with properties."""
+
+    inputs = {"events": InputPort(EVENTS)}
+    outputs = {"sums": OutputPort(EVENTS)}
+    least: int = Field(1, ge=1)
+    keys: tuple[str, ...] = ()
+
+
+app = Application("totals", window="1 hour")
+app.output("sums", app.add("sums", Sum(), events=app.input("events")), key=["key"])
+'''
+
+
+@pytest.fixture
+def tuned(project: Project, tmp_path: Path) -> Config:
+    """The project with an application that has properties."""
+    return settle(project, tmp_path, "least = 3")
+
+
+def settle(project: Project, folder: Path, setting: str) -> Config:
+    """Writes the application, and rewindow.toml with a setting of its operator."""
+    (folder / "own").mkdir(exist_ok=True)
+    (folder / "own" / "totals.py").write_text(TUNED)
+    text = f'state = "{project.config.state}"\n[applications]\nfolders = ["own"]\n[applications.totals]\n'
+    text += f"checkpoint_windows = 9\n[applications.totals.operators.sums]\n{setting}\n"
+    (folder / "own.toml").write_text(text)
+    return Config.load(folder / "own.toml")
+
+
+def values(plan: Plan) -> dict[str, object]:
+    return {one.path: one.value for one in plan.given}
+
+
+def test_a_plan_keeps_what_was_given_and_goes_on_with_it(project: Project, tmp_path: Path, tuned: Config) -> None:
+    """O28, W65: another value in the settings changes later plans, not this one; its command asks for the same."""
+    plan = create_replay(tuned, request(replay_id="one", properties={"sums.keys": '["a"]'}))
+    assert values(plan) == {"checkpoint_windows": 9, "sums.least": 3, "sums.keys": '["a"]'}
+    assert plan.checkpoint_windows == 9 and "--set 'sums.keys=[\"a\"]'" in plan.command
+    later = settle(project, tmp_path, "least = 4")
+    known = Plan.model_validate(plan.model_dump(mode="json"))
+    loaded = load_application(later, "totals", known.parameters, known.given)
+    check_code(known, loaded)
+    assert loaded.app.nodes["sums"].operator.keys == ("a",)  # type: ignore[attr-defined]
+    assert draft_plan(later, request()).plan.configuration_digest != plan.configuration_digest
+
+
+def test_another_value_under_the_same_id_is_refused(tuned: Config) -> None:
+    """The replay goes on with what it was planned with."""
+    asked = request(replay_id="one", properties={"sums.keys": '["a"]'})
+    assert create_replay(tuned, asked) == create_replay(tuned, asked)
+    with pytest.raises(InputError, match="is there already with properties"):
+        create_replay(tuned, request(replay_id="one", properties={"sums.keys": '["b"]'}))
+
+
+def test_a_repair_keeps_what_was_given(project: Project, tmp_path: Path, tuned: Config) -> None:
+    """O28: also what has changed in the settings since; parts with other values are replays of their own."""
+    plan = draft_plan(tuned, request(properties={"sums.keys": '["a"]'})).plan
+    stretch = PublishedStretch(plan.range, plan)
+    other = PublishedStretch(plan.range, draft_plan(tuned, request()).plan)
+    assert stretch.kind != other.kind
+    later = settle(project, tmp_path, "least = 4")
+    again = draft_plan(later, ReplayRequest("totals", **stretch.wishes(plan.range))).plan
+    assert again.configuration_digest == plan.configuration_digest
+
+
+def test_a_wrong_value_is_refused_before_anything_is_created(tuned: Config) -> None:
+    """O53: with the place that it came from."""
+    with pytest.raises(ValidationFailed, match=r"greater than or equal to 1 \(least = '0', from --set\)"):
+        create_replay(tuned, request(properties={"sums.least": "0"}))
+    assert not (tuned.state / "replays").exists()
