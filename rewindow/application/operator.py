@@ -6,8 +6,8 @@ where the operator is added to an application; they change how it is run (O23).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
@@ -24,10 +24,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InputPort:
-    """Where an operator receives tuples; the schema is the least specific one it needs (O44). None takes any."""
+    """Where an operator receives tuples; the schema is the least specific one it needs (O44). None takes any.
+
+    Attributes:
+        key: of a tuple operator, the columns by which its tuples are keyed (X41).
+    """
 
     schema: pa.Schema | None = None
     optional: bool = False
+    key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,10 @@ class OutputPort:
     error: bool = False
 
 
+def _each_time(name: str, make: Callable[[], DataFrame]) -> DataFrame:
+    return make()
+
+
 @dataclass(frozen=True)
 class OperatorContext:
     """What one call of an operator is about: consecutive windows, empty ones too, and under which mode.
@@ -51,12 +60,15 @@ class OperatorContext:
         windows: the windows that are computed, closed.
         mode: recovery mode under which they are computed (R3).
         operator: whose call it is, as application.operator; empty outside a replay.
+        once: `once(name, make)` computes the frame that `make` returns once in a group, for whoever asks for the name:
+            `transform` and `next_state` then read the same rows. Outside a replay each computes it.
     """
 
     grid: Grid
     windows: WindowRange
     mode: Mode = Mode.EXACTLY_ONCE
     operator: str = ""
+    once: Callable[[str, Callable[[], DataFrame]], DataFrame] = field(default=_each_time, compare=False, repr=False)
 
     @property
     def first(self) -> int:

@@ -85,6 +85,7 @@ class GroupRunner:
         self._tuples, self._is_small = 0, False
         self._order = app.order()
         self._asked, self._say = asked, say
+        self._once: dict[str, DataFrame] = {}
         self._aggregates: dict[str, tuple[list[Column], list[Column]]] = {}
         self._staged = app.staged()
         self._outputs = {output.source: output for output in app.outputs.values()}
@@ -105,6 +106,7 @@ class GroupRunner:
             tuples: tuples of all inputs in the group.
         """
         self._tuples, self._is_small = tuples, tuples <= SMALL_TUPLES
+        self._once.clear()
         with _whole_stages(self._spark, compiled=not self._is_small):
             return self._compute(context, mark, states, staged)
 
@@ -327,7 +329,17 @@ class GroupRunner:
             return self._states.save(node, frame, before, place, **size)
 
     def _context_of(self, node: Node, context: OperatorContext) -> OperatorContext:
-        return replace(context, operator=f"{self._app.name}.{node.name}")
+        def once(name: str, make: Callable[[], DataFrame]) -> DataFrame:
+            """Writes a frame to files at the first request of a group; everybody reads these."""
+            place = f"{node.name}+{name}"
+            if place not in self._once:
+                folder = self._root / f"scratch/{place}" / f"{self._epoch}-{context.last}"
+                frame = make()
+                write_files(frame, folder)
+                self._once[place] = self._in_one_task(read_files(self._spark, folder, frame.schema))
+            return self._once[place]
+
+        return replace(context, operator=f"{self._app.name}.{node.name}", once=once)
 
     def _schema(self, output: str) -> pa.Schema:
         return self._app.columns(self._staged[output])

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from rewindow.operators.heartbeat.operator import Heartbeat
     from rewindow.operators.merge.operator import Merge
     from rewindow.operators.metronome import Metronome
+    from rewindow.operators.tuples.operator import TupleOperator
+    from rewindow.operators.tuples.state import State
 
 _PLACES = {
     "ColumnFill": "filling.settings",
@@ -35,7 +37,9 @@ _PLACES = {
     "Metronome": "metronome",
     "SessionWindows": "event_time.window_settings",
     "SplitLate": "event_time.operator",
+    "State": "tuples.state",
     "StreamTime": "event_time.settings",
+    "TupleOperator": "tuples.operator",
     "Windows": "event_time.windows",
     "event_windows": "event_time.windows",
     "fill_gaps": "filling.function",
@@ -56,7 +60,9 @@ __all__ = [
     "Metronome",
     "SessionWindows",
     "SplitLate",
+    "State",
     "StreamTime",
+    "TupleOperator",
     "Windows",
     "event_windows",
     "fill_gaps",

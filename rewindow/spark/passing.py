@@ -87,7 +87,10 @@ def _of_worker(text: str) -> str:
     """Returns the last line of the Python traceback that a worker of Spark left: the error itself."""
     _, _, trace = text.rpartition("Traceback (most recent call last):")
     lines = [line for line in trace.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
-    return lines[0] if lines else "PythonException: " + " ".join(text.split())[:300]
+    if not lines:
+        return "PythonException: " + " ".join(text.split())[:300]
+    notes = [line for line in lines[1:] if line.startswith("in ")]
+    return ", ".join([re.sub(r"^rewindow\.errors\.\w+: ", "", lines[0]), *notes])
 
 
 def _passes_in_spark(text: str) -> bool:

@@ -1,0 +1,1 @@
+"""Tuple operators: called tuple by tuple or batch by batch, window after window, with declared state."""

@@ -1,0 +1,120 @@
+"""Tuple operators on Spark: one pass of Arrow batches over the tagged rows of state and of all input ports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from rewindow.application import OperatorContext
+from rewindow.names import quoted_column
+from rewindow.operators.tuples.key_range import (
+    GONE,
+    TAG,
+    WINDOW,
+    Columns,
+    KeyRange,
+    input_tags,
+    output_tags,
+    state_tag,
+    tagged_schema,
+)
+from rewindow.operators.tuples.operator import TupleOperator
+from rewindow.spark.frames import spark_schema
+
+_ORDER = "_rw_order"
+_OFFSET = "offset"
+
+
+def one_pass(
+    operator: TupleOperator, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+) -> DataFrame:
+    """Returns the tagged rows of what a group emits on all ports, and of the state after it; nothing is computed twice.
+
+    Tuples of a window come by port, then by recorded offset; behind a frame operator by a hash of their columns (X43).
+    """
+    keys = operator.key_schema()
+    parts = [
+        _tagged(inputs[port], columns, operator, port)
+        for port, columns in input_tags(operator).items()
+        if port in inputs
+    ]
+    if state is not None:
+        parts.append(_tagged_state(state, operator, context))
+    rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+    placed = rows.repartition(*(f"_key_{place}" for place in range(len(keys)))) if keys.names else rows.coalesce(1)
+    wanted = tagged_schema([state_tag(operator), *input_tags(operator).values()]).names
+    ordered = placed.sortWithinPartitions(WINDOW, TAG, _ORDER)
+    sent = ordered.select(*(name if name in ordered.columns else F.lit(None).alias(name) for name in wanted))
+    made = tagged_schema([state_tag(operator), *output_tags(operator).values()])
+    alone = OperatorContext(context.grid, context.windows, context.mode, context.operator)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return KeyRange(operator, alone).run(batches)
+
+    return sent.mapInArrow(run, spark_schema(made))
+
+
+def emitted(operator: TupleOperator, rows: DataFrame, port: str) -> DataFrame:
+    """Returns what was emitted on a port: `window_id` and its columns."""
+    return _untagged(rows, output_tags(operator)[port], WINDOW)
+
+
+def states(operator: TupleOperator, rows: DataFrame) -> DataFrame:
+    """Returns the state rows of a pass; a key that is gone is marked where the operator has keys."""
+    found = _untagged(rows, state_tag(operator))
+    return found if operator.state_increments else found.drop(GONE)
+
+
+def _tagged(frame: DataFrame, columns: Columns, operator: TupleOperator, port: str) -> DataFrame:
+    key = operator.input_ports()[port].key
+    names = [quoted_column(name) for name in columns.schema.names]
+    order = _OFFSET if _OFFSET in frame.columns else None
+    placed = F.col(order).cast("bigint") if order else F.xxhash64(*names)
+    values = [
+        _travelling(F.col(quoted_column(field.name)), field.type)
+        .cast(spark_schema(pa.schema([sent]))[0].dataType)
+        .alias(sent.name)
+        for field, sent in zip(columns.schema, columns.stored, strict=True)
+    ]
+    return frame.select(
+        F.lit(columns.tag).alias(TAG),
+        WINDOW,
+        placed.alias(_ORDER),
+        *_keys([F.col(quoted_column(name)) for name in key]),
+        *values,
+    )
+
+
+def _tagged_state(state: DataFrame, operator: TupleOperator, context: OperatorContext) -> DataFrame:
+    columns = state_tag(operator)
+    values = [
+        F.lit(False).alias(sent.name)
+        if field.name == GONE
+        else _travelling(F.col(quoted_column(field.name)), field.type).alias(sent.name)
+        for field, sent in zip(columns.schema, columns.stored, strict=True)
+    ]
+    keys = [F.col(quoted_column(name)) for name in operator.key_schema().names]
+    return state.select(
+        F.lit(0).alias(TAG), F.lit(context.first - 1).cast("bigint").alias(WINDOW),
+        F.lit(0).cast("bigint").alias(_ORDER), *_keys(keys), *values,
+    )  # fmt: skip
+
+
+def _keys(columns: list[Column]) -> list[Column]:
+    return [column.alias(f"_key_{place}") for place, column in enumerate(columns)]
+
+
+def _travelling(column: Column, kind: pa.DataType) -> Column:
+    return F.unix_micros(column) if pa.types.is_timestamp(kind) else column
+
+
+def _untagged(rows: DataFrame, columns: Columns, *more: str) -> DataFrame:
+    values = [
+        (F.timestamp_micros(sent) if pa.types.is_timestamp(field.type) else F.col(sent)).alias(field.name)
+        for field, sent in zip(columns.schema, columns.names, strict=True)
+    ]
+    return rows.where(F.col(TAG) == columns.tag).select(*more, *values)

@@ -1,0 +1,443 @@
+"""One key range of a tuple operator: Arrow batches in, Arrow batches out; the same under Spark and in tests.
+
+Everything travels in one stream of tagged rows. In: rows of state first, then tuples by window, port and order. Out: a
+batch of each output port, and rows of state at the end. A column of a tag is named by it, so that no names collide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rewindow.application import OperatorContext
+from rewindow.application.error_tuples import GIVEN
+from rewindow.errors import InputError
+from rewindow.operators.tuples.operator import TupleOperator, copy_of
+from rewindow.operators.tuples.state import State
+
+TAG, WINDOW, GONE = "_rw_tag", "window_id", "_rw_gone"
+BATCH = 10_000
+"""Tuples that are made into an Arrow batch at once: more save nothing (measured), and cost memory."""
+
+
+class Columns(NamedTuple):
+    """The columns of one tag in the tagged rows.
+
+    Attributes:
+        tag: its number; 0 is state.
+        schema: the columns as the port declares them.
+    """
+
+    tag: int
+    schema: pa.Schema
+
+    @property
+    def names(self) -> list[str]:
+        """Their names in the tagged rows."""
+        return [f"_{self.tag}_{place}" for place in range(len(self.schema))]
+
+    @property
+    def stored(self) -> pa.Schema:
+        """The columns as they travel: timestamps as microseconds, since Python takes 400 times as long for them."""
+        types = [_travelling(field.type) for field in self.schema]
+        return pa.schema(list(zip(self.names, types, strict=True)))
+
+
+def _travelling(kind: pa.DataType) -> pa.DataType:
+    return pa.int64() if pa.types.is_timestamp(kind) else kind
+
+
+def state_tag(operator: TupleOperator) -> Columns:
+    """Returns the columns of state rows; the last one says that a key is gone."""
+    return Columns(0, pa.schema([*(operator.state_columns() or ()), (GONE, pa.bool_())]))
+
+
+def input_tags(operator: TupleOperator) -> dict[str, Columns]:
+    """Returns the columns of each input port."""
+    ports = operator.input_ports().items()
+    return {name: Columns(tag, _declared(port.schema)) for tag, (name, port) in enumerate(ports, 1)}
+
+
+def output_tags(operator: TupleOperator) -> dict[str, Columns]:
+    """Returns the columns of each output port; an error port has those that say why, too."""
+    ports = operator.output_ports().items()
+    return {
+        name: Columns(tag, pa.schema([*port.schema, *GIVEN]) if port.error else port.schema)
+        for tag, (name, port) in enumerate(ports, 1)
+    }
+
+
+def tagged_schema(tags: Iterable[Columns]) -> pa.Schema:
+    """Returns the columns of tagged rows."""
+    own = [(TAG, pa.int32()), (WINDOW, pa.int64())]
+    return pa.schema([*own, *(field for columns in tags for field in columns.stored)])
+
+
+def _declared(schema: pa.Schema | None) -> pa.Schema:
+    return schema if schema is not None else pa.schema([])
+
+
+class KeyRange:
+    """Calls a copy of an operator over the tagged rows of one key range.
+
+    Args:
+        context: its windows are all begun and ended, also without a tuple.
+    """
+
+    def __init__(self, operator: TupleOperator, context: OperatorContext) -> None:
+        self._windows = context.windows
+        self._fields = operator.fields
+        self._keys = len(operator.key_schema())
+        self._in, self._out, self._state = input_tags(operator), output_tags(operator), state_tag(operator)
+        self._schema = tagged_schema([self._state, *self._out.values()])
+        self._rows = {name: _row_class(name, columns.schema) for name, columns in self._in.items()}
+        self._key_of = {
+            name: tuple(port.schema.get_field_index(column) for column in port.key) if port.schema else ()
+            for name, port in operator.input_ports().items()
+        }
+        self._states: dict[Any, list[Any]] = {}
+        self._changed: set[Any] = set()
+        self._known: set[Any] = set()
+        self._key: Any = () if not self._keys else None
+        self._has_key, self._is_open = not self._keys, False
+        self._made: dict[str, list[tuple[Any, ...]]] = {name: [] for name in self._out}
+        self._batches: list[pa.RecordBatch] = []
+        self._count = 0
+        self._widths = {name: len(columns.schema) for name, columns in self._out.items()}
+        self._errors = {name for name, port in operator.output_ports().items() if port.error}
+        self._operator = copy_of(operator, self, context)
+        self._in_batches = hasattr(operator, "process_batch")
+        only = len(self._in) == 1
+        self._process = {
+            name: getattr(self._operator, f"process_{name}", None) or (self._operator.process if only else None)
+            for name in self._in
+        }
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Gives what was emitted, batch by batch, then the state.
+
+        Raises:
+            InputError: the operator's code broke a rule.
+            Exception: what the operator's code has raised, with a note of callback, window and tuple.
+        """
+        operator, window, windows = self._operator, self._windows.first - 1, self._windows
+        is_set_up = False
+        for batch in batches:
+            tags, ids = (batch.column(name).to_numpy() for name in (TAG, WINDOW))
+            states = int(np.searchsorted(tags != 0, True)) if len(tags) else 0
+            self._load(batch.slice(0, states))
+            if states == len(tags):
+                continue
+            if not is_set_up:
+                is_set_up = True
+                self._call("setup", operator.setup)
+            for port, at, rows in self._runs(batch.slice(states), tags[states:], ids[states:]):
+                while window < at:
+                    window = self._next(window)
+                self._take(port, rows, at)
+            if self._count >= BATCH:
+                yield from self._flush()
+        if not is_set_up:
+            self._call("setup", operator.setup)
+        while window < windows.last:
+            window = self._next(window)
+            if self._count >= BATCH:
+                yield from self._flush()
+        self._end()
+        self._call("teardown", operator.teardown)
+        yield from self._flush()
+        yield from self._state_rows()
+
+    def _next(self, window: int) -> int:
+        """Ends a window and begins the next one."""
+        self._end()
+        window += 1
+        self._operator.__dict__["window_id"] = window
+        self._is_open, self._has_key = True, not self._keys
+        self._call("begin_window", self._operator.begin_window, window)
+        return window
+
+    def _end(self) -> None:
+        if self._is_open:
+            self._has_key = not self._keys
+            self._call("end_window", self._operator.end_window)
+            self._is_open = False
+
+    def _call(self, name: str, callback: Any, *arguments: Any) -> None:
+        try:
+            callback(*arguments)
+        except Exception as error:
+            self._note(name, error)
+            raise
+
+    def _note(self, name: str, error: Exception, row: Any = None) -> None:
+        """Notes on an error where it was raised: callback, window and tuple."""
+        window = self._operator.__dict__.get("window_id")
+        where = f"{name} of {type(self._operator).__name__}" + (f", window {window}" if window is not None else "")
+        error.add_note(f"in {where}" + (f", at the tuple {_shown(row)}" if row is not None else ""))
+
+    def _runs(self, batch: pa.RecordBatch, tags: Any, ids: Any) -> Iterator[tuple[str, int, Any]]:
+        """Gives port, window and rows for each stretch of tuples of one window and port; rows are made once a batch."""
+        names = list(self._in)
+        rows: dict[str, Any] = {}
+        places: dict[str, int] = {}
+        for tag in np.unique(tags).tolist():
+            name = names[tag - 1]
+            columns = self._in[name]
+            of_port = batch if len(names) == 1 else batch.filter(pa.array(tags == tag))
+            chosen = of_port.select(columns.names)
+            rows[name] = chosen if self._in_batches else _tuples(chosen)
+            places[name] = 0
+        cuts = np.flatnonzero((np.diff(ids) != 0) | (np.diff(tags) != 0)) + 1
+        for begin, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(ids)], strict=True):
+            name = names[int(tags[begin]) - 1]
+            count, place = end - begin, places[name]
+            places[name] = place + count
+            part = rows[name].slice(place, count) if self._in_batches else rows[name][place : place + count]
+            yield name, int(ids[begin]), part
+
+    def _take(self, port: str, rows: Any, window: int) -> None:
+        if self._in_batches:
+            batch = pa.RecordBatch.from_arrays(
+                [column.cast(field.type) for column, field in zip(rows.columns, self._in[port].schema, strict=True)],
+                schema=self._in[port].schema,
+            )
+            return self._call("process_batch", self._operator.process_batch, port, batch)  # type: ignore[attr-defined]
+        process, make = self._process[port], self._rows[port]
+        assert process is not None, "checked at launch"
+        key_of, new = self._key_of[port], tuple.__new__
+        row: Any = None
+        try:
+            if not key_of:
+                for values in rows:
+                    row = new(make, values)
+                    process(row)
+            elif len(key_of) == 1:
+                place, self._has_key = key_of[0], True
+                for values in rows:
+                    row = new(make, values)
+                    self._key = values[place]
+                    process(row)
+            else:
+                pick, self._has_key = itemgetter(*key_of), True
+                for values in rows:
+                    row = new(make, values)
+                    self._key = pick(values)
+                    process(row)
+        except Exception as error:
+            self._note(f"process of port {port}", error, row)
+            raise
+        return None
+
+    def read(self, field: State) -> Any:
+        """Returns a field of the key that is read; one that can be changed in place counts as changed."""
+        if field.changes_in_place:
+            return self._own()[field.place]
+        found = self._states.get(self._key) if self._has_key else self._own()
+        return field.default if found is None else found[field.place]
+
+    def write(self, field: State, value: Any) -> None:
+        """Keeps the value of a field of the key that is read."""
+        self._own()[field.place] = value
+
+    def _own(self) -> list[Any]:
+        """Returns the fields of the key that is read, to be changed."""
+        if not self._has_key:
+            raise InputError(
+                f"state of {type(self._operator).__name__} is used where no tuple says of which key",
+                hint="Use `for key in self.keys()`, or `self.at(key)` in process_batch.",
+            )
+        found = self._states.get(self._key)
+        if found is None:
+            found = self._states[self._key] = [field.first() for field in self._fields]
+        self._changed.add(self._key)
+        return found
+
+    def take(self, key: tuple[Any, ...]) -> None:
+        """Takes a key as the one that is read."""
+        if len(key) != self._keys:
+            raise InputError(f"the key has {self._keys} columns, at() was given {len(key)} values")
+        self._key, self._has_key = (key[0] if len(key) == 1 else key), True
+
+    def each_key(self) -> Iterator[Any]:
+        """Gives the keys with state in their order, each as the one that is read."""
+        for key in sorted(self._states, key=_order):
+            if key in self._states:
+                self._key, self._has_key = key, True
+                yield key
+        self._has_key = not self._keys
+
+    def forget(self) -> None:
+        """Removes the state of the key that is read."""
+        self._states.pop(self._key, None)
+        self._changed.add(self._key)
+
+    def emit(self, port: str, values: tuple[Any, ...], named: Mapping[str, Any], *, is_error: bool = False) -> None:
+        """Keeps a tuple until its batch is full."""
+        if not self._is_open:
+            raise InputError(
+                f"{type(self._operator).__name__} emits outside of a window",
+                hint="Emit in begin_window, process or end_window.",
+            )
+        if port not in self._made:
+            raise InputError(f'there is no output port "{port}"', hint=f"It has: {', '.join(self._made) or 'none'}.")
+        if port in self._errors and not is_error:
+            raise InputError(f'"{port}" is an error port', hint="Use emit_error, which takes the reason.")
+        if named:
+            values = self._by_name(port, values, named)
+        if len(values) != self._widths[port]:
+            names = ", ".join(self._out[port].schema.names)
+            raise InputError(
+                f'port "{port}" has {self._widths[port]} columns ({names}), {len(values)} values were given'
+            )
+        self._made[port].append((self._operator.__dict__["window_id"], *values))
+        self._count += 1
+
+    def _by_name(self, port: str, values: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        names = self._out[port].schema.names
+        rest = names[len(values) :]
+        wrong = sorted(set(named) ^ set(rest))
+        if wrong:
+            what = "is given twice or is none of its columns" if wrong[0] in named else "is not given"
+            raise InputError(f'column "{wrong[0]}" of port "{port}" {what}', hint=f"Its columns: {', '.join(names)}.")
+        return (*values, *(named[name] for name in rest))
+
+    def emit_batch(self, port: str, rows: pa.RecordBatch | pa.Table) -> None:
+        """Keeps rows of a port as a batch of their own."""
+        if not self._is_open:
+            raise InputError(f"{type(self._operator).__name__} emits outside of a window")
+        columns = self._out[port].schema
+        if rows.schema.names != columns.names:
+            raise InputError(
+                f'port "{port}" has the columns {", ".join(columns.names)}, a batch had {", ".join(rows.schema.names)}'
+            )
+        found = rows.cast(columns)
+        table = found if isinstance(found, pa.Table) else pa.Table.from_batches([found])
+        ids = pa.repeat(pa.scalar(self._operator.__dict__["window_id"], pa.int64()), table.num_rows)
+        arrays = [column.combine_chunks() for column in table.columns]
+        self._batches.append(self._tagged(self._out[port], ids, arrays))
+        self._count += table.num_rows
+
+    def _flush(self) -> Iterator[pa.RecordBatch]:
+        yield from self._batches
+        self._batches, self._count = [], 0
+        for port, rows in self._made.items():
+            if rows:
+                columns = self._out[port]
+                ids, *values = zip(*rows, strict=True)
+                arrays = [
+                    _array(column, field, f'port "{port}" of {type(self._operator).__name__}')
+                    for column, field in zip(values, columns.schema, strict=True)
+                ]
+                rows.clear()
+                yield self._tagged(columns, pa.array(ids, pa.int64()), arrays)
+
+    def _tagged(self, columns: Columns, ids: pa.Array, values: Sequence[pa.Array]) -> pa.RecordBatch:
+        count, given = len(ids), dict(zip(columns.names, map(_as_travelling, values), strict=True))
+        arrays = [
+            pa.repeat(pa.scalar(columns.tag, pa.int32()), count),
+            ids,
+            *(
+                given.get(field.name) if field.name in given else pa.nulls(count, field.type)
+                for field in list(self._schema)[2:]
+            ),
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _load(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        columns = [column.to_pylist() for column in batch.select(self._state.names).columns]
+        for values in zip(*columns, strict=True):
+            key = values[: self._keys]
+            fields = zip(self._fields, values[self._keys : -1], strict=True)
+            found = key[0] if self._keys == 1 else key
+            self._states[found] = [field.from_stored(value) for field, value in fields]
+            self._known.add(found)
+
+    def _state_rows(self) -> Iterator[pa.RecordBatch]:
+        """Gives the rows of keys that changed, and those of keys that are gone; all rows where there is no key."""
+        if not self._fields:
+            return
+        if not self._keys:
+            keys: list[Any] = list(self._states)
+        else:
+            keys = sorted((key for key in self._changed if key in self._states or key in self._known), key=_order)
+        schema = self._state.schema
+        for begin in range(0, len(keys), BATCH):
+            rows = [self._state_row(key) for key in keys[begin : begin + BATCH]]
+            what = f"state of {type(self._operator).__name__}"
+            arrays = [
+                _array(column, field, what) for column, field in zip(zip(*rows, strict=True), schema, strict=True)
+            ]
+            yield self._tagged(self._state, pa.repeat(pa.scalar(self._windows.last, pa.int64()), len(rows)), arrays)
+
+    def _state_row(self, key: Any) -> tuple[Any, ...]:
+        own = (key,) if self._keys == 1 else key
+        found = self._states.get(key)
+        if found is None:
+            return (*own, *(None for _ in self._fields), True)
+        return (*own, *(field.to_stored(value) for field, value in zip(self._fields, found, strict=True)), False)
+
+
+def _tuples(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
+    columns = [
+        column.to_numpy(zero_copy_only=False).tolist() if _is_plain(column) else column.to_pylist()
+        for column in batch.columns
+    ]
+    return list(zip(*columns, strict=True)) if columns else [()] * batch.num_rows
+
+
+def _is_plain(column: pa.Array) -> bool:
+    kind = column.type
+    return not column.null_count and (pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _array(values: Sequence[Any], field: pa.Field, what: str) -> pa.Array:
+    try:
+        return pa.array(values, field.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+        wrong = next((value for value in values if not _fits(value, field.type)), values[0])
+        raise InputError(
+            f'column "{field.name}" of {what} is {field.type}, a value was {type(wrong).__name__} {_shown(wrong)}',
+            detail=f"{error}.",
+        ) from error
+
+
+def _fits(value: Any, kind: pa.DataType) -> bool:
+    try:
+        pa.array([value], kind)
+    except (pa.ArrowException, OverflowError, TypeError):
+        return False
+    return True
+
+
+def _as_travelling(column: pa.Array) -> pa.Array:
+    if not pa.types.is_timestamp(column.type):
+        return column
+    return pc.cast(pc.cast(column, pa.timestamp("us", column.type.tz)), pa.int64())
+
+
+def _order(key: Any) -> Any:
+    """Returns what keys are sorted by: nulls first."""
+    return tuple((part is not None, part) for part in (key if isinstance(key, tuple) else (key,)))
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]} ..."
+
+
+def _row_class(port: str, schema: pa.Schema) -> type:
+    """Returns a tuple with the port's columns as attributes, whatever they are called."""
+    fields = {name: property(itemgetter(place)) for place, name in enumerate(schema.names)}
+
+    def show(self: tuple[Any, ...]) -> str:
+        return f"{port}({', '.join(f'{name}={value!r}' for name, value in zip(schema.names, self, strict=True))})"
+
+    return type(port, (tuple,), {**fields, "__slots__": (), "__repr__": show, "_fields": tuple(schema.names)})

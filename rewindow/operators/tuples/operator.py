@@ -1,0 +1,203 @@
+"""TupleOperator: what a user writes to be called for each tuple (docs/rules/operators.md, section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+from pydantic import ConfigDict
+
+from rewindow.application import FrameOperator, OperatorContext
+from rewindow.application.properties import WrongProperty
+from rewindow.errors import InputError
+from rewindow.operators.tuples.state import State
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from rewindow.operators.tuples.key_range import KeyRange
+
+
+class TupleOperator(FrameOperator):
+    """An operator that is called for each tuple, in order, between the begin and the end of its window (O25 to O37).
+
+    Of each key range a copy of the operator is called, by one thread: `setup`, then for every window of the group, also
+    an empty one, `begin_window`, `process` for each tuple, `end_window`; then `teardown`. A tuple has the columns of
+    its port as attributes; timestamps are microseconds since the epoch. With several input ports there is a method
+    `process_PORT` for each; they come in the order in which the ports are declared, window by window.
+
+    An input port says by which columns its tuples are keyed (`InputPort(schema, key=("user",))`): tuples of a key come
+    to the same copy, and a `State` has a value for each key. Without keys there is one copy and one value (X41).
+
+    A faster form is `process_batch(port, rows)`, called with Arrow batches of one window; where it is defined, no
+    `process` is called.
+
+    Attributes:
+        transient: names of attributes that may be assigned though they are no state: lost after the group (X49).
+        window_id: the window that is computed.
+        context: the group's windows, the grid, the recovery mode and the operator's name.
+
+    Example:
+        class Totals(TupleOperator):
+            inputs = {"clicks": InputPort(CLICKS, key=("user",))}
+            outputs = {"out": OutputPort(TOTALS)}
+            limit: int = 3
+            total = State(pa.int64(), 0)
+
+            def process(self, click):
+                self.total += 1
+                if self.total >= self.limit:
+                    self.emit("out", click.user, self.total)
+    """
+
+    model_config = ConfigDict(ignored_types=(State,))
+
+    transient: ClassVar[Sequence[str]] = ()
+    fields: ClassVar[tuple[State, ...]] = ()
+    window_id: ClassVar[int]
+    context: ClassVar[OperatorContext]
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **arguments: Any) -> None:
+        """Numbers the declared fields of state; an operator with a key says only what changed."""
+        found = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
+        cls.fields = tuple(value for value in found.values() if isinstance(value, State))
+        for place, field in enumerate(cls.fields):
+            field.place = place
+        cls.state_increments = any(port.key for port in cls.inputs.values())
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        declared = getattr(type(self), name, None)
+        if isinstance(declared, State):
+            declared.__set__(self, value)
+        elif name in self.transient and "_range" in self.__dict__:
+            self.__dict__[name] = value
+        elif "_range" in self.__dict__:
+            raise InputError(
+                f'{type(self).__name__} assigns "{name}", which is neither state nor transient',
+                hint=f'Declare it: {name} = State(TYPE), or put "{name}" into `transient` if it may be lost.',
+            )
+        else:
+            super().__setattr__(name, value)
+
+    def setup(self) -> None:
+        """Called once before the first window of a group; state is there, and nothing may be emitted (O26)."""
+
+    def begin_window(self, window_id: int) -> None:
+        """Called at the begin of every window, also of an empty one (O27)."""
+
+    def process(self, row: Any) -> None:
+        """Called for each tuple of the only input port (O29)."""
+        raise NotImplementedError
+
+    def end_window(self) -> None:
+        """Called at the end of every window, with nothing of it to come (O31)."""
+
+    def teardown(self) -> None:
+        """Called after the last window of a group; not after an error (O36)."""
+
+    def emit(self, port: str, *values: Any, **named: Any) -> None:
+        """Emits a tuple in the window that is computed; values in the order of the port's columns, or by their names.
+
+        Raises:
+            InputError: there is no such port or column, the count of values is wrong, or no window is open.
+        """
+        self.__dict__["_range"].emit(port, values, named)
+
+    def emit_error(self, port: str, row: Sequence[Any], reason: str, detail: str = "", position: str = "") -> None:
+        """Emits an error tuple; reasons are those of `rewindow.application.error_tuples` (X14)."""
+        self.__dict__["_range"].emit(port, (*row, position or None, reason, detail or None), {}, is_error=True)
+
+    def emit_batch(self, port: str, rows: pa.RecordBatch | pa.Table) -> None:
+        """Emits rows in the window that is computed; their columns are those of the port."""
+        self.__dict__["_range"].emit_batch(port, rows)
+
+    def keys(self) -> Iterator[Any]:
+        """Gives the keys that have state, each as the one whose state the operator reads; in their order.
+
+        A key of one column is its value, of several a tuple.
+        """
+        return self.__dict__["_range"].each_key()  # type: ignore[no-any-return]
+
+    def at(self, *key: Any) -> None:
+        """Takes a key as the one whose state the operator reads: for `process_batch`, which gets tuples of many."""
+        self.__dict__["_range"].take(key)
+
+    def forget(self) -> None:
+        """Removes the state of the key whose state the operator reads."""
+        self.__dict__["_range"].forget()
+
+    def state_columns(self) -> pa.Schema | None:
+        """Returns the key's columns and those of the declared fields, a row for each key."""
+        return (
+            pa.schema([*self.key_schema(), *((field.name, field.stored_as) for field in self.fields)])
+            if self.fields
+            else None
+        )
+
+    def state_key_columns(self) -> tuple[str, ...]:
+        """Returns the names of the key's columns."""
+        return tuple(self.key_schema().names)
+
+    def key_schema(self) -> pa.Schema:
+        """Returns the columns of the key, as the first port names them; none without a key."""
+        port = next(iter(self.input_ports().values()), None)
+        columns = port.schema if port is not None and port.schema is not None else pa.schema([])
+        return pa.schema([columns.field(name) for name in port.key if name in columns.names]) if port else columns
+
+    def wrong_properties(self) -> list[WrongProperty]:
+        """Returns what is wrong with properties, ports and callbacks."""
+        return [*super().wrong_properties(), *self._wrong_ports()]
+
+    def _wrong_ports(self) -> list[WrongProperty]:
+        found, ports = [], self.input_ports()
+        key = [field.type for field in self.key_schema()]
+        for name, port in ports.items():
+            if port.schema is None:
+                found.append(WrongProperty(name, "an input port of a tuple operator needs a schema", None))
+                continue
+            absent = [column for column in port.key if column not in port.schema.names]
+            if absent:
+                found.append(WrongProperty(name, f"key {', '.join(absent)} is not in the port's columns", port.key))
+            elif [port.schema.field(column).type for column in port.key] != key:
+                found.append(WrongProperty(name, "its key has other types than that of the first port", port.key))
+            if not self._is_called(name, only=len(ports) == 1):
+                method = "process" if len(ports) == 1 else f"process_{name}"
+                found.append(WrongProperty(name, f"there is no method {method} and no process_batch", None))
+        taken = sorted({"window_id", *(field.name for field in self.fields)} & set(self.key_schema().names))
+        if taken:
+            found.append(WrongProperty(taken[0], "a field of state has the name of a column of the key", taken))
+        return found
+
+    def _is_called(self, port: str, *, only: bool) -> bool:
+        of_its_own = type(self).process is not TupleOperator.process
+        return hasattr(self, "process_batch") or hasattr(self, f"process_{port}") or (only and of_its_own)
+
+    def transform(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    ) -> Mapping[str, DataFrame]:
+        """Returns what was emitted on each port, from the one pass in which everything is computed."""
+        from rewindow.operators.tuples.frames import emitted, one_pass
+
+        found = context.once("pass", lambda: one_pass(self, inputs, state, context))
+        return {port: emitted(self, found, port) for port in self.output_ports()}
+
+    def next_state(
+        self,
+        inputs: Mapping[str, DataFrame],
+        outputs: Mapping[str, DataFrame],
+        state: DataFrame,
+        context: OperatorContext,
+    ) -> DataFrame:
+        """Returns the state rows of the same pass: those that changed where there is a key, else all."""
+        from rewindow.operators.tuples.frames import one_pass, states
+
+        return states(self, context.once("pass", lambda: one_pass(self, inputs, state, context)))
+
+
+def copy_of(operator: TupleOperator, key_range: KeyRange, context: OperatorContext) -> TupleOperator:
+    """Returns a copy of an operator that reads and emits through a key range."""
+    copied = operator.model_copy()
+    copied.__dict__.update(_range=key_range, context=context)
+    return copied

@@ -1,0 +1,66 @@
+"""A declared field of state: what an operator keeps for each key from window to window (W57, X49)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from rewindow.operators.tuples.operator import TupleOperator
+
+
+class State:
+    """A field that is kept from window to window: one value for each key, or one in all where there is no key.
+
+    Read and assigned as an attribute of the operator, it is the value of the key of the tuple that is processed.
+
+    Args:
+        kind: type of the value. A map is a dict in the operator; it and a list may be changed in place.
+        default: the value of a key that has none yet; copied for each key.
+
+    Example:
+        total = State(pa.int64(), 0)
+        seen = State(pa.map_(pa.string(), pa.int64()), {})
+    """
+
+    def __init__(self, kind: pa.DataType, default: Any = None) -> None:
+        self.kind, self.default, self.name, self.place = kind, default, "", -1
+        self._is_shared = isinstance(default, list | dict)
+        self.changes_in_place = pa.types.is_nested(kind)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, operator: TupleOperator | None, owner: type | None = None) -> Any:
+        if operator is None:
+            return self
+        return operator.__dict__["_range"].read(self)
+
+    def __set__(self, operator: TupleOperator, value: Any) -> None:
+        operator.__dict__["_range"].write(self, value)
+
+    def first(self) -> Any:
+        """Returns the value of a key that has none yet."""
+        return copy.deepcopy(self.default) if self._is_shared else self.default
+
+    @property
+    def stored_as(self) -> pa.DataType:
+        """The type of the column that holds it: entries of a map are a list, as Spark hashes no maps."""
+        if pa.types.is_map(self.kind):
+            return pa.list_(pa.struct([("key", self.kind.key_type), ("value", self.kind.item_type)]))
+        return self.kind
+
+    def to_stored(self, value: Any) -> Any:
+        """Returns a value as its column holds it; entries of a map in the order of their keys."""
+        if isinstance(value, Mapping) and pa.types.is_map(self.kind):
+            return [{"key": key, "value": value[key]} for key in sorted(value)]
+        return value
+
+    def from_stored(self, value: Any) -> Any:
+        """Returns a value as the operator sees it."""
+        if value is not None and pa.types.is_map(self.kind):
+            return {entry["key"]: entry["value"] for entry in value}
+        return value

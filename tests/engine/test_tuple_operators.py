@@ -1,0 +1,59 @@
+"""Tuple operators on the engine: one pass of Arrow batches, with the promises of every mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from rewindow.config import Config
+from rewindow.crash import Step
+from rewindow.engine.attempt import Attempt
+from rewindow.errors import RewindowError
+from rewindow.storage import query
+from tests.engine.conftest import Crash
+from tests.recovery.project import WINDOWS
+from tests.recovery.promises import check_promise
+
+OUTPUTS = ("sums", "totals")
+
+
+def rows(config: Config, replay: str, output: str) -> list[tuple[object, ...]]:
+    """Returns what an output holds, in order."""
+    sql = "select window_id, key, total from o order by window_id, key"
+    found = query(sql, o=config.replay_root(replay) / output)
+    return list(zip(*(found[name].to_pylist() for name in found.column_names), strict=True))
+
+
+def test_called_tuple_by_tuple_it_gives_what_frames_give(attempt: Callable[..., Attempt]) -> None:
+    """In one group, in many, with keys spread over tasks or in one."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    attempt("totals", "frames", group_windows=WINDOWS).run()
+    attempt("tuple_totals", "one", group_windows=WINDOWS).run()
+    attempt("tuple_totals", "many", group_windows=5).run()
+    for output in OUTPUTS:
+        assert rows(config, "one", output) == rows(config, "frames", output)
+        assert rows(config, "many", output) == rows(config, "frames", output)
+
+
+@pytest.mark.parametrize("mode", ["exactly_once", "at_most_once", "at_least_once"])
+def test_every_mode_keeps_its_promise(mode: str, attempt: Callable[..., Attempt]) -> None:
+    """Through two crashes, with the state of its keys in files, by changes."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    whole = attempt("tuple_totals", "whole", group_windows=WINDOWS)
+    whole.run()
+    for dies_at in ((Step.AFTER_FIRST_OUTPUT, 3), (Step.AFTER_FACTS, 2)):
+        with pytest.raises(Crash):
+            attempt("tuple_totals", "one", dies_at, mode=mode, group_windows=4, inline_state_bytes=0).run()
+    last = attempt("tuple_totals", "one", mode=mode, group_windows=4, inline_state_bytes=0)
+    last.run()
+    check_promise(config, last.plan, whole.plan)
+
+
+def test_an_error_says_callback_window_and_tuple(attempt: Callable[..., Attempt]) -> None:
+    """And the line of the user's file, as for other operators."""
+    with pytest.raises(RewindowError, match=r'operator "totals" failed: .*ZeroDivisionError') as error:
+        attempt("tuple_failing", "one", group_windows=WINDOWS).run()
+    text = str(error.value)
+    assert "in process of port events of Failing, window 1003, at the tuple events(key='" in text
+    assert "tuple_failing.py" in text, text
