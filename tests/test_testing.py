@@ -47,7 +47,7 @@ def random_clicks(seed: int, windows: int = 12) -> dict[str, dict[int, list[tupl
 
 
 def test_state_goes_from_window_to_window_and_properties_count() -> None:
-    """Tuples may be mappings or sequences; the state is that after the last window (W57)."""
+    """Tuples may be mappings or sequences; the state is that after the last window (W57, W59)."""
     given = {"clicks": {7: [("ann", 1), {"user": "ann", "count": 1}], 9: [("ann", 1), ("bob", 5)]}}
     found = run_operator(Totals(limit=2), given)
     assert found["out"] == [(7, "ann", 2), (9, "ann", 3), (9, "bob", 5)]
@@ -87,7 +87,7 @@ def test_an_operator_in_which_groups_show_is_caught() -> None:
 
 
 def test_every_window_is_begun_and_ended_also_an_empty_one() -> None:
-    """In their order, tuples in between; setup first, teardown last (O25 to O37)."""
+    """In their order, tuples in between; setup first, teardown last (O25, O31, O33, O35)."""
     called: list[str] = []
 
     class Called(TupleOperator):
@@ -140,7 +140,7 @@ class Joined(TupleOperator):
 
 
 def test_ports_are_aligned_by_window_and_share_a_key() -> None:
-    """Tuples of a window come port by port (W33 to W41, X43); error tuples say why."""
+    """Tuples of a window come port by port (W35, W41, O39, X43); error tuples say why."""
     given = {"right": {1: [("ann",)], 2: [("bob",), ("ann",)]}, "left": {1: [("ann", 4)], 2: [("ann", 5)]}}
     found = check_grouping(Joined(), given, runs=8)
     assert found["out"] == [(1, "ann", 4), (2, "ann", 9)]
@@ -276,7 +276,7 @@ class _Wrong(Totals):
     ],
 )
 def test_what_breaks_a_rule_is_said_in_words(what: str, words: str) -> None:
-    """O29, O31, X49."""
+    """Where it is done (O33, X49)."""
     with pytest.raises((RewindowError, ValueError), match=words) as error:
         run_operator(_Wrong(what=what), {"clicks": {3: [("a", 1)]}})
     if what == "raises":
@@ -299,3 +299,19 @@ def test_what_cannot_be_is_told_before_anything_is_called() -> None:
         run_operator(Totals(), {"visits": {}})
     with pytest.raises(InputError, match='port "clicks" has no column "name"'):
         run_operator(Totals(), {"clicks": {1: [{"name": "a"}]}})
+
+
+def test_what_setup_has_opened_is_closed_after_an_error_too() -> None:
+    """O35."""
+    called: list[str] = []
+
+    class Opened(_Wrong):
+        def setup(self) -> None:
+            called.append("setup")
+
+        def teardown(self) -> None:
+            called.append("teardown")
+
+    with pytest.raises(ValueError, match="no such user"):
+        run_operator(Opened(what="raises"), {"clicks": {3: [("a", 1)]}})
+    assert called == ["setup", "teardown"]

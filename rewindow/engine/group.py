@@ -339,7 +339,8 @@ class GroupRunner:
                 self._once[place] = self._in_one_task(read_files(self._spark, folder, frame.schema))
             return self._once[place]
 
-        return replace(context, operator=f"{self._app.name}.{node.name}", once=once)
+        published = frozenset(port for port, end in node.feeds.items() if not end.operator and "." in end.port)
+        return replace(context, operator=f"{self._app.name}.{node.name}", published=published, once=once)
 
     def _schema(self, output: str) -> pa.Schema:
         return self._app.columns(self._staged[output])

@@ -57,3 +57,11 @@ def test_an_error_says_callback_window_and_tuple(attempt: Callable[..., Attempt]
     text = str(error.value)
     assert "in process of port events of Failing, window 1003, at the tuple events(key='" in text
     assert "tuple_failing.py" in text, text
+
+
+def test_windows_without_any_tuple_are_begun_and_ended_too(attempt: Callable[..., Attempt]) -> None:
+    """Of an operator without a key, in groups in which nothing comes at all."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    attempt("tuple_beats", "one", group_windows=10).run()
+    found = query("select count from o order by window_id", o=config.replay_root("one") / "out")
+    assert found["count"].to_pylist() == list(range(1, WINDOWS + 1))

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rewindow.application import OperatorContext
 from rewindow.names import quoted_column
 from rewindow.operators.tuples.key_range import (
     GONE,
+    NO_TAG,
     TAG,
     WINDOW,
     Columns,
@@ -34,16 +35,19 @@ def one_pass(
 ) -> DataFrame:
     """Returns the tagged rows of what a group emits on all ports, and of the state after it; nothing is computed twice.
 
-    Tuples of a window come by port, then by recorded offset; behind a frame operator by a hash of their columns (X43).
+    Tuples of a window come by port, then by recorded offset; those of a published stream, and those behind a frame
+    operator, by a hash of their columns (X43, X51).
     """
     keys = operator.key_schema()
     parts = [
-        _tagged(inputs[port], columns, operator, port)
+        _tagged(inputs[port], columns, operator, port, has_order=port not in context.published)
         for port, columns in input_tags(operator).items()
         if port in inputs
     ]
     if state is not None:
         parts.append(_tagged_state(state, operator, context))
+    if not keys.names:  # Without a row Spark would call nothing, and no window would be begun.
+        parts.append(_mark(parts[0].sparkSession, context))
     rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
     placed = rows.repartition(*(f"_key_{place}" for place in range(len(keys)))) if keys.names else rows.coalesce(1)
     wanted = tagged_schema([state_tag(operator), *input_tags(operator).values()]).names
@@ -69,11 +73,11 @@ def states(operator: TupleOperator, rows: DataFrame) -> DataFrame:
     return found if operator.state_increments else found.drop(GONE)
 
 
-def _tagged(frame: DataFrame, columns: Columns, operator: TupleOperator, port: str) -> DataFrame:
+def _tagged(frame: DataFrame, columns: Columns, operator: TupleOperator, port: str, *, has_order: bool) -> DataFrame:
     key = operator.input_ports()[port].key
     names = [quoted_column(name) for name in columns.schema.names]
-    order = _OFFSET if _OFFSET in frame.columns else None
-    placed = F.col(order).cast("bigint") if order else F.xxhash64(*names)
+    has_order = has_order and _OFFSET in frame.columns
+    placed = F.col(_OFFSET).cast("bigint") if has_order else F.xxhash64(*names)
     values = [
         _travelling(F.col(quoted_column(field.name)), field.type)
         .cast(spark_schema(pa.schema([sent]))[0].dataType)
@@ -101,6 +105,13 @@ def _tagged_state(state: DataFrame, operator: TupleOperator, context: OperatorCo
     return state.select(
         F.lit(0).alias(TAG), F.lit(context.first - 1).cast("bigint").alias(WINDOW),
         F.lit(0).cast("bigint").alias(_ORDER), *_keys(keys), *values,
+    )  # fmt: skip
+
+
+def _mark(spark: SparkSession, context: OperatorContext) -> DataFrame:
+    return spark.range(1).select(
+        F.lit(NO_TAG).alias(TAG), F.lit(context.first - 1).cast("bigint").alias(WINDOW),
+        F.lit(0).cast("bigint").alias(_ORDER),
     )  # fmt: skip
 
 

@@ -21,6 +21,8 @@ from rewindow.operators.tuples.operator import TupleOperator, copy_of
 from rewindow.operators.tuples.state import State
 
 TAG, WINDOW, GONE = "_rw_tag", "window_id", "_rw_gone"
+NO_TAG = -1
+"""The tag of a row that is nothing: a key range that has no other is called all the same."""
 BATCH = 10_000
 """Tuples that are made into an Arrow batch at once: more save nothing (measured), and cost memory."""
 
@@ -83,14 +85,14 @@ def _declared(schema: pa.Schema | None) -> pa.Schema:
 
 
 class KeyRange:
-    """Calls a copy of an operator over the tagged rows of one key range.
+    """Calls a copy of an operator over the tagged rows of one key range, on one thread (O33, O34).
 
     Args:
         context: its windows are all begun and ended, also without a tuple.
     """
 
     def __init__(self, operator: TupleOperator, context: OperatorContext) -> None:
-        self._windows = context.windows
+        self._windows, self._window = context.windows, context.first - 1
         self._fields = operator.fields
         self._keys = len(operator.key_schema())
         self._in, self._out, self._state = input_tags(operator), output_tags(operator), state_tag(operator)
@@ -125,42 +127,45 @@ class KeyRange:
             InputError: the operator's code broke a rule.
             Exception: what the operator's code has raised, with a note of callback, window and tuple.
         """
-        operator, window, windows = self._operator, self._windows.first - 1, self._windows
         is_set_up = False
-        for batch in batches:
-            tags, ids = (batch.column(name).to_numpy() for name in (TAG, WINDOW))
-            states = int(np.searchsorted(tags != 0, True)) if len(tags) else 0
-            self._load(batch.slice(0, states))
-            if states == len(tags):
-                continue
-            if not is_set_up:
-                is_set_up = True
-                self._call("setup", operator.setup)
-            for port, at, rows in self._runs(batch.slice(states), tags[states:], ids[states:]):
-                while window < at:
-                    window = self._next(window)
-                self._take(port, rows, at)
-            if self._count >= BATCH:
-                yield from self._flush()
-        if not is_set_up:
-            self._call("setup", operator.setup)
-        while window < windows.last:
-            window = self._next(window)
-            if self._count >= BATCH:
-                yield from self._flush()
-        self._end()
-        self._call("teardown", operator.teardown)
+        try:
+            for batch in map(_without_mark, batches):
+                states = int(np.searchsorted(batch[TAG].to_numpy() != 0, True)) if batch.num_rows else 0
+                self._load(batch.slice(0, states))
+                if states < batch.num_rows:
+                    is_set_up = is_set_up or self._set_up()
+                    yield from self._take_batch(batch.slice(states))
+            is_set_up = is_set_up or self._set_up()
+            yield from self._begin(self._windows.last)
+            self._end()
+        finally:
+            if is_set_up:
+                self._call("teardown", self._operator.teardown)
         yield from self._flush()
         yield from self._state_rows()
 
-    def _next(self, window: int) -> int:
-        """Ends a window and begins the next one."""
-        self._end()
-        window += 1
-        self._operator.__dict__["window_id"] = window
-        self._is_open, self._has_key = True, not self._keys
-        self._call("begin_window", self._operator.begin_window, window)
-        return window
+    def _set_up(self) -> bool:
+        self._call("setup", self._operator.setup)
+        return True
+
+    def _take_batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        tags, ids = (batch[name].to_numpy() for name in (TAG, WINDOW))
+        for port, window, rows in self._runs(batch, tags, ids):
+            yield from self._begin(window)
+            self._take(port, rows)
+        if self._count >= BATCH:
+            yield from self._flush()
+
+    def _begin(self, window: int) -> Iterator[pa.RecordBatch]:
+        """Ends the window that is open and begins the next ones, up to one."""
+        while self._window < window:
+            self._end()
+            self._window += 1
+            self._operator.__dict__["window_id"] = self._window
+            self._is_open, self._has_key = True, not self._keys
+            self._call("begin_window", self._operator.begin_window, self._window)
+            if self._count >= BATCH:
+                yield from self._flush()
 
     def _end(self) -> None:
         if self._is_open:
@@ -201,7 +206,7 @@ class KeyRange:
             part = rows[name].slice(place, count) if self._in_batches else rows[name][place : place + count]
             yield name, int(ids[begin]), part
 
-    def _take(self, port: str, rows: Any, window: int) -> None:
+    def _take(self, port: str, rows: Any) -> None:
         if self._in_batches:
             batch = pa.RecordBatch.from_arrays(
                 [column.cast(field.type) for column, field in zip(rows.columns, self._in[port].schema, strict=True)],
@@ -383,6 +388,10 @@ class KeyRange:
         if found is None:
             return (*own, *(None for _ in self._fields), True)
         return (*own, *(field.to_stored(value) for field, value in zip(self._fields, found, strict=True)), False)
+
+
+def _without_mark(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.slice(1) if batch.num_rows and batch[TAG][0].as_py() == NO_TAG else batch
 
 
 def _tuples(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class TupleOperator(FrameOperator):
-    """An operator that is called for each tuple, in order, between the begin and the end of its window (O25 to O37).
+    """An operator that is called for each tuple, in order, between the begin and the end of its window (O33).
 
     Of each key range a copy of the operator is called, by one thread: `setup`, then for every window of the group, also
     an empty one, `begin_window`, `process` for each tuple, `end_window`; then `teardown`. A tuple has the columns of
@@ -82,20 +82,20 @@ class TupleOperator(FrameOperator):
             super().__setattr__(name, value)
 
     def setup(self) -> None:
-        """Called once before the first window of a group; state is there, and nothing may be emitted (O26)."""
+        """Called once before the first window of a group, with properties and state there; nothing is emitted (O25)."""
 
     def begin_window(self, window_id: int) -> None:
-        """Called at the begin of every window, also of an empty one (O27)."""
+        """Called at the begin of every window, also of an empty one (O33)."""
 
     def process(self, row: Any) -> None:
-        """Called for each tuple of the only input port (O29)."""
+        """Called for each tuple of the only input port, in the port's order (O33, O39)."""
         raise NotImplementedError
 
     def end_window(self) -> None:
-        """Called at the end of every window, with nothing of it to come (O31)."""
+        """Called at the end of every window, when all ports have ended it (O33, W34, W35)."""
 
     def teardown(self) -> None:
-        """Called after the last window of a group; not after an error (O36)."""
+        """Called after the last window of a group, and after an error (O35)."""
 
     def emit(self, port: str, *values: Any, **named: Any) -> None:
         """Emits a tuple in the window that is computed; values in the order of the port's columns, or by their names.
