@@ -22,18 +22,18 @@ import pyarrow.compute as pc
 
 from rewindow.application import Mode, OperatorContext
 from rewindow.errors import InputError
-from rewindow.operators.tuples.key_range import (
+from rewindow.operators.tuples.key_range import KeyRange
+from rewindow.operators.tuples.operator import TupleOperator
+from rewindow.operators.tuples.tagged_rows import (
     GONE,
     TAG,
     WINDOW,
     Columns,
-    KeyRange,
     input_tags,
     output_tags,
     state_tag,
     tagged_schema,
 )
-from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.state.row_hash import row_hashes
 from rewindow.windows import Grid, WindowRange
 

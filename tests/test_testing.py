@@ -11,7 +11,7 @@ import pytest
 
 from rewindow.application import InputPort, OutputPort
 from rewindow.errors import InputError, RewindowError
-from rewindow.operators import State, TupleOperator
+from rewindow.operators import StateField, TupleOperator
 from rewindow.testing import CRASH, check_grouping, run_operator
 
 CLICKS = pa.schema([("user", pa.string()), ("count", pa.int64())])
@@ -24,7 +24,7 @@ class Totals(TupleOperator):
     inputs: ClassVar = {"clicks": InputPort(CLICKS, key=("user",))}
     outputs: ClassVar = {"out": OutputPort(TOTALS)}
     limit: int = 1
-    total = State(pa.int64(), 0)  # type: ignore[pydantic-field]
+    total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
     def process(self, click: Any) -> None:
         """Counts and emits."""
@@ -124,7 +124,7 @@ class Joined(TupleOperator):
         "out": OutputPort(TOTALS),
         "unknown": OutputPort(pa.schema([("name", pa.string())]), error=True),
     }
-    seen = State(pa.list_(pa.int64()), [])  # type: ignore[pydantic-field]
+    seen = StateField(pa.list_(pa.int64()), [])  # type: ignore[pydantic-field]
 
     def process_left(self, row: Any) -> None:
         """Keeps a tuple."""
@@ -176,8 +176,8 @@ def test_values_of_every_kind_come_back_as_they_were() -> None:
     class Kept(TupleOperator):
         inputs: ClassVar = {"rows": InputPort(kinds)}
         outputs: ClassVar = {"out": OutputPort(kinds)}
-        last = State(pa.timestamp("us", "UTC"))  # type: ignore[pydantic-field]
-        many = State(pa.map_(pa.string(), pa.int64()), {})  # type: ignore[pydantic-field]
+        last = StateField(pa.timestamp("us", "UTC"))  # type: ignore[pydantic-field]
+        many = StateField(pa.map_(pa.string(), pa.int64()), {})  # type: ignore[pydantic-field]
 
         def process(self, row: Any) -> None:
             assert isinstance(row.at, int)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from rewindow.application import Application, InputPort, OutputPort
-from rewindow.operators import State, TupleOperator
+from rewindow.operators import StateField, TupleOperator
 
 FLIGHTS = pa.schema([("carrier", pa.string()), ("dep_delay", pa.int32())])
 COUNTS = pa.map_(pa.string(), pa.int64())
@@ -24,9 +24,9 @@ class SeasonRanks(TupleOperator):
 
     inputs = {"flights": InputPort(FLIGHTS)}
     outputs = {"out": OutputPort(RANKS)}
-    flights = State(COUNTS, {})  # type: ignore[pydantic-field]
-    departed = State(COUNTS, {})  # type: ignore[pydantic-field]
-    minutes = State(COUNTS, {})  # type: ignore[pydantic-field]
+    flights = StateField(COUNTS, {})  # type: ignore[pydantic-field]
+    departed = StateField(COUNTS, {})  # type: ignore[pydantic-field]
+    minutes = StateField(COUNTS, {})  # type: ignore[pydantic-field]
 
     def process(self, flight: Any) -> None:
         """Adds a flight to its carrier's season; a cancelled one has no delay."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rewindow.operators.merge.operator import Merge
     from rewindow.operators.metronome import Metronome
     from rewindow.operators.tuples.operator import TupleOperator
-    from rewindow.operators.tuples.state import State
+    from rewindow.operators.tuples.state import StateField
 
 _PLACES = {
     "ColumnFill": "filling.settings",
@@ -37,7 +37,7 @@ _PLACES = {
     "Metronome": "metronome",
     "SessionWindows": "event_time.window_settings",
     "SplitLate": "event_time.operator",
-    "State": "tuples.state",
+    "StateField": "tuples.state",
     "StreamTime": "event_time.settings",
     "TupleOperator": "tuples.operator",
     "Windows": "event_time.windows",
@@ -60,7 +60,7 @@ __all__ = [
     "Metronome",
     "SessionWindows",
     "SplitLate",
-    "State",
+    "StateField",
     "StreamTime",
     "TupleOperator",
     "Windows",

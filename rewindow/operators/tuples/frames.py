@@ -11,19 +11,19 @@ from pyspark.sql import functions as F
 
 from rewindow.application import OperatorContext
 from rewindow.names import quoted_column
-from rewindow.operators.tuples.key_range import (
+from rewindow.operators.tuples.key_range import KeyRange
+from rewindow.operators.tuples.operator import TupleOperator
+from rewindow.operators.tuples.tagged_rows import (
     GONE,
     NO_TAG,
     TAG,
     WINDOW,
     Columns,
-    KeyRange,
     input_tags,
     output_tags,
     state_tag,
     tagged_schema,
 )
-from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.spark.frames import spark_schema
 
 _ORDER = "_rw_order"

@@ -8,80 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rewindow.application import OperatorContext
-from rewindow.application.error_tuples import GIVEN
 from rewindow.errors import InputError
 from rewindow.operators.tuples.operator import TupleOperator, copy_of
-from rewindow.operators.tuples.state import State
+from rewindow.operators.tuples.state import StateField
+from rewindow.operators.tuples.tagged_rows import (
+    NO_TAG,
+    TAG,
+    WINDOW,
+    Columns,
+    input_tags,
+    output_tags,
+    row_class,
+    shown,
+    state_tag,
+    tagged_schema,
+    to_array,
+    tuples_of,
+)
 
-TAG, WINDOW, GONE = "_rw_tag", "window_id", "_rw_gone"
-NO_TAG = -1
-"""The tag of a row that is nothing: a key range that has no other is called all the same."""
 BATCH = 10_000
 """Tuples that are made into an Arrow batch at once: more save nothing (measured), and cost memory."""
-
-
-class Columns(NamedTuple):
-    """The columns of one tag in the tagged rows.
-
-    Attributes:
-        tag: its number; 0 is state.
-        schema: the columns as the port declares them.
-    """
-
-    tag: int
-    schema: pa.Schema
-
-    @property
-    def names(self) -> list[str]:
-        """Their names in the tagged rows."""
-        return [f"_{self.tag}_{place}" for place in range(len(self.schema))]
-
-    @property
-    def stored(self) -> pa.Schema:
-        """The columns as they travel: timestamps as microseconds, since Python takes 400 times as long for them."""
-        types = [_travelling(field.type) for field in self.schema]
-        return pa.schema(list(zip(self.names, types, strict=True)))
-
-
-def _travelling(kind: pa.DataType) -> pa.DataType:
-    return pa.int64() if pa.types.is_timestamp(kind) else kind
-
-
-def state_tag(operator: TupleOperator) -> Columns:
-    """Returns the columns of state rows; the last one says that a key is gone."""
-    return Columns(0, pa.schema([*(operator.state_columns() or ()), (GONE, pa.bool_())]))
-
-
-def input_tags(operator: TupleOperator) -> dict[str, Columns]:
-    """Returns the columns of each input port."""
-    ports = operator.input_ports().items()
-    return {name: Columns(tag, _declared(port.schema)) for tag, (name, port) in enumerate(ports, 1)}
-
-
-def output_tags(operator: TupleOperator) -> dict[str, Columns]:
-    """Returns the columns of each output port; an error port has those that say why, too."""
-    ports = operator.output_ports().items()
-    return {
-        name: Columns(tag, pa.schema([*port.schema, *GIVEN]) if port.error else port.schema)
-        for tag, (name, port) in enumerate(ports, 1)
-    }
-
-
-def tagged_schema(tags: Iterable[Columns]) -> pa.Schema:
-    """Returns the columns of tagged rows."""
-    own = [(TAG, pa.int32()), (WINDOW, pa.int64())]
-    return pa.schema([*own, *(field for columns in tags for field in columns.stored)])
-
-
-def _declared(schema: pa.Schema | None) -> pa.Schema:
-    return schema if schema is not None else pa.schema([])
 
 
 class KeyRange:
@@ -97,7 +49,7 @@ class KeyRange:
         self._keys = len(operator.key_schema())
         self._in, self._out, self._state = input_tags(operator), output_tags(operator), state_tag(operator)
         self._schema = tagged_schema([self._state, *self._out.values()])
-        self._rows = {name: _row_class(name, columns.schema) for name, columns in self._in.items()}
+        self._rows = {name: row_class(name, columns.schema) for name, columns in self._in.items()}
         self._key_of = {
             name: tuple(port.schema.get_field_index(column) for column in port.key) if port.schema else ()
             for name, port in operator.input_ports().items()
@@ -184,7 +136,7 @@ class KeyRange:
         """Notes on an error where it was raised: callback, window and tuple."""
         window = self._operator.__dict__.get("window_id")
         where = f"{name} of {type(self._operator).__name__}" + (f", window {window}" if window is not None else "")
-        error.add_note(f"in {where}" + (f", at the tuple {_shown(row)}" if row is not None else ""))
+        error.add_note(f"in {where}" + (f", at the tuple {shown(row)}" if row is not None else ""))
 
     def _runs(self, batch: pa.RecordBatch, tags: Any, ids: Any) -> Iterator[tuple[str, int, Any]]:
         """Gives port, window and rows for each stretch of tuples of one window and port; rows are made once a batch."""
@@ -196,7 +148,7 @@ class KeyRange:
             columns = self._in[name]
             of_port = batch if len(names) == 1 else batch.filter(pa.array(tags == tag))
             chosen = of_port.select(columns.names)
-            rows[name] = chosen if self._in_batches else _tuples(chosen)
+            rows[name] = chosen if self._in_batches else tuples_of(chosen)
             places[name] = 0
         cuts = np.flatnonzero((np.diff(ids) != 0) | (np.diff(tags) != 0)) + 1
         for begin, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(ids)], strict=True):
@@ -239,14 +191,14 @@ class KeyRange:
             raise
         return None
 
-    def read(self, field: State) -> Any:
+    def read(self, field: StateField) -> Any:
         """Returns a field of the key that is read; one that can be changed in place counts as changed."""
         if field.changes_in_place:
             return self._own()[field.place]
         found = self._states.get(self._key) if self._has_key else self._own()
         return field.default if found is None else found[field.place]
 
-    def write(self, field: State, value: Any) -> None:
+    def write(self, field: StateField, value: Any) -> None:
         """Keeps the value of a field of the key that is read."""
         self._own()[field.place] = value
 
@@ -336,14 +288,14 @@ class KeyRange:
                 columns = self._out[port]
                 ids, *values = zip(*rows, strict=True)
                 arrays = [
-                    _array(column, field, f'port "{port}" of {type(self._operator).__name__}')
+                    to_array(column, field, f'port "{port}" of {type(self._operator).__name__}')
                     for column, field in zip(values, columns.schema, strict=True)
                 ]
                 rows.clear()
                 yield self._tagged(columns, pa.array(ids, pa.int64()), arrays)
 
     def _tagged(self, columns: Columns, ids: pa.Array, values: Sequence[pa.Array]) -> pa.RecordBatch:
-        count, given = len(ids), dict(zip(columns.names, map(_as_travelling, values), strict=True))
+        count, given = len(ids), dict(zip(columns.names, map(as_travelling, values), strict=True))
         arrays = [
             pa.repeat(pa.scalar(columns.tag, pa.int32()), count),
             ids,
@@ -378,7 +330,7 @@ class KeyRange:
             rows = [self._state_row(key) for key in keys[begin : begin + BATCH]]
             what = f"state of {type(self._operator).__name__}"
             arrays = [
-                _array(column, field, what) for column, field in zip(zip(*rows, strict=True), schema, strict=True)
+                to_array(column, field, what) for column, field in zip(zip(*rows, strict=True), schema, strict=True)
             ]
             yield self._tagged(self._state, pa.repeat(pa.scalar(self._windows.last, pa.int64()), len(rows)), arrays)
 
@@ -394,59 +346,6 @@ def _without_mark(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.slice(1) if batch.num_rows and batch[TAG][0].as_py() == NO_TAG else batch
 
 
-def _tuples(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
-    columns = [
-        column.to_numpy(zero_copy_only=False).tolist() if _is_plain(column) else column.to_pylist()
-        for column in batch.columns
-    ]
-    return list(zip(*columns, strict=True)) if columns else [()] * batch.num_rows
-
-
-def _is_plain(column: pa.Array) -> bool:
-    kind = column.type
-    return not column.null_count and (pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
-
-def _array(values: Sequence[Any], field: pa.Field, what: str) -> pa.Array:
-    try:
-        return pa.array(values, field.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
-        wrong = next((value for value in values if not _fits(value, field.type)), values[0])
-        raise InputError(
-            f'column "{field.name}" of {what} is {field.type}, a value was {type(wrong).__name__} {_shown(wrong)}',
-            detail=f"{error}.",
-        ) from error
-
-
-def _fits(value: Any, kind: pa.DataType) -> bool:
-    try:
-        pa.array([value], kind)
-    except (pa.ArrowException, OverflowError, TypeError):
-        return False
-    return True
-
-
-def _as_travelling(column: pa.Array) -> pa.Array:
-    if not pa.types.is_timestamp(column.type):
-        return column
-    return pc.cast(pc.cast(column, pa.timestamp("us", column.type.tz)), pa.int64())
-
-
 def _order(key: Any) -> Any:
     """Returns what keys are sorted by: nulls first."""
     return tuple((part is not None, part) for part in (key if isinstance(key, tuple) else (key,)))
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 200 else f"{text[:200]} ..."
-
-
-def _row_class(port: str, schema: pa.Schema) -> type:
-    """Returns a tuple with the port's columns as attributes, whatever they are called."""
-    fields = {name: property(itemgetter(place)) for place, name in enumerate(schema.names)}
-
-    def show(self: tuple[Any, ...]) -> str:
-        return f"{port}({', '.join(f'{name}={value!r}' for name, value in zip(schema.names, self, strict=True))})"
-
-    return type(port, (tuple,), {**fields, "__slots__": (), "__repr__": show, "_fields": tuple(schema.names)})

@@ -11,7 +11,7 @@ from pydantic import ConfigDict
 from rewindow.application import FrameOperator, OperatorContext
 from rewindow.application.properties import WrongProperty
 from rewindow.errors import InputError
-from rewindow.operators.tuples.state import State
+from rewindow.operators.tuples.state import StateField
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,7 +28,7 @@ class TupleOperator(FrameOperator):
     `process_PORT` for each; they come in the order in which the ports are declared, window by window.
 
     An input port says by which columns its tuples are keyed (`InputPort(schema, key=("user",))`): tuples of a key come
-    to the same copy, and a `State` has a value for each key. Without keys there is one copy and one value (X41).
+    to the same copy, and a `StateField` has a value for each key. Without keys there is one copy and one value (X41).
 
     A faster form is `process_batch(port, rows)`, called with Arrow batches of one window; where it is defined, no
     `process` is called.
@@ -43,7 +43,7 @@ class TupleOperator(FrameOperator):
             inputs = {"clicks": InputPort(CLICKS, key=("user",))}
             outputs = {"out": OutputPort(TOTALS)}
             limit: int = 3
-            total = State(pa.int64(), 0)
+            total = StateField(pa.int64(), 0)
 
             def process(self, click):
                 self.total += 1
@@ -51,10 +51,10 @@ class TupleOperator(FrameOperator):
                     self.emit("out", click.user, self.total)
     """
 
-    model_config = ConfigDict(ignored_types=(State,))
+    model_config = ConfigDict(ignored_types=(StateField,))
 
     transient: ClassVar[Sequence[str]] = ()
-    fields: ClassVar[tuple[State, ...]] = ()
+    fields: ClassVar[tuple[StateField, ...]] = ()
     window_id: ClassVar[int]
     context: ClassVar[OperatorContext]
 
@@ -62,21 +62,21 @@ class TupleOperator(FrameOperator):
     def __pydantic_init_subclass__(cls, **arguments: Any) -> None:
         """Numbers the declared fields of state; an operator with a key says only what changed."""
         found = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
-        cls.fields = tuple(value for value in found.values() if isinstance(value, State))
+        cls.fields = tuple(value for value in found.values() if isinstance(value, StateField))
         for place, field in enumerate(cls.fields):
             field.place = place
         cls.state_increments = any(port.key for port in cls.inputs.values())
 
     def __setattr__(self, name: str, value: Any) -> None:
         declared = getattr(type(self), name, None)
-        if isinstance(declared, State):
+        if isinstance(declared, StateField):
             declared.__set__(self, value)
         elif name in self.transient and "_range" in self.__dict__:
             self.__dict__[name] = value
         elif "_range" in self.__dict__:
             raise InputError(
                 f'{type(self).__name__} assigns "{name}", which is neither state nor transient',
-                hint=f'Declare it: {name} = State(TYPE), or put "{name}" into `transient` if it may be lost.',
+                hint=f'Declare it: {name} = StateField(TYPE), or put "{name}" into `transient` if it may be lost.',
             )
         else:
             super().__setattr__(name, value)

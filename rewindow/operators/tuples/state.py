@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rewindow.operators.tuples.operator import TupleOperator
 
 
-class State:
+class StateField:
     """A field that is kept from window to window: one value for each key, or one in all where there is no key.
 
     Read and assigned as an attribute of the operator, it is the value of the key of the tuple that is processed.
@@ -22,8 +22,8 @@ class State:
         default: the value of a key that has none yet; copied for each key.
 
     Example:
-        total = State(pa.int64(), 0)
-        seen = State(pa.map_(pa.string(), pa.int64()), {})
+        total = StateField(pa.int64(), 0)
+        seen = StateField(pa.map_(pa.string(), pa.int64()), {})
     """
 
     def __init__(self, kind: pa.DataType, default: Any = None) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from rewindow.application import Application, FrameOperator, InputPort, OperatorContext, OutputPort
-from rewindow.operators import State, TupleOperator
+from rewindow.operators import StateField, TupleOperator
 
 EVENTS = pa.schema([("key", pa.string()), ("x", pa.int64())])
 
@@ -32,7 +32,7 @@ class Beats(TupleOperator):
 
     inputs: ClassVar = {"events": InputPort(EVENTS)}
     outputs: ClassVar = {"out": OutputPort(pa.schema([("count", pa.int64())]))}
-    count = State(pa.int64(), 0)  # type: ignore[pydantic-field]
+    count = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
     def process(self, row: Any) -> None:
         """Is never called."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from rewindow.application import Application, InputPort, OutputPort
-from rewindow.operators import State, TupleOperator
+from rewindow.operators import StateField, TupleOperator
 
 EVENTS = pa.schema([("key", pa.string()), ("x", pa.int64())])
 TOTALS = pa.schema([("key", pa.string()), ("total", pa.int64())])
@@ -20,7 +20,7 @@ class Totals(TupleOperator):
     outputs: ClassVar = {"sums": OutputPort(TOTALS), "totals": OutputPort(TOTALS)}
     state_buckets: ClassVar = 2
     transient: ClassVar = ("sums",)
-    total = State(pa.int64(), 0)  # type: ignore[pydantic-field]
+    total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
     def begin_window(self, window_id: int) -> None:
         """Nothing has come yet."""

@@ -1,0 +1,131 @@
+"""The rows that go through a tuple operator: tagged by port, in Arrow, and what they are in the hands of its code.
+
+State is tag 0, ports count from 1. A column of a tag is named by it, so that no names collide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rewindow.application.error_tuples import GIVEN
+from rewindow.errors import InputError
+from rewindow.operators.tuples.operator import TupleOperator
+
+TAG, WINDOW, GONE = "_rw_tag", "window_id", "_rw_gone"
+NO_TAG = -1
+"""The tag of a row that is nothing: a key range that has no other is called all the same."""
+
+
+class Columns(NamedTuple):
+    """The columns of one tag in the tagged rows.
+
+    Attributes:
+        tag: its number; 0 is state.
+        schema: the columns as the port declares them.
+    """
+
+    tag: int
+    schema: pa.Schema
+
+    @property
+    def names(self) -> list[str]:
+        """Their names in the tagged rows."""
+        return [f"_{self.tag}_{place}" for place in range(len(self.schema))]
+
+    @property
+    def stored(self) -> pa.Schema:
+        """The columns as they travel: timestamps as microseconds, since Python takes 400 times as long for them."""
+        types = [_travelling(field.type) for field in self.schema]
+        return pa.schema(list(zip(self.names, types, strict=True)))
+
+
+def _travelling(kind: pa.DataType) -> pa.DataType:
+    return pa.int64() if pa.types.is_timestamp(kind) else kind
+
+
+def state_tag(operator: TupleOperator) -> Columns:
+    """Returns the columns of state rows; the last one says that a key is gone."""
+    return Columns(0, pa.schema([*(operator.state_columns() or ()), (GONE, pa.bool_())]))
+
+
+def input_tags(operator: TupleOperator) -> dict[str, Columns]:
+    """Returns the columns of each input port."""
+    ports = operator.input_ports().items()
+    return {name: Columns(tag, _declared(port.schema)) for tag, (name, port) in enumerate(ports, 1)}
+
+
+def output_tags(operator: TupleOperator) -> dict[str, Columns]:
+    """Returns the columns of each output port; an error port has those that say why, too."""
+    ports = operator.output_ports().items()
+    return {
+        name: Columns(tag, pa.schema([*port.schema, *GIVEN]) if port.error else port.schema)
+        for tag, (name, port) in enumerate(ports, 1)
+    }
+
+
+def tagged_schema(tags: Iterable[Columns]) -> pa.Schema:
+    """Returns the columns of tagged rows."""
+    own = [(TAG, pa.int32()), (WINDOW, pa.int64())]
+    return pa.schema([*own, *(field for columns in tags for field in columns.stored)])
+
+
+def _declared(schema: pa.Schema | None) -> pa.Schema:
+    return schema if schema is not None else pa.schema([])
+
+
+def tuples_of(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
+    columns = [
+        column.to_numpy(zero_copy_only=False).tolist() if _is_plain(column) else column.to_pylist()
+        for column in batch.columns
+    ]
+    return list(zip(*columns, strict=True)) if columns else [()] * batch.num_rows
+
+
+def _is_plain(column: pa.Array) -> bool:
+    kind = column.type
+    return not column.null_count and (pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def to_array(values: Sequence[Any], field: pa.Field, what: str) -> pa.Array:
+    try:
+        return pa.array(values, field.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+        wrong = next((value for value in values if not _fits(value, field.type)), values[0])
+        raise InputError(
+            f'column "{field.name}" of {what} is {field.type}, a value was {type(wrong).__name__} {shown(wrong)}',
+            detail=f"{error}.",
+        ) from error
+
+
+def _fits(value: Any, kind: pa.DataType) -> bool:
+    try:
+        pa.array([value], kind)
+    except (pa.ArrowException, OverflowError, TypeError):
+        return False
+    return True
+
+
+def as_travelling(column: pa.Array) -> pa.Array:
+    if not pa.types.is_timestamp(column.type):
+        return column
+    return pc.cast(pc.cast(column, pa.timestamp("us", column.type.tz)), pa.int64())
+
+
+def shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]} ..."
+
+
+def row_class(port: str, schema: pa.Schema) -> type:
+    """Returns a tuple with the port's columns as attributes, whatever they are called."""
+    fields = {name: property(itemgetter(place)) for place, name in enumerate(schema.names)}
+
+    def show(self: tuple[Any, ...]) -> str:
+        return f"{port}({', '.join(f'{name}={value!r}' for name, value in zip(schema.names, self, strict=True))})"
+
+    return type(port, (tuple,), {**fields, "__slots__": (), "__repr__": show, "_fields": tuple(schema.names)})
