@@ -67,7 +67,7 @@ def commands(page: str) -> Iterator[list[str]]:
         for line in block.content.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True) if line.strip().startswith(("rewindow ", "make ")) else []
             if words:
-                yield words
+                yield words[: words.index(">")] if ">" in words else words
 
 
 @pytest.mark.parametrize("page", pages_with("", "bash", "sh", "console"))

@@ -22,6 +22,7 @@ from rewindow.operators.tuples.tagged_rows import (
     TAG,
     WINDOW,
     Columns,
+    as_travelling,
     input_tags,
     output_tags,
     row_class,
