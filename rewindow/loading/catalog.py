@@ -18,7 +18,7 @@ from rewindow.application import Application, Given, apply_given
 from rewindow.application.given import FILE
 from rewindow.config import Config
 from rewindow.errors import CheckpointError, InputError, RewindowError
-from rewindow.loading.code_versions import code_version, configuration_digest
+from rewindow.loading.code_versions import code_version, configuration_digest, own_files
 from rewindow.loading.stream_applications import HEARTBEAT, heartbeat_application
 from rewindow.loading.user_lines import raised_at
 from rewindow.names import check_name, did_you_mean
@@ -38,10 +38,12 @@ class LoadedApplication:
     Attributes:
         code_version: changes with the source of the application and what it imports from its own folder, with that of
             its operators' classes and their bases, and with Rewindow's release and library of operators.
+        files: its own files, of which the code version is made.
     """
 
     app: Application
     code_version: str
+    files: frozenset[Path] = frozenset()
 
     @cached_property
     def configuration_digest(self) -> str:
@@ -94,7 +96,7 @@ def load_application(
             app = _application_of(_import(name, path), name, parameters)
         sources = [path, *_modules_of(folder).values()]
     apply_given(app, given_in_file(config, name) if given is None else given)
-    return LoadedApplication(app, code_version(app, sources))
+    return LoadedApplication(app, code_version(app, sources), frozenset(own_files(app, sources)))
 
 
 def given_in_file(config: Config, name: str) -> list[Given]:

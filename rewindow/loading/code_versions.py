@@ -33,12 +33,17 @@ def code_version(app: Application, sources: Iterable[Path]) -> str:
         app: the application.
         sources: files of the application itself and of the modules that it brought along.
     """
-    kinds = {kind for node in app.nodes.values() for kind in type(node.operator).__mro__} - {*FrameOperator.__mro__}
-    classes = {Path(file) for kind in kinds if (file := _file(kind))}
-    theirs = {path.resolve() for path in (*classes, *sources) if not path.resolve().is_relative_to(PACKAGE)}
+    theirs = own_files(app, sources)
     parts = [_content(path) for path in _library()] + [f"{path.name}\n{_content(path)}" for path in theirs]
     digests = sorted(hashlib.sha256(part.encode()).hexdigest() for part in parts)
     return f"{FORMAT}-{hashlib.sha256(' '.join([VERSION, *digests]).encode()).hexdigest()[:16]}"
+
+
+def own_files(app: Application, sources: Iterable[Path]) -> set[Path]:
+    """Returns an application's own files: those given, and those of its operators' classes; none of Rewindow's."""
+    kinds = {kind for node in app.nodes.values() for kind in type(node.operator).__mro__} - {*FrameOperator.__mro__}
+    classes = {Path(file) for kind in kinds if (file := _file(kind))}
+    return {path.resolve() for path in (*classes, *sources) if not path.resolve().is_relative_to(PACKAGE)}
 
 
 def configuration_digest(app: Application) -> str:

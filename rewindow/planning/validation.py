@@ -14,6 +14,7 @@ from rewindow.application.given import OPTION, given_as
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError, RewindowError
 from rewindow.loading.catalog import LoadedApplication, application_names, given_in_file, load_application
+from rewindow.loading.determinism_lint import doubts
 from rewindow.loading.suite_flaws import suite_flaws
 from rewindow.names import did_you_mean
 from rewindow.planning.inputs import open_recorded_stream
@@ -79,6 +80,7 @@ def validate(
     schemas: dict[str, pa.Schema] = {name: table.schema for name, table in tables.items()}
     further = [*(flaw for one in streams for flaw in one.flaws), *_unwritable(loaded)]
     warnings = [*loaded.app.warnings(), *(one.warning for one in streams if one.warning)]
+    warnings += map(str, doubts(loaded.files))
     if len(tables) == len(streams):
         further += suite_flaws(config, loaded.app, tables)
     elif any(output.suite for output in loaded.app.outputs.values()):

@@ -96,6 +96,14 @@ def test_values_of_the_settings_and_options_are_checked_too(write: Write, comman
     assert "least = 2 (--set)" in command("validate", "halves", "--set", "half.least=2", "--graph", "text")[1]
 
 
+def test_code_that_differs_the_next_time_is_a_warning(write: Write, command: Command) -> None:
+    """R86, O61: with file and line; it stops nothing."""
+    write("import random\n" + APPLICATION + "CHOSEN = random.choice([1, 2])\n")
+    code, text, _ = command("validate", "halves")
+    line = APPLICATION.count("\n") + 2
+    assert code == 0 and f"warning: halves.py:{line}: random.choice() is another one in every replay" in text
+
+
 def test_the_graph_is_printed_in_three_forms(write: Write, command: Command) -> None:
     """Text for a person, SVG that is well formed, JSON for programs; also of an application that breaks rules."""
     write(BROKEN)

@@ -1,0 +1,85 @@
+"""The lint of operator code: clocks, chance and sets are named with their line, what is sound is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rewindow.errors import InputError
+from rewindow.loading.determinism_lint import doubts
+
+ROOT = Path(__file__).parents[2]
+HEAD = """
+import random
+import time as clock
+import uuid
+import numpy as np
+from datetime import datetime
+from pyspark.sql import functions as F
+from pyspark.sql.functions import expr, rand as chance
+"""
+
+
+def said(folder: Path, line: str) -> list[str]:
+    """Returns what is said of a line of code."""
+    (folder / "app.py").write_text(f"{HEAD}{line}\n")
+    return [str(doubt) for doubt in doubts([folder / "app.py"])]
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "word"),
+    [
+        ("now = datetime.now()", "datetime.now()", "clock"),
+        ("now = clock.time()", "clock.time()", "clock"),
+        ("row = frame.withColumn('at', F.current_timestamp())", "F.current_timestamp()", "clock"),
+        ("row = frame.withColumn('at', expr('x + now()'))", "now() in SQL", "clock"),
+        ("row = frame.selectExpr('current_timestamp as at')", "current_timestamp() in SQL", "clock"),
+        ("x = random.random()", "random.random()", "random_number"),
+        ("x = random.Random()", "random.Random()", "random_number"),
+        ("x = np.random.default_rng()", "np.random.default_rng()", "random_number"),
+        ("x = uuid.uuid4()", "uuid.uuid4()", "random_number"),
+        ("x = chance(7)", "chance()", "random_number"),
+        ("x = hash('text')", "hash()", "random_number"),
+        ("x = F.monotonically_increasing_id()", "F.monotonically_increasing_id()", "divides the rows"),
+        ("for x in {'a', 'b'}: pass", "a loop", "sorted()"),
+        ("x = [y for y in set(names)]", "a loop", "sorted()"),
+        ("x = ','.join(set(names))", "join()", "sorted()"),
+        ("x = list({y for y in names})", "list()", "sorted()"),
+    ],
+)
+def test_what_differs_the_next_time_is_named_with_its_line(tmp_path: Path, line: str, code: str, word: str) -> None:
+    """Also under another name than the library's, and in SQL (R86)."""
+    [text] = said(tmp_path, line)
+    assert text.startswith(f"app.py:{HEAD.count(chr(10)) + 1}: {code} ") and word in text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x = random.Random(7).random()",
+        "x = np.random.default_rng(seed=7)",
+        "at = datetime.fromisoformat('2013-01-01')",
+        "x = sorted(set(names))",
+        "x = 'a' in {'a', 'b'}",
+        "x = len(set(names))",
+        "row = frame.where('random_number < 3 and known')",
+        "text = 'now() is a word here'",
+        "x = operator.now()",
+    ],
+)
+def test_what_is_sound_is_not_named(tmp_path: Path, line: str) -> None:
+    """A seed, an order, or nothing but the word."""
+    assert not said(tmp_path, line)
+
+
+def test_the_examples_are_free_of_doubt() -> None:
+    """Those that come with Rewindow are copied."""
+    assert not doubts((ROOT / "jobs" / "applications").glob("*.py"))
+
+
+def test_a_file_that_is_no_python_is_refused_by_name(tmp_path: Path) -> None:
+    """A module may have been written in another version of Python."""
+    (tmp_path / "app.py").write_text("def (")
+    with pytest.raises(InputError, match=r"app\.py\" cannot be read as Python"):
+        doubts([tmp_path / "app.py"])
