@@ -42,7 +42,7 @@ _KEEPS_ORDER = ("list", "tuple", "enumerate", "iter", "join", "next", "zip", "ma
 _SETS = ("set", "frozenset")
 
 
-class Doubt(NamedTuple):
+class ShakyLine(NamedTuple):
     """A line that may give other results the next time."""
 
     file: str
@@ -54,7 +54,7 @@ class Doubt(NamedTuple):
         return f"{self.file}:{self.line}: {self.code} {self.why}"
 
 
-def doubts(files: Iterable[Path]) -> list[Doubt]:
+def doubts(files: Iterable[Path]) -> list[ShakyLine]:
     """Returns the lines of some files that may give other results the next time, by file and line.
 
     Raises:
@@ -66,7 +66,7 @@ def doubts(files: Iterable[Path]) -> list[Doubt]:
             tree = ast.parse(path.read_bytes())
         except (OSError, SyntaxError, ValueError) as error:
             raise InputError(f'file "{path}" cannot be read as Python: {error}') from error
-        found += [Doubt(path.name, line, code, why) for line, code, why in sorted(set(_of(tree)))]
+        found += [ShakyLine(path.name, line, code, why) for line, code, why in sorted(set(_of(tree)))]
     return found
 
 
