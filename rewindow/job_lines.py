@@ -11,6 +11,7 @@ _Form = TypeVar("_Form")
 _OPENING = '{"rewindow":'
 _PROGRESS = "progress"
 _RECORDING = "recording"
+_STEP = "step"
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,45 @@ class RecordProgress:
         return machine_line(_RECORDING, **asdict(self))
 
 
+@dataclass(frozen=True)
+class StepProgress:
+    """How far a publication, an undo or a gate is.
+
+    Attributes:
+        step: what it does.
+        done, of: how much of that is done, of how much; `of` is 0 where nobody can say.
+        unit: what they count, such as "files" or "bytes".
+        seconds: since the verb began.
+        left: seconds that the rest will take at the pace so far; None where nobody can say.
+    """
+
+    step: str
+    done: int
+    of: int
+    unit: str
+    seconds: float
+    left: float | None
+
+    def line(self) -> str:
+        """Returns the line that says so."""
+        return machine_line(_STEP, **asdict(self))
+
+    @property
+    def count(self) -> str:
+        """How much is done, in words; empty where nobody can say."""
+        if not self.of:
+            return ""
+        if self.unit == "bytes":
+            return f"{self.done / 1e6:,.0f}/{self.of / 1e6:,.0f} MB"
+        return f"{self.done:,}/{self.of:,} {self.unit}"
+
+    @property
+    def words(self) -> str:
+        """All of it, in words."""
+        left = "" if self.left is None else f"about {self.left:.0f} s left"
+        return ", ".join(part for part in (f"{self.step}", self.count, f"{self.seconds:.0f} s", left) if part)
+
+
 def machine_line(kind: str, /, **facts: Any) -> str:
     """Returns a line of a kind."""
     return json.dumps({"rewindow": kind, **facts})
@@ -88,6 +128,15 @@ def parse_recording(line: str) -> RecordProgress | None:
     'reading'
     """
     return _parse(line, _RECORDING, RecordProgress)
+
+
+def parse_step(line: str) -> StepProgress | None:
+    """Returns what a line of a step's progress says, or None for any other line.
+
+    >>> parse_step(StepProgress("linking files", 400, 1_000, "files", 4.0, 6.0).line()).words
+    'linking files, 400/1,000 files, 4 s, about 6 s left'
+    """
+    return _parse(line, _STEP, StepProgress)
 
 
 def _parse(line: str, kind: str, form: type[_Form]) -> _Form | None:

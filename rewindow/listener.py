@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
+from rewindow.job_lines import parse_step
+
 
 class Listener(Protocol):
     """Told of everything that a person may want to see while a verb runs."""
@@ -24,7 +26,7 @@ class Listener(Protocol):
 
 
 class Lines:
-    """The listener who hands every line to one function, such as `print` or a log's `info`."""
+    """The listener who hands every line to one function, such as `print` or a log's `info`; progress in words."""
 
     def __init__(self, take: Callable[[str], object]) -> None:
         self._take = take
@@ -35,7 +37,8 @@ class Lines:
 
     def line(self, text: str) -> None:
         """See Listener."""
-        self._take(text)
+        progress = parse_step(text)
+        self._take(text if progress is None else progress.words)
 
     note = warn = line
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow.sdk.exceptions import AirflowRuntimeError
 
-from rewindow.job_lines import ReplayProgress, is_for_machines, parse_progress
+from rewindow.job_lines import ReplayProgress, is_for_machines, parse_progress, parse_step
 
 _STORE_SECONDS_MIN = 1.0
 
@@ -37,6 +37,8 @@ class TaskLog:
         progress = parse_progress(text)
         if progress is not None:
             self._keep(progress)
+        elif (step := parse_step(text)) is not None:
+            self.note(step.words)
         elif text and not is_for_machines(text):
             self._log.info("%s", text)
 

@@ -26,7 +26,15 @@ from rich.table import Table
 from rich.text import Text
 
 from rewindow.commands.completion import replays
-from rewindow.job_lines import RecordProgress, ReplayProgress, is_for_machines, parse_progress, parse_recording
+from rewindow.job_lines import (
+    RecordProgress,
+    ReplayProgress,
+    StepProgress,
+    is_for_machines,
+    parse_progress,
+    parse_recording,
+    parse_step,
+)
 
 PIPE_WIDTH = 240
 out = Console(highlight=False, soft_wrap=True, emoji=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
@@ -115,6 +123,7 @@ class JobScreen:
         self._bar = Progress(*columns, TimeElapsedColumn(), _TimeLeft(), console=err, get_time=clock)
         self._task: Any = None
         self._clock, self._windows, self._seconds = clock, 0, 0.0
+        self._passing = True
 
     @contextmanager
     def job(self) -> Iterator[None]:
@@ -124,7 +133,10 @@ class JobScreen:
             return
         with self._bar:
             self._show("starting", "", 0, 0)
-            yield
+            try:
+                yield
+            finally:
+                self._bar.update(self._task, visible=not self._passing)  # What is over says nothing any more.
 
     def note(self, text: str) -> None:
         """Prints a line about the job, beside its output: that may be JSON."""
@@ -139,6 +151,8 @@ class JobScreen:
         progress = parse_progress(text)
         if (recording := parse_recording(text)) is not None:
             self._show_recording(recording)
+        elif (step := parse_step(text)) is not None:
+            self._show_step(step)
         elif progress is None:
             if text.strip() and not is_for_machines(text) and not text.startswith(_NOISE):
                 err.print(text, style="dim", markup=False)
@@ -149,6 +163,7 @@ class JobScreen:
 
     def _show_group(self, progress: ReplayProgress) -> None:
         """Shows a committed group; what is left takes as long a window as the groups seen so far."""
+        self._passing = False
         self._windows += progress.last - progress.first + 1
         self._seconds += progress.seconds
         left = (progress.of - progress.mark) * self._seconds / self._windows
@@ -159,10 +174,20 @@ class JobScreen:
         self._task = self._task if self._task is not None else self._bar.add_task("", total=None, count="", due=None)
         self._bar.update(self._task, description=escape(what), count=count, completed=done, total=of or None, due=due)
 
+    def _show_step(self, step: StepProgress) -> None:
+        """Shows how far a step is; one of which nobody knows that moves a bar without an end."""
+        self._passing = True
+        if err.is_terminal:
+            due = None if step.left is None else self._clock() + step.left
+            self._show(step.step, step.count, step.done, step.of, due=due)
+        else:
+            err.print(step.words, style="dim", markup=False)
+
     def _show_recording(self, recording: RecordProgress) -> None:
         """Shows where a recording is, once it has taken so long that somebody may wonder."""
         if recording.seconds < _QUIET_S:
             return
+        self._passing = False
         what = f"{recording.stream}: {recording.step}"
         count = f"{recording.tuples:,} tuples" if recording.tuples else ""
         if err.is_terminal:

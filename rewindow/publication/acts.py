@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from rewindow.config import Config
+from rewindow.progress import watched
 from rewindow.publication.publish import publish
 from rewindow.publication.result import PublicationResult
 from rewindow.publication.take_back import undo, withdraw
@@ -51,13 +52,14 @@ def perform(
         RewindowError: see publish, undo and withdraw.
         SparkNeeded: a table cannot be written without Spark.
     """
-    if act is PublicationVerb.PUBLISH:
-        result = publish(
-            config, replay_id, spark=spark, accept=accept, who=who, leave_out_damaged=leave_out_damaged, say=say
-        )
-    else:
-        take_back = undo if act is PublicationVerb.UNDO else withdraw
-        result = take_back(config, replay_id, spark=spark, leave_out_damaged=leave_out_damaged, say=say)
+    with watched(say):
+        if act is PublicationVerb.PUBLISH:
+            result = publish(
+                config, replay_id, spark=spark, accept=accept, who=who, leave_out_damaged=leave_out_damaged, say=say
+            )
+        else:
+            take_back = undo if act is PublicationVerb.UNDO else withdraw
+            result = take_back(config, replay_id, spark=spark, leave_out_damaged=leave_out_damaged, say=say)
     for line in _for_people(result):
         say(line)
     return result

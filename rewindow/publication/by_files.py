@@ -25,6 +25,7 @@ from rewindow.errors import TableError
 from rewindow.ledger import Publication, publish_app_id
 from rewindow.ledger.publication_details import PutBack
 from rewindow.location import Location, location
+from rewindow.progress import counted
 from rewindow.publication.contents import files_of
 from rewindow.publication.spark_needed import reason_for_spark
 from rewindow.publication.staged_files import StagedFiles
@@ -137,9 +138,10 @@ def publish_files(config: Config, publication: Publication, name: str, staged: S
         change.clear(publication.range)
         check_columns(change.table, staged.rows.stream_schema)
         schema = change.table.schema
-        for file in staged.whole:
+        for file in counted(f"{name}: linking files", staged.whole, len(staged.whole), "files"):
             change.link(file, schema)
-        for windows in staged.rows.parts():
+        parts = list(staged.rows.parts())
+        for windows in counted(f"{name}: writing rows", parts, len(parts), "parts"):
             rows = staged.rows.as_stream(staged.rows.rows(windows))
             if rows.num_rows:
                 written = change.write(rows)
@@ -161,7 +163,8 @@ def put_back(config: Config, publication: Publication, name: str, pieces: Sequen
         change.clear(publication.range)
         for piece in pieces:
             schema = open_published(config, name, piece.version).schema
-            for file in with_noted(change.table, files_of(config, name, piece)):
+            files = with_noted(change.table, files_of(config, name, piece))
+            for file in counted(f"{name}: linking files", files, len(files), "files"):
                 if within(file, piece.windows):
                     change.link(file, schema)
                 else:

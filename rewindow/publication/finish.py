@@ -19,6 +19,7 @@ from rewindow.facts.seals import columns_text
 from rewindow.ledger import Ledger, Publication
 from rewindow.ledger.staleness import REOPENED
 from rewindow.names import stream_of
+from rewindow.progress import counted, step
 from rewindow.publication.by_files import (
     publish_files,
     put_back,
@@ -209,7 +210,8 @@ class Publisher:
         from rewindow.publication.frames import as_stream_tuples
 
         frame = as_stream_tuples(self.spark_for(target.name, reason), staged)
-        write_spark(self.config, target.name, publication, frame)
+        with step(f"{target.name}: Spark writes its rows"):
+            write_spark(self.config, target.name, publication, frame)
 
     def _facts(self, plan: Plan, pinned: Mapping[str, int]) -> Table:
         return Table.open(self.config.replay_root(plan.replay_id) / FACTS, pinned[FACTS])
@@ -246,7 +248,8 @@ class Publisher:
                     "the log of their table, so their rows are read and compared with the seals"
                 )
             with self._naming_damage(lambda: find_damage(staged.table, name, windows)):
-                for part in files.doubtful.parts():
+                parts = list(files.doubtful.parts())
+                for part in counted(f"{name}: comparing rows with the seals", parts, len(parts), "parts"):
                     files.doubtful.check(files.doubtful.rows(part), part)
             self._checked[name] = files
         return self._checked[name]
@@ -274,7 +277,8 @@ class Publisher:
             from rewindow.publication.frames import frame_before
 
             frame = frame_before(self.spark_for(name, reason), self.config, name, pieces)
-            write_spark(self.config, name, publication, frame)
+            with step(f"{name}: Spark writes its rows"):
+                write_spark(self.config, name, publication, frame)
         else:
             self._tell_files(name, put_back(self.config, publication, name, pieces))
 

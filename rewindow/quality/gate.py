@@ -15,6 +15,7 @@ from rewindow.ledger.replays import ways_on
 from rewindow.listener import Listener, Silent
 from rewindow.loading.measures import values_of
 from rewindow.loading.suites import Suite, suite_for
+from rewindow.progress import counted, step, watched
 from rewindow.quality.assessment import assess
 from rewindow.quality.evaluation import evaluate, preload
 from rewindow.quality.findings import record_findings
@@ -88,10 +89,12 @@ def judge(config: Config, plan: Plan, listener: Listener | None = None) -> GateR
     folder.make_folder()
     tables = staged_contents(config.replay_root(plan.replay_id))
     verdicts = []
-    for output in plan.outputs:
-        verdict = _judge_output(config, plan, output, suites[output.name], tables)
-        verdicts.append(verdict)
-        _say(listener or Silent(), verdict)
+    told = listener or Silent()
+    with told.job(), watched(told.line):
+        for output in counted("judging outputs", plan.outputs, len(plan.outputs), "outputs"):
+            verdict = _judge_output(config, plan, output, suites[output.name], tables)
+            verdicts.append(verdict)
+            _say(told, verdict)
     result = GateResult(plan, checked_at, tuple(verdicts), folder, tables)
     (folder / "result.json").write(json.dumps(result.to_dict(), indent=2) + "\n")
     record_findings(config, plan, result)
@@ -128,7 +131,8 @@ def _judge_output(config: Config, plan: Plan, output: OutputPlan, suite: Suite, 
     sources = Sources.open(config.replay_root(plan.replay_id), output.name, config.quarantine_table, versions)
     made = make_report(plan, output, sources, suite.measures)
     report = made.table
-    found = evaluate(config.expectations, suite, report, values_of(plan, output))
+    with step(f"{output.name}: its checks"):
+        found = evaluate(config.expectations, suite, report, values_of(plan, output))
     checks = assess(found, suite, report, plan.range)
     folder = replay_folder(config, plan.replay_id)
     verdict = OutputVerdict(

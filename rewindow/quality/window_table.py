@@ -30,6 +30,7 @@ from rewindow.loading.measures import (
 )
 from rewindow.loading.suites import COLUMNS, HOW_TO
 from rewindow.location import Location
+from rewindow.progress import step
 from rewindow.quality.report_queries import Ints, aggregate_sql, numbers, plain_numbers, rows_sql
 from rewindow.quality.stored_measures import StoredMeasures, written_by_attempts
 from rewindow.recovery import InputPlan, OutputPlan, Plan
@@ -99,11 +100,15 @@ def make_report(plan: Plan, output: OutputPlan, sources: Sources, measures: tupl
     known = values_of(plan, output)
     measures = tuple(measure.bound(known) for measure in measures)
     made = _Report(plan, output, sources)
-    made.add_facts()
-    made.add_inputs()
-    made.add_rows()
-    made.add_measures(measures)
-    made.add_quarantine()
+    for what, add in (
+        ("its facts", made.add_facts),
+        ("seals of the inputs", made.add_inputs),
+        ("counting its rows by key", made.add_rows),
+        ("its measures", lambda: made.add_measures(measures)),
+        ("quarantine", made.add_quarantine),
+    ):
+        with step(f"{output.name}: {what}"):
+            add()
     measured = tuple(measure.name for measure in measures if measure.name in made.taken_now)
     stored = tuple(measure.name for measure in measures if measure.name not in made.taken_now)
     return WindowReport(made.table(measures), stored, measured, made.remark)

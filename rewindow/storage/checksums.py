@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from rewindow.location import location
+from rewindow.progress import counted
 from rewindow.storage.delta import CHECKSUMS, DataFile, Table
 from rewindow.storage.files import file_checksum, files_path, name_in, noted_files
 
@@ -51,8 +52,11 @@ def differing(files: Iterable[DataFile]) -> list[DataFile]:
         OSError: a file cannot be read.
     """
     noted = [file for file in files if file.checksum]
-    now = with_checksums(noted)
-    return [then for then, found in zip(noted, now, strict=True) if then.checksum != found.checksum]
+    size = sum(file.size for file in noted)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        taken = zip(noted, pool.map(lambda file: file_checksum(location(file.path)), noted), strict=True)
+        every = counted("comparing staged files", taken, size, "bytes", lambda pair: pair[0].size)
+        return [file for file, checksum in every if file.checksum != checksum]
 
 
 def _in_commits(table: Table) -> dict[str, str]:

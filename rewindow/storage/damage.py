@@ -21,6 +21,7 @@ from rewindow.config import Config
 from rewindow.errors import TableError
 from rewindow.location import Location, location
 from rewindow.names import stream_of, windows_name
+from rewindow.progress import counted
 from rewindow.storage import Table
 from rewindow.storage.checksums import with_noted
 from rewindow.storage.delta import DataFile
@@ -56,12 +57,13 @@ def find_damage(table: Table, name: str, windows: WindowRange) -> list[DamagedFi
     """Returns the files of a table's snapshot that hold windows of a range and cannot be read."""
     found = []
     touched = with_noted(table, table.files(windows.first, windows.last))
+    size = sum(file.size for file in touched)
     with ThreadPoolExecutor(_THREADS) as pool:
-        reasons = list(pool.map(_damage, touched))
-    for file, why in zip(touched, reasons, strict=True):
-        if why:
-            bounds = None if file.first is None or file.last is None else WindowRange(file.first, file.last)
-            found.append(DamagedFile(name, location(file.path), bounds, why))
+        looked_at = zip(touched, pool.map(_damage, touched), strict=True)
+        for file, why in counted(f"{name}: reading its files", looked_at, size, "bytes", lambda pair: pair[0].size):
+            if why:
+                bounds = None if file.first is None or file.last is None else WindowRange(file.first, file.last)
+                found.append(DamagedFile(name, location(file.path), bounds, why))
     return found
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from rewindow.commands import screen
 from rewindow.config import Config
-from rewindow.job_lines import RecordProgress, ReplayProgress
+from rewindow.job_lines import RecordProgress, ReplayProgress, StepProgress
 from rewindow.ledger import Ledger
 from tests.commands.conftest import Command
 from tests.publication.staging import simple
@@ -99,3 +99,27 @@ def test_a_pipe_gets_a_plain_line_for_each_group(capfd: pytest.CaptureFixture[st
     with job.job():
         job.line(group(1, 10, 10, 5.0))
     assert capfd.readouterr().err == "windows 1 to 10: 10/100 in 5.0 s\n"
+
+
+def test_a_step_is_a_bar_on_a_terminal_and_a_plain_line_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With what is done and left; once the job has ended no bar stays that says where it was."""
+    line = StepProgress("app.x: linking files", 400, 1_000, "files", 4.0, 6.0).line()
+    job = screen.JobScreen()
+    with job.job():
+        job.line(line)
+    assert capfd.readouterr().err == "app.x: linking files, 400/1,000 files, 4 s, about 6 s left\n"
+    terminal = Console(force_terminal=True, width=120, file=StringIO())
+    monkeypatch.setattr(screen, "err", terminal)
+    job = screen.JobScreen(clock=lambda: 0.0)
+
+    def shown() -> str:
+        with terminal.capture() as captured:
+            terminal.print(job._bar)
+        return captured.get()
+
+    with job.job():
+        job.line(line)
+        assert "app.x: linking files" in shown() and "400/1,000 files" in shown() and "0:00:06 left" in shown()
+    assert "linking" not in shown()
