@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rewindow.inspection.replay_status import list_replays
     from rewindow.inspection.replay_status import replay_status as status
     from rewindow.inspection.window_life import window_life as why
+    from rewindow.launcher.determinism import check_determinism
     from rewindow.launcher.repair import find_repairs, repair
     from rewindow.launcher.verbs import abandon, plan, publish, record, replay, resume, undo, withdraw
     from rewindow.listener import Lines, Listener
@@ -43,6 +44,7 @@ _PLACES = {
     "abandon": "launcher.verbs:abandon",
     "certify": "certificate:certify",
     "check": "quality:check",
+    "check_determinism": "launcher.determinism:check_determinism",
     "find_repairs": "launcher.repair:find_repairs",
     "gaps": "inspection.gaps:gaps",
     "list_errors": "inspection.error_tuples:list_errors",
@@ -74,6 +76,7 @@ __all__ = [
     "abandon",
     "certify",
     "check",
+    "check_determinism",
     "find_repairs",
     "gaps",
     "list_errors",

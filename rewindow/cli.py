@@ -20,6 +20,7 @@ VERBS = {
     "init": "Begin a project in this folder, from a file.",
     "record": "Record what is new of a stream, and seal its windows.",
     "validate": "Say all that is wrong with an application, and show its graph.",
+    "check-determinism": "Compute a sample of windows in several ways, and compare every port.",
     "plan": "Show what a replay would do.",
     "replay": "Replay a range of windows into staged tables.",
     "status": "Show where a replay stands.",
@@ -61,13 +62,14 @@ class _Verbs(TyperGroup):
             return None
         if self._lists:
             return TyperCommand(cmd_name, help=VERBS[cmd_name])
-        module = importlib.import_module(f"rewindow.commands.{cmd_name}")
+        name = cmd_name.replace("-", "_")
+        module = importlib.import_module(f"rewindow.commands.{name}")
         leave_pandas_out()
         verbs = getattr(module, "app", None)
         if verbs is not None:
             return typer.main.get_command(verbs)
         single = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-        single.command(name=cmd_name)(getattr(module, cmd_name, None) or module.command)
+        single.command(name=cmd_name)(getattr(module, name, None) or module.command)
         return typer.main.get_command(single)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

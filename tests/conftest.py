@@ -42,7 +42,7 @@ LONGEST_FIRST = (
     "tests/publication/test_kills.py",
     "tests/engine/test_attempt.py",
     "tests/engine/test_state_store.py",
-    "tests/launcher/test_verify.py",
+    "tests/launcher/test_determinism.py",
     "tests/commands/test_verbs.py",
     "tests/recording/test_record.py",
     "tests/recording/test_sources.py",

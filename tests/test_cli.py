@@ -19,7 +19,8 @@ from tests.publication.staging import simple
 __all__ = ["command", "config", "run"]
 FREE_OF_PROJECTS = {"init", "jars"}
 ARGUMENTS = {
-    "abandon": ["x"], "certify": ["x", "y"], "check": ["x"], "errors": ["x"], "gaps": ["x"], "ledger": ["rebuild"],
+    "abandon": ["x"], "certify": ["x", "y"], "check": ["x"], "check-determinism": ["x"], "errors": ["x"], "gaps": ["x"],
+    "ledger": ["rebuild"],
     "plan": ["x"], "play": ["x"], "publish": ["x"], "record": ["x"], "replay": ["x"], "status": ["x"], "undo": ["x"],
     "validate": ["x"], "why": ["x", "1"],
 }  # fmt: skip

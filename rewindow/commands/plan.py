@@ -87,7 +87,7 @@ def plan(
     parameter: Parameter = None,
     properties: Set = None,
     verify: Annotated[
-        int | None, typer.Option(help="Also replay this many windows in two groupings and compare digests.")
+        int | None, typer.Option(help="Also replay this many windows, as check-determinism does.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -126,7 +126,7 @@ def plan(
         out.print(escape(str(horizon)))
     draft.check()
     if verify:
-        from rewindow.launcher.verify import verify_sample
+        from rewindow.launcher.determinism import verify_sample
 
         verify_sample(config, ReplayRequest(application, **wishes), draft, verify, JobScreen())
 

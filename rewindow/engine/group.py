@@ -61,6 +61,7 @@ class GroupRunner:
         next_act: what to do when an operator's code fails.
         asked: by output, the measures that are taken with the digests.
         say: called with lines for people.
+        read: gives the tuples of an input.
     """
 
     def __init__(
@@ -74,8 +75,9 @@ class GroupRunner:
         next_act: str = "",
         asked: Mapping[str, Sequence[AskedMeasure]] = NO_MEASURES,
         say: Callable[[str], None] = lambda line: None,
+        read: Callable[[SparkSession, Table, WindowRange], DataFrame] = read_windows,
     ) -> None:
-        self._spark = spark
+        self._spark, self._read = spark, read
         self._next_act = next_act
         self._states = states
         self._app = app
@@ -114,7 +116,7 @@ class GroupRunner:
         self, context: OperatorContext, mark: int, states: Mapping[str, State], staged: Iterable[str]
     ) -> GroupResult:
         frames = {
-            PortHandle(None, name): self._in_one_task(read_windows(self._spark, table, context.windows))
+            PortHandle(None, name): self._in_one_task(self._read(self._spark, table, context.windows))
             for name, table in self._inputs.items()
         }
         result = GroupResult()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JNetworkError
 
+from rewindow.application.watching import watch_every_port
 from rewindow.config import Config
 from rewindow.engine.progress import Progress
 from rewindow.engine.spark_engine import spark_attempt
@@ -76,6 +77,8 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
     plan = ledger.replays.get(replay_id).read_plan()
     loaded = load_application(config, plan.application, plan.parameters, plan.given)
     check_code(plan, loaded)
+    if plan.sample_seed is not None:
+        watch_every_port(loaded.app)
     stop = StopRequest()
 
     def session() -> SparkSession:

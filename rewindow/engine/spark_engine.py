@@ -15,6 +15,7 @@ from rewindow.engine.computation import Counts, GroupResult, Seals, SkipResult
 from rewindow.engine.group import GroupRunner
 from rewindow.engine.measuring import AskedMeasure, asked_of
 from rewindow.engine.operator_errors import next_act
+from rewindow.engine.shuffle import Shuffle
 from rewindow.facts.group_facts import check_input_counts
 from rewindow.facts.seals import read_seals
 from rewindow.facts.window_facts import WindowFacts
@@ -100,9 +101,12 @@ class SparkEngine:
         self._seals = {
             entry.stream: Table.open(entry.windows_table(state), entry.windows_version) for entry in plan.inputs
         }
+        self._spark, self._shuffle = spark, Shuffle(plan.sample_seed or 0)
         states = SizedStates(spark, folder_of(root / CHECKPOINTS), inline_state_bytes)
         asked = _asked(plan, app, measures) if "measures" in Table.open(root / FACTS).schema.names else {}
-        self._runner = GroupRunner(spark, app, self._inputs, root, epoch, states, next_act(plan), asked, say)
+        self._runner = GroupRunner(
+            spark, app, self._inputs, root, epoch, states, next_act(plan), asked, say, self._shuffle.read
+        )
         self._committed = Committed(plan, root, epoch, self._runner, tables)
 
     def count_inputs(self, windows: WindowRange, *, check: bool = True) -> Counts:
@@ -119,7 +123,8 @@ class SparkEngine:
         self, context: OperatorContext, mark: int, states: States, staged: Iterable[str], tuples: int
     ) -> GroupResult:
         """See GroupRunner.compute."""
-        return self._runner.compute(context, mark, states, staged, tuples)
+        with self._shuffle.parts(self._spark):
+            return self._runner.compute(context, mark, states, staged, self._shuffle.spread(tuples))
 
     def files(self, output: str, result: GroupResult) -> Sequence[DataFile]:
         """Returns the Parquet files that Spark wrote for an output."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from rewindow.application import Application, Mode, Output, describe_graph, validate
 from rewindow.application.given import FILE
+from rewindow.application.watching import watch_every_port
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
 from rewindow.ledger import Ledger, Replay
@@ -83,6 +84,8 @@ def draft_plan(config: Config, request: ReplayRequest) -> Draft:
     tables = {name: stream.table for name, stream in recorded.items()}
     flaws = suite_flaws(config, loaded.app, tables)
     validate(loaded.app, mode, {name: table.schema for name, table in tables.items()}, flaws)
+    if request.sample_seed is not None:
+        watch_every_port(loaded.app)
     check_grids(loaded.app, recorded)
     windows = _range(loaded.app, recorded, request)
     inputs = [pin(config, name, stream, windows, request.allow_missing) for name, stream in recorded.items()]
@@ -150,6 +153,7 @@ def _plan(
         options=request.options(),
         graph=describe_graph(app),
         given=app.given,
+        sample_seed=request.sample_seed,
         dag=request.dag,
         parameters=request.parameters,
         verify_inputs=config.replay.verify_inputs if request.verify_inputs is None else request.verify_inputs,

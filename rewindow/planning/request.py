@@ -21,6 +21,7 @@ class ReplayRequest:
         first, last: window ids, closed.
         from_time, to_time: times in ISO 8601, half-open.
         properties: value of a property or attribute by operator.property, before those of rewindow.toml and the code.
+        sample_seed: for a sample that is compared with another one, see Plan.
         state_from: a replay whose last checkpoint is the start state.
         initial_state: start from the initial state although the range begins later.
         dag: id of the Airflow DAG that asks; empty for the command line.
@@ -48,6 +49,7 @@ class ReplayRequest:
     reason: str = ""
     dag: str = ""
     verify_inputs: bool | None = None
+    sample_seed: int | None = None
 
     def options(self) -> list[str]:
         """Returns how it is asked for as words of a command line, without range and id: what a plan repeats them by."""

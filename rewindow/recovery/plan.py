@@ -135,6 +135,8 @@ class Plan(_Value):
         verify_inputs: whether every attempt compares the bytes of the input files with what was noted when they were
             written; names and sizes it compares always.
         errors: the tables of the error ports, which every replay of the application stores (X14).
+        sample_seed: None but for a sample of check-determinism, which stages every port; above 0 the rows of its inputs
+            come in an order and in parts that this number chooses.
         given: properties and attributes that were given from outside of the code, which every attempt uses again.
         graph: the application's graph; None in plans of older versions.
         options: how it was asked for, as words of a command line behind the range; None in plans of older versions.
@@ -167,6 +169,7 @@ class Plan(_Value):
     verify_inputs: bool = True
     options: list[str] | None = None
     graph: GraphDescription | None = None
+    sample_seed: int | None = None
     given: list[Given] = Field(default_factory=list)
 
     @property

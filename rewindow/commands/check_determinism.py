@@ -1,0 +1,58 @@
+"""`rewindow check-determinism`: a sample of windows, computed in several ways that must not show."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from rewindow.commands.plan import App, InitialState, ModeOption, Parameter, Set, parameters
+from rewindow.commands.project import load_project
+from rewindow.commands.screen import AsJson, First, From, JobScreen, Last, To, out, print_json
+from rewindow.launcher.determinism import SAMPLE_WINDOWS
+from rewindow.launcher.determinism import check_determinism as check
+
+
+def check_determinism(
+    application: App,
+    from_time: From = None,
+    to_time: To = None,
+    first: First = None,
+    last: Last = None,
+    windows: Annotated[int, typer.Option(help="How many windows, from the first of the range on.", min=2)] = (
+        SAMPLE_WINDOWS
+    ),
+    seed: Annotated[
+        int | None, typer.Option(help="Chooses group borders and order of rows; a new one by default.", min=1)
+    ] = None,
+    mode: ModeOption = "exactly_once",
+    initial_state: InitialState = False,
+    parameter: Parameter = None,
+    properties: Set = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replay a sample with other group borders and another order of rows, and compare every port of every window.
+
+    The first operator and port that differ are named, with what they depend on. What was staged is deleted again.
+
+    Examples:
+
+        rewindow check-determinism flight_delays
+
+        rewindow check-determinism flight_delays --from 2013-06-01 --windows 200 --seed 7
+    """
+    found = check(
+        load_project(), application, sample_windows=windows, seed=seed, listener=JobScreen(),
+        first=first, last=last, from_time=from_time, to_time=to_time, mode=mode, initial_state=initial_state,
+        parameters=parameters(parameter), properties=parameters(properties),
+    )  # fmt: skip
+    if as_json:
+        print_json(found.to_json())
+        return
+    begin, end = found.windows
+    out.print(
+        f"[bold]{escape(found.application)}[/bold]: {end - begin + 1:,} windows from {begin} on, seed {found.seed}"
+    )
+    for words, verdict in found.ways:
+        out.print(escape(f"  {verdict} {words}"))

@@ -1,0 +1,56 @@
+"""Another order of an input's rows, in other parts: no result may depend on either (R86)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from rewindow.engine.group import SMALL_TUPLES
+from rewindow.spark.frames import read_windows
+from rewindow.storage import Table
+from rewindow.windows import WindowRange
+
+_PARTS, _JOINED = "spark.sql.shuffle.partitions", "spark.sql.adaptive.coalescePartitions.enabled"
+
+
+@dataclass(frozen=True)
+class Shuffle:
+    """An order of rows and a number of parts that a seed chooses; with seed 0 all stays as it is."""
+
+    seed: int = 0
+
+    @property
+    def number(self) -> int:
+        """How many parts there are: 2 to 6."""
+        return 2 + self.seed % 5
+
+    def spread(self, tuples: int) -> int:
+        """Returns how many tuples a group is taken to have: a small one would be computed in one task."""
+        return max(tuples, SMALL_TUPLES + 1) if self.seed else tuples
+
+    def read(self, spark: SparkSession, table: Table, windows: WindowRange) -> DataFrame:
+        """Returns the tuples of a recorded stream, in the order that the seed chooses."""
+        frame = read_windows(spark, table, windows)
+        if not self.seed:
+            return frame
+        place = F.xxhash64("window_id", "offset", F.lit(self.seed))
+        return frame.repartition(self.number, place).sortWithinPartitions(place)
+
+    @contextmanager
+    def parts(self, spark: SparkSession) -> Iterator[None]:
+        """Divides the rows of every exchange into as many parts as the seed chooses, for as long as this lasts."""
+        if not self.seed:
+            yield
+            return
+        before = {name: spark.conf.get(name, None) for name in (_PARTS, _JOINED)}
+        spark.conf.set(_PARTS, str(self.number))
+        spark.conf.set(_JOINED, "false")
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                spark.conf.unset(name) if value is None else spark.conf.set(name, value)
