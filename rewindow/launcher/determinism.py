@@ -26,7 +26,7 @@ SAMPLE_ROWS = 3
 SAMPLE_WINDOWS = 48
 
 
-class Way(NamedTuple):
+class SampleWay(NamedTuple):
     """A way to compute the sample.
 
     Attributes:
@@ -132,17 +132,17 @@ def verify_sample(
     return Determinism(plan.application, (plan.first, last), seed, tuple(verdicts))
 
 
-def ways(count: int, seed: int) -> list[Way]:
+def ways(count: int, seed: int) -> list[SampleWay]:
     """Returns the ways: as one group, then what must not show."""
     size = random.Random(seed).randint(max(1, count // 8), max(1, count // 2))
     return [
-        Way("in one group", count, 0, "differs when it is computed again in the same way",
+        SampleWay("in one group", count, 0, "differs when it is computed again in the same way",
             "Look for a clock or for random numbers in the operator: `rewindow validate` names lines. Take arrived_at, "
             "and rewindow.operators.seeds.random_number."),
-        Way(f"in groups of {size}", size, 0, "depends on where commit groups end",
+        SampleWay(f"in groups of {size}", size, 0, "depends on where commit groups end",
             "Look for an aggregate, a distinct or an ordering over the whole frame: group by window_id, and carry what "
             "spans windows in the state. If only floats differ, declare a tolerance of the output."),
-        Way("with its rows in another order", count, seed, "depends on the order of rows, or on how Spark divides them",
+        SampleWay("with its rows in another order", count, seed, "depends on the order of rows, or on how Spark divides them",
             "Look for first, collect_list or row_number over ties: sort by what is total, such as offset. If only "
             "floats differ, declare a tolerance of the output."),
     ]  # fmt: skip
@@ -159,7 +159,7 @@ class _Runs:
     def __post_init__(self) -> None:
         self._ids: list[str] = []
 
-    def run(self, way: Way) -> str:
+    def run(self, way: SampleWay) -> str:
         """Returns the id of a replay of the sample in a way."""
         self._ids.append(f"verify-{uuid.uuid4().hex[:8]}")
         self.told.note(f"verify: windows {self.sample.first} to {self.sample.last} {way.words}")
@@ -168,7 +168,7 @@ class _Runs:
         run_attempts(self.config, self._ids[-1], self.told)
         return self._ids[-1]
 
-    def why(self, first: Way, base: str, way: Way) -> Way:
+    def why(self, first: SampleWay, base: str, way: SampleWay) -> SampleWay:
         """Returns what a difference shows: nothing of the way, where the first one does not repeat itself either."""
         return way if certify(self.config, base, self.run(first)).equal else first
 
@@ -186,7 +186,7 @@ def _worst(verdicts: Sequence[tuple[str, str]]) -> str:
     return max((verdict for _, verdict in verdicts), key=len)
 
 
-def different(config: Config, certificate: Certificate, base: str, way: Way, seed: int) -> NotDeterministicError:
+def different(config: Config, certificate: Certificate, base: str, way: SampleWay, seed: int) -> NotDeterministicError:
     """Returns the error that names the first port that differs, with some rows of each side."""
     found = certificate.first_difference or {}
     plan = Ledger.open(config.ledger_url).replays.get(base).read_plan()
