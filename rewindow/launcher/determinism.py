@@ -128,7 +128,7 @@ def verify_sample(
             verdicts.append((way.words, certificate.verdict))
     finally:
         runs.delete()
-    told.note(f"verified: {count} windows are {_worst(verdicts)} in one group and {', '.join(w for w, _ in verdicts)}")
+    told.note(f"verified: {count} windows are {_worst(verdicts)} in one group, {', '.join(w for w, _ in verdicts)}")
     return Determinism(plan.application, (plan.first, last), seed, tuple(verdicts))
 
 
