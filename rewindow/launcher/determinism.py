@@ -142,7 +142,8 @@ def ways(count: int, seed: int) -> list[SampleWay]:
         SampleWay(f"in groups of {size}", size, 0, "depends on where commit groups end",
             "Look for an aggregate, a distinct or an ordering over the whole frame: group by window_id, and carry what "
             "spans windows in the state. If only floats differ, declare a tolerance of the output."),
-        SampleWay("with its rows in another order", count, seed, "depends on the order of rows, or on how Spark divides them",
+        SampleWay("with its rows in another order", count, seed,
+            "depends on the order of rows, or on how Spark divides them",
             "Look for first, collect_list or row_number over ties: sort by what is total, such as offset. If only "
             "floats differ, declare a tolerance of the output."),
     ]  # fmt: skip
