@@ -22,6 +22,7 @@ from rewindow.recovery import StartState
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, query
 from tests.publication.staging import simple
+from tests.publication.writers import FIRST as WRITERS_FIRST
 from tests.small_frames import small_frames_toml
 
 if TYPE_CHECKING:
@@ -52,32 +53,33 @@ class Scene:
         """Publishes or undoes, in this process."""
         return (undo if self.take_back else publish)(self.config, "fix", spark=spark)
 
-    def start(self, crash: str = "") -> subprocess.Popen[str]:
-        """Starts the job in a process of its own, to be killed at a step."""
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("REWINDOW_")}
-        environment |= {"REWINDOW_CONFIG": str(self.config.file), "PYTHONPATH": str(PROJECT)}
-        environment |= {"REWINDOW_CRASH": crash} if crash else {}
-        command = [sys.executable, str(PROJECT / "jobs" / "publish.py"), "--replay", "fix"]
-        command += ["--undo"] if self.take_back else []
-        return subprocess.Popen(
-            command, env=environment, start_new_session=True, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+    def start(self, crash: str = "", writer: str = "") -> subprocess.Popen[str]:
+        """Starts the job in a process of its own, to be killed at a step, with another writer before each commit."""
+        return start_job(self.config, "fix", *(["--undo"] if self.take_back else []), crash=crash, writer=writer)
 
-    def kill_at(self, crash: str) -> None:
+    def kill_at(self, crash: str, writer: str = "") -> None:
         """Runs the job until it kills its own process group at a step."""
-        process = self.start(crash)
+        process = self.start(crash, writer)
         output, _ = process.communicate(timeout=280)
         assert process.returncode == -signal.SIGKILL, output
 
     def contents(self, *but: str) -> dict[str, list[str]]:
-        """Returns what the published tables hold, but for times, version numbers and the columns `but`."""
+        """Returns what the published tables hold, but for times, version numbers and the columns `but`.
+
+        Rows of another writer are left out.
+        """
         found = {}
         for name in TABLES:
-            rows = query("select * from t", t=Table.open(self.config.stream_table(name)))
+            known = f"select * from t where window_id is null or window_id < {WRITERS_FIRST}"
+            rows = query(known, t=Table.open(self.config.stream_table(name)))
             kept = rows.select([column for column in rows.column_names if column not in {*_CHANGING, *but}])
             found[name] = sorted(map(repr, kept.to_pylist()))
         return found
+
+    def rows_of_writer(self) -> list[int]:
+        """Returns the windows of the rows that another writer has left, ascending."""
+        mine = f"select window_id as w from t where window_id >= {WRITERS_FIRST} order by w"
+        return list(query(mine, t=Table.open(self.config.stream_table(TABLES[0])))["w"].to_pylist())
 
     def numbers(self) -> dict[str, list[int]]:
         """Returns the publication numbers that each table's log has taken, one for each commit."""
@@ -101,6 +103,19 @@ class Scene:
             == publication.number
             for table in publication.tables
         )
+
+
+def start_job(config: Config, replay_id: str, *flags: str, crash: str = "", writer: str = "") -> subprocess.Popen[str]:
+    """Starts a publication job in a process of its own."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("REWINDOW_")}
+    environment |= {"REWINDOW_CONFIG": str(config.file), "PYTHONPATH": str(PROJECT)}
+    environment |= {"REWINDOW_CRASH": crash} if crash else {}
+    before = ["-m", "tests.publication.writers", writer] if writer else []
+    command = [sys.executable, *before, str(PROJECT / "jobs" / "publish.py"), "--replay", replay_id, *flags]
+    return subprocess.Popen(
+        command, env=environment, start_new_session=True, text=True, cwd=PROJECT,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
 
 
 def settings(folder: Path) -> Config:

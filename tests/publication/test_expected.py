@@ -162,6 +162,31 @@ def test_a_disk_that_fills_while_files_are_copied_leaves_nothing_half_there(
     assert query("select count(*) as n from t", t=config.stream_table(STREAM))["n"].to_pylist() == [10]
 
 
+def test_a_disk_that_fills_while_files_are_linked_leaves_nothing_half_there(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link needs an entry in a folder: the second one has no room; the same command goes on when there is some."""
+    replay = StagedReplay(config, "one", 100, 109, outputs=("ranks",))
+    for first in (100, 105):
+        replay.group(first, first + 4, rows_of(range(first, first + 5)), state=state_of(first))
+    replay.digest().end()
+    link, linked = os.link, []
+
+    def fill(source: str, target: str) -> None:
+        if "linked-" in str(target) and linked:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), target)
+        linked.extend([target] if "linked-" in str(target) else [])
+        link(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", fill)
+        with pytest.raises(ResourceError, match=f'table "{STREAM}" cannot be written: no space left on device'):
+            publish(config, "one")
+    assert Table.open(config.stream_table(STREAM)).files() == [] and len(linked) == 1
+    publish(config, "one")
+    assert query("select count(*) as n from t", t=config.stream_table(STREAM))["n"].to_pylist() == [20]
+
+
 def test_the_slow_way_is_told_before(config: Config) -> None:
     """A table with a constraint: by asking, and by a plan of the same range."""
     plan = stage(config, "one", 100, 104).plan

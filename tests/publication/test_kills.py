@@ -7,6 +7,7 @@ nobody disturbed: rows, seals, checkpoints, one commit a table, ledger, leases, 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from contextlib import suppress
@@ -22,7 +23,9 @@ from rewindow.publication import read_published
 from rewindow.publication.publish import publish
 from rewindow.publication.steps import PublishStep
 from rewindow.storage import Table
-from tests.publication.kills import TABLES, Scene, build
+from tests.publication.kills import TABLES, Scene, build, settings, start_job
+from tests.publication.staging import simple
+from tests.publication.writers import LEFT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,6 +104,51 @@ def test_two_kills_in_a_row_are_rolled_forward(scenes: dict[str, Scene], tmp_pat
     scene.kill_at("table_committed:2")
     scene.act()
     check_as_if_undisturbed(scene, scenes["publish, undisturbed"])
+
+
+@pytest.mark.recovery_matrix
+@pytest.mark.parametrize(
+    ("act", "step", "writer"),
+    [
+        ("publish", "opened", "rows"),
+        ("publish", "table_committed:1", "rows"),
+        ("publish", "table_marked:1", "vacuum"),
+        ("undo", "opened", "rows"),
+        ("undo", "table_committed:1", "rows"),
+    ],
+)
+def test_an_act_is_killed_and_rolled_forward_beside_another_writer(
+    act: str, step: str, writer: str, scenes: dict[str, Scene], tmp_path: Path
+) -> None:
+    """Who appends, compacts, deletes and vacuums between read and commit loses no row and changes none of ours."""
+    scene = scenes[act].copy(tmp_path)
+    scene.kill_at(step, writer)
+    process = scene.start(writer=writer)
+    output, _ = process.communicate(timeout=280)
+    assert process.returncode == 0, output
+    check_as_if_undisturbed(scene, scenes[f"{act}, undisturbed"])
+    assert scene.rows_of_writer() == LEFT[writer]
+
+
+@pytest.mark.recovery_matrix
+def test_two_publishers_of_neighbouring_ranges_begin_at_once(tmp_path: Path) -> None:
+    """One waits or is told who publishes, and then does it too: as if one had come after the other."""
+    scene = Scene(settings(tmp_path), take_back=False)
+    ranges = {"left": (100, 103), "right": (104, 107)}
+    for name, windows in ranges.items():
+        simple(scene.config, name, *windows, publishable=True, outputs=("ranks",))
+    shutil.copytree(scene.config.state, tmp_path / "after" / "state")
+    after = Scene(settings(tmp_path / "after"), take_back=False)
+    for name in ranges:
+        publish(after.config, name)
+    begun = {name: start_job(scene.config, name) for name in ranges}
+    for process in begun.values():
+        output, _ = process.communicate(timeout=280)
+        assert process.returncode == 0 or "is being published by another process" in output, output
+    for name in ranges:
+        publish(scene.config, name)
+    assert scene.contents("table_id") == after.contents("table_id")
+    assert scene.numbers() == after.numbers() == {name: [1, 2] for name in TABLES}
 
 
 @pytest.mark.recovery_matrix

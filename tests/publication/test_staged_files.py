@@ -234,7 +234,10 @@ def test_a_file_whose_time_has_changed_is_held_against_checksum_or_seals(noted: 
 
 
 def test_a_published_link_survives_its_replay_and_every_vacuum(config: Config) -> None:
-    """The replay's folder vacuumed and deleted, the published table vacuumed without retention: all rows are there."""
+    """The replay's folder vacuumed and deleted, the published table vacuumed without retention: all rows are there.
+
+    So they are after a second publication, whose undo is then refused, as what was before it is gone.
+    """
     replay = stage(config, "one", 100, 104)
     keep_all = {"retention_hours": 0, "dry_run": False, "enforce_retention_duration": False, "full": True}
     Table.open(replay.root / "ranks").delta.vacuum(**keep_all)  # type: ignore[arg-type]
@@ -243,6 +246,14 @@ def test_a_published_link_survives_its_replay_and_every_vacuum(config: Config) -
     shutil.rmtree(replay.root)
     Table.open(config.stream_table(STREAM)).delta.vacuum(**keep_all)  # type: ignore[arg-type]
     assert minutes(config) == expected(100, 104)
+    stage(config, "fix", 103, 106, plus=3)
+    publish(config, "fix")
+    Table.open(config.stream_table(STREAM)).delta.vacuum(**keep_all)  # type: ignore[arg-type]
+    shown = expected(100, 102) | expected(103, 106, 3)
+    assert minutes(config) == shown
+    with pytest.raises(TableError, match="is no longer there, so that it cannot be put back"):
+        undo(config, "fix")
+    assert minutes(config) == shown and Ledger.open(config.ledger_url).publications.unfinished() == []
 
 
 def test_purge_takes_the_staged_name_and_published_rows_stay(config: Config) -> None:
