@@ -35,7 +35,7 @@ VERBS = {
     "play": "Send a recorded stream again, at its own pace or another.",
     "streams": "List recorded and published streams, look into one, upgrade or delete it.",
     "why": "Show what happened to one window, from its recording on.",
-    "errors": "List the error tuples of a replay.",
+    "errors": "Count and list the error tuples of a replay.",
     "purge": "Delete staged tables and checkpoints that nobody needs.",
     "jars": "Fetch Delta's jars, once after an installation.",
     "up": "Start Airflow on this machine.",

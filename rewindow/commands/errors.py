@@ -15,6 +15,8 @@ from rewindow.commands.screen import AsJson, ReplayId, out, print_json, print_ro
 from rewindow.inspection.error_tuples import ErrorTuples, list_errors
 from rewindow.names import BOOKKEEPING
 
+WINDOWS_SHOWN = 10
+"""So many windows with the most error tuples are shown; the JSON has all."""
 _OWN = {*BOOKKEEPING, *COLUMNS.names}
 
 
@@ -23,9 +25,12 @@ def errors(
     window: Annotated[int | None, typer.Option(help="Only those of this window.")] = None,
     port: Annotated[str | None, typer.Option(help="Only those of this error port, as operator.port.")] = None,
     limit: Annotated[int, typer.Option(help="How many at most.", min=1)] = 100,
+    sample: Annotated[
+        int | None, typer.Option(help="Show so many of each reason, not the first of all.", min=1)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the error tuples of a replay: what its operators put on error ports, with reason and position.
+    """Count and list the error tuples of a replay: what its operators put on error ports, with reason and position.
 
     They are those that readers see: of each window those of the newest attempt that committed it. After the staged
     tables were purged, they are read from what was published.
@@ -34,10 +39,12 @@ def errors(
 
         rewindow errors clicks-377311-377400-1f2e3d
 
+        rewindow errors clicks-377311-377400-1f2e3d --sample 3
+
         rewindow errors clicks-377311-377400-1f2e3d --port split.rejected --window 377311 --json
     """
     config = load_project()
-    found = list_errors(config, replay_id, window=window, port=port, limit=limit)
+    found = list_errors(config, replay_id, window=window, port=port, limit=limit, sample=sample)
     if as_json:
         print_json(_as_dict(found, limit))
     else:
@@ -58,6 +65,7 @@ def _as_dict(found: list[ErrorTuples], limit: int) -> dict[str, Any]:
     parts = _cut(found, limit)
     return {
         "ports": {one.port: {"tuples": one.count, "read_from": one.read_from} for one in found},
+        "counts": [{"port": one.port, **vars(count)} for one in found for count in one.counts],
         "shown": sum(rows.num_rows for _, rows in parts),
         "errors": [
             {"port": one.port, **_told(row), "tuple": _event(row)} for one, rows in parts for row in rows.to_pylist()
@@ -72,10 +80,24 @@ def _show(replay_id: str, found: list[ErrorTuples], limit: int) -> None:
     for one, rows in _cut(found, limit):
         where = "" if one.read_from == "staged" else f", {one.read_from}"
         out.print(f"[bold]{escape(one.port)}[/bold]: {one.count:,} error tuples{escape(where)}")
+        _show_counts(one)
         if rows.num_rows:
             print_rows("", ("window", "attempt", "reason", "detail", "position", "tuple"), map(_line, rows.to_pylist()))
         if rows.num_rows < one.count:
             out.print(f"{rows.num_rows:,} of {one.count:,} are shown; see more with --limit, --window or --port")
+
+
+def _show_counts(one: ErrorTuples) -> None:
+    """Prints the counts by reason, then those windows that have the most."""
+    reasons = [
+        (total.reason, total.tuples, total.windows, str(total.first), str(total.last)) for total in one.reasons()
+    ]
+    if reasons:
+        print_rows("", ("reason", "tuples", "windows", "first window", "last window"), reasons)
+    most = sorted(one.counts, key=lambda count: (-count.tuples, count.window, count.reason))[:WINDOWS_SHOWN]
+    if len(one.counts) > len(reasons):
+        rows = [(str(count.window), count.reason, count.tuples) for count in most]
+        print_rows("windows with the most", ("window", "reason", "tuples"), rows)
 
 
 def _line(row: dict[str, Any]) -> tuple[object, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from rewindow.application.error_tuples import error_columns
+from rewindow.application.error_tuples import POSITION, REASON, error_columns
 from rewindow.config import Config
 from rewindow.errors import InputError, TableError
 from rewindow.facts.readers import newest_seals, seen_rows
@@ -19,25 +19,66 @@ from rewindow.storage.names import data_name
 
 
 @dataclass(frozen=True)
+class ErrorCount:
+    """Error tuples of one reason in one window (O65)."""
+
+    window: int
+    reason: str
+    tuples: int
+
+
+@dataclass(frozen=True)
+class ReasonTotal:
+    """Error tuples of one reason in all windows: how many, in how many windows, and the first and last of these."""
+
+    reason: str
+    tuples: int
+    windows: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
 class ErrorTuples:
     """The tuples of an error port.
 
     Attributes:
         count: how many there are.
-        rows: the first of them, by window and then by columns.
+        rows: the first of them, by window and then by position; or a sample, which has so many of each reason.
         read_from: "staged", or the published table.
+        counts: by window and reason.
     """
 
     port: str
     count: int
     rows: pa.Table
     read_from: str
+    counts: tuple[ErrorCount, ...] = ()
+
+    def reasons(self) -> list[ReasonTotal]:
+        """Returns the reasons, the most frequent one first."""
+        found: dict[str, list[ErrorCount]] = {}
+        for one in self.counts:
+            found.setdefault(one.reason, []).append(one)
+        totals = [
+            ReasonTotal(reason, sum(one.tuples for one in some), len(some), some[0].window, some[-1].window)
+            for reason, some in found.items()
+        ]
+        return sorted(totals, key=lambda total: (-total.tuples, total.reason))
 
 
 def list_errors(
-    config: Config, replay_id: str, *, window: int | None = None, port: str | None = None, limit: int = 100
+    config: Config,
+    replay_id: str,
+    *,
+    window: int | None = None,
+    port: str | None = None,
+    limit: int = 100,
+    sample: int | None = None,
 ) -> list[ErrorTuples]:
     """Returns the tuples that a replay's operators put on error ports, as readers see them, an entry a port.
+
+    They are counted by window and reason, whatever is shown of them (O65, O66).
 
     Args:
         config: settings in force.
@@ -45,6 +86,7 @@ def list_errors(
         window: id of the only window to look at.
         port: the only error port to look at, as operator.port.
         limit: rows of each port at most.
+        sample: so many rows of each reason instead of the first of all.
 
     Raises:
         InputError: there is no such replay, or it has no such error port or window.
@@ -58,10 +100,12 @@ def list_errors(
         )
     if window is not None and window not in plan.range:
         raise InputError(f'window {window} is not in replay "{replay_id}", which has {plan.range}')
-    return [read_errors(config, plan, name, window, limit) for name in known if port in (None, name)]
+    return [read_errors(config, plan, name, window, limit, sample) for name in known if port in (None, name)]
 
 
-def read_errors(config: Config, plan: Plan, port: str, window: int | None, limit: int) -> ErrorTuples:
+def read_errors(
+    config: Config, plan: Plan, port: str, window: int | None, limit: int, sample: int | None = None
+) -> ErrorTuples:
     """Returns the error tuples that readers see, at most `limit` of them.
 
     Raises:
@@ -73,12 +117,12 @@ def read_errors(config: Config, plan: Plan, port: str, window: int | None, limit
         tables = {"e": Table.open(root / port), "facts": Table.open(root / FACTS)}
         columns = ["window_id", "attempt", *event_columns(tables["e"]).names]
         seen = seen_rows("e", port, columns=", ".join(f"o.{quoted(name)}" for name in columns))
-        return _read(port, tables, seen, inside, limit, "staged")
+        return _read(port, tables, _Part(seen, inside, limit, sample), "staged")
     name = data_name(plan.application, port)
     path = config.stream_table(name)
     if Table.exists(path):
         seen = f"select * from e where _rw_replay = '{plan.replay_id}'"
-        found = _read(port, {"e": Table.open(path)}, seen, inside, limit, f"published in {name}")
+        found = _read(port, {"e": Table.open(path)}, _Part(seen, inside, limit, sample), f"published in {name}")
         if found.count:
             return found
     counted = _counted(root / FACTS, port, inside)
@@ -91,6 +135,11 @@ def read_errors(config: Config, plan: Plan, port: str, window: int | None, limit
     return ErrorTuples(port, 0, error_columns(pa.schema([])).empty_table(), "counted in the facts")
 
 
+def count_errors(config: Config, plan: Plan, port: str) -> int:
+    """Returns how many error tuples of a port the facts count, which outlive a purge (O66)."""
+    return _counted(config.replay_root(plan.replay_id) / FACTS, port, f"window_id between {plan.first} and {plan.last}")
+
+
 def _counted(facts: Location, port: str, inside: str) -> int:
     """Returns how many error tuples the facts count; they are kept when a replay's other tables are purged."""
     if not Table.exists(facts):
@@ -101,7 +150,35 @@ def _counted(facts: Location, port: str, inside: str) -> int:
     return int(query(sql, facts=facts)["n"][0].as_py() or 0)
 
 
-def _read(port: str, tables: dict[str, Table], seen: str, inside: str, limit: int, read_from: str) -> ErrorTuples:
-    count = query(f"select count(*) as n from ({seen}) where {inside}", **tables)["n"][0].as_py()
-    rows = query(f"select * from ({seen}) where {inside} order by window_id, _rw_position limit {limit}", **tables)
-    return ErrorTuples(port, int(count), rows, read_from)
+@dataclass(frozen=True)
+class _Part:
+    """Which error tuples are asked for: a query of those that readers see, the windows, and how many."""
+
+    seen: str
+    inside: str
+    limit: int
+    sample: int | None
+
+    @property
+    def rows(self) -> str:
+        """SQL of the rows to show."""
+        order = f"order by window_id, {POSITION} limit {self.limit}"
+        if self.sample is None:
+            return f"select * from ({self.seen}) where {self.inside} {order}"
+        number = f"row_number() over (partition by {REASON} order by window_id, {POSITION}) as n_"
+        numbered = f"select *, {number} from ({self.seen}) where {self.inside}"
+        return f"select * from ({numbered}) where n_ <= {self.sample} {order}"
+
+    @property
+    def counts(self) -> str:
+        """SQL of the counts by window and reason."""
+        counted = f"select window_id as window, {REASON} as reason, count(*) as tuples from ({self.seen})"
+        return f"{counted} where {self.inside} group by 1, 2 order by 1, 2"
+
+
+def _read(port: str, tables: dict[str, Table], part: _Part, read_from: str) -> ErrorTuples:
+    counts = tuple(ErrorCount(**row) for row in query(part.counts, **tables).to_pylist())
+    rows = query(part.rows, **tables)
+    if "n_" in rows.column_names:
+        rows = rows.drop_columns(["n_"])
+    return ErrorTuples(port, sum(one.tuples for one in counts), rows, read_from, counts)

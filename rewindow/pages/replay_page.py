@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from rewindow.config import Config
 from rewindow.errors import TableError
+from rewindow.inspection.error_tuples import count_errors
 from rewindow.inspection.next_act import cause
 from rewindow.ledger import Ledger
 from rewindow.location import Location
@@ -15,6 +16,7 @@ from rewindow.pages.layers import LayerMeasure, read_layers
 from rewindow.pages.page import render_page
 from rewindow.pages.reading import pages_folder, read_acts, read_story
 from rewindow.pages.story import Page, Story
+from rewindow.recovery import Plan
 from rewindow.storage import Table
 from rewindow.storage.layout import CHECKPOINTS, FACTS
 
@@ -68,11 +70,23 @@ def _page(config: Config, replay_id: str, measures: Sequence[LayerMeasure] = ())
         stories=(story,),
         layers=read_layers(config, plan, measures),
         made_at=datetime.now(UTC),
-        facts=replay_facts(story),
+        facts=(*replay_facts(story), *_error_facts(config, plan)),
         acts=read_acts(config, story.application, story.windows),
-        next_steps=((f"rewindow status {replay_id}", "where it stands, and the next command"),),
+        next_steps=(
+            (f"rewindow status {replay_id}", "where it stands, and the next command"),
+            *([(f"rewindow errors {replay_id}", "its error tuples, by window and reason")] if plan.errors else []),
+        ),
         graph=plan.graph,
     )
+
+
+def _error_facts(config: Config, plan: Plan) -> list[tuple[str, str]]:
+    """Returns how many error tuples there are, and where from, for an application that has error ports (O65)."""
+    counts = {error.name: count_errors(config, plan, error.name) for error in plan.errors}
+    if not counts:
+        return []
+    where = ", ".join(f"{count:,} of {port}" for port, count in counts.items() if count)
+    return [(f"{sum(counts.values()):,}", f"error tuples{': ' * bool(where)}{where}")]
 
 
 def purged_tables(config: Config, replay_id: str) -> list[str]:

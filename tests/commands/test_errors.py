@@ -10,6 +10,7 @@ import pytest
 
 from rewindow.application.error_tuples import error_columns
 from rewindow.config import Config
+from rewindow.pages import replay_page
 from rewindow.recovery import OutputPlan, Plan
 from rewindow.storage.layout import create_staged, staged_schema
 from tests.commands.conftest import Command
@@ -39,7 +40,8 @@ class WithErrors(StagedReplay):
         """Commits so many error tuples of an attempt in each window."""
         rows = [
             {"window_id": window, "attempt": epoch, "origin": f"[{window}]", "flights": number, "_rw_replay": "one",
-             "_rw_window": window, "_rw_attempt": epoch, "_rw_reason": "jump", "_rw_position": str(number)}
+             "_rw_window": window, "_rw_attempt": epoch, "_rw_position": str(number),
+             "_rw_reason": "late" if number == 1 else "jump"}
             for window, count in by_window.items()
             for number in range(count)
         ]  # fmt: skip
@@ -74,6 +76,31 @@ def test_errors_lists_what_readers_see(command: Command, replay: WithErrors) -> 
     assert "3 of 5 are shown" in text and "0 of 1 are shown" in text and "[101]" in text
     assert len(json.loads(command("errors", "one", "--window", 104, "--json")[1])["errors"]) == 3
     assert len(json.loads(command("errors", "one", "--port", PORTS[1], "--json")[1])["errors"]) == 1
+
+
+def test_errors_are_counted_by_window_and_reason(command: Command, replay: WithErrors) -> None:
+    """O65, O66: as readers see them, whatever is shown; a sample has some of each reason."""
+    found = json.loads(command("errors", "one", "--limit", 1, "--json")[1])
+    assert found["counts"] == [
+        {"port": PORTS[0], "window": 101, "reason": "jump", "tuples": 1},
+        {"port": PORTS[0], "window": 101, "reason": "late", "tuples": 1},
+        {"port": PORTS[0], "window": 104, "reason": "jump", "tuples": 2},
+        {"port": PORTS[0], "window": 104, "reason": "late", "tuples": 1},
+        {"port": PORTS[1], "window": 108, "reason": "jump", "tuples": 1},
+    ]
+    sampled = json.loads(command("errors", "one", "--sample", 1, "--port", PORTS[0], "--json")[1])
+    assert [(row["window"], row["reason"]) for row in sampled["errors"]] == [(101, "jump"), (101, "late")]
+    assert sampled["ports"][PORTS[0]]["tuples"] == 5
+    lines = [line.split() for line in command("errors", "one")[1].splitlines()]
+    assert ["jump", "3", "2", "101", "104"] in lines and ["104", "jump", "2"] in lines
+
+
+def test_the_page_counts_error_tuples(command: Command, replay: WithErrors, monkeypatch: pytest.MonkeyPatch) -> None:
+    """O65: by port, with the command that lists them."""
+    monkeypatch.setattr(replay_page, "read_layers", lambda config, plan, measures: ())
+    html = replay_page.draw_replay_page(replay.config, "one")
+    assert "<dd>6</dd><dt>error tuples: 5 of split.odd, 1 of split.other</dt>" in html
+    assert "rewindow errors one" in html
 
 
 def test_errors_refuses_what_a_replay_has_not(command: Command, replay: WithErrors) -> None:
