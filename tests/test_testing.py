@@ -291,6 +291,14 @@ def test_what_cannot_be_is_told_before_anything_is_called() -> None:
         inputs: ClassVar = {"a": InputPort(CLICKS, key=("name",)), "b": InputPort()}
         limit: int = 0
 
+    class Floating(TupleOperator):
+        inputs: ClassVar = {"a": InputPort(pa.schema([("x", pa.float64())]), key=("x",))}
+
+        def process(self, row: Any) -> None:
+            raise AssertionError(row)
+
+    (wrong,) = Floating().wrong_properties()
+    assert wrong.message == "key x is a float or nested: it has no one value"
     found = [(one.path, one.message) for one in Nothing(limit="many").wrong_properties()]
     assert ("a", "key name is not in the port's columns") in found
     assert ("b", "an input port of a tuple operator needs a schema") in found

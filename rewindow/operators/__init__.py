@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rewindow.operators.event_time.lateness import Lateness, lateness
     from rewindow.operators.event_time.operator import SplitLate
     from rewindow.operators.event_time.settings import EventTime, StreamTime
+    from rewindow.operators.event_time.window_operator import AggregateWindows
     from rewindow.operators.event_time.window_settings import EventWindows, SessionWindows
     from rewindow.operators.event_time.windows import Windows, event_windows
     from rewindow.operators.filling.function import fill_gaps
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from rewindow.operators.tuples.state import StateField
 
 _PLACES = {
+    "AggregateWindows": "event_time.window_operator",
     "ColumnFill": "filling.settings",
     "EventTime": "event_time.settings",
     "EventWindows": "event_time.window_settings",
@@ -48,6 +50,7 @@ _PLACES = {
     "learn_cadence": "gaps.function",
 }
 __all__ = [
+    "AggregateWindows",
     "ColumnFill",
     "EventTime",
     "EventWindows",

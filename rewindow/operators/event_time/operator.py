@@ -24,23 +24,13 @@ _US = pa.int64()
 _COUNTED = [("outcome", pa.string()), ("tuples", _US), ("late_by_us_max", _US)]
 
 
-class SplitLate(FrameOperator):
-    """Parts a stream into tuples on time, late ones, and those whose timestamp cannot be used (E4, E5, E23, E39).
-
-    Decided as it would have been when the tuples arrived, see `lateness`. Ports: `on_time` and `late` have the stream's
-    columns, `late` also `_rw_event_us`, `_rw_watermark_us` and `_rw_late_by_us`; `errors` is an error port with the
-    reason `null_ts` or `far_future`; `ticks` has the instants at which the watermark rose; `counts` how many tuples of
-    each key came to which outcome in each window, so that what went in can be held against what came out (X37, E40).
+class EventTimeOperator(FrameOperator):
+    """What operators over event time have in common: one input port, and which of its tuples are late.
 
     Attributes:
         columns: those of the stream. They pass unchanged, but for `offset`.
         event_at, unit, max_ahead: see `StreamTime`.
         lag, watermark_interval, arrived_at, tie: see `EventTime`.
-        key_by: columns that `counts` is grouped by.
-
-    Example:
-        split = app.add("split", SplitLate(columns=CLICKS, event_at="clicked_at", lag="5 s"), stream=clicks)
-        app.output("late_clicks", split["late"], key=["user"])
     """
 
     columns: pa.Schema
@@ -51,40 +41,103 @@ class SplitLate(FrameOperator):
     max_ahead: Any = "1 day"
     arrived_at: str = "arrived_at"
     tie: Literal["tuple_first", "tick_first"] = "tuple_first"
-    key_by: tuple[str, ...] = ()
 
     @field_serializer("columns")
     def _columns_as_text(self, columns: pa.Schema) -> dict[str, str]:
         return {field.name: str(field.type) for field in columns}
 
     @model_validator(mode="after")
-    def _check_properties(self) -> Self:
+    def _check_time(self) -> Self:
         self._settings()
-        names = [field.name for field in self._carried()]
-        absent = [name for name in (self.arrived_at, *self.key_by) if name not in names]
-        if absent:
-            raise ValueError(f"column {', '.join(absent)} is not in the stream's columns: {', '.join(names)}")
-        taken = [name for name in names if name.lower() in ADDED]
+        self._check_columns(self.arrived_at)
+        taken = [name for name in self._names() if name.lower() in ADDED]
         if taken:
-            raise ValueError(f"column {', '.join(taken)} is one that SplitLate adds: rename it upstream")
-        counted = [name for name in self.key_by if name.lower() in ("stream", *dict(_COUNTED))]
-        if counted:
-            raise ValueError(f"key_by {', '.join(counted)} is a column that the port counts has: rename it upstream")
+            raise ValueError(f"column {', '.join(taken)} is one that {type(self).__name__} adds: rename it upstream")
         return self
+
+    def _check_columns(self, *asked: str) -> None:
+        absent = [name for name in asked if name not in self._names()]
+        if absent:
+            raise ValueError(f"column {', '.join(absent)} is not in the stream's columns: {', '.join(self._names())}")
 
     def input_ports(self) -> Mapping[str, InputPort]:
         """Returns one port, `stream`."""
         return {"stream": InputPort(pa.schema(self._carried()))}
 
+    def _late_port(self) -> OutputPort:
+        judged = [(TIMESTAMP, _US), (WATERMARK, _US), (LATE_BY, _US)]
+        return OutputPort(pa.schema([*self._carried(), *judged]), optional=True)
+
+    def _errors_port(self) -> OutputPort:
+        return OutputPort(pa.schema(self._carried()), error=True)
+
+    def _judge(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext) -> Lateness:
+        frame = inputs["stream"].select(*map(quoted_column, ["window_id", *self._names()]))
+        return lateness(
+            {"stream": frame}, self._settings(), state=state, start_us=context.start_us, end_us=context.end_us,
+            origin_us=context.grid.origin_us,
+        )  # fmt: skip
+
+    def _refused(self, judged: Lateness) -> Mapping[str, DataFrame]:
+        """Returns the frames of the ports `late` and `errors`."""
+        columns = judged.tuples["stream"].columns[: -len(ADDED)]
+        errors = judged.errors["stream"].withColumnRenamed(OUTCOME, REASON)
+        return {
+            "late": judged.late["stream"].drop(OUTCOME),
+            "errors": errors.select(*map(quoted_column, columns), REASON),
+        }
+
+    def _settings(self) -> EventTime:
+        try:
+            stream = StreamTime(event_at=self.event_at, unit=self.unit, max_ahead=self.max_ahead)
+        except ValidationError as error:
+            raise refusal("event time", error) from error
+        return EventTime(
+            streams={"stream": stream}, lag=self.lag, watermark_interval=self.watermark_interval,
+            arrived_at=self.arrived_at, tie=self.tie,
+        )  # fmt: skip
+
+    def _carried(self) -> list[Any]:
+        return [field for field in self.columns if field.name not in _NOT_CARRIED]
+
+    def _names(self) -> list[str]:
+        return [field.name for field in self._carried()]
+
+
+class SplitLate(EventTimeOperator):
+    """Parts a stream into tuples on time, late ones, and those whose timestamp cannot be used (E4, E5, E23, E39).
+
+    Decided as it would have been when the tuples arrived, see `lateness`. Ports: `on_time` and `late` have the stream's
+    columns, `late` also `_rw_event_us`, `_rw_watermark_us` and `_rw_late_by_us`; `errors` is an error port with the
+    reason `null_ts` or `far_future`; `ticks` has the instants at which the watermark rose; `counts` how many tuples of
+    each key came to which outcome in each window, so that what went in can be held against what came out (X37, E40).
+
+    Attributes:
+        key_by: columns that `counts` is grouped by.
+
+    Example:
+        split = app.add("split", SplitLate(columns=CLICKS, event_at="clicked_at", lag="5 s"), stream=clicks)
+        app.output("late_clicks", split["late"], key=["user"])
+    """
+
+    key_by: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        self._check_columns(*self.key_by)
+        counted = [name for name in self.key_by if name.lower() in ("stream", *dict(_COUNTED))]
+        if counted:
+            raise ValueError(f"key_by {', '.join(counted)} is a column that the port counts has: rename it upstream")
+        return self
+
     def output_ports(self) -> Mapping[str, OutputPort]:
         """Returns the ports `on_time`, `late`, `errors`, `ticks` and `counts`."""
         carried = self._carried()
         keys = [field for field in carried if field.name in self.key_by]
-        judged = [(TIMESTAMP, _US), (WATERMARK, _US), (LATE_BY, _US)]
         return {
             "on_time": OutputPort(pa.schema(carried), optional=True),
-            "late": OutputPort(pa.schema([*carried, *judged]), optional=True),
-            "errors": OutputPort(pa.schema(carried), error=True),
+            "late": self._late_port(),
+            "errors": self._errors_port(),
             "ticks": OutputPort(pa.schema([("tick_us", _US), ("watermark_us", _US)]), optional=True),
             "counts": OutputPort(pa.schema([*keys, *_COUNTED]), optional=True),
         }
@@ -100,15 +153,11 @@ class SplitLate(FrameOperator):
         from pyspark.sql import functions as F
 
         judged = self._judge(inputs, state, context)
-        tuples = judged.tuples["stream"]
         tick_window = floor_div(F.col("tick_us") - context.grid.origin_us, context.grid.width_us).alias("window_id")
         counts = judged.counts("window_id", *map(quoted_column, self.key_by)).drop("stream")
         return {
             "on_time": judged.on_time["stream"],
-            "late": judged.late["stream"].drop(OUTCOME),
-            "errors": judged.errors["stream"]
-            .withColumnRenamed(OUTCOME, REASON)
-            .select(*map(quoted_column, tuples.columns[: -len(ADDED)]), REASON),
+            **self._refused(judged),
             "ticks": judged.ticks.select(tick_window, "tick_us", "watermark_us"),
             "counts": counts,
         }
@@ -124,24 +173,3 @@ class SplitLate(FrameOperator):
         after = self._judge(inputs, state, context).state
         assert after is not None, "the end of the group is given"
         return after.select(*STATE)
-
-    def _judge(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext) -> Lateness:
-        names = ["window_id", *(field.name for field in self._carried())]
-        frame = inputs["stream"].select(*map(quoted_column, names))
-        return lateness(
-            {"stream": frame}, self._settings(), state=state, start_us=context.start_us, end_us=context.end_us,
-            origin_us=context.grid.origin_us,
-        )  # fmt: skip
-
-    def _settings(self) -> EventTime:
-        try:
-            stream = StreamTime(event_at=self.event_at, unit=self.unit, max_ahead=self.max_ahead)
-        except ValidationError as error:
-            raise refusal("event time", error) from error
-        return EventTime(
-            streams={"stream": stream}, lag=self.lag, watermark_interval=self.watermark_interval,
-            arrived_at=self.arrived_at, tie=self.tie,
-        )  # fmt: skip
-
-    def _carried(self) -> list[Any]:
-        return [field for field in self.columns if field.name not in _NOT_CARRIED]

@@ -74,37 +74,23 @@ def states(operator: TupleOperator, rows: DataFrame) -> DataFrame:
 
 
 def _tagged(frame: DataFrame, columns: Columns, operator: TupleOperator, port: str, *, has_order: bool) -> DataFrame:
-    key = operator.input_ports()[port].key
     names = [quoted_column(name) for name in columns.schema.names]
     has_order = has_order and _OFFSET in frame.columns
     placed = F.col(_OFFSET).cast("bigint") if has_order else F.xxhash64(*names)
-    values = [
-        _travelling(F.col(quoted_column(field.name)), field.type)
-        .cast(spark_schema(pa.schema([sent]))[0].dataType)
-        .alias(sent.name)
-        for field, sent in zip(columns.schema, columns.stored, strict=True)
-    ]
+    values = _values(columns)
+    key = [values[columns.schema.get_field_index(name)] for name in operator.input_ports()[port].key]
     return frame.select(
-        F.lit(columns.tag).alias(TAG),
-        WINDOW,
-        placed.alias(_ORDER),
-        *_keys([F.col(quoted_column(name)) for name in key]),
-        *values,
+        F.lit(columns.tag).alias(TAG), WINDOW, placed.alias(_ORDER), *_keys(key), *_named(values, columns)
     )
 
 
 def _tagged_state(state: DataFrame, operator: TupleOperator, context: OperatorContext) -> DataFrame:
     columns = state_tag(operator)
-    values = [
-        F.lit(False).alias(sent.name)
-        if field.name == GONE
-        else _travelling(F.col(quoted_column(field.name)), field.type).alias(sent.name)
-        for field, sent in zip(columns.schema, columns.stored, strict=True)
-    ]
-    keys = [F.col(quoted_column(name)) for name in operator.key_schema().names]
+    values = _values(columns._replace(schema=columns.schema.remove(len(columns.schema) - 1)))
+    key = values[: len(operator.key_schema())]
     return state.select(
         F.lit(0).alias(TAG), F.lit(context.first - 1).cast("bigint").alias(WINDOW),
-        F.lit(0).cast("bigint").alias(_ORDER), *_keys(keys), *values,
+        F.lit(0).cast("bigint").alias(_ORDER), *_keys(key), *_named([*values, F.lit(False)], columns),
     )  # fmt: skip
 
 
@@ -119,13 +105,22 @@ def _keys(columns: list[Column]) -> list[Column]:
     return [column.alias(f"_key_{place}") for place, column in enumerate(columns)]
 
 
-def _travelling(column: Column, kind: pa.DataType) -> Column:
-    return F.unix_micros(column) if pa.types.is_timestamp(kind) else column
+def _values(columns: Columns) -> list[Column]:
+    """Returns the columns of a port as it declares them, so that keys of two ports are equal; times as microseconds."""
+    found = []
+    for field in columns.schema:
+        column = F.col(quoted_column(field.name)).cast(spark_schema(pa.schema([field]))[0].dataType)
+        found.append(F.unix_micros(column.cast("timestamp")) if pa.types.is_timestamp(field.type) else column)
+    return found
+
+
+def _named(values: list[Column], columns: Columns) -> list[Column]:
+    return [value.alias(name) for value, name in zip(values, columns.names, strict=True)]
 
 
 def _untagged(rows: DataFrame, columns: Columns, *more: str) -> DataFrame:
-    values = [
-        (F.timestamp_micros(sent) if pa.types.is_timestamp(field.type) else F.col(sent)).alias(field.name)
-        for field, sent in zip(columns.schema, columns.names, strict=True)
-    ]
+    values = []
+    for field, sent in zip(columns.schema, columns.names, strict=True):
+        column = F.timestamp_micros(sent) if pa.types.is_timestamp(field.type) else F.col(sent)
+        values.append(column.cast(spark_schema(pa.schema([field]))[0].dataType).alias(field.name))
     return rows.where(F.col(TAG) == columns.tag).select(*more, *values)

@@ -162,6 +162,15 @@ class TupleOperator(FrameOperator):
                 found.append(WrongProperty(name, f"key {', '.join(absent)} is not in the port's columns", port.key))
             elif [port.schema.field(column).type for column in port.key] != key:
                 found.append(WrongProperty(name, "its key has other types than that of the first port", port.key))
+            odd = [
+                column
+                for column in port.key
+                if column in port.schema.names and not _can_be_key(port.schema.field(column))
+            ]
+            if odd:
+                found.append(
+                    WrongProperty(name, f"key {', '.join(odd)} is a float or nested: it has no one value", port.key)
+                )
             if not self._is_called(name, only=len(ports) == 1):
                 method = "process" if len(ports) == 1 else f"process_{name}"
                 found.append(WrongProperty(name, f"there is no method {method} and no process_batch", None))
@@ -194,6 +203,11 @@ class TupleOperator(FrameOperator):
         from rewindow.operators.tuples.frames import one_pass, states
 
         return states(self, context.once("pass", lambda: one_pass(self, inputs, state, context)))
+
+
+def _can_be_key(field: pa.Field) -> bool:
+    """Returns whether equal values are one key: a NaN is not equal to itself, and a list is none for Python."""
+    return not (pa.types.is_floating(field.type) or pa.types.is_nested(field.type))
 
 
 def copy_of(operator: TupleOperator, key_range: KeyRange, context: OperatorContext) -> TupleOperator:

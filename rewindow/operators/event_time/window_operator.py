@@ -1,0 +1,174 @@
+"""Event-time windows as an operator: `event_windows` between an input port, three output ports and a carried state."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+from pydantic import model_validator
+
+from rewindow.application import OperatorContext, OutputPort
+from rewindow.operators.event_time import watermarks as clock
+from rewindow.operators.event_time.firing import FIRED_UNTIL, STREAM, TUPLES, WINDOW
+from rewindow.operators.event_time.folds import MERGING
+from rewindow.operators.event_time.grid import PANE
+from rewindow.operators.event_time.lateness import Lateness
+from rewindow.operators.event_time.operator import EventTimeOperator
+from rewindow.operators.event_time.window_settings import EventWindows
+from rewindow.operators.event_time.windows import Windows, event_windows
+from rewindow.operators.heartbeat.clock import floor_div
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PART = "_rw_part"
+"""Which of the two parts of the state a row is of: the watermark's, or a pane that waits."""
+_CLOCK, _PANE = "clock", "pane"
+_US = pa.int64()
+_CALL = re.compile(r"(\w+)\((\*|[\w ]+)\)")
+
+
+class AggregateWindows(EventTimeOperator):
+    """Aggregates a stream by windows of event time, each fired once, when the watermark has passed its end (E28, X36).
+
+    Ports: `fired` has a row for each window and key with tuples: keys, `window_begin_us`, `window_end_us` (exclusive),
+    `pane`, `kind`, `fired_us`, and the aggregates; `late` and `errors` as those of `SplitLate`. A row belongs to the
+    streaming window in which its window fired (E43). Where a range of a replay ends nothing fires (E46, X34): what
+    waits is the state, a row for each key and pane.
+
+    Attributes:
+        length, slide: see `EventWindows`; without a slide the windows tumble.
+        aggregates: by name, one of avg, count, max, min and sum over a column: `{"spent": "sum(amount)"}`;
+            `count(*)` counts tuples. Sums of floats depend on the order of addition: take decimals.
+        keys: columns to group by; a null key is one like any other.
+
+    Example:
+        hours = AggregateWindows(
+            columns=CLICKS, event_at="clicked_at", lag="5 s", length="1 h", keys=["page"],
+            aggregates={"clicks": "count(*)"},
+        )
+        app.output("hours", app.add("hours", hours, stream=clicks)["fired"], key=["page", "window_begin_us"])
+    """
+
+    length: Any
+    slide: Any = None
+    aggregates: dict[str, str]
+    keys: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _check_windows(self) -> Self:
+        self._windows()
+        self._check_columns(*self.keys)
+        if not self.aggregates:
+            raise ValueError('windows have no aggregate: name one, such as {"tuples": "count(*)"}')
+        for name, text in self.aggregates.items():
+            _, argument = self._aggregate(name, text)
+            self._check_columns(*([argument] if argument != "*" else []))
+            _kinds(text, self.columns)
+        shown = {*WINDOW, "window_id"}
+        kept = {*clock.STATE, PANE, TUPLES, FIRED_UNTIL, PART}
+        wrong = [name for name in self.aggregates if name.lower() in shown]
+        wrong += [name for name in self.keys if name.lower() in shown | kept]
+        twice = [name for name in self.aggregates if name in self.keys]
+        if wrong or twice:
+            raise ValueError(f"column {', '.join(wrong or twice)} would come twice in what windows return: rename it")
+        return self
+
+    def output_ports(self) -> Mapping[str, OutputPort]:
+        """Returns the ports `fired`, `late` and `errors`."""
+        fired = [("window_begin_us", _US), ("window_end_us", _US), ("pane", pa.int32()), ("kind", pa.string())]
+        results = [(name, _kinds(text, self.columns)[0]) for name, text in self.aggregates.items()]
+        columns = pa.schema([*self._key_fields(), *fired, ("fired_us", _US), *results])
+        return {"fired": OutputPort(columns), "late": self._late_port(), "errors": self._errors_port()}
+
+    def state_columns(self) -> pa.Schema:
+        """Returns what the watermark is made of, and the panes that wait, in rows of their own (E41)."""
+        of_clock = [(name, _US) for name in clock.STATE if name != "stream"]
+        of_panes = [*self._key_fields(), (PANE, _US), (TUPLES, _US), (FIRED_UNTIL, _US)]
+        return pa.schema([(PART, pa.string()), (STREAM, pa.string()), *of_clock, *of_panes, *self._parts()])
+
+    def transform(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    ) -> Mapping[str, DataFrame]:
+        """Returns the windows that fire, the late tuples, and those without a timestamp that can be used."""
+        from pyspark.sql import functions as F
+
+        judged, windows = self._fire(inputs, state, context)
+        window = floor_div(F.col("fired_us") - context.grid.origin_us, context.grid.width_us).alias("window_id")
+        return {"fired": windows.fired.select(window, "*"), **self._refused(judged)}
+
+    def next_state(
+        self,
+        inputs: Mapping[str, DataFrame],
+        outputs: Mapping[str, DataFrame],
+        state: DataFrame,
+        context: OperatorContext,
+    ) -> DataFrame:
+        """Returns the watermark's state and the panes that wait after the group."""
+        from pyspark.sql import functions as F
+
+        judged, windows = self._fire(inputs, state, context)
+        assert judged.state is not None and windows.state is not None, "the end of the group is given"
+        parts = [
+            judged.state.select(F.lit(_CLOCK).alias(PART), *clock.STATE),
+            windows.state.select(F.lit(_PANE).alias(PART), "*"),
+        ]
+        return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+
+    def _fire(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    ) -> tuple[Lateness, Windows]:
+        from pyspark.sql import functions as F
+
+        assert state is not None, "windows are stateful"
+        before = state.where(F.col(PART) == _CLOCK).select(*clock.STATE)
+        waiting = state.where(F.col(PART) == _PANE).drop(PART, *(name for name in clock.STATE if name != "stream"))
+        judged = self._judge(inputs, before, context)
+        asked = {name: self._aggregate(name, text) for name, text in self.aggregates.items()}
+        return judged, event_windows(judged, self._windows(), asked, keys=self.keys, state=waiting)
+
+    def _windows(self) -> EventWindows:
+        return EventWindows(length=self.length, slide=self.length if self.slide is None else self.slide)
+
+    def _key_fields(self) -> list[Any]:
+        return [self.columns.field(name) for name in self.keys]
+
+    def _parts(self) -> list[tuple[str, pa.DataType]]:
+        return [
+            (f"_part_{number}{ending}", kind)
+            for number, text in enumerate(self.aggregates.values())
+            for ending, kind in _kinds(text, self.columns)[1].items()
+        ]
+
+    def _aggregate(self, name: str, text: str) -> tuple[str, str]:
+        found = _CALL.fullmatch(text.strip())
+        if found is None or found[1].lower() not in MERGING:
+            raise ValueError(f'aggregate "{name}" is "{text}": write one of {", ".join(MERGING)} over a column')
+        return found[1].lower(), found[2].strip()
+
+
+def _kinds(text: str, columns: pa.Schema) -> tuple[pa.DataType, dict[str, pa.DataType]]:
+    """Returns the type of an aggregate as Spark has it, and by ending of their names those of what panes keep."""
+    call = _CALL.fullmatch(text.strip())
+    assert call is not None, "checked before"
+    function, argument = call[1].lower(), call[2].strip()
+    if function == "count":
+        return _US, {"": _US}
+    if argument not in columns.names:
+        raise ValueError(f"{function}({argument}) needs a column of the stream: {', '.join(columns.names)}")
+    kind = columns.field(argument).type
+    if function in ("min", "max"):
+        return kind, {"": kind}
+    if pa.types.is_decimal(kind):
+        sums = pa.decimal128(min(38, kind.precision + 10), kind.scale)
+        means = pa.decimal128(min(38, kind.precision + 4), min(38, kind.scale + 4))
+        return (sums, {"": sums}) if function == "sum" else (means, {"_count": _US, "": sums})
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise ValueError(f'{function}({argument}) needs numbers, "{argument}" is {kind}')
+    if function == "avg":
+        return pa.float64(), {"_count": _US, "": pa.float64()}
+    total = _US if pa.types.is_integer(kind) else pa.float64()
+    return total, {"": total}
