@@ -1,14 +1,14 @@
-"""Finds the silent stretches of every stream that has an interval, and fills them with heartbeats.
+"""Finds the silent stretches of every stream that has an interval, or a section `fill`, and fills them.
 
 For each stream, in a group of its own:
 
 | task | does |
 |---|---|
 | report_gaps | what is missing, on both clocks, as a page and as CSV below the results; who is silent now, in its log |
-| plan_filling | plans the application `heartbeat_<stream>` over what is recorded and not yet filled, if anything |
-| fill_gaps | one Spark job: data, and timers where the stream is silent |
+| plan_filling | plans `filled_<stream>` by its methods, else `heartbeat_<stream>`, over what is not filled yet |
+| fill_gaps | one Spark job: data, and timers, or rows with values, where the stream is silent |
 | check_filling | the gate |
-| publish_filling | publishes the stream `heartbeat_<stream>.filled`, which can be an input again |
+| publish_filling | publishes the output `filled`, a stream which can be an input again |
 """
 
 from airflow.sdk import TaskGroup, chain
@@ -18,7 +18,7 @@ from rewindow_airflow import check, plan_filling, publish, replay, report_gaps, 
 
 with scheduled_dag("fill_heartbeat_gaps", doc_md=__doc__, tags=["heartbeat"]):
     for stream, settings in Config.load().streams.items():
-        if settings.interval_us:
+        if settings.interval_us or settings.fill:
             with TaskGroup(stream):
                 plan = plan_filling(stream)
                 chain(

@@ -6,29 +6,24 @@ section and the key behind `REWINDOW_`, two underscores between levels: REWINDOW
 
 from __future__ import annotations
 
-import codecs
 import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
     Field,
-    PlainValidator,
     PrivateAttr,
     ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from rewindow.errors import InputError
 from rewindow.location import Location, location
 from rewindow.names import check_name, check_replay_id, check_stream, did_you_mean, files_name, windows_name
+from rewindow.setting_types import DurationUs, Folder, Place, Section, above_zero, known_encoding, zero_or_more
 from rewindow.settings_file import (
     BY_NAME,
     find_settings,
@@ -36,71 +31,34 @@ from rewindow.settings_file import (
     part_applications,
     read_settings,
 )
-from rewindow.windows import Grid, format_duration, parse_duration
+from rewindow.windows import Grid, format_duration
 from rewindow.wrong_settings import check_keys, wrong_setting
 
+HEARTBEAT, FILLED = "heartbeat_", "filled_"
+"""How the names of applications begin that a stream's settings make; the rest is the stream's."""
 JARS = ".rewindow/jars"
 """Where Delta's jars are unless the settings say otherwise."""
 
 
-def _duration(text: str | int | float) -> int:
-    try:
-        return parse_duration(text)
-    except InputError as error:
-        raise PydanticCustomError("duration", "{text}", {"text": error.primary, "hint": error.hint}) from error
+class FillConfig(Section):
+    """How the rows that a stream lacks are made: they make the application `filled_<stream>`."""
 
-
-def _interval(interval_us: int) -> int:
-    if interval_us <= 0:
-        text = "it is {us} us; the Tuple Output Interval must be a numeric value greater than zero"
-        raise PydanticCustomError("interval", text, {"us": interval_us})
-    return interval_us
-
-
-def _slack(slack_us: int) -> int:
-    if slack_us < 0:
-        raise PydanticCustomError("slack", "it is {us} us; it must be zero or more", {"us": slack_us})
-    return slack_us
-
-
-def _encoding(name: str) -> str:
-    try:
-        known = codecs.lookup(name)
-    except LookupError as error:
-        text = 'encoding "{name}" is unknown; write it as in "utf-8", "latin-1" or "cp1252"'
-        raise PydanticCustomError("encoding", text, {"name": name}) from error
-    return known.name
-
-
-DurationUs = Annotated[int, BeforeValidator(_duration)]
-"""A duration in microseconds, read from text such as "1 hour"; bare numbers are seconds."""
-
-
-def _location(given: object) -> Location:
-    if not isinstance(given, str | Path | Location):
-        raise PydanticCustomError("folder", "it is no text", {"hint": 'Write it in quotes, as in state = "state".'})
-    try:
-        return location(given)
-    except InputError as error:
-        raise PydanticCustomError("folder", "{text}", {"text": error.primary, "hint": error.hint}) from error
-
-
-def _folder(given: str | Path) -> str | Path:
-    _location(given)
-    return given
-
-
-Folder = Annotated[Path, BeforeValidator(_folder)]
-"""A folder of the project: a URL would be taken for a folder of that name."""
-
-Place = Annotated[Location, PlainValidator(_location)]
-"""Where the state folder is."""
-
-
-class Section(BaseModel):
-    """A section of the file; unknown keys are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    step_us: Annotated[DurationUs, Field(gt=0)] | None = Field(None, alias="step")
+    """A row of each key is expected in each step of event time; by default the stream's `cadence` or `interval`."""
+    origin: str = "1970-01-01T00:00:00Z"
+    """From where the steps are counted."""
+    columns: dict[str, Any] = Field(default_factory=dict)
+    """Column to the method that fills it, by name, or with its bounds: `temp = "linear"`, or
+    `temp = { method = "linear", max_gap = "6 h" }`. Others stay null."""
+    from_time: str | None = Field(None, alias="from")
+    """From when rows are expected; by default from the first row of each key."""
+    to_time: str | None = Field(None, alias="to")
+    """Until when rows are expected (exclusive): in the window of it open gaps are closed. By default no gap ends but by
+    a row."""
+    max_rows: int = Field(1_000_000, ge=1)
+    """Of a longer gap one row is made in the place of all."""
+    max_ahead_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(86_400_000_000, alias="max_ahead")
+    """A timestamp that runs ahead of its arrival by more closes no gap and is reported."""
 
 
 class StreamConfig(Section):
@@ -119,7 +77,7 @@ class StreamConfig(Section):
     """What separates decimals in numbers of a CSV source; with a comma, points may stand between groups of three."""
     header: bool = True
     """Whether the first row of a CSV source names its columns; without one, `columns` names all of them in order."""
-    encoding: Annotated[str, AfterValidator(_encoding)] = "utf-8"
+    encoding: Annotated[str, AfterValidator(known_encoding)] = "utf-8"
     """Encoding of a CSV or JSON source; rows that are not in it go to quarantine."""
     new_columns: Literal["report", "take"] = "report"
     """Columns that appear in the source later, where neither `columns` nor `keep` names those wanted: report them, or
@@ -137,7 +95,7 @@ class StreamConfig(Section):
     event_at: str | None = None
     """Name of the event column that is the event timestamp."""
     keys: list[str] = Field(default_factory=list)
-    interval_us: Annotated[DurationUs, AfterValidator(_interval)] | None = Field(None, alias="interval")
+    interval_us: Annotated[DurationUs, AfterValidator(above_zero)] | None = Field(None, alias="interval")
     """Above this a silence of a key is a gap, and timers fill it (H20)."""
     cadence_us: Annotated[DurationUs, Field(gt=0)] | None = Field(None, alias="cadence")
     """How often a row of a key is expected in event time: what is missing is a gap; by default `interval`. Without
@@ -145,10 +103,12 @@ class StreamConfig(Section):
     expected_keys: list[str | list[str]] = Field(default_factory=list)
     """Keys that must appear, also where they have never sent anything: a value for each of `keys`, as in
     [["JFK", "AA"], ["LGA", "UA"]], or with one key ["JFK", "LGA"]."""
-    slack_us: Annotated[DurationUs, AfterValidator(_slack)] = Field(0, alias="slack")
+    slack_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(0, alias="slack")
     """How long a timer waits after its scheduled time (H23)."""
-    max_jump_us: Annotated[DurationUs, AfterValidator(_slack)] | None = Field(None, alias="max_jump")
+    max_jump_us: Annotated[DurationUs, AfterValidator(zero_or_more)] | None = Field(None, alias="max_jump")
     """A tuple that runs ahead of all others by more is an error tuple and moves no clock; off by default (H61)."""
+    fill: FillConfig | None = None
+    """How missing rows are made, in a section of its own: [streams.NAME.fill]."""
     width_us: DurationUs = Field(500_000, alias="width")
     origin: str = "1970-01-01T00:00:00Z"
     zone: str = "UTC"
@@ -159,7 +119,7 @@ class StreamConfig(Section):
     sealed_to: str | None = None
     """Windows are sealed up to this time (exclusive), also without a tuple; by default up to the newest tuple's time,
     so that its window stays open."""
-    seal_after_us: Annotated[DurationUs, AfterValidator(_slack)] = Field(0, alias="seal_after")
+    seal_after_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(0, alias="seal_after")
     """How long after a window's end tuples of it may still come: so much earlier than the newest tuple, or than the
     end of the interval of the DAG record_streams, sealing stops."""
 
@@ -337,6 +297,12 @@ class Config(Section):
     def quarantine_table(self) -> Location:
         """The one table of tuples that could not be taken."""
         return self.state / "streams" / "quarantine"
+
+    @property
+    def made_applications(self) -> dict[str, str]:
+        """The applications that settings of streams make, and the stream of each."""
+        beats = {f"{HEARTBEAT}{name}": name for name, settings in self.streams.items() if settings.interval_us}
+        return beats | {f"{FILLED}{name}": name for name, settings in self.streams.items() if settings.fill}
 
     def stream(self, name: str) -> StreamConfig:
         """Returns a stream's settings.

@@ -43,20 +43,19 @@ class ReplayForm:
 
 
 def applications(config: Config) -> list[str]:
-    """Returns the names of all applications: those in the configured folders, then the heartbeat of each stream.
+    """Returns the names of all applications: those in the configured folders, then those that settings of streams make.
 
     They are those of `operators.catalog.application_names`, which imports what is too much for parsing a DAG.
     """
     own = _own(config)
-    heartbeats = {f"heartbeat_{stream}" for stream, settings in config.streams.items() if settings.interval_us}
-    return [*sorted(own), *sorted(heartbeats - own)]
+    return [*sorted(own), *sorted(set(config.made_applications) - own)]
 
 
 def default_application(config: Config) -> str | None:
     """Returns the application that is replayed when none is named: the setting's, else the only one there is.
 
     With two or more there is none: a new file in the folder must not change what the nightly replay computes. Those
-    that fill heartbeats never count: they have a DAG of their own.
+    that fill streams never count: they have a DAG of their own.
 
     Raises:
         InputError: the setting names none that there is.

@@ -172,10 +172,10 @@ def gap_request(stream: str, config: Config, context: Context) -> ReplayRequest:
     Raises:
         Nothing: all of it is filled.
     """
-    from rewindow.loading.stream_applications import HEARTBEAT
+    from rewindow.config import FILLED, HEARTBEAT
     from rewindow.planning import ReplayRequest
 
-    application = f"{HEARTBEAT}{stream}"
+    application = f"{FILLED if config.stream(stream).fill else HEARTBEAT}{stream}"
     recorded, filled = sealed_of(config, stream), sealed_of(config, f"{application}.filled")
     if recorded is None:
         raise Nothing(f'stream "{stream}" is not recorded yet')
@@ -195,12 +195,11 @@ def sealed_range(config: Config, application: str) -> tuple[Grid, WindowRange, b
     Raises:
         NotYet: an input is not recorded, or the inputs have no window in common.
     """
-    from rewindow.loading.catalog import load_application
-    from rewindow.loading.stream_applications import HEARTBEAT
+    from rewindow.loading.catalog import load_application, stream_of
 
-    stream = application.removeprefix(HEARTBEAT)
-    if stream != application and stream in config.streams and sealed_of(config, stream) is None:
-        raise _not_recorded(stream)
+    made_of = stream_of(config, application)
+    if made_of is not None and sealed_of(config, made_of) is None:
+        raise _not_recorded(made_of)
     app = load_application(config, application).app
     found = {stream: sealed_of(config, stream) for stream in app.streams}
     for stream, windows in found.items():

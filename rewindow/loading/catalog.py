@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from rewindow.application import Application, Given, apply_given
 from rewindow.application.given import FILE
-from rewindow.config import Config
+from rewindow.config import FILLED, HEARTBEAT, Config
 from rewindow.errors import CheckpointError, InputError, RewindowError
 from rewindow.loading.code_versions import code_version, configuration_digest, own_files
-from rewindow.loading.stream_applications import HEARTBEAT, heartbeat_application
+from rewindow.loading.stream_applications import stream_application
 from rewindow.loading.user_lines import raised_at
 from rewindow.names import check_name, did_you_mean
 from rewindow.recovery import Plan
@@ -58,9 +58,7 @@ class LoadedApplication:
 def application_names(config: Config) -> list[str]:
     """Returns the names of all applications that can be replayed."""
     found = {path.stem for folder in config.applications for path in folder.glob("*.py") if path.stem[0] != "_"}
-    return sorted(
-        found | {f"{HEARTBEAT}{stream}" for stream, settings in config.streams.items() if settings.interval_us}
-    )
+    return sorted(found | set(config.made_applications))
 
 
 def load_application(
@@ -86,10 +84,11 @@ def load_application(
     paths = [folder / f"{name}.py" for folder in config.applications if name[0] != "_"]
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
-        if not name.startswith(HEARTBEAT) or name.removeprefix(HEARTBEAT) not in config.streams:
+        stream = stream_of(config, name)
+        if stream is None:
             raise _unknown(config, name)
         _refuse_parameters(name, parameters)
-        app, sources = _fill(config, name.removeprefix(HEARTBEAT)), []
+        app, sources = _made_application(config, name, stream), []
     else:
         folder = path.parent.resolve()
         with _importing_from(folder):
@@ -209,11 +208,17 @@ def _refuse_parameters(name: str, parameters: Mapping[str, str]) -> None:
         raise InputError(f'application "{name}" takes no parameters, got {", ".join(parameters)}')
 
 
-def _fill(config: Config, stream: str) -> Application:
+def stream_of(config: Config, name: str) -> str | None:
+    """Returns the stream whose settings make an application of this name, or would with one more of them."""
+    streams = [name.removeprefix(begin) for begin in (HEARTBEAT, FILLED) if name.startswith(begin)]
+    return next((stream for stream in streams if stream in config.streams), None)
+
+
+def _made_application(config: Config, name: str, stream: str) -> Application:
     settings = config.stream(stream)
     if not Table.exists(config.stream_table(stream)):
         raise InputError(f'stream "{stream}" is not recorded', hint=f"Record it first: rewindow record {stream}")
-    return heartbeat_application(stream, settings, event_columns(Table.open(config.stream_table(stream))))
+    return stream_application(name, stream, settings, event_columns(Table.open(config.stream_table(stream))))
 
 
 def check_code(plan: Plan, loaded: LoadedApplication) -> None:

@@ -1,4 +1,4 @@
-"""Applications that come with Rewindow."""
+"""Applications that streams' settings make: `heartbeat_<stream>` of an interval, `filled_<stream>` of methods."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ import re
 import pyarrow as pa
 
 from rewindow.application import Application
-from rewindow.config import StreamConfig
+from rewindow.config import FILLED, HEARTBEAT, StreamConfig
 from rewindow.errors import InputError
 from rewindow.names import PLACE
+from rewindow.operators.filling.operator import FillGaps
 from rewindow.operators.heartbeat.function import EMISSION
 from rewindow.operators.heartbeat.operator import Heartbeat
 from rewindow.storage import quoted
 from rewindow.windows import format_duration
 
-HEARTBEAT = "heartbeat_"
-"""How the name of such an application begins; the rest is the stream's: each has a state and tables of its own."""
+
+def stream_application(name: str, stream: str, settings: StreamConfig, schema: pa.Schema) -> Application:
+    """Returns the application of this name that a stream's settings make."""
+    make = filled_application if name.startswith(FILLED) else heartbeat_application
+    return make(stream, settings, schema)
 
 
 def heartbeat_application(stream: str, settings: StreamConfig, schema: pa.Schema) -> Application:
@@ -54,6 +58,72 @@ def heartbeat_application(stream: str, settings: StreamConfig, schema: pa.Schema
     known = suite_parameters(stream, beat, schema)
     app.output("filled", node, key=[EMISSION], suite="heartbeat", suite_parameters=known)
     return app
+
+
+def filled_application(stream: str, settings: StreamConfig, schema: pa.Schema) -> Application:
+    """Returns the application `filled_<stream>`: rows in the place of missing ones, as the output `filled`.
+
+    Tuples that close no gap, since they have no key, no timestamp or one far ahead, are also in the error table
+    `fill.errors`.
+
+    Args:
+        stream: name of the recorded stream.
+        settings: the stream's; its event timestamp, keys, expected keys and `fill` are those of `FillGaps`.
+        schema: columns of the recorded stream.
+
+    Raises:
+        InputError: the stream cannot be filled by these settings.
+    """
+    fill, step_us = settings.fill, settings.cadence_us or settings.interval_us
+    step_us = step_us if fill is None or fill.step_us is None else fill.step_us
+    lacking = [
+        name for name, value in (("fill", fill), ("event_at", settings.event_at), ("fill.step", step_us)) if not value
+    ]
+    if fill is None or settings.event_at is None or lacking:
+        raise InputError(
+            f'stream "{stream}" has no {lacking[0]}', hint=f"Set it in [streams.{stream}] of rewindow.toml."
+        )
+    is_bounded = fill.from_time is not None and fill.to_time is not None
+    operator = FillGaps(
+        columns=schema,
+        event_at=settings.event_at,
+        step=f"{step_us} us",
+        keys=tuple(settings.keys),
+        fill=fill.columns,
+        from_time=fill.from_time,
+        to_time=fill.to_time,
+        expected_keys=tuple(map(tuple, settings.expected_values)) if is_bounded else (),
+        origin=fill.origin,
+        max_rows=fill.max_rows,
+        max_ahead=f"{fill.max_ahead_us} us",
+    )
+    if operator.wrong_properties():
+        hint = f"Change [streams.{stream}.fill] of rewindow.toml."
+        raise InputError(f'stream "{stream}" cannot be filled: {operator.wrong_properties()[0].message}', hint=hint)
+    app = Application(f"{FILLED}{stream}", window=format_duration(settings.width_us), origin_ms=settings.grid.origin_ms)
+    node = app.add("fill", operator, stream=app.input(stream))
+    known = filled_parameters(stream, operator, schema, fill.max_ahead_us)
+    app.output("filled", node, key=[], suite="filled", suite_parameters=known)
+    return app
+
+
+def filled_parameters(
+    stream: str, operator: FillGaps, schema: pa.Schema, max_ahead_us: int
+) -> dict[str, str | int | float]:
+    """Returns what the suite `filled` has to know of a stream, as SQL."""
+    rules = operator.rules()
+    compared = [field.name for field in schema if "map<" not in str(field.type) and field.name not in PLACE]
+    event_at, arrived_at = sql_name(operator.event_at), sql_name(operator.arrived_at)
+    return {
+        "stream": sql_name(stream.replace(".", "_")),
+        "event_at": event_at,
+        "step_us": rules.step_us,
+        "grid_origin_us": rules.origin,
+        "max_rows": operator.max_rows,
+        "keys": ", ".join(map(sql_name, operator.keys)) or "1",
+        "columns": ", ".join(sql_name(name) for name in compared if name not in ("attempt", operator.arrived_at)),
+        "is_believed": f"epoch_us({event_at}) - epoch_us({arrived_at}) <= {max_ahead_us}",
+    }
 
 
 def suite_parameters(stream: str, beat: Heartbeat, schema: pa.Schema) -> dict[str, str | int | float]:

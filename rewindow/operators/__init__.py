@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rewindow.operators.event_time.window_settings import EventWindows, SessionWindows
     from rewindow.operators.event_time.windows import Windows, event_windows
     from rewindow.operators.filling.function import fill_gaps
+    from rewindow.operators.filling.operator import FillGaps
     from rewindow.operators.filling.settings import ColumnFill, FillSettings
     from rewindow.operators.gaps.function import FrameGaps, gap_report, learn_cadence
     from rewindow.operators.gaps.settings import GapSettings
@@ -30,6 +31,7 @@ _PLACES = {
     "ColumnFill": "filling.settings",
     "EventTime": "event_time.settings",
     "EventWindows": "event_time.window_settings",
+    "FillGaps": "filling.operator",
     "FillSettings": "filling.settings",
     "FrameGaps": "gaps.function",
     "GapSettings": "gaps.settings",
@@ -54,6 +56,7 @@ __all__ = [
     "ColumnFill",
     "EventTime",
     "EventWindows",
+    "FillGaps",
     "FillSettings",
     "FrameGaps",
     "GapSettings",

@@ -16,7 +16,7 @@ from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException, AirflowSkipException
 from deltalake import write_deltalake
 
-from rewindow.config import Config
+from rewindow.config import Config, FillConfig
 from rewindow.facts.seals import with_checksums
 from rewindow.ledger import Ledger
 from rewindow.state import checkpoints as stored
@@ -127,6 +127,14 @@ def test_filling_goes_on_with_its_open_replay_after_more_was_recorded(settings: 
     assert plan_filling() == before
     Ledger.open(settings.ledger_url).replays.abandon(before["replay_id"])
     assert plan_filling()["last"] == before["last"] + 1
+
+
+def test_a_stream_with_methods_is_filled_by_them(settings: Config) -> None:
+    """Else with timers; with neither there is nothing to ask for."""
+    for fill, application in ((FillConfig(columns={"page": "forward"}), "filled_clicks"), (None, "heartbeat_clicks")):
+        stream = settings.stream("clicks").model_copy(update={"fill": fill})
+        config = settings.model_copy(update={"streams": {"clicks": stream}})
+        assert replay_requests.gap_request("clicks", config, context("methods")).application == application
 
 
 def test_initial_state_of_a_backfill_counts_only_where_no_state_was_published_before(settings: Config) -> None:

@@ -17,6 +17,8 @@ METHODS = ("null", "constant", "forward", "backward", "nearest", "linear", "prev
 NEEDS = {"constant": "value", "previous_of": "column", "seasonal": "periods", "expression": "sql"}
 """What a method must be given beside its name."""
 POINTS_MAX = 1_000_000_000
+ANY_POINT = 1 << 62
+"""Beyond every grid point: the bound of a range without one."""
 
 
 class ColumnFill(BaseModel):
@@ -68,48 +70,21 @@ class ColumnFill(BaseModel):
         return self
 
 
-class FillSettings(BaseModel):
-    """Where rows are expected, and how those that are missing are made. Durations are seconds, or text such as "1 h".
-
-    Wrong settings are refused at once, and all of them are named.
-
-    Attributes:
-        event_at: column of the event timestamp: a TIMESTAMP, or a whole number in `unit`.
-        step: a row of each key is expected in each [n * step, (n + 1) * step), counted from `origin` (G2).
-        from_time, to_time: what is filled, [from, to): ISO 8601, or whole microseconds since 1970-01-01 UTC (G4).
-        keys: columns that tell rows of one source from another's; a row with a null key passes, and is not filled (G6).
-        columns: column to its method, by name alone or with more: "linear", or {"method": "linear", "max_gap": "6 h"}.
-            Columns that are not named stay null in made rows.
-        expected_keys: keys that must appear, a list of values for each (G7).
-        max_rows: of a longer gap one row is made in the place of all, which says for how many it stands (G33).
-        unit: what a whole number in `event_at` counts.
-
-    Example:
-        FillSettings(event_at="at", step="1 h", from_time="2013-01-01", to_time="2014-01-01", keys=["origin"],
-                     columns={"temp": {"method": "linear", "max_gap": "6 h"}, "visib": "forward"})
-
-    Raises:
-        InputError: a setting is wrong.
-    """
+class FillRules(BaseModel):
+    """Where rows are expected, and how those that are missing are made; `FillSettings` says what each setting is."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     event_at: str = Field(min_length=1)
     step: Decimal
-    from_time: int
-    to_time: int
+    from_time: int | None = None
+    to_time: int | None = None
     keys: tuple[str, ...] = ()
     columns: Mapping[str, ColumnFill] = Field(default_factory=dict)
     expected_keys: tuple[tuple[Any, ...], ...] = ()
     origin: int = 0
     max_rows: int = Field(1_000_000, ge=1)
     unit: Literal["us", "ms", "s"] = "us"
-
-    def __init__(self, **settings: Any) -> None:
-        try:
-            super().__init__(**settings)
-        except ValidationError as error:
-            raise refusal("gap filling", error) from error
 
     @field_validator("step", mode="before")
     @classmethod
@@ -141,11 +116,8 @@ class FillSettings(BaseModel):
 
     @model_validator(mode="after")
     def _check_whole(self) -> Self:
-        if self.from_time >= self.to_time:
-            ends = format_time(self.from_time), format_time(self.to_time)
-            raise ValueError(f"time range is empty or reversed: from {ends[0]} to {ends[1]}")
-        if (points := self.end_point - self.first_point) > POINTS_MAX:
-            raise ValueError(f"step of {self.step} s is too fine: {points:,} rows of a key, {POINTS_MAX:,} may be")
+        if self.from_time is not None and self.to_time is not None:
+            self._check_range(self.from_time, self.to_time)
         for key in self.expected_keys:
             if len(key) != len(self.keys) or None in key:
                 raise ValueError(f"expected key {list(key)} is not a value for each of the keys {list(self.keys)}")
@@ -154,17 +126,63 @@ class FillSettings(BaseModel):
             raise ValueError(f"column {', '.join(fixed)} is the event timestamp or a key, which made rows have anyway")
         return self
 
+    def _check_range(self, from_time: int, to_time: int) -> None:
+        if from_time >= to_time:
+            ends = format_time(from_time), format_time(to_time)
+            raise ValueError(f"time range is empty or reversed: from {ends[0]} to {ends[1]}")
+        if (points := self.end_point - self.first_point) > POINTS_MAX:
+            raise ValueError(f"step of {self.step} s is too fine: {points:,} rows of a key, {POINTS_MAX:,} may be")
+
     @property
     def step_us(self) -> int:
         """The step in microseconds."""
         return int(self.step * 1_000_000)
 
     @property
+    def periods_us(self) -> list[int]:
+        """All periods of seasonal columns."""
+        return sorted({int(period * 1_000_000) for fill in self.columns.values() for period in fill.periods})
+
+    @property
     def first_point(self) -> int:
-        """Number of the first grid point at or after the begin, counted from the origin."""
-        return -((self.origin - self.from_time) // self.step_us)
+        """Number of the first grid point at or after the begin, counted from the origin; without a begin, below all."""
+        return -ANY_POINT if self.from_time is None else -((self.origin - self.from_time) // self.step_us)
 
     @property
     def end_point(self) -> int:
-        """Number of the first grid point that is not in the range."""
-        return -((self.origin - self.to_time) // self.step_us)
+        """Number of the first grid point that is not in the range; without an end, above all."""
+        return ANY_POINT if self.to_time is None else -((self.origin - self.to_time) // self.step_us)
+
+
+class FillSettings(FillRules):
+    """Where rows are expected, and how those that are missing are made. Durations are seconds, or text such as "1 h".
+
+    Wrong settings are refused at once, and all of them are named.
+
+    Attributes:
+        event_at: column of the event timestamp: a TIMESTAMP, or a whole number in `unit`.
+        step: a row of each key is expected in each [n * step, (n + 1) * step), counted from `origin` (G2).
+        from_time, to_time: what is filled, [from, to): ISO 8601, or whole microseconds since 1970-01-01 UTC (G4).
+        keys: columns that tell rows of one source from another's; a row with a null key passes, and is not filled (G6).
+        columns: column to its method, by name alone or with more: "linear", or {"method": "linear", "max_gap": "6 h"}.
+            Columns that are not named stay null in made rows.
+        expected_keys: keys that must appear, a list of values for each (G7).
+        max_rows: of a longer gap one row is made in the place of all, which says for how many it stands (G33).
+        unit: what a whole number in `event_at` counts.
+
+    Example:
+        FillSettings(event_at="at", step="1 h", from_time="2013-01-01", to_time="2014-01-01", keys=["origin"],
+                     columns={"temp": {"method": "linear", "max_gap": "6 h"}, "visib": "forward"})
+
+    Raises:
+        InputError: a setting is wrong.
+    """
+
+    from_time: int
+    to_time: int
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            raise refusal("gap filling", error) from error

@@ -1,0 +1,209 @@
+"""Gap filling as an operator: `fill_gaps` between an input port, two output ports and a carried state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import pyarrow as pa
+from pydantic import ValidationError, field_serializer, model_validator
+
+from rewindow.application import FrameOperator, InputPort, OperatorContext, OutputPort
+from rewindow.application.error_tuples import REASON
+from rewindow.names import quoted_column
+from rewindow.operators.event_time.settings import refusal, seconds
+from rewindow.operators.filling.carried import (
+    AT,
+    carried_gaps,
+    carried_rows,
+    closing_window,
+    state_names,
+    state_of,
+)
+from rewindow.operators.filling.function import check_columns
+from rewindow.operators.filling.settings import FillRules
+from rewindow.operators.filling.values import (
+    METHODS,
+    POINT,
+    PROVENANCE,
+    TS,
+    make_rows,
+    place_rows,
+    timestamp,
+    with_provenance,
+)
+from rewindow.operators.heartbeat.clock import WINDOW, to_us
+from rewindow.windows import WindowRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_NOT_CARRIED = ("window_id", "attempt", "offset")
+_ADDED = pa.schema([
+    ("_rw_is_made", pa.bool_()), ("_rw_made_rows", pa.int64()), ("_rw_gap_id", pa.string()),
+    ("_rw_gap_is_open", pa.bool_()), ("_rw_methods", pa.string()), ("_rw_before_us", pa.int64()),
+    ("_rw_after_us", pa.int64()),
+])  # fmt: skip
+
+
+class FillGaps(FrameOperator):
+    """Fills what is missing of each key, in the window that closes the gap: see `fill_gaps`.
+
+    Every tuple passes. A gap lies between the newest row of a key and the next one, however many windows are between
+    them: what is needed of earlier windows is state (G34, G35). A tuple that is not newer than all of its key in
+    earlier windows closes no gap and is no source, and what was made in its place stays. Without `from_time` a key
+    begins with its first row (G36). The end of a range ends nothing (X34); `to_time` does, in the window it lies in.
+
+    Ports: `out` has the stream's columns and those of `fill_gaps`, `_rw_methods` as JSON; a made row has the arrival of
+    the tuple that closed its gap. `errors` reports tuples that pass and are no source: `null_key`, `null_ts`,
+    `far_future`.
+
+    Attributes:
+        columns: those of the stream.
+        event_at, step, keys, from_time, to_time, expected_keys, origin, max_rows, unit: see `FillSettings`.
+        fill: a method for each column, what is called `columns` there.
+        max_ahead: a timestamp that runs ahead of its own arrival by more closes no gap; None believes all of them.
+        arrived_at: column of the arrival.
+
+    Example:
+        fill = FillGaps(columns=WEATHER, event_at="at", step="1 h", keys=("origin",), fill={"temp": "linear"})
+        app.output("filled", app.add("fill", fill, stream=app.input("weather")), key=[])
+    """
+
+    columns: pa.Schema
+    event_at: str
+    step: Any
+    keys: tuple[str, ...] = ()
+    fill: dict[str, Any] = {}
+    from_time: Any = None
+    to_time: Any = None
+    expected_keys: tuple[tuple[Any, ...], ...] = ()
+    origin: Any = 0
+    max_rows: int = 1_000_000
+    unit: Literal["us", "ms", "s"] = "us"
+    max_ahead: Any = "1 day"
+    arrived_at: str = "arrived_at"
+
+    @field_serializer("columns")
+    def _columns_as_text(self, columns: pa.Schema) -> dict[str, str]:
+        return {field.name: str(field.type) for field in columns}
+
+    @model_validator(mode="after")
+    def _check_properties(self) -> Self:
+        settings, names = self.rules(), [field.name for field in self._carried()]
+        if self.max_ahead is not None:
+            seconds(self.max_ahead)
+        if self.arrived_at not in names:
+            raise ValueError(f"column {self.arrived_at} is not in the stream's columns: {', '.join(names)}")
+        if self.arrived_at in (self.event_at, *self.fill):
+            raise ValueError(f"column {self.arrived_at} is the arrival: a made row has that of what closes its gap")
+        if self.expected_keys and (self.from_time is None or self.to_time is None):
+            raise ValueError("expected_keys need from_time and to_time: between them a key without a tuple is filled")
+        taken = [name for name in names if name.lower() in _ADDED.names]
+        if taken:
+            raise ValueError(f"column {', '.join(taken)} is one that FillGaps adds: rename it upstream")
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        kinds = {field.name: field.dataType.simpleString() for field in from_arrow_schema(pa.schema(self._carried()))}
+        check_columns(kinds, settings)
+        return self
+
+    def input_ports(self) -> Mapping[str, InputPort]:
+        """Returns one port, `stream`."""
+        return {"stream": InputPort(pa.schema(self._carried()))}
+
+    def output_ports(self) -> Mapping[str, OutputPort]:
+        """Returns the ports `out` and `errors`."""
+        carried = self._carried()
+        return {
+            "out": OutputPort(pa.schema([*carried, *_ADDED])),
+            "errors": OutputPort(pa.schema(carried), error=True),
+        }
+
+    def state_columns(self) -> pa.Schema:
+        """Returns keys, timestamp, grid point and what values are made from; a row for each key, more with seasons."""
+        fields = {field.name: field for field in self._carried()}
+        keys = [fields[key] for key in self.keys]
+        values = [fields[name] for name in state_names(list(fields), self.rules())]
+        return pa.schema([*keys, (TS, pa.int64()), (POINT, pa.int64()), *values])
+
+    def transform(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    ) -> Mapping[str, DataFrame]:
+        """Returns all tuples and the rows of the gaps that close, and the tuples that close none."""
+        from pyspark.sql import functions as F
+
+        settings, frame = self.rules(), self._frame(inputs["stream"])
+        closing = closing_window(settings, context.grid)
+        rows = self._rows(frame, state, context.first, closing)
+        gaps = carried_gaps(rows, settings, context.windows, context.grid, closing)
+        is_time = dict(frame.dtypes)[self.arrived_at].startswith("timestamp")
+        gaps = gaps.withColumn("_rw_arrived_at", F.timestamp_micros(AT) if is_time else F.col(AT))
+        made = make_rows(gaps, rows, frame, settings, {WINDOW: WINDOW, self.arrived_at: "_rw_arrived_at"})
+        out = with_provenance(frame).select(*map(quoted_column, frame.columns), *PROVENANCE).unionByName(made)
+        reason = self._reason(frame)
+        return {
+            "out": out.withColumn(METHODS, F.to_json(METHODS)),
+            "errors": frame.withColumn(REASON, reason).where(F.col(REASON).isNotNull()),
+        }
+
+    def next_state(
+        self,
+        inputs: Mapping[str, DataFrame],
+        outputs: Mapping[str, DataFrame],
+        state: DataFrame,
+        context: OperatorContext,
+    ) -> DataFrame:
+        """Returns what later windows need of these; the inputs tell it, so it is the same in every run."""
+        settings = self.rules()
+        closing = closing_window(settings, context.grid)
+        return state_of(self._rows(self._frame(inputs["stream"]), state, context.first, closing), settings)
+
+    def state_after_skip(self, state: DataFrame, windows: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
+        """Returns the state with what was emitted of skipped windows: a gap goes on behind it."""
+        from pyspark.sql import functions as F
+
+        if "out" not in outputs:
+            return state
+        kept = outputs["out"].where(~F.col("_rw_is_made"))
+        return state_of(self._rows(self._frame(kept), state, windows.first, None), self.rules())
+
+    def _frame(self, stream: DataFrame) -> DataFrame:
+        return stream.select(WINDOW, *(quoted_column(field.name) for field in self._carried()))
+
+    def _rows(self, frame: DataFrame, state: DataFrame | None, first: int, closing: int | None) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        believed = frame.where(~F.coalesce(self._is_ahead(frame), F.lit(False)))
+        placed = place_rows(believed, self.rules(), [field.name for field in self._carried()])
+        return carried_rows(placed.withColumn(AT, to_us(frame, self.arrived_at)), state, self.rules(), first, closing)
+
+    def _is_ahead(self, frame: DataFrame) -> Column:
+        from pyspark.sql import functions as F
+
+        if self.max_ahead is None:
+            return F.lit(False)
+        limit_us = int(seconds(self.max_ahead) * 1_000_000)
+        return timestamp(frame, self.rules()) - to_us(frame, self.arrived_at) > limit_us
+
+    def _reason(self, frame: DataFrame) -> Column:
+        from pyspark.sql import functions as F
+
+        reason = F.when(timestamp(frame, self.rules()).isNull(), "null_ts")
+        for key in self.keys:
+            reason = reason.when(F.col(quoted_column(key)).isNull(), "null_key")
+        return reason.when(self._is_ahead(frame), "far_future")
+
+    def rules(self) -> FillRules:
+        """Returns what the properties say of filling."""
+        try:
+            return FillRules(
+                event_at=self.event_at, step=self.step, keys=self.keys, columns=self.fill, from_time=self.from_time,
+                to_time=self.to_time, expected_keys=self.expected_keys, origin=self.origin, max_rows=self.max_rows,
+                unit=self.unit,
+            )  # fmt: skip
+        except ValidationError as error:
+            raise refusal("gap filling", error) from error
+
+    def _carried(self) -> list[Any]:
+        return [field for field in self.columns if field.name not in _NOT_CARRIED]

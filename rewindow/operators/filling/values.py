@@ -1,0 +1,230 @@
+"""What is in a made row: keys, timestamp, a value by the method of each column, and where it comes from (G19 to G27).
+
+A gap is a row with its keys, `FROM` and `UNTIL` (grid points, until is the first one behind it), `OPEN`, and the rows
+on both of its sides, `PREVIOUS` and `NEXT`, each a struct of its timestamp and of what values are made from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rewindow.names import quoted_column
+from rewindow.operators.filling.settings import ColumnFill, FillRules
+from rewindow.operators.heartbeat.clock import floor_div
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+IS_MADE, ROWS, GAP, IS_OPEN, METHODS, BEFORE, AFTER = PROVENANCE = (
+    "_rw_is_made", "_rw_made_rows", "_rw_gap_id", "_rw_gap_is_open", "_rw_methods", "_rw_before_us", "_rw_after_us",
+)  # fmt: skip
+"""Columns that `fill_gaps` adds (G39); see there."""
+NONE, EXPIRED = "none", "expired"
+"""In the place of a method: the gap is too long; the source is too far away."""
+TS, POINT, ROW, NEXT, PREVIOUS = "_rw_ts", "_rw_point", "_rw_row", "next", "previous"
+FROM, UNTIL, OPEN = "_rw_from", "_rw_until", "_rw_open"
+OWN = {NEXT, PREVIOUS, TS, POINT, ROW, FROM, UNTIL, OPEN}
+_UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
+
+
+def place_rows(frame: DataFrame, settings: FillRules, names: list[str] | None = None) -> DataFrame:
+    """Returns the rows that count: keys are there, and the timestamp is within the bounds.
+
+    Adds timestamp and grid point, and what the row is a source of as one struct, at most the columns `names`.
+    """
+    from pyspark.sql import functions as F
+
+    placed = frame.withColumn(TS, timestamp(frame, settings))
+    placed = placed.withColumn(POINT, floor_div(F.col(TS) - settings.origin, settings.step_us))
+    counts = F.col(POINT).between(settings.first_point, settings.end_point - 1)
+    for key in settings.keys:
+        counts = counts & F.col(quoted_column(key)).isNotNull()
+    row = F.struct(F.col(TS), *(F.col(quoted_column(name)) for name in sources(names or frame.columns, settings)))
+    return placed.where(counts).withColumn(ROW, row)
+
+
+def timestamp(frame: DataFrame, settings: FillRules) -> Column:
+    """Returns the event timestamp in microseconds."""
+    from pyspark.sql import functions as F
+
+    column = F.col(quoted_column(settings.event_at))
+    if dict(frame.dtypes)[settings.event_at].startswith("timestamp"):
+        return F.unix_micros(column.cast("timestamp"))
+    return column.cast("bigint") * _UNIT_US[settings.unit]
+
+
+def sources(names: list[str], settings: FillRules) -> list[str]:
+    """Returns the columns that values are made from; an expression may name any."""
+    fills = settings.columns
+    if any(fill.method == "expression" for fill in fills.values()):
+        return names
+    named = {fill.column or name for name, fill in fills.items()}
+    return [name for name in names if name in named]
+
+
+def row_hash(rows: DataFrame) -> Column:
+    """Returns what tells rows of one instant apart, by what they are a source of: a hash of all but maps."""
+    from pyspark.sql import functions as F
+
+    kinds = rows.select(f"{ROW}.*").dtypes
+    return F.xxhash64(*(F.col(f"{ROW}.{quoted_column(name)}") for name, kind in kinds if "map<" not in kind))
+
+
+def make_rows(
+    gaps: DataFrame, rows: DataFrame, frame: DataFrame, settings: FillRules, given: Mapping[str, str] | None = None
+) -> DataFrame:
+    """Returns the rows of gaps, with all columns of a frame and `PROVENANCE`.
+
+    Args:
+        gaps: a row for each gap.
+        rows: the rows from which seasonal values are taken, as from `place_rows`.
+        frame: whose columns they get.
+        settings: the methods.
+        given: columns of the frame that have their value from a column of the gaps.
+    """
+    from pyspark.sql import functions as F
+
+    summed = F.col(UNTIL) - F.col(FROM) > settings.max_rows
+    points = F.when(summed, F.array(FROM)).otherwise(F.sequence(F.col(FROM), F.col(UNTIL) - 1))
+    made = gaps.select("*", F.explode(points).alias(POINT))
+    made = made.withColumns({
+        ROWS: F.when(summed, F.col(UNTIL) - F.col(FROM)).otherwise(1).cast("bigint"),
+        TS: F.col(POINT) * settings.step_us + settings.origin,
+    })  # fmt: skip
+    for period_us in settings.periods_us:
+        made = _with_season(made, rows, settings, period_us)
+    return _filled_rows(made, frame, settings, given or {})
+
+
+def with_provenance(frame: DataFrame) -> DataFrame:
+    """Returns recorded rows with what made ones say of themselves."""
+    from pyspark.sql import functions as F
+
+    return frame.withColumns({
+        IS_MADE: F.lit(False), ROWS: F.lit(None).cast("bigint"), GAP: F.lit(None).cast("string"),
+        IS_OPEN: F.lit(None).cast("boolean"), METHODS: F.lit(None).cast("map<string,string>"),
+        BEFORE: F.lit(None).cast("bigint"), AFTER: F.lit(None).cast("bigint"),
+    })  # fmt: skip
+
+
+def _season(name: str, period_us: int) -> str:
+    return f"_rw_season_{period_us}_{name}"
+
+
+def _with_season(made: DataFrame, rows: DataFrame, settings: FillRules, period_us: int) -> DataFrame:
+    """Adds the row of the same key one period earlier: the first one in the grid point there (G24).
+
+    Of several rows of that instant it is always the same one, told by what it holds.
+    """
+    from pyspark.sql import functions as F
+
+    keys = [F.col(quoted_column(key)) for key in settings.keys]
+    first = F.min_by(ROW, F.struct(TS, row_hash(rows)))
+    rows = rows.groupBy(*keys, POINT).agg(first.alias(_season("", period_us)))
+    same = {key: f"_rw_key_{number}" for number, key in enumerate((*settings.keys, POINT))}
+    rows = rows.withColumnsRenamed(same)
+    at = floor_div(F.col(TS) - period_us - settings.origin, settings.step_us)
+    on = [F.col(quoted_column(key)) == F.col(same[key]) for key in settings.keys] + [at == F.col(same[POINT])]
+    return made.join(rows, on, "left").drop(*same.values())
+
+
+def _filled_rows(made: DataFrame, frame: DataFrame, settings: FillRules, given: Mapping[str, str]) -> DataFrame:
+    """Returns the made rows, with all columns."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import IntegralType
+
+    types = {field.name: field.dataType for field in frame.schema}
+    at = types[settings.event_at]
+    stamp = F.timestamp_micros(TS) if at.typeName().startswith("timestamp") else _div(F.col(TS), settings.unit)
+    values: dict[str, Column] = {name: F.col(column) for name, column in given.items()} | {settings.event_at: stamp}
+    values |= {key: F.col(quoted_column(key)) for key in settings.keys}
+    methods = []
+    for name, fill in settings.columns.items():
+        value, word = _filled(name, fill, settings)
+        is_whole = isinstance(types[name], IntegralType) and "linear" in (fill.method, fill.fallback)
+        values[name] = F.round(value) if is_whole else value
+        methods += [F.lit(name), word]
+    gap_id = F.sha2(F.to_json(F.struct(*(F.col(quoted_column(key)) for key in settings.keys), FROM)), 256)
+    return made.select(
+        *(values.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in types.items()),
+        F.lit(True).alias(IS_MADE),
+        F.col(ROWS),
+        F.substring(gap_id, 1, 16).alias(GAP),
+        F.col(OPEN).alias(IS_OPEN),
+        (F.create_map(*methods) if methods else F.create_map()).cast("map<string,string>").alias(METHODS),
+        F.col(f"{PREVIOUS}.{TS}").alias(BEFORE),
+        F.col(f"{NEXT}.{TS}").alias(AFTER),
+    )
+
+
+def _div(value: Column, unit: str) -> Column:
+    return floor_div(value, _UNIT_US[unit])
+
+
+def _of(side: str, name: str) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.col(side).getField(name)
+
+
+def _filled(name: str, fill: ColumnFill, settings: FillRules) -> tuple[Column, Column]:
+    """Returns value and method of a column in a made row; `max_gap` is asked first (G31)."""
+    from pyspark.sql import functions as F
+
+    value, word, near = _value(name, fill, fill.method, settings)
+    if fill.max_carry is not None:
+        word = F.when(near, word).otherwise(EXPIRED)
+        value = F.when(near, value)
+    if fill.max_gap is not None:
+        length_us = (F.col(UNTIL) - F.col(FROM)) * settings.step_us
+        short = length_us <= int(fill.max_gap * 1_000_000)
+        value, word = F.when(short, value), F.when(short, word).otherwise(NONE)
+    return value, word
+
+
+def _value(name: str, fill: ColumnFill, method: str, settings: FillRules) -> tuple[Column, Column, Column]:
+    """Returns value, method, and whether its sources are near enough: one that is not there is not far (G30)."""
+    from pyspark.sql import functions as F
+
+    carry_us = None if fill.max_carry is None else int(fill.max_carry * 1_000_000)
+    since, until = F.col(TS) - _of(PREVIOUS, TS), _of(NEXT, TS) - F.col(TS)
+    yes, word = F.lit(True), F.lit(method)
+    early = yes if carry_us is None else F.coalesce(since <= carry_us, yes)
+    later = yes if carry_us is None else F.coalesce(until <= carry_us, yes)
+    before, behind = _of(PREVIOUS, name), _of(NEXT, name)
+    if method == "constant":
+        return F.lit(fill.value), word, yes
+    if method == "forward":
+        return before, word, early
+    if method == "backward":
+        return behind, word, later
+    if method == "nearest":
+        is_before = _of(NEXT, TS).isNull() | F.coalesce(since <= until, F.lit(False))
+        return F.when(is_before, before).otherwise(behind), word, F.when(is_before, early).otherwise(later)
+    if method == "linear":
+        share = since / (since + until)
+        line = before.cast("double") + (behind.cast("double") - before.cast("double")) * share
+        return line, word, early & later
+    if method == "previous_of":
+        return _of(PREVIOUS, str(fill.column)), word, early
+    if method == "expression":
+        return F.expr(str(fill.sql)), word, early & later
+    if method == "seasonal":
+        return _seasonal(name, fill, settings)
+    return F.lit(None), word, yes
+
+
+def _seasonal(name: str, fill: ColumnFill, settings: FillRules) -> tuple[Column, Column, Column]:
+    from pyspark.sql import functions as F
+
+    value, word, near = _value(name, fill, fill.fallback, settings)
+    for period in reversed(fill.periods):
+        period_us = int(period * 1_000_000)
+        season = F.col(_season("", period_us))
+        is_there = season.isNotNull()
+        carried = F.lit(fill.max_carry is None or period <= fill.max_carry)
+        value = F.when(is_there, season.getField(name)).otherwise(value)
+        word = F.when(is_there, F.lit("seasonal")).otherwise(word)
+        near = F.when(is_there, carried).otherwise(near)
+    return value, word, near

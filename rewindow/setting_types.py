@@ -1,0 +1,77 @@
+"""Types of settings: durations, folders, places, and what they must be."""
+
+from __future__ import annotations
+
+import codecs
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator
+from pydantic_core import PydanticCustomError
+
+from rewindow.errors import InputError
+from rewindow.location import Location, location
+from rewindow.windows import parse_duration
+
+
+def _duration(text: str | int | float) -> int:
+    try:
+        return parse_duration(text)
+    except InputError as error:
+        raise PydanticCustomError("duration", "{text}", {"text": error.primary, "hint": error.hint}) from error
+
+
+def above_zero(interval_us: int) -> int:
+    """Returns an interval, if it is one."""
+    if interval_us <= 0:
+        text = "it is {us} us; the Tuple Output Interval must be a numeric value greater than zero"
+        raise PydanticCustomError("interval", text, {"us": interval_us})
+    return interval_us
+
+
+def zero_or_more(slack_us: int) -> int:
+    """Returns a wait, if it is one."""
+    if slack_us < 0:
+        raise PydanticCustomError("slack", "it is {us} us; it must be zero or more", {"us": slack_us})
+    return slack_us
+
+
+def known_encoding(name: str) -> str:
+    """Returns an encoding by the name that Python has for it."""
+    try:
+        known = codecs.lookup(name)
+    except LookupError as error:
+        text = 'encoding "{name}" is unknown; write it as in "utf-8", "latin-1" or "cp1252"'
+        raise PydanticCustomError("encoding", text, {"name": name}) from error
+    return known.name
+
+
+DurationUs = Annotated[int, BeforeValidator(_duration)]
+"""A duration in microseconds, read from text such as "1 hour"; bare numbers are seconds."""
+
+
+def _location(given: object) -> Location:
+    if not isinstance(given, str | Path | Location):
+        raise PydanticCustomError("folder", "it is no text", {"hint": 'Write it in quotes, as in state = "state".'})
+    try:
+        return location(given)
+    except InputError as error:
+        raise PydanticCustomError("folder", "{text}", {"text": error.primary, "hint": error.hint}) from error
+
+
+def _folder(given: str | Path) -> str | Path:
+    _location(given)
+    return given
+
+
+Folder = Annotated[Path, BeforeValidator(_folder)]
+"""A folder of the project: a URL would be taken for a folder of that name."""
+
+Place = Annotated[Location, PlainValidator(_location)]
+"""Where the state folder is."""
+
+
+class Section(BaseModel):
+    """A section of the file; unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,0 +1,92 @@
+"""Applications that settings of streams make: `filled_<stream>` of a section `fill`, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rewindow.application import validate
+from rewindow.config import Config, StreamConfig
+from rewindow.errors import InputError
+from rewindow.loading.catalog import application_names, load_application
+from rewindow.loading.stream_applications import filled_application
+from rewindow.loading.suite_flaws import suite_flaws
+from rewindow.operators import FillGaps
+from rewindow.storage import create_table
+from tests.quality.staging import PROJECT
+
+TIME = pa.timestamp("us", tz="UTC")
+PLACE = [("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", TIME), ("origin", pa.string())]
+PAYLOAD = [("Hour", TIME), ("temp", pa.float64()), ("sky", pa.string()), ("m", pa.map_(pa.string(), pa.int64()))]
+SCHEMA = pa.schema([*PLACE, *PAYLOAD])
+FILL = {"columns": {"temp": {"method": "linear", "max_gap": "6 h"}, "sky": "forward"}}
+
+
+def stream(**settings: Any) -> StreamConfig:
+    """Returns settings of a stream of hourly reports, some of them exchanged."""
+    given = {
+        "source": "x.csv", "arrived_at": "Hour", "event_at": "Hour", "keys": ["origin"], "interval": "1 h",
+        "width": "1 h", "fill": FILL,
+    }  # fmt: skip
+    return StreamConfig(**{**given, **settings})
+
+
+def test_a_section_makes_an_application_that_is_valid(tmp_path: Path) -> None:
+    """Its suite fits the stream's columns; a step is the cadence, else the interval."""
+    config = Config(state=tmp_path, expectations=PROJECT, applications=[tmp_path], streams={"weather": stream()})
+    recorded = {"weather": create_table(config.stream_table("weather"), SCHEMA)}
+    assert application_names(config) == ["filled_weather", "heartbeat_weather"]
+    app = load_application(config, "filled_weather").app
+    validate(app, recorded={"weather": SCHEMA})
+    assert [str(flaw) for flaw in suite_flaws(config, app, recorded)] == []
+    assert app.outputs["filled"].suite == "filled" and [str(one) for one in app.errors()] == ["fill.errors"]
+    for more, step_us in (({}, 3600), ({"cadence": "30 min"}, 1800), ({"fill": {"step": "10 min"}}, 600)):
+        operator = filled_application("weather", stream(**more), SCHEMA).nodes["fill"].operator
+        assert isinstance(operator, FillGaps) and operator.rules().step_us == step_us * 1_000_000
+
+
+def test_bounds_and_expected_keys_are_the_operators() -> None:
+    """Keys that must appear need both bounds: without them no key is expected at any time (G4, G7)."""
+    bounds = {"from": "2013-01-01", "to": "2014-01-01"}
+    for fill, expected in ((FILL, ()), (FILL | bounds, (("JFK",), ("LGA",)))):
+        settings = stream(fill=fill, expected_keys=["JFK", "LGA"])
+        operator = filled_application("weather", settings, SCHEMA).nodes["fill"].operator
+        assert isinstance(operator, FillGaps) and operator.rules().expected_keys == expected
+        assert (operator.rules().to_time is not None) == bool(expected)
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "an unknown method": (
+        {"fill": {"columns": {"temp": "lineal"}}},
+        'cannot be filled: method "lineal" of column temp is unknown. Did you mean "linear"? There are: null, constant',
+    ),
+    "a line through text": ({"fill": {"columns": {"sky": "linear"}}}, 'column "sky" is string, which has no line'),
+    "an absent column": ({"fill": {"columns": {"wind": "forward"}}}, "frame has no column wind"),
+    "an end before the begin": ({"fill": {"from": "2014-01-01", "to": "2013-01-01"}}, "empty or reversed"),
+    "a time that is none": ({"fill": {"from": "soon"}}, '"soon"'),
+    "no step": ({"interval": None}, 'stream "weather" has no fill.step'),
+    "no event timestamp": ({"event_at": None}, 'stream "weather" has no event_at'),
+    "no section": ({"fill": None}, 'stream "weather" has no fill'),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_setting_is_an_error_with_what_may_be(case: str) -> None:
+    """Before anything is created; the hint names the section."""
+    settings, message = WRONG[case]
+    with pytest.raises(InputError) as caught:
+        filled_application("weather", stream(**settings), SCHEMA)
+    assert message in str(caught.value) and "[streams.weather" in caught.value.hint
+
+
+def test_an_unknown_setting_of_the_section_is_named_with_the_known_ones(tmp_path: Path) -> None:
+    """A slip of the pen is not passed over."""
+    path = tmp_path / "rewindow.toml"
+    path.write_text('[streams.s]\nsource = "x.csv"\narrived_at = "at"\n[streams.s.fill]\nsteps = "1 h"\n')
+    with pytest.raises(InputError) as caught:
+        Config.load(path)
+    assert caught.value.primary == 'setting "streams.s.fill.steps" is unknown'
+    assert "Known in [streams.s.fill]: step, origin, columns, from, to" in caught.value.hint
