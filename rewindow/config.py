@@ -245,8 +245,11 @@ class Config(Section):
         try:
             config = cls.model_validate(values)
         except ValidationError as error:
-            primary, hint = (text.replace(BY_NAME, "applications") for text in wrong_setting(error.errors()[0], cls))
-            raise InputError(primary, detail=f"Read from {found or 'the environment'}.", hint=hint) from error
+            wrong = [wrong_setting(one, cls) for one in error.errors()]
+            primary, hint = (text.replace(BY_NAME, "applications") for text in wrong[0])
+            also = "; ".join(dict.fromkeys(text.replace(BY_NAME, "applications") for text, _ in wrong[1:]))
+            detail = f"Read from {found or 'the environment'}.{f' Wrong too: {also}.' if also else ''}"
+            raise InputError(primary, detail=detail, hint=hint) from error
         for name in config.streams:
             check_name("stream", name)
         for name in config.application_settings:

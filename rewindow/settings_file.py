@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from rewindow.wrong_settings import syntax_error
 SETTINGS_FILE = "rewindow.toml"
 BY_NAME = "applications.NAME"
 """How the settings of applications are called beside the folders, which have the same name in the file."""
+
+_SECTION = re.compile(r"^\s*\[applications[.\]]", re.MULTILINE)
+_LIST = re.compile(r"^\s*applications\s*=", re.MULTILINE)
 
 
 def find_settings(path: Path | str | None) -> Path | None:
@@ -38,6 +42,9 @@ def read_settings(path: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         words, detail = syntax_error(text, error)
         hint = 'Texts stand in quotes, as in name = "text"; a section begins with [NAME].'
+        if _SECTION.search(text) and _LIST.search(text):
+            hint = "Folders and settings of applications stand in one section: in place of applications = [...] write "
+            hint += "[applications] with folders = [...] below it."
         raise InputError(f'settings file "{path}" is not TOML: {words}', detail=detail, hint=hint) from error
     except UnicodeDecodeError as error:
         raise InputError(f'settings file "{path}" is not UTF-8', hint="Save it in UTF-8.") from error

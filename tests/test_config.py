@@ -229,3 +229,20 @@ def test_a_wrong_setting_of_an_application_is_named(tmp_path: Path, text: str, s
     with pytest.raises(InputError) as caught:
         load(tmp_path, text)
     assert said in str(caught.value)
+
+
+def test_all_settings_that_are_wrong_are_said_at_once(tmp_path: Path) -> None:
+    """O60: the first with its hint, the others beside it."""
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, 'heads = true\n[replay]\nattempts = "many"\ngroup_windows = 0')
+    text = str(caught.value)
+    assert "error" not in text.splitlines()[0] and "Wrong too: " in text
+    assert all(name in text for name in ('"replay.attempts"', '"replay.group_windows"', '"streams.s.heads"'))
+
+
+def test_a_list_of_folders_beside_a_section_says_how_to_write_both(tmp_path: Path) -> None:
+    """TOML takes one or the other."""
+    file = tmp_path / "rewindow.toml"
+    file.write_text('applications = ["own"]\n[applications.sums.operators.half]\nleast = 3\n')
+    with pytest.raises(InputError, match=r"write \[applications\] with folders = \[\.\.\.\] below it"):
+        Config.load(file)

@@ -65,8 +65,9 @@ def validate(
 def _show(found: Validation) -> None:
     name = escape(found.application)
     if found.is_valid:
-        operators, streams = len(found.graph.operators), len(found.graph.streams)
-        out.print(f"[bold]{name}[/bold]: nothing is wrong; {operators} operators, {streams} input streams")
+        counts = {"operator": len(found.graph.operators), "input stream": len(found.graph.streams)}
+        words = ", ".join(f"{count} {what}{'s' * (count != 1)}" for what, count in counts.items())
+        out.print(f"[bold]{name}[/bold]: nothing is wrong; {words}")
     else:
         many = "1 thing is" if len(found.violations) == 1 else f"{len(found.violations)} things are"
         out.print(f"[bold]{name}[/bold]: {many} wrong")

@@ -59,7 +59,7 @@ def test_a_sound_application_is_said_to_be_so_before_anything_is_recorded(write:
     write(APPLICATION)
     code, text, errors = command("validate", "halves")
     assert (code, errors) == (0, "")
-    assert "halves: nothing is wrong; 1 operators, 1 input streams" in text
+    assert "halves: nothing is wrong; 1 operator, 1 input stream\n" in text
     assert 'stream "clicks" is not recorded yet' in text and "rewindow record clicks" in text
 
 

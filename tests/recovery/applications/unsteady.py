@@ -1,11 +1,10 @@
 """A faulty application: an operator in its midst, no output, gives other results the next time.
 
-FAULT says how: "order" numbers tuples that tie, "chance" draws a number.
+Its property `fault` says how: "order" numbers tuples that tie, "chance" draws a number.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Mapping
 from typing import ClassVar
@@ -25,14 +24,14 @@ class Numbering(FrameOperator):
 
     inputs: ClassVar = {"events": InputPort(EVENTS)}
     outputs: ClassVar = {"numbered": OutputPort(NUMBERED)}
+    fault: str = "none"
 
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> DataFrame:
         """Returns each tuple with a number."""
-        if os.environ.get("FAULT") == "chance":
-            number = F.lit(random.SystemRandom().randrange(1 << 40))
-        else:
+        number = F.lit(random.SystemRandom().randrange(1 << 40) if self.fault == "chance" else 0)
+        if self.fault == "order":
             number = F.row_number().over(Window.partitionBy("window_id").orderBy(F.lit(1)))
         return inputs["events"].select("window_id", "key", "x", number.cast("bigint").alias("number"))
 
