@@ -34,7 +34,7 @@ from rewindow.settings_file import (
 from rewindow.windows import Grid, format_duration
 from rewindow.wrong_settings import check_keys, wrong_setting
 
-HEARTBEAT, FILLED = "heartbeat_", "filled_"
+HEARTBEAT, FILLED, WINDOWS = "heartbeat_", "filled_", "windows_"
 """How the names of applications begin that a stream's settings make; the rest is the stream's."""
 JARS = ".rewindow/jars"
 """Where Delta's jars are unless the settings say otherwise."""
@@ -59,6 +59,23 @@ class FillConfig(Section):
     """Of a longer gap one row is made in the place of all."""
     max_ahead_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(86_400_000_000, alias="max_ahead")
     """A timestamp that runs ahead of its arrival by more closes no gap and is reported."""
+
+
+class WindowsConfig(Section):
+    """Windows over a stream's event time, grouped by its keys: they make the application `windows_<stream>`."""
+
+    length_us: Annotated[DurationUs, Field(gt=0)] = Field(alias="length")
+    """How long a window is; windows begin at the multiples of `slide` since 1970-01-01 UTC."""
+    slide_us: Annotated[DurationUs, Field(gt=0)] | None = Field(None, alias="slide")
+    """How far one window begins after the other, at most `length`; by default `length`, so that they tumble."""
+    aggregates: dict[str, str] = Field(default_factory=lambda: {"tuples": "count(*)"}, min_length=1)
+    """Name to aggregate: avg, count, max, min or sum over a column, as in `spent = "sum(price)"`."""
+    lag_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(0, alias="lag")
+    """How far the watermark stays behind the newest timestamp: a tuple older than the watermark is late."""
+    watermark_interval_us: Annotated[DurationUs, Field(gt=0)] = Field(1_000_000, alias="watermark_interval")
+    """The watermark rises at the multiples of it on the arrival clock."""
+    max_ahead_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(86_400_000_000, alias="max_ahead")
+    """A timestamp that runs ahead of its arrival by more is an error tuple and moves no watermark."""
 
 
 class StreamConfig(Section):
@@ -109,6 +126,8 @@ class StreamConfig(Section):
     """A tuple that runs ahead of all others by more is an error tuple and moves no clock; off by default (H61)."""
     fill: FillConfig | None = None
     """How missing rows are made, in a section of its own: [streams.NAME.fill]."""
+    windows: WindowsConfig | None = None
+    """Windows over event time, in a section of its own: [streams.NAME.windows]."""
     width_us: DurationUs = Field(500_000, alias="width")
     origin: str = "1970-01-01T00:00:00Z"
     zone: str = "UTC"
@@ -305,7 +324,8 @@ class Config(Section):
     def made_applications(self) -> dict[str, str]:
         """The applications that settings of streams make, and the stream of each."""
         beats = {f"{HEARTBEAT}{name}": name for name, settings in self.streams.items() if settings.interval_us}
-        return beats | {f"{FILLED}{name}": name for name, settings in self.streams.items() if settings.fill}
+        filled = {f"{FILLED}{name}": name for name, settings in self.streams.items() if settings.fill}
+        return beats | filled | {f"{WINDOWS}{name}": name for name, settings in self.streams.items() if settings.windows}
 
     def stream(self, name: str) -> StreamConfig:
         """Returns a stream's settings.

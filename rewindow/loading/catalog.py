@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from rewindow.application import Application, Given, apply_given
 from rewindow.application.given import FILE
-from rewindow.config import FILLED, HEARTBEAT, Config
+from rewindow.config import FILLED, HEARTBEAT, WINDOWS, Config
 from rewindow.errors import CheckpointError, InputError, RewindowError
 from rewindow.loading.code_versions import code_version, configuration_digest, own_files
 from rewindow.loading.stream_applications import stream_application
@@ -210,7 +210,7 @@ def _refuse_parameters(name: str, parameters: Mapping[str, str]) -> None:
 
 def stream_of(config: Config, name: str) -> str | None:
     """Returns the stream whose settings make an application of this name, or would with one more of them."""
-    streams = [name.removeprefix(begin) for begin in (HEARTBEAT, FILLED) if name.startswith(begin)]
+    streams = [name.removeprefix(begin) for begin in (HEARTBEAT, FILLED, WINDOWS) if name.startswith(begin)]
     return next((stream for stream in streams if stream in config.streams), None)
 
 

@@ -1,4 +1,4 @@
-"""Applications that streams' settings make: `heartbeat_<stream>` of an interval, `filled_<stream>` of methods."""
+"""Applications that streams' settings make: `heartbeat_<stream>` of an interval, `filled_<stream>` of methods, `windows_<stream>`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import re
 import pyarrow as pa
 
 from rewindow.application import Application
-from rewindow.config import FILLED, HEARTBEAT, StreamConfig
+from rewindow.config import FILLED, HEARTBEAT, WINDOWS, StreamConfig
 from rewindow.errors import InputError
 from rewindow.names import PLACE
+from rewindow.operators.event_time.window_operator import AggregateWindows
 from rewindow.operators.filling.operator import FillGaps
 from rewindow.operators.heartbeat.function import EMISSION
 from rewindow.operators.heartbeat.operator import Heartbeat
@@ -19,7 +20,8 @@ from rewindow.windows import format_duration
 
 def stream_application(name: str, stream: str, settings: StreamConfig, schema: pa.Schema) -> Application:
     """Returns the application of this name that a stream's settings make."""
-    make = filled_application if name.startswith(FILLED) else heartbeat_application
+    makers = {HEARTBEAT: heartbeat_application, FILLED: filled_application, WINDOWS: windows_application}
+    make = next(maker for begin, maker in makers.items() if name.startswith(begin))
     return make(stream, settings, schema)
 
 
@@ -124,6 +126,46 @@ def filled_parameters(
         "columns": ", ".join(sql_name(name) for name in compared if name not in ("attempt", operator.arrived_at)),
         "is_believed": f"epoch_us({event_at}) - epoch_us({arrived_at}) <= {max_ahead_us}",
     }
+
+
+def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) -> Application:
+    """Returns the application `windows_<stream>`: windows over event time, with the outputs `fired` and `late`.
+
+    Tuples whose timestamp cannot be used are in the error table `windows.errors`.
+
+    Args:
+        stream: name of the recorded stream.
+        settings: the stream's; its event timestamp, keys and `windows` are those of `AggregateWindows`.
+        schema: columns of the recorded stream.
+
+    Raises:
+        InputError: the stream has no windows by these settings.
+    """
+    given = settings.windows
+    if given is None or settings.event_at is None:
+        lacking = "windows" if given is None else "event_at"
+        where = f"streams.{stream}.windows" if given is None else f"streams.{stream}"
+        what = 'a length, such as length = "1 hour",' if given is None else "event_at"
+        raise InputError(f'stream "{stream}" has no {lacking}', hint=f"Set {what} in [{where}] of rewindow.toml.")
+    operator = AggregateWindows(
+        columns=schema,
+        event_at=settings.event_at,
+        lag=f"{given.lag_us} us",
+        watermark_interval=f"{given.watermark_interval_us} us",
+        max_ahead=f"{given.max_ahead_us} us",
+        length=f"{given.length_us} us",
+        slide=None if given.slide_us is None else f"{given.slide_us} us",
+        aggregates=given.aggregates,
+        keys=tuple(settings.keys),
+    )
+    if operator.wrong_properties():
+        hint = f"Change [streams.{stream}.windows] of rewindow.toml."
+        raise InputError(f'stream "{stream}" cannot have windows: {operator.wrong_properties()[0].message}', hint=hint)
+    app = Application(f"{WINDOWS}{stream}", window=format_duration(settings.width_us), origin_ms=settings.grid.origin_ms)
+    node = app.add("windows", operator, stream=app.input(stream))
+    app.output("fired", node["fired"], key=[*settings.keys, "window_begin_us"])
+    app.output("late", node["late"], key=[])
+    return app
 
 
 def suite_parameters(stream: str, beat: Heartbeat, schema: pa.Schema) -> dict[str, str | int | float]:

@@ -1,4 +1,4 @@
-"""Applications that settings of streams make: `filled_<stream>` of a section `fill`, and what is said of wrong ones."""
+"""Applications that settings of streams make, `filled_<stream>` and `windows_<stream>`; what is said of wrong ones."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rewindow.application import validate
 from rewindow.config import Config, StreamConfig
 from rewindow.errors import InputError
 from rewindow.loading.catalog import application_names, load_application
-from rewindow.loading.stream_applications import filled_application
+from rewindow.loading.stream_applications import filled_application, windows_application
 from rewindow.loading.suite_flaws import suite_flaws
-from rewindow.operators import FillGaps
+from rewindow.operators import AggregateWindows, FillGaps
 from rewindow.storage import create_table
 from tests.quality.staging import PROJECT
 
@@ -80,6 +80,68 @@ def test_a_wrong_setting_is_an_error_with_what_may_be(case: str) -> None:
     with pytest.raises(InputError) as caught:
         filled_application("weather", stream(**settings), SCHEMA)
     assert message in str(caught.value) and "[streams.weather" in caught.value.hint
+
+
+WINDOWS = {"length": "6 h", "lag": "30 min", "aggregates": {"reports": "count(*)", "warmest": "max(temp)"}}
+
+
+def test_a_section_windows_makes_an_application_that_is_valid(tmp_path: Path) -> None:
+    """Windows tumble unless a slide is given; the stream's keys group them, and late tuples are an output."""
+    streams = {"weather": stream(windows=WINDOWS, fill=None, interval=None)}
+    config = Config(state=tmp_path, expectations=PROJECT, applications=[tmp_path], streams=streams)
+    recorded = {"weather": create_table(config.stream_table("weather"), SCHEMA)}
+    assert application_names(config) == ["windows_weather"]
+    app = load_application(config, "windows_weather").app
+    validate(app, recorded={"weather": SCHEMA})
+    assert [str(flaw) for flaw in suite_flaws(config, app, recorded)] == []
+    assert list(app.outputs) == ["fired", "late"] and [str(one) for one in app.errors()] == ["windows.errors"]
+    assert app.outputs["fired"].key == ("origin", "window_begin_us")
+    operator = app.nodes["windows"].operator
+    assert isinstance(operator, AggregateWindows)
+    assert (operator.length, operator.slide, operator.lag) == ("21600000000 us", None, "1800000000 us")
+    counted = windows_application("weather", stream(windows={"length": "1 h"}), SCHEMA).nodes["windows"].operator
+    assert isinstance(counted, AggregateWindows) and counted.aggregates == {"tuples": "count(*)"}
+
+
+WRONG_WINDOWS: dict[str, tuple[dict[str, Any], str]] = {
+    "an unknown aggregate": (
+        {"windows": WINDOWS | {"aggregates": {"t": "mode(temp)"}}},
+        'cannot have windows: aggregate "t" is "mode(temp)": write one of avg, count, max, min, sum over a column',
+    ),
+    "an absent column": ({"windows": WINDOWS | {"aggregates": {"t": "sum(wind)"}}}, "column wind is not in the stream's"),
+    "a sum of text": ({"windows": WINDOWS | {"aggregates": {"t": "sum(sky)"}}}, 'needs numbers, "sky" is string'),
+    "a name that is a key": ({"windows": WINDOWS | {"aggregates": {"Origin": "count(*)"}}}, "column Origin would come"),
+    "a slide beyond the length": ({"windows": WINDOWS | {"slide": "7 h"}}, "slide 25200 s is longer than length 21600 s"),
+    "no event timestamp": ({"windows": WINDOWS, "event_at": None}, 'stream "weather" has no event_at'),
+    "no section": ({"windows": None}, 'stream "weather" has no windows'),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_WINDOWS)
+def test_wrong_windows_are_an_error_with_what_may_be(case: str) -> None:
+    """Before anything is created; the hint names the section."""
+    settings, message = WRONG_WINDOWS[case]
+    with pytest.raises(InputError) as caught:
+        windows_application("weather", stream(**settings), SCHEMA)
+    assert message in str(caught.value) and "[streams.weather" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('length = "0 s"', "streams.s.windows.length"),
+        ('length = "1 h"\nlag = "-1 s"', "it must be zero or more"),
+        ('lag = "1 s"', 'setting "streams.s.windows.length" is missing'),
+        ('length = "1 h"\nlate = 1', "Known in [streams.s.windows]: length, slide, aggregates, lag"),
+    ],
+)
+def test_a_wrong_setting_of_windows_is_named(tmp_path: Path, line: str, words: str) -> None:
+    """With what it may be."""
+    path = tmp_path / "rewindow.toml"
+    path.write_text(f'[streams.s]\nsource = "x.csv"\narrived_at = "at"\n[streams.s.windows]\n{line}\n')
+    with pytest.raises(InputError) as caught:
+        Config.load(path)
+    assert words in f"{caught.value.primary} {caught.value.hint}"
 
 
 def test_an_unknown_setting_of_the_section_is_named_with_the_known_ones(tmp_path: Path) -> None:

@@ -72,7 +72,8 @@ class AggregateWindows(EventTimeOperator):
         kept = {*clock.STATE, PANE, TUPLES, FIRED_UNTIL, PART}
         wrong = [name for name in self.aggregates if name.lower() in shown]
         wrong += [name for name in self.keys if name.lower() in shown | kept]
-        twice = [name for name in self.aggregates if name in self.keys]
+        known = {name.lower() for name in self.keys}
+        twice = [name for name in self.aggregates if name.lower() in known]
         if wrong or twice:
             raise ValueError(f"column {', '.join(wrong or twice)} would come twice in what windows return: rename it")
         return self
