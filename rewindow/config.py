@@ -325,7 +325,8 @@ class Config(Section):
         """The applications that settings of streams make, and the stream of each."""
         beats = {f"{HEARTBEAT}{name}": name for name, settings in self.streams.items() if settings.interval_us}
         filled = {f"{FILLED}{name}": name for name, settings in self.streams.items() if settings.fill}
-        return beats | filled | {f"{WINDOWS}{name}": name for name, settings in self.streams.items() if settings.windows}
+        windows = {f"{WINDOWS}{name}": name for name, settings in self.streams.items() if settings.windows}
+        return beats | filled | windows
 
     def stream(self, name: str) -> StreamConfig:
         """Returns a stream's settings.

@@ -1,4 +1,4 @@
-"""Applications that streams' settings make: `heartbeat_<stream>` of an interval, `filled_<stream>` of methods, `windows_<stream>`."""
+"""Applications that streams' settings make: `heartbeat_<stream>`, `filled_<stream>` and `windows_<stream>`."""
 
 from __future__ import annotations
 
@@ -161,7 +161,9 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
     if operator.wrong_properties():
         hint = f"Change [streams.{stream}.windows] of rewindow.toml."
         raise InputError(f'stream "{stream}" cannot have windows: {operator.wrong_properties()[0].message}', hint=hint)
-    app = Application(f"{WINDOWS}{stream}", window=format_duration(settings.width_us), origin_ms=settings.grid.origin_ms)
+    app = Application(
+        f"{WINDOWS}{stream}", window=format_duration(settings.width_us), origin_ms=settings.grid.origin_ms
+    )
     node = app.add("windows", operator, stream=app.input(stream))
     app.output("fired", node["fired"], key=[*settings.keys, "window_begin_us"])
     app.output("late", node["late"], key=[])

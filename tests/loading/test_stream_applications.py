@@ -108,10 +108,16 @@ WRONG_WINDOWS: dict[str, tuple[dict[str, Any], str]] = {
         {"windows": WINDOWS | {"aggregates": {"t": "mode(temp)"}}},
         'cannot have windows: aggregate "t" is "mode(temp)": write one of avg, count, max, min, sum over a column',
     ),
-    "an absent column": ({"windows": WINDOWS | {"aggregates": {"t": "sum(wind)"}}}, "column wind is not in the stream's"),
+    "an absent column": (
+        {"windows": WINDOWS | {"aggregates": {"t": "sum(wind)"}}},
+        "column wind is not in the stream's",
+    ),
     "a sum of text": ({"windows": WINDOWS | {"aggregates": {"t": "sum(sky)"}}}, 'needs numbers, "sky" is string'),
     "a name that is a key": ({"windows": WINDOWS | {"aggregates": {"Origin": "count(*)"}}}, "column Origin would come"),
-    "a slide beyond the length": ({"windows": WINDOWS | {"slide": "7 h"}}, "slide 25200 s is longer than length 21600 s"),
+    "a slide beyond the length": (
+        {"windows": WINDOWS | {"slide": "7 h"}},
+        "slide 25200 s is longer than length 21600 s",
+    ),
     "no event timestamp": ({"windows": WINDOWS, "event_at": None}, 'stream "weather" has no event_at'),
     "no section": ({"windows": None}, 'stream "weather" has no windows'),
 }
