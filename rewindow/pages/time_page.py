@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from rewindow.config import Config
 from rewindow.inspection.event_gaps import EventGaps, StreamRows
+from rewindow.inspection.filled import filled_stream
 from rewindow.inspection.gap_rows import Gap
 from rewindow.inspection.gaps import GapReport, gaps
 from rewindow.inspection.lags import LATER_THAN_US, KeyLateness, LagStep, lag_over_time, lateness_by_key
@@ -19,6 +20,7 @@ from rewindow.location import Location
 from rewindow.operators.gaps.sql import RECORDED_NULLS
 from rewindow.pages.calendar import describe_range, draw_calendar
 from rewindow.pages.drawing import draw
+from rewindow.pages.filled_plot import HEIGHT, draw_plots
 from rewindow.pages.story import Layer
 from rewindow.storage import Table
 from rewindow.storage.streams import stored_grid
@@ -65,6 +67,7 @@ def draw_time_page(config: Config, stream: str, *, found: GapReport | None = Non
     if event is not None and windows is not None:
         rows = StreamRows.open(config, stream, {})
         steps, behind = lag_over_time(rows, windows, grid), lateness_by_key(rows, windows)
+    filled = filled_stream(config, stream, windows) if windows is not None else None
     calendar = draw_calendar(grid, windows, calendar_layers(event, windows, grid)) if event and windows else None
     listed = sorted(found.gaps, key=lambda gap: (gap.from_us - gap.to_us, gap.from_us, gap.keys))
     return draw(
@@ -75,6 +78,7 @@ def draw_time_page(config: Config, stream: str, *, found: GapReport | None = Non
         behind_count=len(behind), later_than=[format_duration(us) if us else "0" for us in LATER_THAN_US],
         gaps=[gap.row() for gap in listed[:ROWS_MAX]], gap_count=len(listed), rows_max=ROWS_MAX, width=WIDTH,
         totals=sorted(event.completeness, key=_worst)[:ROWS_MAX] if event else [], clock=to_datetime,
+        filled=filled, plots=draw_plots(filled) if filled else [], height=HEIGHT,
         script=(resources.files("rewindow.pages") / "templates/page.js").read_text(),
     )  # fmt: skip
 

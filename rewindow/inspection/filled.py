@@ -1,0 +1,144 @@
+"""What filling has made of a stream: by column and method, and the rows around its longest gaps. No JVM."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from rewindow.config import FILLED, Config
+from rewindow.inspection.event_gaps import StreamRows
+from rewindow.storage import Table, query, quoted
+from rewindow.windows import WindowRange
+
+GAPS_MAX, COLUMNS_MAX, AROUND = 6, 3, 12
+"""Gaps and columns that are shown, and rows before and behind a gap that are shown with it."""
+RECORDED, NULL = "recorded", "recorded null"
+
+
+@dataclass(frozen=True)
+class FilledRow:
+    """A row, recorded or made; a made one has a method for each column, and may stand for several."""
+
+    at_us: int
+    is_made: bool
+    values: Mapping[str, float | None]
+    methods: Mapping[str, str]
+    before_us: int | None
+    after_us: int | None
+    stands_for: int
+
+
+@dataclass(frozen=True)
+class FilledGap:
+    """A gap with the rows of its key in and around it, in order of time."""
+
+    key: str
+    from_us: int
+    last_us: int
+    missing: int
+    rows: Sequence[FilledRow]
+
+
+@dataclass(frozen=True)
+class FilledStream:
+    """What filling has made.
+
+    Attributes:
+        columns: those that are shown, numbers with a method.
+        gaps: those in which most values were made, then the longest.
+        gap_count: how many there are.
+        counts: by column and what became of its values, how many rows.
+        step_us: how far the points of the grid are apart.
+    """
+
+    name: str
+    columns: Sequence[str]
+    gaps: Sequence[FilledGap]
+    gap_count: int
+    counts: Mapping[tuple[str, str], int]
+    step_us: int
+
+
+def filled_stream(config: Config, stream: str, windows: WindowRange) -> FilledStream | None:
+    """Returns what the application `filled_<stream>` has published in some windows; None where there is nothing."""
+    settings, name = config.streams.get(stream), f"{FILLED}{stream}.filled"
+    if settings is None or settings.fill is None or not Table.exists(config.stream_table(name)):
+        return None
+    step_us = settings.fill.step_us or settings.cadence_us or settings.interval_us
+    rows = StreamRows(name, Table.open(config.stream_table(name)), settings.keys, {}, settings.event_at)
+    numbers = [field.name for field in rows.table.schema if _is_number(field.type)]
+    filled = [column for column in settings.fill.columns if column in rows.table.schema.names]
+    columns = [column for column in filled if column in numbers][:COLUMNS_MAX]
+    if settings.event_at is None or step_us is None or not columns:
+        return None
+    gaps = query(_gaps_sql(rows, columns, windows), f=rows.table).to_pylist()
+    made = sorted((gap for gap in gaps if gap["made"]), key=lambda gap: -gap["made"])[: GAPS_MAX // 2]
+    chosen = [*made, *(gap for gap in gaps if gap not in made)][:GAPS_MAX]
+    around = [_around(rows, columns, gap, windows, step_us) for gap in chosen]
+    counts = _counts(rows, filled, windows)
+    return FilledStream(name, columns, around, len(gaps), counts, step_us)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind))
+
+
+def _inside(windows: WindowRange) -> str:
+    return f"window_id between {windows.first} and {windows.last}"
+
+
+def _gaps_sql(rows: StreamRows, columns: Sequence[str], windows: WindowRange) -> str:
+    """Returns the query for all gaps, the longest first, and how many values of each were made."""
+    keys = "".join(f"{quoted(key)}, " for key in rows.keys)
+    named = "".join(f"{quoted(key)} as k{n}, " for n, key in enumerate(rows.keys))
+    values = " + ".join(f"count({quoted(column)})" for column in columns)
+    return f"""
+    select {named} min({rows.time_sql}) as from_us, max({rows.time_sql}) as last_us, sum(_rw_made_rows) as missing,
+           {values} as made
+    from f where _rw_is_made and {_inside(windows)} group by {keys} _rw_gap_id order by missing desc, from_us"""
+
+
+def _around(
+    rows: StreamRows, columns: Sequence[str], gap: Mapping[str, Any], windows: WindowRange, step_us: int
+) -> FilledGap:
+    """Returns a gap with the rows around it."""
+    key = {name: gap[f"k{n}"] for n, name in enumerate(rows.keys)}
+    of_key = StreamRows(rows.name, rows.table, rows.keys, {name: str(value) for name, value in key.items()})
+    margin_us = AROUND * step_us
+    values = ", ".join(f"cast({quoted(column)} as double) as v{n}" for n, column in enumerate(columns))
+    sql = f"""
+    select {rows.time_sql} as at_us, _rw_is_made, _rw_methods, _rw_before_us, _rw_after_us, _rw_made_rows, {values}
+    from f where {_inside(windows)} and {rows.time_sql} >= {gap["from_us"] - margin_us}
+      and {rows.time_sql} <= {gap["last_us"] + margin_us}{of_key.of_keys} order by at_us"""
+    found = [
+        FilledRow(
+            row["at_us"], row["_rw_is_made"], {column: row[f"v{n}"] for n, column in enumerate(columns)},
+            json.loads(row["_rw_methods"] or "{}"), row["_rw_before_us"], row["_rw_after_us"],
+            row["_rw_made_rows"] or 1,
+        )
+        for row in query(sql, f=rows.table).to_pylist()
+    ]  # fmt: skip
+    words = ", ".join(f"{name}={value}" for name, value in key.items())
+    return FilledGap(words, gap["from_us"], gap["last_us"], gap["missing"], found)
+
+
+def _counts(rows: StreamRows, columns: Sequence[str], windows: WindowRange) -> dict[tuple[str, str], int]:
+    """Returns by column how many values are recorded, recorded as null, or made by which method."""
+    values = ", ".join(f"count({quoted(column)}) as v{n}" for n, column in enumerate(columns))
+    sql = f"""select _rw_is_made, _rw_methods, sum(coalesce(_rw_made_rows, 1)) as rows, {values}
+              from f where {_inside(windows)} group by _rw_is_made, _rw_methods"""
+    found: Counter[tuple[str, str]] = Counter()
+    for row in query(sql, f=rows.table).to_pylist():
+        methods = json.loads(row["_rw_methods"] or "{}")
+        for n, column in enumerate(columns):
+            if row["_rw_is_made"]:
+                found[column, methods.get(column, "null")] += row["rows"]
+            else:
+                found[column, RECORDED] += row[f"v{n}"]
+                found[column, NULL] += row["rows"] - row[f"v{n}"]
+    return {place: count for place, count in sorted(found.items()) if count}

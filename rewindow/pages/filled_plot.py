@@ -1,0 +1,83 @@
+"""Draws a filled gap: recorded values, made ones, and points that stay without one. Pure: values in, shapes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rewindow.inspection.filled import FilledGap, FilledRow, FilledStream
+from rewindow.windows import format_time
+
+WIDTH, HEIGHT = 1000, 130
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A column's values in and around a gap.
+
+    Attributes:
+        line: a path through values that follow each other in the grid; it breaks where one is missing.
+        dots: x, y, whether the value was made, and words.
+        missing: x, width and words of each point that has a row but no value.
+        gap: x and width of the gap.
+        ticks: y and words.
+    """
+
+    column: str
+    line: str
+    dots: tuple[tuple[float, float, bool, str], ...]
+    missing: tuple[tuple[float, float, str], ...]
+    gap: tuple[float, float]
+    ticks: tuple[tuple[float, str], ...]
+
+
+def draw_plots(filled: FilledStream) -> list[tuple[FilledGap, list[Plot]]]:
+    """Returns a plot for each gap and column."""
+    return [(gap, [_plot(gap, column, filled.step_us) for column in filled.columns]) for gap in filled.gaps]
+
+
+def _plot(gap: FilledGap, column: str, step_us: int) -> Plot:
+    begin = min([row.at_us for row in gap.rows], default=gap.from_us)
+    span = max(max([row.at_us for row in gap.rows], default=gap.last_us) + step_us - begin, 1)
+    known = [value for row in gap.rows if (value := row.values[column]) is not None]
+    low, top = min(known, default=0.0), max(known, default=0.0)
+
+    def place(at_us: int) -> float:
+        return round((at_us - begin) * WIDTH / span, 1)
+
+    def height(value: float) -> float:
+        return round(HEIGHT * (0.5 if top == low else (top - value) / (top - low)), 1)
+
+    dots, missing = [], []
+    for row in gap.rows:
+        value = row.values[column]
+        if value is None:
+            missing.append((place(row.at_us), round(step_us * row.stands_for * WIDTH / span, 1), _words(row, column)))
+        else:
+            dots.append((place(row.at_us), height(value), row.is_made, _words(row, column)))
+    end = gap.last_us + step_us * next(
+        (row.stands_for for row in gap.rows if row.at_us == gap.last_us and row.is_made), 1
+    )
+    points = [(place(row.at_us), row.values[column], row.at_us) for row in gap.rows]
+    return Plot(
+        column, _line([(x, None if value is None else height(value), at) for x, value, at in points], step_us),
+        tuple(dots), tuple(missing), (place(gap.from_us), round(place(end) - place(gap.from_us), 1)),
+        tuple((height(value), f"{value:.6g}") for value in sorted({low, top})) if known else (),
+    )  # fmt: skip
+
+
+def _line(points: Sequence[tuple[float, float | None, int]], step_us: int) -> str:
+    """Returns a path that begins anew behind a missing value, and where a row is not there at all."""
+    parts, before = [], None
+    for x, y, at_us in points:
+        if y is not None:
+            goes_on = before is not None and at_us - before < 2 * step_us
+            parts.append(f"{'L' if goes_on else 'M'}{x} {y}")
+        before = at_us if y is not None else None
+    return "".join(parts)
+
+
+def _words(row: FilledRow, column: str) -> str:
+    value = row.values[column]
+    how = row.methods.get(column, "null") if row.is_made else "recorded"
+    return f"{format_time(row.at_us)}: {'no value' if value is None else f'{value:.6g}'}, {how}"
