@@ -6,7 +6,7 @@ batch of each output port, and rows of state at the end. A column of a tag is na
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -24,6 +24,7 @@ from rewindow.operators.tuples.tagged_rows import (
     Columns,
     as_travelling,
     input_tags,
+    one_array,
     output_tags,
     row_class,
     shown,
@@ -56,16 +57,18 @@ class KeyRange:
             for name, port in operator.input_ports().items()
         }
         self._states: dict[Any, list[Any]] = {}
-        self._changed: set[Any] = set()
+        self._gone: set[Any] = set()
         self._known: set[Any] = set()
         self._key: Any = () if not self._keys else None
         self._has_key, self._is_open = not self._keys, False
         self._made: dict[str, list[tuple[Any, ...]]] = {name: [] for name in self._out}
-        self._batches: list[pa.RecordBatch] = []
-        self._count = 0
+        self._stretches: dict[str, list[tuple[int, int]]] = {name: [] for name in self._out}
+        self._batches: dict[str, list[tuple[int, pa.Table]]] = {name: [] for name in self._out}
+        self._in_tables = 0
         self._widths = {name: len(columns.schema) for name, columns in self._out.items()}
         self._errors = {name for name, port in operator.output_ports().items() if port.error}
-        self._operator = copy_of(operator, self, context)
+        self._operator = copy_of(operator, self, context, self._quick_emit())
+        self._now = self._operator.__dict__
         self._in_batches = hasattr(operator, "process_batch")
         only = len(self._in) == 1
         self._process = {
@@ -106,25 +109,43 @@ class KeyRange:
         for port, window, rows in self._runs(batch, tags, ids):
             yield from self._begin(window)
             self._take(port, rows)
-        if self._count >= BATCH:
+        if self._is_full():
             yield from self._flush()
+
+    def _is_full(self) -> bool:
+        return self._in_tables + sum(map(len, self._made.values())) >= BATCH
 
     def _begin(self, window: int) -> Iterator[pa.RecordBatch]:
         """Ends the window that is open and begins the next ones, up to one."""
         while self._window < window:
             self._end()
             self._window += 1
-            self._operator.__dict__["window_id"] = self._window
-            self._is_open, self._has_key = True, not self._keys
+            self._now["window_id"] = self._window
+            self._is_open = True
+            self._without_tuple()
             self._call("begin_window", self._operator.begin_window, self._window)
-            if self._count >= BATCH:
+            if self._is_full():
                 yield from self._flush()
 
     def _end(self) -> None:
         if self._is_open:
-            self._has_key = not self._keys
+            self._without_tuple()
             self._call("end_window", self._operator.end_window)
+            self._note_window()
             self._is_open = False
+
+    def _without_tuple(self) -> None:
+        """Leaves no key to be read, but in an operator without keys the only one."""
+        self._has_key = not self._keys
+        self._now["_values"] = None if self._keys else self._states.get(())
+
+    def _note_window(self) -> None:
+        """Notes how many of the tuples that wait on each port are of the window that is open."""
+        for port, rows in self._made.items():
+            stretches = self._stretches[port]
+            more = len(rows) - sum(count for _, count in stretches)
+            if more:
+                stretches.append((self._window, more))
 
     def _call(self, name: str, callback: Any, *arguments: Any) -> None:
         try:
@@ -175,17 +196,12 @@ class KeyRange:
                 for values in rows:
                     row = new(make, values)
                     process(row)
-            elif len(key_of) == 1:
-                place, self._has_key = key_of[0], True
-                for values in rows:
-                    row = new(make, values)
-                    self._key = values[place]
-                    process(row)
             else:
-                pick, self._has_key = itemgetter(*key_of), True
+                pick, find, now, self._has_key = itemgetter(*key_of), self._states.get, self._now, True
                 for values in rows:
                     row = new(make, values)
-                    self._key = pick(values)
+                    self._key = key = pick(values)
+                    now["_values"] = find(key)
                     process(row)
         except Exception as error:
             self._note(f"process of port {port}", error, row)
@@ -194,17 +210,10 @@ class KeyRange:
 
     def read(self, field: StateField) -> Any:
         """Returns a field of the key that is read; one that can be changed in place counts as changed."""
-        if field.changes_in_place:
-            return self._own()[field.place]
-        found = self._states.get(self._key) if self._has_key else self._own()
-        return field.default if found is None else found[field.place]
+        return self.own()[field.place] if field.changes_in_place or not self._has_key else field.default
 
-    def write(self, field: StateField, value: Any) -> None:
-        """Keeps the value of a field of the key that is read."""
-        self._own()[field.place] = value
-
-    def _own(self) -> list[Any]:
-        """Returns the fields of the key that is read, to be changed."""
+    def own(self) -> list[Any]:
+        """Returns the fields of the key that is read, to be changed; behind them, that they have changed."""
         if not self._has_key:
             raise InputError(
                 f"state of {type(self._operator).__name__} is used where no tuple says of which key",
@@ -212,28 +221,34 @@ class KeyRange:
             )
         found = self._states.get(self._key)
         if found is None:
-            found = self._states[self._key] = [field.first() for field in self._fields]
-        self._changed.add(self._key)
+            first = [field.first() for field in self._fields]
+            found = self._states[self._key] = self._now["_values"] = [*first, True]
+        found[-1] = True
         return found
 
     def take(self, key: tuple[Any, ...]) -> None:
         """Takes a key as the one that is read."""
         if len(key) != self._keys:
             raise InputError(f"the key has {self._keys} columns, at() was given {len(key)} values")
-        self._key, self._has_key = (key[0] if len(key) == 1 else key), True
+        self._at(key[0] if len(key) == 1 else key)
+
+    def _at(self, key: Any) -> None:
+        self._key, self._has_key = key, True
+        self._now["_values"] = self._states.get(key)
 
     def each_key(self) -> Iterator[Any]:
         """Gives the keys with state in their order, each as the one that is read."""
         for key in sorted(self._states, key=_order):
             if key in self._states:
-                self._key, self._has_key = key, True
+                self._at(key)
                 yield key
-        self._has_key = not self._keys
+        self._without_tuple()
 
     def forget(self) -> None:
         """Removes the state of the key that is read."""
         self._states.pop(self._key, None)
-        self._changed.add(self._key)
+        self._now["_values"] = None
+        self._gone.add(self._key)
 
     def emit(self, port: str, values: tuple[Any, ...], named: Mapping[str, Any], *, is_error: bool = False) -> None:
         """Keeps a tuple until its batch is full."""
@@ -253,8 +268,22 @@ class KeyRange:
             raise InputError(
                 f'port "{port}" has {self._widths[port]} columns ({names}), {len(values)} values were given'
             )
-        self._made[port].append((self._operator.__dict__["window_id"], *values))
-        self._count += 1
+        self._made[port].append(values)
+
+    def _quick_emit(self) -> Callable[..., None]:
+        """Returns `emit` for what is most frequent: values in the order of a port's columns, in an open window."""
+        ports = {
+            port: (rows.append, self._widths[port]) for port, rows in self._made.items() if port not in self._errors
+        }
+
+        def emit(port: str, *values: Any, **named: Any) -> None:
+            append, width = ports.get(port, (None, -1))
+            if append is None or named or len(values) != width or not self._is_open:
+                self.emit(port, values, named)
+            else:
+                append(values)
+
+        return emit
 
     def _by_name(self, port: str, values: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
         names = self._out[port].schema.names
@@ -274,26 +303,27 @@ class KeyRange:
             raise InputError(
                 f'port "{port}" has the columns {", ".join(columns.names)}, a batch had {", ".join(rows.schema.names)}'
             )
-        found = rows.cast(columns)
+        found = rows if rows.schema == columns else rows.cast(columns)
         table = found if isinstance(found, pa.Table) else pa.Table.from_batches([found])
-        ids = pa.repeat(pa.scalar(self._operator.__dict__["window_id"], pa.int64()), table.num_rows)
-        arrays = [column.combine_chunks() for column in table.columns]
-        self._batches.append(self._tagged(self._out[port], ids, arrays))
-        self._count += table.num_rows
+        self._batches[port].append((self._window, table))
+        self._in_tables += table.num_rows
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
-        yield from self._batches
-        self._batches, self._count = [], 0
-        for port, rows in self._made.items():
-            if rows:
-                columns = self._out[port]
-                ids, *values = zip(*rows, strict=True)
-                arrays = [
-                    to_array(column, field, f'port "{port}" of {type(self._operator).__name__}')
-                    for column, field in zip(values, columns.schema, strict=True)
-                ]
+        self._note_window()
+        self._in_tables = 0
+        for port, columns in self._out.items():
+            if tables := self._batches[port]:
+                table = pa.concat_tables([table for _, table in tables]).combine_chunks()
+                arrays = [one_array(column) for column in table.columns]
+                yield self._tagged(columns, _ids([(window, rows.num_rows) for window, rows in tables]), arrays)
+                tables.clear()
+            if rows := self._made[port]:
+                ids, what = _ids(self._stretches[port]), f'port "{port}" of {type(self._operator).__name__}'
+                values = zip(zip(*rows, strict=True), columns.schema, strict=True)
+                arrays = [to_array(column, field, what) for column, field in values]
                 rows.clear()
-                yield self._tagged(columns, pa.array(ids, pa.int64()), arrays)
+                self._stretches[port].clear()
+                yield self._tagged(columns, ids, arrays)
 
     def _tagged(self, columns: Columns, ids: pa.Array, values: Sequence[pa.Array]) -> pa.RecordBatch:
         count, given = len(ids), dict(zip(columns.names, map(as_travelling, values), strict=True))
@@ -315,7 +345,7 @@ class KeyRange:
             key = values[: self._keys]
             fields = zip(self._fields, values[self._keys : -1], strict=True)
             found = key[0] if self._keys == 1 else key
-            self._states[found] = [field.from_stored(value) for field, value in fields]
+            self._states[found] = [*(field.from_stored(value) for field, value in fields), False]
             self._known.add(found)
 
     def _state_rows(self) -> Iterator[pa.RecordBatch]:
@@ -325,7 +355,8 @@ class KeyRange:
         if not self._keys:
             keys: list[Any] = list(self._states)
         else:
-            keys = sorted((key for key in self._changed if key in self._states or key in self._known), key=_order)
+            changed = (key for key, values in self._states.items() if values[-1])
+            keys = sorted([*changed, *(self._gone & self._known - self._states.keys())], key=_order)
         schema = self._state.schema
         for begin in range(0, len(keys), BATCH):
             rows = [self._state_row(key) for key in keys[begin : begin + BATCH]]
@@ -340,7 +371,12 @@ class KeyRange:
         found = self._states.get(key)
         if found is None:
             return (*own, *(None for _ in self._fields), True)
-        return (*own, *(field.to_stored(value) for field, value in zip(self._fields, found, strict=True)), False)
+        return (*own, *(field.to_stored(value) for field, value in zip(self._fields, found[:-1], strict=True)), False)
+
+
+def _ids(stretches: Sequence[tuple[int, int]]) -> pa.Array:
+    windows, counts = zip(*stretches, strict=True)
+    return pa.array(np.repeat(np.array(windows, np.int64), counts))
 
 
 def _without_mark(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
@@ -55,6 +55,7 @@ class TupleOperator(FrameOperator):
 
     transient: ClassVar[Sequence[str]] = ()
     fields: ClassVar[tuple[StateField, ...]] = ()
+    places: ClassVar[Mapping[str, int]] = {}
     window_id: ClassVar[int]
     context: ClassVar[OperatorContext]
 
@@ -65,12 +66,16 @@ class TupleOperator(FrameOperator):
         cls.fields = tuple(value for value in found.values() if isinstance(value, StateField))
         for place, field in enumerate(cls.fields):
             field.place = place
+        cls.places = {field.name: field.place for field in cls.fields}
         cls.state_increments = any(port.key for port in cls.inputs.values())
 
     def __setattr__(self, name: str, value: Any) -> None:
-        declared = getattr(type(self), name, None)
-        if isinstance(declared, StateField):
-            declared.__set__(self, value)
+        place = self.places.get(name)
+        if place is not None:
+            values = self.__dict__["_values"]
+            if values is None:
+                values = self.__dict__["_range"].own()
+            values[place], values[-1] = value, True
         elif name in self.transient and "_range" in self.__dict__:
             self.__dict__[name] = value
         elif "_range" in self.__dict__:
@@ -210,8 +215,13 @@ def _can_be_key(field: pa.Field) -> bool:
     return not (pa.types.is_floating(field.type) or pa.types.is_nested(field.type))
 
 
-def copy_of(operator: TupleOperator, key_range: KeyRange, context: OperatorContext) -> TupleOperator:
-    """Returns a copy of an operator that reads and emits through a key range."""
+def copy_of(
+    operator: TupleOperator, key_range: KeyRange, context: OperatorContext, emit: Callable[..., None]
+) -> TupleOperator:
+    """Returns a copy of an operator that reads and emits through a key range.
+
+    `_values` are the fields of the key that is read, None where it has none yet: what is read most is found at once.
+    """
     copied = operator.model_copy()
-    copied.__dict__.update(_range=key_range, context=context)
+    copied.__dict__.update(_range=key_range, _values=None, context=context, emit=emit)
     return copied

@@ -116,6 +116,13 @@ def as_travelling(column: pa.Array) -> pa.Array:
     return pc.cast(pc.cast(column, pa.timestamp("us", column.type.tz)), pa.int64())
 
 
+def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Returns a column as one array, also where it has no rows."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([*column.chunks, pa.array([], column.type)])
+
+
 def shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]} ..."
