@@ -9,9 +9,12 @@ import pytest
 from airflow.sdk import Param
 from airflow.sdk.definitions.param import ParamsDict
 
+from rewindow.application.given import FILE, FORM, given_as
 from rewindow.config import AirflowConfig, Config
 from rewindow.errors import InputError
+from rewindow.recovery import Plan
 from rewindow_airflow.forms import applications, daily_params, default_application, parse_form, replay_params
+from rewindow_airflow.replay_requests import refuse_other_wishes
 
 FILLED = {
     "application": "flight_delays",
@@ -43,6 +46,16 @@ def test_properties_are_given_a_line_each() -> None:
     assert form.properties == {"half.least": "3", "half.keys": '["a=b"]'}
     with pytest.raises(InputError, match='line "least 3" of the properties is not operator.property=value'):
         parse_form(filled(properties="least 3"), drills=True)
+
+
+def test_a_run_that_asks_for_other_properties_than_it_has_planned_is_refused() -> None:
+    """O28: those of its form; what rewindow.toml gave is no wish of the run."""
+    given = [*given_as({"half.least": "3"}, FORM), *given_as({"half.keys": ["a"]}, FILE)]
+    plan = Plan.model_construct(replay_id="one", given=given)
+    refuse_other_wishes(plan, {"properties": "half.least=3"})
+    refuse_other_wishes(plan, {})
+    with pytest.raises(InputError, match=r"has properties \{'half.least': '3'\}, asked for is \{'half.least': '4'\}"):
+        refuse_other_wishes(plan, {"properties": "half.least=4"})
 
 
 @pytest.mark.parametrize(
