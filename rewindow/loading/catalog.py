@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pyarrow as pa
 
-from rewindow.application import Application, Given, apply_given
+from rewindow.application import Application, Given, Violation, apply_given
 from rewindow.application.given import FILE
 from rewindow.config import FILLED, HEARTBEAT, WINDOWS, Config
 from rewindow.errors import CheckpointError, InputError, RewindowError
@@ -94,7 +94,10 @@ def load_application(
         with _importing_from(folder):
             app = _application_of(_import(name, path), name, parameters)
         sources = [path, *_modules_of(folder).values()]
-    apply_given(app, given_in_file(config, name) if given is None else given)
+    wished = given_in_file(config, name) if given is None else list(given)
+    if path is None:
+        wished = _without_settings_of_streams(app, wished)
+    apply_given(app, wished)
     return LoadedApplication(app, code_version(app, sources), frozenset(own_files(app, sources)))
 
 
@@ -107,6 +110,24 @@ def given_in_file(config: Config, name: str) -> list[Given]:
     values = [("", key, value) for key, value in own.items()]
     values += [(where, key, value) for where, pairs in settings.operators.items() for key, value in pairs.items()]
     return [Given(operator=where, name=key, value=value, source=FILE) for where, key, value in values]
+
+
+def _without_settings_of_streams(app: Application, given: list[Given]) -> list[Given]:
+    """Returns what may be given to an application that a stream's settings make.
+
+    What they set already shapes its suite and its outputs too, so it is set there; here it is a violation.
+    """
+    kept = []
+    for one in given:
+        node = app.nodes.get(one.operator)
+        if node is not None and one.name in node.operator.given_properties():
+            message = (
+                "this property comes from the settings of the stream: change it in [streams.NAME] of rewindow.toml"
+            )
+            app.declared.append(Violation("O28", one.operator, "", f"{one.name} = {one.value!r}", message))
+        else:
+            kept.append(one)
+    return kept
 
 
 def _unknown(config: Config, name: str) -> InputError:

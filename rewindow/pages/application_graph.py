@@ -92,7 +92,7 @@ def graph_text(graph: GraphDescription) -> str:
     for operator in graph.operators:
         lines.append(f"  operator {operator.name}: {operator.kind}{', with state' if operator.stateful else ''}")
         lines += [
-            f"    {one.name} = {_cut(str(one.value), 60)} ({one.source})"
+            f"    {one.name} = {_cut(' '.join(str(one.value).split()), 60)} ({one.source})"
             for one in operator.properties
             if one.source != DEFAULT
         ]

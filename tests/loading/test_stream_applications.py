@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rewindow.application import validate
+from rewindow.application import find_violations, validate
+from rewindow.application.given import OPTION, given_as
 from rewindow.config import Config, StreamConfig
 from rewindow.errors import InputError
 from rewindow.loading.catalog import application_names, load_application
@@ -46,6 +47,17 @@ def test_a_section_makes_an_application_that_is_valid(tmp_path: Path) -> None:
     for more, step_us in (({}, 3600), ({"cadence": "30 min"}, 1800), ({"fill": {"step": "10 min"}}, 600)):
         operator = filled_application("weather", stream(**more), SCHEMA).nodes["fill"].operator
         assert isinstance(operator, FillGaps) and operator.rules().step_us == step_us * 1_000_000
+
+
+def test_what_the_settings_of_a_stream_say_is_changed_there(tmp_path: Path) -> None:
+    """O28: its suite and outputs follow from them too; what they leave open may be given."""
+    config = Config(state=tmp_path, expectations=PROJECT, applications=[tmp_path], streams={"weather": stream()})
+    create_table(config.stream_table("weather"), SCHEMA)
+    given = given_as({"heartbeat.interval": "2 h", "heartbeat.arrived_at": "Hour"}, OPTION)
+    app = load_application(config, "heartbeat_weather", given=given).app
+    assert [one.path for one in app.given] == ["heartbeat.arrived_at"]
+    found = [str(one) for one in find_violations(app) if one.rule == "O28"]
+    assert len(found) == 1 and "change it in [streams.NAME] of rewindow.toml (interval = '2 h')" in found[0]
 
 
 def test_bounds_and_expected_keys_are_the_operators() -> None:
