@@ -1,11 +1,12 @@
 """Publishing and undoing: the whole command, by files and by rows, and what grows with files or with windows.
 
     python -m bench.publication [RUNS]
+    python -m bench.publication daily [DAYS]
 
 A replay is staged as the engine leaves it, without Spark, in so many files; the command is a process of its own. Beside
 it stands the same replay staged without a tuple's place, as older versions did, whose rows are written anew. Publish
 replaces a range that is published already, so that files are removed too; the undo puts it back. Seconds are the best
-of the runs.
+of the runs. `daily` publishes a day after the other into one table, and reads it beside one that was written at once.
 """
 
 from __future__ import annotations
@@ -28,14 +29,16 @@ from rewindow.facts.arrow_digests import arrow_digests
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.location import Location
 from rewindow.planning.creation import create_staging
+from rewindow.publication.publish import publish
 from rewindow.recovery import OutputPlan, Plan, StartState, guarantee
 from rewindow.state import checkpoints
-from rewindow.storage import Position, Table, create_table, data_files
+from rewindow.storage import Position, Table, create_table, data_files, query
 from rewindow.storage.checksums import with_checksums
 from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, staged_contents
 
 FIRST, OUTPUT = 400_000, "copied"
 EVENTS = pa.schema([("key", pa.int64()), ("name", pa.string()), ("value", pa.float64())])
+_DAY_TUPLES = 24 * 1_000
 CASES = (  # name, windows, tuples, files, whether rows have their place
     ("1 M rows in 1,000 windows, 50 files", 1_000, 1_000_000, 50, True),
     ("1 M rows in 1,000 windows, 1,000 files", 1_000, 1_000_000, 1_000, True),
@@ -57,20 +60,53 @@ def main(runs: int) -> None:
                 stage(config, replay, windows, tuples, files, placed)
             _seconds(config, ["publish", "below"])
             found = [[_seconds(config, [verb, "above"]) for verb in ("publish", "undo")] for _ in range(runs)]
-            publish, undo = (min(seconds) for seconds in zip(*found, strict=True))
-            print(f"{name:46}{publish:10.2f}{undo:10.2f}", flush=True)
+            published, undone = (min(seconds) for seconds in zip(*found, strict=True))
+            print(f"{name:46}{published:10.2f}{undone:10.2f}", flush=True)
 
 
-def stage(config: Config, name: str, windows: int, tuples: int, files: int, placed: bool) -> None:
+def daily(days: int) -> None:
+    """Prints what a table of daily publications costs: its files, reading it and a day of it, the last publications."""
+    with tempfile.TemporaryDirectory() as folder:
+        every, once = _project(Path(folder) / "every"), _project(Path(folder) / "once")
+        seconds = []
+        for day in range(days):
+            stage(every, f"day{day}", 24, _DAY_TUPLES, 1, True, first=FIRST + 24 * day)
+            began = time.monotonic()
+            publish(every, f"day{day}")
+            seconds.append(time.monotonic() - began)
+        stage(once, "all", 24 * days, _DAY_TUPLES * days, 1, True)
+        publish(once, "all")
+        of_a_day = f"window_id between {FIRST + 240} and {FIRST + 263}"
+        print(f"{'':24}{'files':>8}{'all rows s':>12}{'a day s':>10}")
+        for name, config in (("published by the day", every), ("written at once", once)):
+            path = config.stream_table(f"copy.{OUTPUT}")
+            found = [_best(f"select count(*), sum(value) from t where {where}", path) for where in ("true", of_a_day)]
+            print(f"{name:24}{len(Table.open(path).files()):8}{found[0]:12.3f}{found[1]:10.3f}", flush=True)
+        print(f"publish: first {min(seconds[:5]):.2f} s, last {min(seconds[-5:]):.2f} s, longest {max(seconds):.2f} s")
+
+
+def _best(sql: str, path: Location) -> float:
+    """Returns the least seconds of a query, the opening of the table included."""
+    found = []
+    for _ in range(5):
+        began = time.monotonic()
+        query(sql, t=Table.open(path))
+        found.append(time.monotonic() - began)
+    return min(found)
+
+
+def stage(
+    config: Config, name: str, windows: int, tuples: int, files: int, placed: bool, *, first: int = FIRST
+) -> None:
     """Stages an ended and checked replay of one output."""
-    last = FIRST + windows - 1
-    plan = _plan(name, last)
+    last = first + windows - 1
+    plan = _plan(name, first, last)
     root = config.replay_root(name)
     create_staging(root, {OUTPUT: EVENTS}, plan.model_dump_json())
     if not placed:
         _forget_place(root / OUTPUT)
     facts = []
-    for group in np.array_split(np.arange(FIRST, last + 1), files):
+    for group in np.array_split(np.arange(first, last + 1), files):
         rows = _rows(group, tuples // windows)
         mark = Position(1, plan.mark_of(int(group[-1]))).version
         table = Table.open(root / OUTPUT)
@@ -79,7 +115,7 @@ def stage(config: Config, name: str, windows: int, tuples: int, files: int, plac
     every = pa.concat_tables(facts)
     version = Position(1, windows).version
     Table.open(root / FACTS).commit_arrow(every, app_id=app_id(name, FACTS), version=version)
-    for window, mark in ((FIRST - 1, 0), (last, windows)):
+    for window, mark in ((first - 1, 0), (last, windows)):
         state = checkpoints.encode(window, mark, {}, {}, checkpoints.Provenance("code", "settings", 1))
         saved = Position(1, mark).version
         Table.open(root / CHECKPOINTS).commit_arrow(state, app_id=app_id(name, CHECKPOINTS), version=saved)
@@ -131,14 +167,14 @@ def _forget_place(place: Location) -> None:
     create_table(place, pa.schema([("window_id", pa.int64()), ("attempt", pa.int64()), *EVENTS]))
 
 
-def _plan(name: str, last: int) -> Plan:
+def _plan(name: str, first: int, last: int) -> Plan:
     output = OutputPlan(
         name=OUTPUT, operator=OUTPUT, port="out", key=["key"], suite=None, stateful=False, tolerance=0.0,
         columns=[(column.name, str(column.type)) for column in EVENTS],
         guarantee=guarantee(Mode.EXACTLY_ONCE, stateful=False, lost=0, unseen=0),
     )  # fmt: skip
     return Plan(
-        replay_id=name, application="copy", code_version="code", configuration_digest="settings", first=FIRST,
+        replay_id=name, application="copy", code_version="code", configuration_digest="settings", first=first,
         last=last, width_ms=1000, origin_ms=0, mode=Mode.EXACTLY_ONCE, checkpoint_windows=1_000_000, inputs=[],
         outputs=[output], start=StartState(source="initial"),
     )  # fmt: skip
@@ -156,6 +192,7 @@ def _enter(config: Config, plan: Plan) -> None:
 
 
 def _project(folder: Path) -> Config:
+    folder.mkdir(exist_ok=True)
     (folder / "rewindow.toml").write_text('state = "state"\n')
     return Config.load(folder / "rewindow.toml")
 
@@ -169,4 +206,7 @@ def _seconds(config: Config | None, arguments: list[str]) -> float:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)
+    if sys.argv[1:2] == ["daily"]:
+        daily(int(sys.argv[2]) if len(sys.argv) > 2 else 365)
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)

@@ -103,6 +103,8 @@ def show_expected(expected: ExpectedPublication | PublicationResult, as_json: bo
     for table in expected.tables:
         if table.why:
             out.print(escape(f"{table.table}: {table.way.value}, since {table.why}"))
+        if table.files_joined:
+            out.print(escape(f"{table.table}: {table.files_joined} small files beside the range become one"))
     for number in expected.unfinished:
         out.print(escape(f"publication {number} was left open and would be finished first"))
 

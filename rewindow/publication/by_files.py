@@ -27,6 +27,7 @@ from rewindow.ledger.publication_details import PutBack
 from rewindow.location import Location, location
 from rewindow.progress import counted
 from rewindow.publication.contents import files_of
+from rewindow.publication.joining import files_to_join
 from rewindow.publication.spark_needed import reason_for_spark
 from rewindow.publication.staged_files import StagedFiles
 from rewindow.publication.staged_output import inside, outside, read_rows
@@ -77,6 +78,14 @@ class Replacement:
         rows = read_rows([file], schema, schema.names, wanted)
         if rows.num_rows:
             self._check_equal(self.write(rows), rows)
+
+    def join(self, files: Sequence[DataFile]) -> None:
+        """Makes one file of several outside of the range, see `joining`."""
+        if files:
+            schema = self.table.schema
+            rows = read_rows(files, schema, schema.names, outside(self.publication.range))
+            self._check_equal(self.write(rows), rows)
+            self.removed += files
 
     def link(self, file: DataFile, schema: pa.Schema) -> None:
         """Adds a file as it is, under a new name."""
@@ -146,6 +155,7 @@ def publish_files(config: Config, publication: Publication, name: str, staged: S
             if rows.num_rows:
                 written = change.write(rows)
                 staged.rows.check(change.read_back(written), windows)
+        change.join(files_to_join(change.table, publication.range))
     return change.added
 
 

@@ -6,7 +6,7 @@ A publication asks it for the room that it needs; `rewindow publish --dry-run` a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -20,6 +20,7 @@ from rewindow.location import Location, location
 from rewindow.names import windows_name
 from rewindow.publication.by_files import reason_to_publish_with_spark, reason_to_put_back_with_spark, within
 from rewindow.publication.contents import files_of
+from rewindow.publication.joining import files_to_join
 from rewindow.publication.staged_files import StagedFiles
 from rewindow.publication.staged_output import StagedOutput, inside, read_rows
 from rewindow.recovery import Plan
@@ -52,7 +53,8 @@ class ExpectedTable:
         files: that are linked or copied whole, with `bytes`.
         rows_written: rows of files that are taken in part, or all of them with Spark.
         files_cut: files on the edge of the range, of which the other rows are written anew.
-        files_removed: files that leave the newest version.
+        files_removed: files of the range that leave the newest version.
+        files_joined: small files beside the range that become one, see `joining`.
         bytes_written: room that it needs on the disk.
         seconds: that it is expected to take.
     """
@@ -68,6 +70,7 @@ class ExpectedTable:
     files_removed: int
     bytes_written: int
     seconds: float
+    files_joined: int = 0
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,16 @@ def expected_table(config: Config, name: str, staged: StagedOutput, files: Stage
     windows = staged.plan.range
     reason = reason_to_publish_with_spark(config, name, windows)
     every = staged.table.files(windows.first, windows.last)
-    return _expected(config, name, windows, reason, _Brought(_rows(staged), files.whole, _rows(files.rows), every))
+    brought = _Brought(_rows(staged), files.whole, _rows(files.rows), every)
+    expected = _expected(config, name, windows, reason, brought)
+    if reason or not Table.exists(config.stream_table(name)):
+        return expected
+    joined = files_to_join(open_published(config, name), windows)
+    size, rows = sum(file.size for file in joined), sum(file.rows for file in joined)
+    return replace(
+        expected, files_joined=len(joined), bytes_written=expected.bytes_written + size,
+        seconds=expected.seconds + rows / _ROWS_PER_S,
+    )  # fmt: skip
 
 
 def expected_put_back(

@@ -1,0 +1,128 @@
+"""Small published files that become one: readers, undos and digests notice nothing."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from rewindow.certificate import certify
+from rewindow.config import Config
+from rewindow.publication import joining
+from rewindow.publication.publish import expected_publication, publish
+from rewindow.publication.result import PublicationResult
+from rewindow.publication.take_back import undo
+from rewindow.storage import Table
+from rewindow.storage.checksums import differing, with_noted
+from rewindow.storage.damage import find_damage
+from rewindow.storage.delta import DataFile
+from rewindow.windows import WindowRange
+from tests.publication.test_staged_files import STREAM, expected, flip, minutes, published, stage
+
+DAYS = {f"day{day}": (100 + 2 * day, 101 + 2 * day) for day in range(8)}
+
+
+@pytest.fixture(autouse=True)
+def few_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four files are enough to be joined."""
+    monkeypatch.setattr(joining, "FILES_MIN", 4)
+
+
+def files(*sizes: int) -> list[DataFile]:
+    """Returns files of some sizes, a window and a row each, ascending."""
+    return [DataFile(f"/t/{n}", 1, n, n, size) for n, size in enumerate(sizes)]
+
+
+def test_what_is_published_day_by_day_stays_in_few_files(config: Config) -> None:
+    """Rows, offsets and certificates are as of one file a day; the noted checksums are those of the files there."""
+    most, apart = 0, {}
+    for name, windows in DAYS.items():
+        stage(config, name, *windows)
+        foreseen = expected_publication(config, name)
+        said: list[str] = []
+        before = len(published(config)) if Table.exists(config.stream_table(STREAM)) else 0
+        publish(config, name, say=said.append)
+        assert not isinstance(foreseen, PublicationResult)
+        apart[name] = before + 1 - len(published(config))
+        assert apart[name] == max(0, foreseen.tables[0].files_joined - 1)
+        most = max(most, len(published(config)))
+    assert sum(apart.values()) >= 3 and most == 5, apart
+    assert minutes(config) == expected(100, 115)
+    table = Table.open(config.stream_table(STREAM))
+    assert all(file.checksum for file in with_noted(table, table.files()))
+    assert differing(with_noted(table, table.files())) == []
+    assert certify(config, "day1", "published").verdict == "equal"
+
+
+def test_any_publication_of_a_joined_file_can_be_taken_back(config: Config) -> None:
+    """In any order, with others published over it: what is left is what stands; at last nothing."""
+    shown: dict[str, dict[int, int]] = {}
+    for name, windows in DAYS.items():
+        stage(config, name, *windows)
+        publish(config, name)
+        shown[name] = expected(*windows)
+    assert len(published(config)) < len(DAYS)
+    stage(config, "fix", 103, 108, 5)
+    publish(config, "fix")
+    undo(config, "fix")
+    order = sorted(DAYS)
+    random.Random(7).shuffle(order)
+    for name in order:
+        assert minutes(config) == {window: total for part in shown.values() for window, total in part.items()}
+        undo(config, name)
+        del shown[name]
+    assert minutes(config) == {}
+
+
+def test_a_damaged_neighbour_is_left_to_be_found(config: Config) -> None:
+    """A byte changed in place would become right if its file were written anew."""
+    for name, windows in list(DAYS.items())[:4]:
+        stage(config, name, *windows)
+        publish(config, name)
+    file = next(file for file in published(config) if file.first == 102)
+    flip(Path(file.path))
+    stage(config, "day4", *DAYS["day4"])
+    publish(config, "day4")
+    assert len(published(config)) == 5
+    (found,) = find_damage(Table.open(config.stream_table(STREAM)), STREAM, WindowRange(100, 109))
+    assert found.windows == WindowRange(102, 103)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "joined"),
+    [
+        ([1, 1, 1], []),
+        ([1, 1, 1, 1], [0, 1, 2, 3]),
+        ([4, 1, 1, 1], []),
+        ([4, 1, 1, 1, 1], [1, 2, 3, 4]),
+        ([4, 4, 4, 4, 1], [0, 1, 2, 3, 4]),
+        ([4, 4, 4, 1, 1], []),
+        ([joining.BYTES_MAX // 4] * 9, [0, 1, 2, 3]),
+    ],
+)
+def test_a_run_is_joined_when_no_file_is_most_of_it(sizes: list[int], joined: list[int]) -> None:
+    """So a row is written anew a few times; and never more than a file is to have."""
+    assert [file.first for file in joining._longest(files(*sizes))] == joined
+
+
+def test_a_year_of_days_is_few_files_and_each_row_is_written_anew_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of a day is 500 kB; by the numbers that are in force."""
+    monkeypatch.undo()
+    day, there, rewritten, most = 500_000, list[DataFile](), 0, 0
+    for number in range(365):
+        run = joining._longest(joining._chain(there[::-1])[::-1])
+        if run:
+            at, size = there.index(run[0]), sum(file.size for file in run)
+            rewritten += size
+            there[at : at + len(run)] = [DataFile("/t/joined", 1, run[0].first, run[-1].last, size)]
+        there.append(DataFile(f"/t/{number}", 1, number, number, day))
+        most = max(most, len(there))
+    assert most <= 25 and rewritten <= 2 * 365 * day
+
+
+def test_files_behind_a_large_one_or_with_windows_in_common_are_left_alone() -> None:
+    """What is nearest to the range ends there."""
+    near = files(1, 1, joining.BYTES_MAX, 1)
+    assert joining._chain(near) == near[:2]
+    assert joining._chain([*near[:2], DataFile("/t/x", 1, 0, 1, 1)]) == near[:2]
