@@ -100,6 +100,7 @@ def test_settings_of_the_docs_can_be_read(page: str, tmp_path: Path) -> None:
     for number, block in enumerate(blocks(page, "toml")):
         content = tomllib.loads(block.content)
         for stream in content.get("streams", {}).values():
+            stream.setdefault("source", "clicks.csv")
             stream.setdefault("arrived_at", "at")
         Config.model_validate(content)
         assert content, (page, number)
