@@ -88,6 +88,8 @@ class Output:
         suite: name of the suite of expectations that judges it.
         suite_parameters: values that its expectations and measures use by name; several outputs may share a suite.
         tolerance: its floating-point values are equal when |a - b| <= tolerance * max(1, |a|, |b|) (R85).
+        sorted_by: columns by which rows lie in each of its files, so that readers skip what they do not ask for; no
+            part of the result.
         is_error: whether it is the table of an error port's tuples, which nobody has to declare (O69).
     """
 
@@ -98,6 +100,7 @@ class Output:
     tolerance: float = TOLERANCE
     is_error: bool = False
     suite_parameters: tuple[tuple[str, str | int | float], ...] = ()
+    sorted_by: tuple[str, ...] = ()
 
     @property
     def direction(self) -> str:
@@ -176,15 +179,19 @@ class Application:
         suite: str | None = None,
         suite_parameters: Mapping[str, str | int | float] | None = None,
         tolerance: float = TOLERANCE,
+        sorted_by: Sequence[str] = (),
     ) -> None:
         """Declares an output of the application; the same one may be declared again (O48, O49).
 
         Sums of floating-point values depend on the order in which Spark adds: where positive and negative ones nearly
         cancel out, declare a `tolerance` that allows for it, or sum decimals (R85).
+
+        `sorted_by` sorts the rows of each file that is written by columns that readers filter by, `window_id` among
+        them: it costs a sort in every group, and spares readers the rest of a file.
         """
         handle = source.default_port() if isinstance(source, Node) else source
         given = tuple(sorted((suite_parameters or {}).items()))
-        output = Output(name, handle, tuple(key), suite, tolerance, suite_parameters=given)
+        output = Output(name, handle, tuple(key), suite, tolerance, suite_parameters=given, sorted_by=tuple(sorted_by))
         if not 0 <= tolerance < math.inf:
             self.declared.append(Violation("R85", "", name, str(tolerance), "tolerance must be a number, at least 0"))
         if self.outputs.setdefault(name, output) != output:

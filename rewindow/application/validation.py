@@ -247,6 +247,8 @@ def _check_outputs(app: Application) -> Iterator[Violation]:
             yield Violation(
                 "O13", output.source.operator, output.name, column, "key column is not in the port's schema"
             )
+        for column in sorted(set(output.sorted_by) - {"window_id", *port.schema.names}):
+            yield Violation("O13", output.source.operator, output.name, column, "sorted_by is not in the port's schema")
 
 
 def _check_columns(app: Application) -> Iterator[Violation]:

@@ -288,7 +288,10 @@ class GroupRunner:
             if not output:
                 return frame
         name = output.name if output else str(handle)
-        folder = self._write(conform(frame, schema, what), name, mark, staged, grid)
+        rows = conform(frame, schema, what)
+        if output and output.sorted_by:
+            rows = rows.sortWithinPartitions(*map(quoted_column, output.sorted_by))
+        folder = self._write(rows, name, mark, staged, grid)
         if output:
             result.folders[output.name] = folder
         if handle in self._dropped:

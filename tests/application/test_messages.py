@@ -68,6 +68,8 @@ FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
      "(LookupError: no columns yet)"),
     ("O13", lambda app: app.output("more", more(app), key=["y"]),
      "more.more: key column is not in the port's schema (y)"),
+    ("O13", lambda app: app.output("more", more(app), key=["x"], sorted_by=["window_id", "y"]),
+     "more.more: sorted_by is not in the port's schema (y)"),
     ("O14", lambda app: app.add("idle", Pass()), "idle.a: input port needs a stream (a)"),
     ("O15", lambda app: app.add("needed", Needed(), a=S), "needed.out: output port must be connected (out)"),
     ("O18", lambda app: app.output("more", PortHandle("pass", "out"), key=["x"]),

@@ -21,12 +21,12 @@ from rewindow.recovery import Plan
 from rewindow.spark.digests import schema_hash
 from rewindow.spark.frames import spark_schema
 from rewindow.state import checkpoints as stored
-from rewindow.storage import Table, create_table
+from rewindow.storage import Table, create_table, query
 from rewindow.storage.checksums import differing, with_noted
 from rewindow.storage.layout import CHECKPOINTS, FACTS, bookkeeping, create_staged, event_columns
 from rewindow.windows import to_datetime
 from tests.engine.conftest import Crash
-from tests.recovery.project import FIRST, GROUP
+from tests.recovery.project import FIRST, GROUP, WINDOWS
 
 if TYPE_CHECKING:
     from rewindow.engine.attempt import Attempt
@@ -121,3 +121,20 @@ def test_one_place_says_which_columns_are_not_an_outputs_own(tmp_path: Path) -> 
     as_before(tmp_path, "plain")
     assert bookkeeping(Table.open(tmp_path / "plain")) == {"window_id", "attempt"}
     assert event_columns(Table.open(tmp_path / "plain")) == EVENTS
+
+
+def test_an_output_that_says_so_has_its_rows_sorted_in_each_file(attempt: Callable[..., Attempt]) -> None:
+    """What is in a window, and its digest, are the same."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    attempt("sorted_rows", "one", group_windows=WINDOWS).run()
+    root = config.replay_root("one")
+    by_key = [pq.read_table(path) for path in Path(str(root / "by_key")).rglob("*.parquet")]
+    assert by_key
+    for rows in by_key:
+        places = list(zip(rows["key"].to_pylist(), rows["window_id"].to_pylist(), strict=True))
+        assert places == sorted(places) and rows["window_id"].to_pylist() != sorted(rows["window_id"].to_pylist())
+    sql = "select window_id, tuples, digest from f where port = '{}' order by window_id"
+    one, other = (
+        query(sql.format(port), f=Table.open(root / "facts")).to_pylist() for port in ("by_key", "as_they_come")
+    )
+    assert one == other
