@@ -54,7 +54,7 @@ def tuples(spark: SparkSession, seed: int, first: int, last: int) -> DataFrame:
 
 
 def test_windows_fire_as_those_of_the_function_in_groups(spark: SparkSession) -> None:
-    """Each in the streaming window of its tick; what waits at a group's end is the state (E41, E43, E46, X34)."""
+    """Each in the streaming window of its tick; what waits at a group's end is the state (E37, E41, E43, E46, X34)."""
     time = EventTime(
         streams={"stream": StreamTime(event_at="ts", max_ahead="5 ms")}, lag="500 us", watermark_interval="250 us"
     )

@@ -103,7 +103,7 @@ def in_groups(judged: Lateness, windows: EventWindows | SessionWindows, merging:
 
 
 def test_windows_are_those_of_a_machine_for_every_cut(spark: SparkSession) -> None:
-    """Windows, ticks and outcomes are the machine's, however it is cut (E27, E28, E42, E44, E45, E63, X34 to X37)."""
+    """Windows, ticks, outcomes are the machine's, cut or not (E27, E28, E30, E32, E42, E44, E45, E63, X34 to X37)."""
     seed = new_seed()
     random = Random(seed)
     merging = random.random() < 0.5

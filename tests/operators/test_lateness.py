@@ -10,9 +10,10 @@ from random import Random, getrandbits
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F
 
 from rewindow.errors import InputError
-from rewindow.operators.event_time.lateness import Lateness, lateness
+from rewindow.operators.event_time.lateness import Lateness, lateness, refused_because
 from rewindow.operators.event_time.settings import EventTime, StreamTime
 from tests.operators.lateness_reference import Arrival, Judged, Rules, judge
 
@@ -203,6 +204,35 @@ def test_a_number_in_a_wrong_unit_silences_no_stream(spark: SparkSession) -> Non
     wanted = ["on_time", "far_future", "far_future", "late", "late", "on_time"]
     for part in (rows[:6], rows[6:]):
         assert [row["_rw_outcome"] for row in sorted(part, key=lambda row: row["arrived_at"])] == wanted
+
+
+def test_seconds_read_as_milliseconds_are_told(spark: SparkSession) -> None:
+    """They would be of 1970: error tuples in its place, with a hint; what is merely old is late (E50)."""
+    at = 1_700_000_000
+    rows = [("ms", at * 1_000), ("s", at - 5), ("us", at * 1_000_000), ("old", (at - 40_000_000) * 1_000), ("zero", 0)]
+    frame = spark.createDataFrame(rows, "name STRING, ts LONG")
+    frame = frame.withColumn(
+        "arrived_at", F.timestamp_seconds(F.lit(at) + F.when(F.col("name") == "ms", 0).otherwise(9))
+    )
+    wanted = {"ms": "on_time", "s": "bad_type", "us": "far_future", "old": "late", "zero": "late"}
+    for unit, factor in (("ms", 1), ("us", 1_000)):
+        scaled = frame.withColumn("ts", F.when(F.col("name") == "us", F.col("ts")).otherwise(F.col("ts") * factor))
+        if unit == "us":
+            scaled = scaled.withColumn("ts", F.when(F.col("name") == "s", at).otherwise(F.col("ts")))
+        time = EventTime(streams={"s": StreamTime(event_at="ts", unit=unit)}, watermark_interval="1 s")
+        judged = lateness({"s": scaled.where("name <> 'us'") if unit == "us" else scaled}, time)
+        found = {row["name"]: row["_rw_outcome"] for row in judged.tuples["s"].collect()}
+        assert found == {name: outcome for name, outcome in wanted.items() if name in found}
+        arrived_us = F.unix_micros("arrived_at")
+        why = {
+            row["name"]: row["why"]
+            for row in judged.errors["s"].withColumn("why", refused_because(arrived_us)).collect()
+        }
+        times = "thousand" if unit == "ms" else "million"
+        assert f"; a {times} times as much would be close to it: is the unit right?" in why["s"]
+        assert unit == "us" or "; a thousand times less would be close" in why["us"]
+    believed = EventTime(streams={"s": StreamTime(event_at="ts", unit="ms", max_ahead=None)}, watermark_interval="1 s")
+    assert lateness({"s": frame}, believed).errors["s"].count() == 0
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def expected(case: list[Arrival]) -> Found:
 
 
 def test_split_late_is_the_reference_in_any_grouping(spark: SparkSession) -> None:
-    """Every tuple leaves by one port, with the outcome that it had live; counts say the same (E39 to E42, X37)."""
+    """Every tuple leaves by one port, with the outcome that it had live; counts say the same (E38 to E42, X37)."""
     case = make_case(Random(7))
     wanted = expected(case)
     assert all(wanted.values()), "the case has something for every port"

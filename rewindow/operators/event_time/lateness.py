@@ -17,6 +17,7 @@ from rewindow.names import quoted_column
 from rewindow.operators.event_time import watermarks as marks
 from rewindow.operators.event_time.settings import EventTime, StreamTime
 from rewindow.operators.event_time.watermarks import AT, BEFORE, IS_NEWS, STREAM, TICK, TS
+from rewindow.operators.heartbeat.clock import floor_div
 from rewindow.operators.heartbeat.function import IS_TIMER
 
 if TYPE_CHECKING:
@@ -24,11 +25,17 @@ if TYPE_CHECKING:
 
 OUTCOME, TIMESTAMP, WATERMARK, LATE_BY = ADDED = ("_rw_outcome", "_rw_event_us", "_rw_watermark_us", "_rw_late_by_us")
 """Columns that `lateness` adds."""
-ON_TIME, LATE, NULL_TS, FAR_FUTURE, TIMER = OUTCOMES = ("on_time", "late", "null_ts", "far_future", "timer")
+ON_TIME, LATE, NULL_TS, FAR_FUTURE, BAD_TYPE, TIMER = OUTCOMES = (
+    "on_time", "late", "null_ts", "far_future", "bad_type", "timer",
+)  # fmt: skip
 """What becomes of a tuple; each has exactly one of these (E39)."""
 SMALL = 1_000_000
 """So many ticks or ends of windows are sent to every task; more of them are joined by a shuffle."""
 _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
+_DAY_US = 86_400_000_000
+_YEAR_US = 366 * _DAY_US
+_FACTORS = {1_000: "a thousand", 1_000_000: "a million"}
+"""What lies between two units of a timestamp, in words."""
 _FARTHEST_US = 1 << 62
 """Whole numbers beyond, as of microseconds that are read as seconds, count as so far away: no difference overflows."""
 
@@ -55,8 +62,8 @@ class Lateness:
 
     Attributes:
         tuples: by stream, all its tuples, unchanged, and behind them `_rw_outcome STRING` (on_time, late, null_ts,
-            far_future, or timer for one that a Heartbeat made), `_rw_event_us BIGINT` (the timestamp in microseconds
-            since 1970-01-01 UTC),
+            far_future, bad_type for a number in a wrong unit, or timer for one that a Heartbeat made),
+            `_rw_event_us BIGINT` (the timestamp in microseconds since 1970-01-01 UTC),
             `_rw_watermark_us BIGINT` (the watermark that the tuple was held against; null before the first, and where
             the timestamp cannot be used) and `_rw_late_by_us BIGINT` (how far a late tuple lies behind it, else null).
         ticks: the ticks that raise the watermark, in no order: `tick_us BIGINT` on the arrival clock, `watermark_us
@@ -83,7 +90,7 @@ class Lateness:
     @property
     def errors(self) -> dict[str, DataFrame]:
         """By stream, the tuples whose timestamp cannot be used, with all columns of `tuples` (E23)."""
-        refused = f"{OUTCOME} IN ('{NULL_TS}', '{FAR_FUTURE}')"
+        refused = f"{OUTCOME} IN ('{NULL_TS}', '{FAR_FUTURE}', '{BAD_TYPE}')"
         return {name: frame.where(refused) for name, frame in self.tuples.items()}
 
     def counts(self, *by: str) -> DataFrame:
@@ -194,12 +201,34 @@ def _is_far(stream: StreamTime) -> Column | None:
     return None if stream.max_ahead_us is None else F.col(TS) > F.col(AT) + stream.max_ahead_us
 
 
+def _is_shrunk() -> Column:
+    """Returns whether a timestamp was read in too small a unit: long ago, and in a larger one close to its arrival."""
+    from pyspark.sql import functions as F
+
+    near = [F.abs(F.col(TS) - floor_div(F.col(AT), factor)) <= _DAY_US // factor for factor in _FACTORS]
+    return (F.col(TS) < F.col(AT) - _YEAR_US) & reduce(lambda one, other: one | other, near)
+
+
+def refused_because(at: Column) -> Column:
+    """Returns in words what is wrong with one of `Lateness.errors` that arrived at `at`; null without a timestamp."""
+    from pyspark.sql import functions as F
+
+    ts, hint = F.col(TIMESTAMP), F.lit("")
+    for factor, words in _FACTORS.items():
+        larger = F.abs(ts - floor_div(at, factor)) <= _DAY_US // factor
+        smaller = F.abs(floor_div(ts, factor) - at) <= _DAY_US
+        hint = F.when(larger, f"; {words} times as much would be close to it: is the unit right?").otherwise(hint)
+        hint = F.when(smaller, f"; {words} times less would be close to it: is the unit right?").otherwise(hint)
+    way = F.when(ts > at, "ahead of").otherwise("behind")
+    return F.concat(F.lit("lies "), F.abs(ts - at).cast("string"), F.lit(" us "), way, F.lit(" its arrival"), hint)
+
+
 def _moves_clock(stream: StreamTime) -> Column:
     """Returns whether a tuple moves the clock: one with a timestamp that is believed, a late one too (E1)."""
     from pyspark.sql import functions as F
 
     is_far = _is_far(stream)
-    return F.col(TS).isNotNull() if is_far is None else F.col(TS).isNotNull() & ~is_far
+    return F.col(TS).isNotNull() if is_far is None else F.col(TS).isNotNull() & ~is_far & ~_is_shrunk()
 
 
 def timestamp_us(frame: DataFrame, name: str, event_at: str, unit: Literal["us", "ms", "s"] = "us") -> Column:
@@ -280,7 +309,7 @@ def _judge(
     # One CASE of constants: a filter on the outcome becomes one on its conditions, and no text is compared.
     is_late, is_far = F.col(TS) < F.col(WATERMARK), _is_far(stream)
     outcome = F.when(F.col(TS).isNull(), unreadable)
-    outcome = outcome if is_far is None else outcome.when(is_far, FAR_FUTURE)
+    outcome = outcome if is_far is None else outcome.when(is_far, FAR_FUTURE).when(_is_shrunk(), BAD_TYPE)
     if IS_TIMER in columns:  # A timer is the passage of time and no tuple (H60): it moves the clock, and is never late.
         outcome, is_late = outcome.when(F.col(IS_TIMER), TIMER), is_late & ~F.coalesce(IS_TIMER, F.lit(False))
     outcome = outcome.when(is_late, LATE).otherwise(ON_TIME)

@@ -9,9 +9,19 @@ import pyarrow as pa
 from pydantic import ValidationError, field_serializer, model_validator
 
 from rewindow.application import FrameOperator, InputPort, OperatorContext, OutputPort
-from rewindow.application.error_tuples import REASON
+from rewindow.application.error_tuples import DETAIL, REASON
 from rewindow.names import quoted_column
-from rewindow.operators.event_time.lateness import ADDED, LATE_BY, OUTCOME, TIMESTAMP, WATERMARK, Lateness, lateness
+from rewindow.operators.event_time.lateness import (
+    ADDED,
+    LATE_BY,
+    OUTCOME,
+    TIMESTAMP,
+    WATERMARK,
+    Lateness,
+    arrived_us,
+    lateness,
+    refused_because,
+)
 from rewindow.operators.event_time.settings import EventTime, StreamTime, refusal
 from rewindow.operators.event_time.watermarks import STATE
 from rewindow.operators.heartbeat.clock import floor_div
@@ -81,10 +91,12 @@ class EventTimeOperator(FrameOperator):
     def _refused(self, judged: Lateness) -> Mapping[str, DataFrame]:
         """Returns the frames of the ports `late` and `errors`."""
         columns = judged.tuples["stream"].columns[: -len(ADDED)]
-        errors = judged.errors["stream"].withColumnRenamed(OUTCOME, REASON)
+        errors = judged.errors["stream"]
+        why = refused_because(arrived_us(errors, "stream", self.arrived_at))
+        errors = errors.withColumn(DETAIL, why).withColumnRenamed(OUTCOME, REASON)
         return {
             "late": judged.late["stream"].drop(OUTCOME),
-            "errors": errors.select(*map(quoted_column, columns), REASON),
+            "errors": errors.select(*map(quoted_column, columns), REASON, DETAIL),
         }
 
     def _settings(self) -> EventTime:
@@ -105,12 +117,13 @@ class EventTimeOperator(FrameOperator):
 
 
 class SplitLate(EventTimeOperator):
-    """Parts a stream into tuples on time, late ones, and those whose timestamp cannot be used (E4, E5, E23, E39).
+    """Parts a stream into tuples on time, late ones, and those without a usable timestamp (E4, E5, E23, E36, E38, E39).
 
     Decided as it would have been when the tuples arrived, see `lateness`. Ports: `on_time` and `late` have the stream's
     columns, `late` also `_rw_event_us`, `_rw_watermark_us` and `_rw_late_by_us`; `errors` is an error port with the
-    reason `null_ts` or `far_future`; `ticks` has the instants at which the watermark rose; `counts` how many tuples of
-    each key came to which outcome in each window, so that what went in can be held against what came out (X37, E40).
+    reason `null_ts`, `far_future` or `bad_type`, and a detail; `ticks` has the instants at which the watermark rose;
+    `counts` how many tuples of each key came to which outcome in each window, so that what went in can be held against
+    what came out (X37, E40).
 
     Attributes:
         key_by: columns that `counts` is grouped by.

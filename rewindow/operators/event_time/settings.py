@@ -23,7 +23,8 @@ class StreamTime(BaseModel):
         unit: what a whole number counts since 1970-01-01 UTC.
         idle_timeout: a stream that has sent nothing for longer does not hold the watermark back; off unless set (E47).
         max_ahead: a tuple whose timestamp runs ahead of its own arrival by more is an error tuple and moves no clock,
-            so that one wrong timestamp does not make the rest late; None believes every timestamp.
+            so that one wrong timestamp does not make the rest late (the guard that E50 wants). So is one more than a
+            year old that lies within a day of its arrival in a larger unit. None believes every timestamp.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -5,9 +5,9 @@ streams' largest timestamps, less the lag, if that is more than it was. So only 
 which a stream falls idle, can raise it, and no other tick is made. Before the first there is no watermark, so that
 negative timestamps are like any other (X27).
 
-How it scales: one aggregation gives the largest timestamp of each stream for each tick. Ticks are cut into blocks of
-`BLOCK`; the largest of all blocks before comes into each block as a first row, from one row per block, and the running
-maxima inside the blocks are computed side by side.
+How it scales, without a loop over tuples (E31): one aggregation gives the largest timestamp of each stream for each
+tick. Ticks are cut into blocks of `BLOCK`; the largest of all blocks before comes into each block as a first row,
+from one row per block, and the running maxima inside the blocks are computed side by side.
 """
 
 from __future__ import annotations

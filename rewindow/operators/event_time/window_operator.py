@@ -86,7 +86,7 @@ class AggregateWindows(EventTimeOperator):
         return {"fired": OutputPort(columns), "late": self._late_port(), "errors": self._errors_port()}
 
     def state_columns(self) -> pa.Schema:
-        """Returns what the watermark is made of, and the panes that wait, in rows of their own (E41)."""
+        """Returns what the watermark is made of, and the panes that wait: what a restart needs (E37, E41)."""
         of_clock = [(name, _US) for name in clock.STATE if name != "stream"]
         of_panes = [*self._key_fields(), (PANE, _US), (TUPLES, _US), (FIRED_UNTIL, _US)]
         return pa.schema([(PART, pa.string()), (STREAM, pa.string()), *of_clock, *of_panes, *self._parts()])

@@ -101,7 +101,7 @@ class Windows:
         return _between(self._judged, self._windows)
 
     def counts(self, *by: str) -> DataFrame:
-        """Returns tuples by stream, the columns `by` (of apart and keys) and outcome: what went in, came out (X37).
+        """Returns tuples by stream, the columns `by` (of apart and keys) and outcome: in and out (X37, E30).
 
         Outcomes are `pending_before` and `input`, which together are all others: `on_time` (in a window that has
         fired), `late`, `null_ts`, `far_future`, `between_windows` and `pending_after`. Columns: `stream STRING`, those
@@ -137,8 +137,8 @@ def event_windows(
 ) -> Windows:
     """Returns the windows that fire: at the first tick whose watermark is not below their end (E28, X35, X36).
 
-    Nothing runs here. Tuples of all streams of `judged` come into the same windows; keys only group inside of them
-    (E44), a null key like any other. Windows without tuples never fire (E8).
+    Nothing runs here. Tuples of all streams of `judged` come into the same windows, in whatever order (E32); keys only
+    group inside of them (E44), a null key like any other. Windows without tuples never fire (E8).
 
     Args:
         judged: what `lateness` says; with its `end_us` where the recording is taken in pieces.
