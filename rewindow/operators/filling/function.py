@@ -131,7 +131,9 @@ def _gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
         nothing.alias(PREVIOUS), F.col(ROW).alias(NEXT),
     )  # fmt: skip
     both = F.when(F.col("_rw_is_first"), F.array(ahead, behind)).otherwise(F.array(behind))
-    found = rows.select(*keys, F.inline(both)).where(F.col(FROM) < F.col(UNTIL))
+    # Most rows have no gap beside them: they go before anything is built for them.
+    at_gap = F.col("_rw_is_first") | F.col("_rw_behind").isNull() | (F.col("_rw_behind") > point + 1)
+    found = rows.where(at_gap).select(*keys, F.inline(both)).where(F.col(FROM) < F.col(UNTIL))
     never = never_there(rows, settings)
     if never is None:
         return found
