@@ -45,7 +45,8 @@ class AggregateWindows(EventTimeOperator):
             `count(*)` counts tuples. Sums of floats depend on the order of addition: take decimals.
         keys: columns to group by; a null key is one like any other.
 
-    Example:
+    Example::
+
         hours = AggregateWindows(
             columns=CLICKS, event_at="clicked_at", lag="5 s", length="1 h", keys=["page"],
             aggregates={"clicks": "count(*)"},

@@ -38,7 +38,8 @@ class TupleOperator(FrameOperator):
         window_id: the window that is computed.
         context: the group's windows, the grid, the recovery mode and the operator's name.
 
-    Example:
+    Example::
+
         class Totals(TupleOperator):
             inputs = {"clicks": InputPort(CLICKS, key=("user",))}
             outputs = {"out": OutputPort(TOTALS)}
