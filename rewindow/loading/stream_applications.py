@@ -131,7 +131,7 @@ def filled_parameters(
 def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) -> Application:
     """Returns the application `windows_<stream>`: windows over event time, with the outputs `fired` and `late`.
 
-    Tuples whose timestamp cannot be used are in the error table `windows.errors`.
+    Tuples whose timestamp cannot be used are in the error table `aggregate.errors`.
 
     Args:
         stream: name of the recorded stream.
@@ -164,7 +164,7 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
     app = Application(
         f"{WINDOWS}{stream}", window=format_duration(settings.width_us), origin_ms=settings.grid.origin_ms
     )
-    node = app.add("windows", operator, stream=app.input(stream))
+    node = app.add("aggregate", operator, stream=app.input(stream))
     app.output("fired", node["fired"], key=[*settings.keys, "window_begin_us"])
     app.output("late", node["late"], key=[])
     return app

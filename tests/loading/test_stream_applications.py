@@ -106,12 +106,12 @@ def test_a_section_windows_makes_an_application_that_is_valid(tmp_path: Path) ->
     app = load_application(config, "windows_weather").app
     validate(app, recorded={"weather": SCHEMA})
     assert [str(flaw) for flaw in suite_flaws(config, app, recorded)] == []
-    assert list(app.outputs) == ["fired", "late"] and [str(one) for one in app.errors()] == ["windows.errors"]
+    assert list(app.outputs) == ["fired", "late"] and [str(one) for one in app.errors()] == ["aggregate.errors"]
     assert app.outputs["fired"].key == ("origin", "window_begin_us")
-    operator = app.nodes["windows"].operator
+    operator = app.nodes["aggregate"].operator
     assert isinstance(operator, AggregateWindows)
     assert (operator.length, operator.slide, operator.lag) == ("21600000000 us", None, "1800000000 us")
-    counted = windows_application("weather", stream(windows={"length": "1 h"}), SCHEMA).nodes["windows"].operator
+    counted = windows_application("weather", stream(windows={"length": "1 h"}), SCHEMA).nodes["aggregate"].operator
     assert isinstance(counted, AggregateWindows) and counted.aggregates == {"tuples": "count(*)"}
 
 
