@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rewindow.application import Mode
 
 GROWTH_MAX = 4.0
+_SMALLER = 1.5
+"""A group that is smaller by less tells nothing: chance outweighs it."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,9 @@ def next_end(
 class GroupSizer:
     """Chooses how many windows the next group takes, so that one takes about a target time.
 
+    A group costs something whatever its size. Where a smaller group took hardly less time, no group after it is as
+    small: that would only pay the same more often.
+
     Attributes:
         fixed: a fixed number instead, or None.
         target_seconds: wished duration of a group.
@@ -88,6 +94,8 @@ class GroupSizer:
     target_seconds: float
     size: int = 64
     size_max: int | None = None
+    _last: tuple[int, float] = field(default=(0, 0.0), init=False, repr=False)
+    _least: tuple[int, float] = field(default=(1, math.inf), init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.size = self._bounded(self.fixed or max(1, self.size))
@@ -96,7 +104,14 @@ class GroupSizer:
         """Learns from a group: grows or shrinks towards the target, at most fourfold at a time."""
         if self.fixed or windows < 1:
             return
-        wanted = windows * self.target_seconds / max(seconds, 0.05)
+        seconds = max(seconds, 0.05)
+        before, took = self._last
+        if windows * _SMALLER <= before and seconds > took * (1 + windows / before) / 2:
+            self._least = self._last  # It should have saved more than half of what the lacking windows had cost.
+        elif seconds > 2 * self._least[1]:
+            self._least = (1, math.inf)  # The machine has become slower: what was learnt does not hold.
+        self._last = windows, seconds
+        wanted = max(windows * self.target_seconds / seconds, self._least[0])
         self.size = self._bounded(max(1, int(min(max(wanted, self.size / GROWTH_MAX), self.size * GROWTH_MAX))))
 
     def _bounded(self, size: int) -> int:

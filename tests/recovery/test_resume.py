@@ -90,6 +90,17 @@ def test_group_size_moves_towards_the_target_by_bounded_steps(windows: int, seco
     assert sizer.size >= size // 4
 
 
+@pytest.mark.parametrize(("overhead", "each", "least"), [(0.0, 0.1, 90), (2.0, 0.01, 700), (30.0, 0.003, 2_000)])
+def test_groups_do_not_shrink_where_that_saves_nothing(overhead: float, each: float, least: int) -> None:
+    """Where a group takes longer than the target whatever its size, smaller ones would only pay it more often."""
+    sizer, sizes = GroupSizer(None, 10.0, 2_000), list[int]()
+    for _ in range(12):
+        sizer.took(sizer.size, overhead + each * sizer.size)
+        sizes.append(sizer.size)
+    assert min(sizes[2:]) >= least
+    assert overhead + each * sizes[-1] <= max(11.0, overhead + each * 2_000)
+
+
 @given(st.integers(1, 20), st.integers(1, 6), st.sampled_from([None, 1, 3, 50]))
 def test_no_group_is_longer_than_the_worst_loss(distance: int, multiple: int, bound: int | None) -> None:
     """Due checkpoints and the bound cut groups; the longest one is what the plan says that a crash costs (X1)."""
