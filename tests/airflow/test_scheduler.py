@@ -296,11 +296,16 @@ def test_recording_and_publishing_start_the_dag_that_follows_a_stream(airflow: L
 
 def test_a_publication_by_partition_starts_the_dag_that_follows_partitions(airflow: LiveAirflow) -> None:
     """The event of a run with a partition key has that key, and so has the run that it starts."""
-    body = {"logical_date": None, "dag_run_id": "by_key", "partition_key": "2026-01-05T00:00:00"}
-    airflow.ask("dags/published_by_day/dagRuns", body=body)
-    airflow.until(lambda: "success" in airflow.runs("each_day").values(), "the partition was followed")
-    keys = [run["partition_key"] for run in airflow.ask("dags/each_day/dagRuns")["dag_runs"]]
-    assert "2026-01-05T00:00:00" in keys
+    key = "2026-01-05T00:00:00"
+
+    def followed() -> bool:
+        runs = airflow.ask("dags/each_day/dagRuns")["dag_runs"]
+        return [run["state"] for run in runs if run["partition_key"] == key] == ["success"]
+
+    airflow.ask("dags/published_by_day/dagRuns", body={"logical_date": None, "partition_key": key})
+    airflow.until(followed, "the partition was followed")
+    published = airflow.ask("assets/events?source_dag_id=published_by_day")["asset_events"]
+    assert key in [event["partition_key"] for event in published]
 
 
 def test_waiting_for_another_replay_uses_up_no_try(airflow: LiveAirflow, project: Config) -> None:
