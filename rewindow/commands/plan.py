@@ -61,7 +61,7 @@ Parameter = Annotated[
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="O.P=V", help="Value of a property of an operator, before rewindow.toml and the code."),
+    typer.Option("--set", metavar="O.P=V", help="Value of an operator's property, before rewindow.toml and the code."),
 ]
 Unpublished = Annotated[
     bool, typer.Option("--unpublished", help="All that is sealed and not yet published, in place of a range.")
