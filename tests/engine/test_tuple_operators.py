@@ -36,7 +36,12 @@ def test_called_tuple_by_tuple_it_gives_what_frames_give(attempt: Callable[..., 
         assert rows(config, "many", output) == rows(config, "frames", output)
 
 
-@pytest.mark.parametrize("mode", ["exactly_once", "at_most_once", "at_least_once"])
+MATRIX = pytest.mark.recovery_matrix
+
+
+@pytest.mark.parametrize(
+    "mode", ["at_most_once", pytest.param("exactly_once", marks=MATRIX), pytest.param("at_least_once", marks=MATRIX)]
+)
 def test_every_mode_keeps_its_promise(mode: str, attempt: Callable[..., Attempt]) -> None:
     """Through two crashes, with the state of its keys in files, by changes."""
     config: Config = attempt.config  # type: ignore[attr-defined]
