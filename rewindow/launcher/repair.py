@@ -240,9 +240,11 @@ def _lost_state(stretch: PublishedStretch, every: Sequence[PublishedStretch]) ->
     """Returns in words that a publication began with a state which is not published any more; empty if it is."""
     start = stretch.plan.start
     begins = stretch.windows.first == stretch.plan.first
-    if not begins or start.source in ("initial", "none") or start.window is None:
+    if not begins or not start.taken_from or start.window is None:
         return ""
-    if any(start.window in other.windows for other in every):
+    if any(
+        start.window in other.windows or start.window == other.plan.first - 1 for other in every if other != stretch
+    ):
         return ""
     return f"whether the state of window {start.window}, which replay {stretch.plan.replay_id} began with, has changed"
 

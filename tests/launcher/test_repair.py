@@ -241,12 +241,18 @@ def test_a_change_of_what_one_replay_read_is_not_one_for_its_neighbours(config: 
 
 def test_a_start_state_that_nobody_sees_any_more_is_named(config: Config) -> None:
     """Whether it has changed cannot be told, so it is not said that all is right."""
-    start = StartState(source="published", window=104)
+    start = StartState(source="published", window=104, taken_from="streams/app.checkpoints")
     published(config, "two", 105, 119, outputs=STATEFUL, start=start)
-    found = find_repairs(config)
-    assert (proposed(found), found.unknown) == (
-        [], ("whether the state of window 104, which replay two began with, has changed",),
-    )  # fmt: skip
+    words = "whether the state of window 104, which replay two began with, has changed"
+    assert find_repairs(config).unknown == (words,)
+
+
+def test_the_state_that_a_publication_itself_began_with_is_known(config: Config) -> None:
+    """A warm-up goes back to it: it is kept with the first publication, before its first window."""
+    published(config, "one", outputs=STATEFUL)
+    start = StartState(source="warm_up", window=99, taken_from="streams/app.checkpoints", warm_up_first=100)
+    published(config, "two", 110, 119, outputs=STATEFUL, start=start)
+    assert find_repairs(config).unknown == ()
 
 
 def test_a_publication_whose_replay_was_purged_is_named(config: Config) -> None:
