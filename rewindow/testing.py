@@ -195,6 +195,8 @@ def _group(
     place = _ranges(operator, everything, key_ranges if keyed else 1)
     for number in range(key_ranges if keyed else 1):
         own = everything.filter(pc.equal(place, number))
+        if keyed and not own.num_rows:
+            continue  # As under Spark: where no tuple and no state of a key is, nothing is called.
         yield from KeyRange(operator, context).run(_until(own, batch, dies_at))
 
 
@@ -271,7 +273,7 @@ def _ranges(operator: TupleOperator, rows: pa.Table, key_ranges: int) -> pa.Arra
     keys = operator.key_schema()
     columns = []
     for place in range(len(keys)):
-        names = [state_tag(operator).names[place]]
+        names = [state_tag(operator).names[place]] if operator.fields else []
         for port, columns_of in input_tags(operator).items():
             declared = operator.input_ports()[port]
             names.append(columns_of.names[columns_of.schema.get_field_index(declared.key[place])])

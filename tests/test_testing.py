@@ -166,6 +166,21 @@ def test_keys_are_gone_through_in_their_order_and_can_be_forgotten() -> None:
     assert found["out"] == [(1, "a", 0), (1, "b", 1), (2, "b", 0)] and found.states == {}
 
 
+def test_an_operator_with_a_key_and_no_state_is_divided_too() -> None:
+    """It has no rows of state that could hold a key (X41, X49)."""
+
+    class Passed(TupleOperator):
+        inputs: ClassVar = {"clicks": InputPort(CLICKS, key=("user",))}
+        outputs: ClassVar = {"out": OutputPort(CLICKS)}
+
+        def process(self, click: Any) -> None:
+            self.emit("out", click.user, click.count)
+
+    clicks = random_clicks(2)
+    wanted = sorted((window, *row) for window, rows in clicks["clicks"].items() for row in rows)
+    assert sorted(check_grouping(Passed(), clicks)["out"]) == wanted
+
+
 def test_values_of_every_kind_come_back_as_they_were() -> None:
     """Timestamps are microseconds, both ways; a map is a dict."""
     kinds = pa.schema([

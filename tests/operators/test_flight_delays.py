@@ -14,7 +14,9 @@ import pytest
 from rewindow.application import Application, FrameOperator, OperatorContext
 from rewindow.config import Config
 from rewindow.loading.catalog import load_application
+from rewindow.operators import TupleOperator
 from rewindow.spark.frames import conform, spark_schema
+from rewindow.testing import check_grouping
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -213,6 +215,20 @@ def test_ranks_are_the_season_so_far(spark: SparkSession) -> None:
     shown = ("window_id", "carrier", "flights", "departed", "delay_minutes", "rank")
     assert [tuple(row[name] for name in shown) for row in rows] == wanted
     assert run("ranks", inputs, spark, 2, 7) == rows
+
+
+def test_ranks_by_a_tuple_operator_are_those_of_frames(spark: SparkSession) -> None:
+    """The application flight_ranks emits the same rows, whole and in groups of windows."""
+    ranks = load_application(Config(applications=[Path(__file__).parents[2] / "jobs" / "applications"]), "flight_ranks")
+    operator_by_tuple = ranks.app.nodes["ranks"].operator
+    assert isinstance(operator_by_tuple, TupleOperator)
+    flights = [*some_flights(), (3, "EWR", "9E", None), (4, "JFK", "AA", None)]
+    wanted = [tuple(row) for row in run("ranks", {"flights": flights_of(spark, flights)}, spark)]
+    tuples: dict[int, list[Any]] = {window: [] for window in range(HOURS)}
+    for window, _, carrier, delay in flights:
+        tuples[window].append((carrier, delay))
+    found = check_grouping(operator_by_tuple, {"flights": tuples}, windows=(0, HOURS - 1), runs=2)["out"]
+    assert sorted(found, key=lambda row: row[:2]) == wanted
 
 
 def test_ranks_of_equal_means_go_by_carrier_and_the_grounded_come_last(spark: SparkSession) -> None:
