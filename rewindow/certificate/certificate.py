@@ -23,7 +23,8 @@ from rewindow.certificate.description import Description
 from rewindow.certificate.lacking import OnlyIn
 from rewindow.certificate.rereading import digested_again
 from rewindow.certificate.rows import RowComparison
-from rewindow.certificate.snapshots import Snapshot, both_snapshots, check_comparable
+from rewindow.certificate.snapshots import Snapshot, both_snapshots, check_comparable, staged_plan
+from rewindow.certificate.two_applications import are_two, check_grids, shared_outputs
 from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.json_files import reading_json
@@ -83,6 +84,8 @@ class Certificate(BaseModel):
     """A statement on two sides, a and b, over a window range; `digest` covers all of it but the time it was made at.
 
     Attributes:
+        application: its name; of two applications both names.
+        same_inputs: whether both read the same versions of their inputs; of two applications, of those that both read.
         only_in_tuples: rows that one side has and the other one lacks, over all outputs.
         data_read: whether rows of any window were read.
         contents: "not read" when the seals were believed, since versions, names, sizes and times of the published
@@ -139,6 +142,9 @@ def certify(
 ) -> Certificate:
     """Compares two replays, or a replay and what is published, and returns the certificate.
 
+    Replays of two applications are compared by the outputs and error tables that both have by one name; the notes say
+    which these are, and which were left out.
+
     Args:
         a, b: replay ids, or "published"; `a` is the reference.
         tolerance: floats are equal when ``|a - b| <= tolerance * max(1, |a|, |b|)``; None for what each output of
@@ -152,13 +158,17 @@ def certify(
 
     Raises:
         InputError: a replay is unknown or was purged; nothing is published in the range (names the act that took it
-            back); neither side has a window of it.
+            back); neither side has a window of it; two applications have no output in common, or other windows.
         TableError: windows must be read and their files are damaged or gone.
     """
     began = time.monotonic()
     if tolerance is not None and not tolerance >= 0:
         raise InputError(f"tolerance of {tolerance} is out of range, at least 0 is needed")
     left, right = both_snapshots(config, a, b, windows and windows.checked("the certificate"))
+    on_applications: list[str] = []
+    if are_two(left, right):
+        check_grids(staged_plan(config, a), staged_plan(config, b))
+        (left, right), on_applications = shared_outputs(left, right)
     check_comparable(config, left, right)
     (left, right), digested, altered = digested_again(config, (left, right), full)
     outputs = {output.name: output for side in (right, left) for output in side.outputs}
@@ -170,7 +180,7 @@ def certify(
     draft = _draft(config, left, right, results, raw)
     draft["contents"] = "read" if full else "read where in doubt" if digested else "not read"
     draft["data_read"] = draft["data_read"] or full or bool(digested)
-    draft["notes"] += [*digested, *altered]
+    draft["notes"] = [*on_applications, *draft["notes"], *digested, *altered]
     if altered:
         draft["verdict"] = DIFFERENT
     missing = sorted(set(outputs) - {output.name for output in shared})
@@ -197,8 +207,6 @@ def is_intact(path: Location) -> bool:
 
 
 def _draft(config: Config, left: Snapshot, right: Snapshot, results: list[OutputResult], raw: bool) -> dict[str, Any]:
-    from rewindow.certificate.snapshots import staged_plan
-
     plan = staged_plan(config, left.name if left.name != PUBLISHED else right.name)
     differing = [(found.window, number) for number, result in enumerate(results) for found in result.differing]
     near = any(result.equal_within_tolerance for result in results)
@@ -207,7 +215,7 @@ def _draft(config: Config, left: Snapshot, right: Snapshot, results: list[Output
         "verdict": DIFFERENT if differing else EQUAL_WITHIN_TOLERANCE if near else EQUAL,
         "a": left.description,
         "b": right.description,
-        "application": plan.application,
+        "application": " and ".join(dict.fromkeys(side.description.application for side in (left, right))),
         "first": min(left.range.first, right.range.first),
         "last": max(left.range.last, right.range.last),
         "width_ms": plan.width_ms,
@@ -224,7 +232,12 @@ def _draft(config: Config, left: Snapshot, right: Snapshot, results: list[Output
 
 def _same_inputs(left: Snapshot, right: Snapshot) -> bool | None:
     one, other = left.description.inputs, right.description.inputs
-    return None if one is None or other is None else one == other
+    if one is None or other is None:
+        return None
+    if are_two(left, right):
+        shared = one.keys() & other.keys()
+        return bool(shared) and all(one[stream] == other[stream] for stream in shared)
+    return one == other
 
 
 def _notes(left: Snapshot, right: Snapshot, raw: bool) -> list[str]:
@@ -232,7 +245,7 @@ def _notes(left: Snapshot, right: Snapshot, raw: bool) -> list[str]:
     if _same_inputs(left, right) is False:
         notes.append("The sides read different versions of their inputs.")
     codes = [side.description.code_version for side in (left, right)]
-    if all(codes) and codes[0] != codes[1]:
+    if all(codes) and codes[0] != codes[1] and not are_two(left, right):
         notes.append("The sides were computed by different code.")
     if left.range != right.range:
         notes.append(f"The sides have different ranges: {left.range} and {right.range}.")

@@ -204,7 +204,7 @@ def both_snapshots(config: Config, a: str, b: str, windows: WindowRange | None) 
     """Returns the two sides of a comparison; what is published is asked about in the other one's range.
 
     Raises:
-        InputError: both are "published", or the applications differ.
+        InputError: both are "published", or nothing of the application is.
     """
     if a == b == PUBLISHED:
         raise InputError("what is published cannot be compared with itself", hint="Name a replay on one side.")
@@ -219,12 +219,6 @@ def both_snapshots(config: Config, a: str, b: str, windows: WindowRange | None) 
                 f'application "{application}" is not published', detail=f"The {error.primary}.",
                 hint=f"Publish a replay of it, such as: rewindow publish {other.name}",
             ) from error  # fmt: skip
-    names = {side.description.application for side in staged.values()}
-    if len(names) > 1:
-        raise InputError(
-            f'replays "{a}" and "{b}" are of different applications: {sorted(names)}',
-            hint="A comparison is between runs of one application.",
-        )
     return staged[a], staged[b]
 
 

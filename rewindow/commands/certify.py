@@ -40,7 +40,8 @@ def certify(
     """Say whether two ranges are equal, and where not. Exit code 0 when they are equal, 1 when they differ.
 
     Equal ranges are compared by the digests of their seals; only windows that differ are read, and those whose
-    published tables were changed by others. With --full everything is read and digested again.
+    published tables were changed by others. With --full everything is read and digested again. Replays of two
+    applications are compared by the outputs that both have by one name.
 
     Examples:
 

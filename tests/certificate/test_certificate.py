@@ -370,9 +370,8 @@ def naive_class(a: Counter, b: Counter) -> str:
 
 
 def test_wrong_names_and_ranges_are_refused(config: Config) -> None:
-    """Unknown replays, nothing published, a range that a replay does not have, two applications."""
+    """Unknown replays, nothing published, a range that a replay does not have."""
     simple(config, "a", 100, 119)
-    simple(config, "other", 100, 119, application="other_app")
     with pytest.raises(InputError, match='"nobody" is unknown'):
         certify(config, "a", "nobody")
     with pytest.raises(InputError, match="is not published"):
@@ -381,8 +380,6 @@ def test_wrong_names_and_ranges_are_refused(config: Config) -> None:
         certify(config, "published", "published")
     with pytest.raises(RangeError, match="are not in replay"):
         certify(config, "a", "a", windows=WindowRange(1, 2))
-    with pytest.raises(InputError, match="different applications"):
-        certify(config, "a", "other")
     with pytest.raises(InputError, match="out of range"):
         certify(config, "a", "a", tolerance=-1.0)
 

@@ -1,0 +1,71 @@
+"""What of two applications is compared: the outputs that both have by one name, such as an operator written anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rewindow.certificate.snapshots import Snapshot
+from rewindow.errors import InputError
+from rewindow.recovery import Plan
+
+
+def are_two(a: Snapshot, b: Snapshot) -> bool:
+    """Returns whether the sides are of two applications."""
+    return a.description.application != b.description.application
+
+
+def shared_outputs(a: Snapshot, b: Snapshot) -> tuple[tuple[Snapshot, Snapshot], list[str]]:
+    """Returns both sides with the outputs and error tables alone that both have, and what to note of the others (O137).
+
+    Raises:
+        InputError: they have none in common.
+    """
+    names = [{output.name for output in side.outputs} for side in (a, b)]
+    shared = names[0] & names[1]
+    if not shared:
+        has = "; ".join(
+            f'"{side.description.application}" has {", ".join(sorted(own))}'
+            for side, own in zip((a, b), names, strict=True)
+        )
+        raise InputError(
+            f'replays "{a.name}" and "{b.name}" have no output in common',
+            detail=f"Outputs of two applications are compared by their names: {has}.",
+            hint="Give what is to be compared one name in both applications: app.output(NAME, ...).",
+        )
+    notes = [
+        f'The sides are of two applications, "{a.description.application}" and "{b.description.application}": '
+        f"compared is what both have, {', '.join(sorted(shared))}."
+    ]
+    for side, own in zip((a, b), names, strict=True):
+        if own - shared:
+            rest = ", ".join(sorted(own - shared))
+            notes.append(f'Not compared, since "{side.description.application}" alone has it: {rest}.')
+    return (_narrowed(a, shared), _narrowed(b, shared)), notes
+
+
+def check_grids(a: Plan, b: Plan) -> None:
+    """Refuses sides whose windows are not the same stretches of time.
+
+    Raises:
+        InputError: width or origin differ.
+    """
+    if a.grid == b.grid:
+        return
+    widths = " and ".join(f"{plan.width_ms:,} ms from {plan.origin_ms:,}" for plan in (a, b))
+    raise InputError(
+        f'windows of replays "{a.replay_id}" and "{b.replay_id}" are other stretches of time: {widths}',
+        hint="Give both applications the same `window`.",
+    )
+
+
+def _narrowed(side: Snapshot, names: set[str]) -> Snapshot:
+    """Returns a side with some of its outputs alone."""
+    return replace(
+        side,
+        seals=side.seals.filter(pc.is_in(side.seals["port"], pa.array(sorted(names)))),
+        data={name: table for name, table in side.data.items() if name in names},
+        outputs=[output for output in side.outputs if output.name in names],
+    )

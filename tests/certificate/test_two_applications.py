@@ -1,0 +1,67 @@
+"""Certificates between replays of two applications: compared is what both have by one name, and said what is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from rewindow.certificate.certificate import CONTENTS, DIFFERENT, EQUAL, certify
+from rewindow.config import Config
+from rewindow.errors import InputError
+from rewindow.pages.certificate_page import certificate_page
+from tests.publication.staging import HOUR_MS, StagedReplay, rows_of, simple, state_of
+
+
+def ranks_alone(config: Config, *, plus: int = 0, **how: object) -> None:
+    """Stages the same ranks by another application, which has no other output."""
+    replay = StagedReplay(config, "anew", 100, 119, application="ranks_anew", outputs=("ranks",), **how)  # type: ignore[arg-type]
+    rows = rows_of(range(100, 120))
+    rows["ranks"][107][0]["minutes"] += plus
+    replay.group(100, 119, rows, state=state_of(0)).end(ledger=False)
+
+
+def test_two_applications_are_equal_in_the_outputs_that_both_have(config: Config) -> None:
+    """O137: chosen are the outputs of one name; which were compared and which not is said, on the page too."""
+    simple(config, "old", 100, 119)
+    ranks_alone(config)
+    certificate = certify(config, "old", "anew")
+    assert (certificate.verdict, [output.name for output in certificate.outputs]) == (EQUAL, ["ranks"])
+    assert (certificate.application, certificate.same_inputs) == ("app and ranks_anew", True)
+    assert certificate.notes == [
+        'The sides are of two applications, "app" and "ranks_anew": compared is what both have, ranks.',
+        'Not compared, since "app" alone has it: delays.',
+    ]
+    assert "compared is what both have" in certificate_page(certificate, CONTENTS[certificate.contents])
+    assert certify(config, "anew", "old").verdict == EQUAL
+
+
+def test_two_applications_that_differ_are_told_apart_by_window_and_rows(config: Config) -> None:
+    """O140, between two applications; and a stream that one alone reads does not make their inputs differ."""
+    simple(config, "old", 100, 119)
+    ranks_alone(config, plus=3, inputs=(("flights", 1), ("weather", 7)))
+    certificate = certify(config, "old", "anew")
+    assert (certificate.verdict, certificate.same_inputs) == (DIFFERENT, True)
+    first = certificate.first_difference
+    assert first is not None and (first["window"], first["output"]) == (107, "ranks")
+    assert [row["minutes"] for row in first["rows_b"]] == [row["minutes"] + 3 for row in first["rows_a"]]
+
+
+def test_two_applications_that_read_other_inputs_are_said_to(config: Config) -> None:
+    """Equal outputs of other recordings are no proof that the code does the same."""
+    simple(config, "old", 100, 119)
+    ranks_alone(config, inputs=(("flights", 2),))
+    certificate = certify(config, "old", "anew")
+    assert certificate.same_inputs is False
+    assert "The sides read different versions of their inputs." in certificate.notes
+
+
+def test_two_applications_without_a_common_output_or_grid_are_refused(config: Config, monkeypatch) -> None:
+    """Nothing compared would be nothing that is equal; windows of other lengths have nothing in common but numbers."""
+    StagedReplay(config, "left", 100, 119, application="one", outputs=("ranks",))
+    StagedReplay(config, "right", 100, 119, application="two", outputs=("delays",))
+    with pytest.raises(InputError, match="no output in common") as caught:
+        certify(config, "left", "right")
+    assert caught.value.detail.endswith('"one" has ranks; "two" has delays.')
+    monkeypatch.setattr("tests.publication.staging.HOUR_MS", HOUR_MS // 2)
+    ranks_alone(config)
+    with pytest.raises(InputError, match="other stretches of time: 3,600,000 ms from 0 and 1,800,000 ms from 0"):
+        certify(config, "left", "anew")
