@@ -54,7 +54,9 @@ def test_two_applications_that_read_other_inputs_are_said_to(config: Config) -> 
     assert "The sides read different versions of their inputs." in certificate.notes
 
 
-def test_two_applications_without_a_common_output_or_grid_are_refused(config: Config, monkeypatch) -> None:
+def test_two_applications_without_a_common_output_or_grid_are_refused(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing compared would be nothing that is equal; windows of other lengths have nothing in common but numbers."""
     StagedReplay(config, "left", 100, 119, application="one", outputs=("ranks",))
     StagedReplay(config, "right", 100, 119, application="two", outputs=("delays",))
