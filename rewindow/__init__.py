@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rewindow.inspection.replay_status import list_replays
     from rewindow.inspection.replay_status import replay_status as status
     from rewindow.inspection.window_life import window_life as why
+    from rewindow.launcher.comparison import compare
     from rewindow.launcher.determinism import check_determinism
     from rewindow.launcher.repair import find_repairs, repair
     from rewindow.launcher.verbs import abandon, plan, publish, record, replay, resume, undo, withdraw
@@ -45,6 +46,7 @@ _PLACES = {
     "certify": "certificate:certify",
     "check": "quality:check",
     "check_determinism": "launcher.determinism:check_determinism",
+    "compare": "launcher.comparison:compare",
     "find_repairs": "launcher.repair:find_repairs",
     "gaps": "inspection.gaps:gaps",
     "list_errors": "inspection.error_tuples:list_errors",
@@ -77,6 +79,7 @@ __all__ = [
     "certify",
     "check",
     "check_determinism",
+    "compare",
     "find_repairs",
     "gaps",
     "list_errors",

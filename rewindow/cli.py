@@ -31,6 +31,7 @@ VERBS = {
     "repair": "Replay what was published from inputs that have changed since.",
     "abandon": "End a dead replay and free its range.",
     "certify": "Compare two replays, or a replay and what is published.",
+    "compare": "Run new code beside what was recorded of an application, and compare.",
     "gaps": "Report what is missing from a stream: windows, and per key silences, rows and values.",
     "play": "Send a recorded stream again, at its own pace or another.",
     "streams": "List recorded and published streams, look into one, upgrade or delete it.",

@@ -22,7 +22,7 @@ ARGUMENTS = {
     "abandon": ["x"], "certify": ["x", "y"], "check": ["x"], "check-determinism": ["x"], "errors": ["x"], "gaps": ["x"],
     "ledger": ["rebuild"],
     "plan": ["x"], "play": ["x"], "publish": ["x"], "record": ["x"], "replay": ["x"], "status": ["x"], "undo": ["x"],
-    "validate": ["x"], "why": ["x", "1"],
+    "validate": ["x"], "compare": ["x"], "why": ["x", "1"],
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import json
 import math
 import time
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,13 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
 
+from rewindow.certificate.chosen_outputs import are_two, check_grids, chosen_outputs, shared_outputs
 from rewindow.certificate.compare import Difference, OutputResult, WindowResult, compare_output
 from rewindow.certificate.description import Description
 from rewindow.certificate.lacking import OnlyIn
 from rewindow.certificate.rereading import digested_again
 from rewindow.certificate.rows import RowComparison
 from rewindow.certificate.snapshots import Snapshot, both_snapshots, check_comparable, staged_plan
-from rewindow.certificate.two_applications import are_two, check_grids, shared_outputs
 from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.json_files import reading_json
@@ -139,6 +140,7 @@ def certify(
     raw: bool = False,
     full: bool = False,
     windows: WindowRange | None = None,
+    outputs: Sequence[str] = (),
 ) -> Certificate:
     """Compares two replays, or a replay and what is published, and returns the certificate.
 
@@ -155,35 +157,40 @@ def certify(
             seals are believed, except where commits that are not ours or altered files put those of the published
             tables in doubt: there rows are read and digested.
         windows: compare only these.
+        outputs: compare only these outputs and error tables; all without any.
 
     Raises:
         InputError: a replay is unknown or was purged; nothing is published in the range (names the act that took it
-            back); neither side has a window of it; two applications have no output in common, or other windows.
+            back); neither side has a window of it, or an output that is asked for; two applications
+            have no output in common, or other windows.
         TableError: windows must be read and their files are damaged or gone.
     """
     began = time.monotonic()
     if tolerance is not None and not tolerance >= 0:
         raise InputError(f"tolerance of {tolerance} is out of range, at least 0 is needed")
     left, right = both_snapshots(config, a, b, windows and windows.checked("the certificate"))
-    on_applications: list[str] = []
+    on_outputs: list[str] = []
+    if outputs:
+        (left, right), on_outputs = chosen_outputs(left, right, outputs)
     if are_two(left, right):
         check_grids(staged_plan(config, a), staged_plan(config, b))
-        (left, right), on_applications = shared_outputs(left, right)
+        (left, right), on_two = shared_outputs(left, right)
+        on_outputs += on_two
     check_comparable(config, left, right)
     (left, right), digested, altered = digested_again(config, (left, right), full)
-    outputs = {output.name: output for side in (right, left) for output in side.outputs}
+    every = {output.name: output for side in (right, left) for output in side.outputs}
     names = [{output.name for output in side.outputs} for side in (left, right)]
-    shared = [output for name, output in outputs.items() if name in names[0] & names[1]]
+    shared = [output for name, output in every.items() if name in names[0] & names[1]]
     if tolerance is not None:
         shared = [output.model_copy(update={"tolerance": tolerance}) for output in shared]
     results = [compare_output(left, right, output, raw) for output in shared]
     draft = _draft(config, left, right, results, raw)
     draft["contents"] = "read" if full else "read where in doubt" if digested else "not read"
     draft["data_read"] = draft["data_read"] or full or bool(digested)
-    draft["notes"] = [*on_applications, *draft["notes"], *digested, *altered]
+    draft["notes"] = [*on_outputs, *draft["notes"], *digested, *altered]
     if altered:
         draft["verdict"] = DIFFERENT
-    missing = sorted(set(outputs) - {output.name for output in shared})
+    missing = sorted(set(every) - {output.name for output in shared})
     if missing:
         draft["notes"].append(f"Only one side has the outputs or error tables {', '.join(missing)}.")
         draft["verdict"] = DIFFERENT
@@ -250,6 +257,8 @@ def _notes(left: Snapshot, right: Snapshot, raw: bool) -> list[str]:
     if left.range != right.range:
         notes.append(f"The sides have different ranges: {left.range} and {right.range}.")
     for side in (left, right):
+        if side.description.candidate:
+            notes.append(f'Replay "{side.name}" is a candidate: {side.description.candidate}.')
         if side.description.ended is False:
             notes.append(f'Replay "{side.name}" has not ended.')
         if side.facts is not None and len(side.data) < len(side.outputs):
@@ -356,7 +365,7 @@ def _first_difference(left: Snapshot, right: Snapshot, results: list[OutputResul
         rows_a, rows_b = RowComparison(left, right, result.output, raw).sample(found.window)
     return {
         "window": found.window, "output": result.output.name, "operator": result.output.operator,
-        "class": found.difference.value, "only_in": found.only_in,
+        "port": result.output.port, "class": found.difference.value, "only_in": found.only_in,
         "rows_a": [_plain(row) for row in rows_a], "rows_b": [_plain(row) for row in rows_b],
     }  # fmt: skip
 

@@ -27,6 +27,7 @@ class Description(BaseModel):
         first, last: the windows that it was asked about, closed.
         attempts: epochs whose facts are there.
         committed_windows: how many windows of the replay are committed; `ended` when these are all.
+        candidate: of a candidate, what it was computed by and on, in words.
         inputs: stream to the versions of its table and of its seals, and the table's id.
         inputs_compared: how input files were compared with what was noted when they were written, in words.
         table_versions, table_ids: those of the tables that were read.
@@ -45,6 +46,7 @@ class Description(BaseModel):
     attempts: list[int] | None = None
     committed_windows: int | None = None
     ended: bool | None = None
+    candidate: str | None = None
     inputs: dict[str, list[int | str | None]] | None = None
     inputs_compared: str | None = None
     start_state: StartDescription | None = None

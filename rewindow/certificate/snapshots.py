@@ -138,7 +138,7 @@ def staged_snapshot(config: Config, replay_id: str, windows: WindowRange | None 
         ),
         table_versions={**{name: table.version for name, table in data.items()}, FACTS: facts.version},
         table_ids={**{name: table.id for name, table in data.items()}, FACTS: facts.id},
-        windows_sealed_again=_sealed_again(seals),
+        windows_sealed_again=_sealed_again(seals), **({"candidate": plan.candidate.words} if plan.candidate else {}),
     )  # fmt: skip
     return Snapshot(
         replay_id, asked, seals, data, facts, plan.staged, description, losses_of(plan, facts, checkpoints, asked)
@@ -156,10 +156,10 @@ def published_snapshot(config: Config, plan: Plan, windows: WindowRange) -> Snap
     """Returns what is published of a plan's application in a window range.
 
     Raises:
-        TableError: an output was never published.
+        TableError: none of its outputs was ever published.
     """
     data, parts, versions, ids, doubts = {}, [], {}, {}, {}
-    outputs = [*plan.outputs, *_published_errors(config, plan)]
+    outputs = _published_outputs(config, plan)
     for output in outputs:
         name = data_name(plan.application, output.name)
         table = check_format(Table.open(config.stream_table(name)), TableKind.STREAM)
@@ -177,10 +177,12 @@ def published_snapshot(config: Config, plan: Plan, windows: WindowRange) -> Snap
     return Snapshot(PUBLISHED, windows, pa.concat_tables(parts), data, None, outputs, description, doubts=doubts)
 
 
-def _published_errors(config: Config, plan: Plan) -> list[OutputPlan]:
-    """Returns the error tables that are published; one of a port that came later is not, and is a difference."""
-    names = {error.name: data_name(plan.application, error.name) for error in plan.errors}
-    return [error for error in plan.errors if Table.exists(config.stream_table(names[error.name]))]
+def _published_outputs(config: Config, plan: Plan) -> list[OutputPlan]:
+    """Returns outputs and error tables that are published; one that came later is not, and is a difference."""
+    there = [
+        output for output in plan.staged if Table.exists(config.stream_table(data_name(plan.application, output.name)))
+    ]
+    return there if any(not output.errors for output in there) else plan.staged
 
 
 def _published_doubts(table: Table, name: str, seals: pa.Table, windows: WindowRange) -> list[Doubt]:

@@ -58,12 +58,13 @@ def certify(
     if as_json:
         print_json(certificate.model_dump(mode="json"))
     else:
-        _show(certificate)
+        show_certificate(certificate)
     if not certificate.equal:
         raise typer.Exit(DIFFERENT_CODE)
 
 
-def _show(certificate: Certificate) -> None:
+def show_certificate(certificate: Certificate) -> None:
+    """Prints a certificate: verdict, outputs, what each side lacks, notes, the first difference."""
     color = "green" if certificate.equal else "red"
     span = f"windows [{certificate.first}, {certificate.last}] of {certificate.application}"
     out.print(f"[{color}]{escape(certificate.verdict)}[/{color}]: {escape(span)}, in {certificate.seconds} s")

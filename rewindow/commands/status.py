@@ -49,6 +49,7 @@ def _show(config: Config, found: ReplayStatus) -> None:
             "mode": plan.mode.words,
             "checkpoint": f"window {plan.window_of(row.checkpoint_mark)}" if row.checkpoint_mark else "start state",
             **({"purpose": plan.reason} if plan.reason else {}),
+            **({"candidate": plan.candidate.words} if plan.candidate else {}),
             **({f"why {'it stopped' if found.is_gone else row.state.value}": found.cause} if found.cause else {}),
             **({"log": found.log} if found.log else {}),
         }

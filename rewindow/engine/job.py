@@ -16,7 +16,7 @@ from rewindow.engine.spark_engine import spark_attempt
 from rewindow.errors import FencedError, Interrupted
 from rewindow.job_lines import ReplayProgress
 from rewindow.ledger import AttemptEnd, Ledger
-from rewindow.loading.catalog import check_code, load_application
+from rewindow.loading.catalog import check_code, load_planned
 from rewindow.loading.suites import replay_measures
 from rewindow.process_identity import Launcher, process_identity
 from rewindow.spark.job import StopRequest, in_words, say
@@ -75,7 +75,7 @@ def own_process() -> dict[str, Any]:
 
 def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str, Any]:
     plan = ledger.replays.get(replay_id).read_plan()
-    loaded = load_application(config, plan.application, plan.parameters, plan.given)
+    loaded = load_planned(config, plan)
     check_code(plan, loaded)
     if plan.sample_seed is not None:
         watch_every_port(loaded.app)

@@ -13,6 +13,7 @@ from rewindow.engine.attempt import Attempt
 from rewindow.engine.committed import Committed
 from rewindow.engine.computation import Counts, GroupResult, Seals, SkipResult
 from rewindow.engine.group import GroupRunner
+from rewindow.engine.key_sample import sampled
 from rewindow.engine.measuring import AskedMeasure, asked_of
 from rewindow.engine.operator_errors import next_act
 from rewindow.engine.shuffle import Shuffle
@@ -37,7 +38,7 @@ Measures = Mapping[str, Sequence[Measure]]
 NO_MEASURES: Measures = MappingProxyType({})
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from rewindow.ledger import Ledger
 
@@ -104,9 +105,11 @@ class SparkEngine:
         self._spark, self._shuffle = spark, Shuffle(plan.sample_seed or 0)
         states = SizedStates(spark, folder_of(root / CHECKPOINTS), inline_state_bytes)
         asked = _asked(plan, app, measures) if "measures" in Table.open(root / FACTS).schema.names else {}
-        self._runner = GroupRunner(
-            spark, app, self._inputs, root, epoch, states, next_act(plan), asked, say, self._shuffle.read
-        )
+
+        def read(spark: SparkSession, table: Table, windows: WindowRange) -> DataFrame:
+            return sampled(self._shuffle.read(spark, table, windows), table.path.name, plan.candidate)
+
+        self._runner = GroupRunner(spark, app, self._inputs, root, epoch, states, next_act(plan), asked, say, read)
         self._committed = Committed(plan, root, epoch, self._runner, tables)
 
     def count_inputs(self, windows: WindowRange, *, check: bool = True) -> Counts:

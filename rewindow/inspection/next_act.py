@@ -10,6 +10,7 @@ from rewindow.launcher.processes import is_gone
 from rewindow.launcher.readiness import obstacle
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import Replay, State
+from rewindow.names import PUBLISHED
 from rewindow.storage import Table
 from rewindow.storage.layout import CHECKPOINTS
 
@@ -76,11 +77,15 @@ def _of_publications(ledger: Ledger, row: Replay) -> str:
 
 
 def _of_staged(config: Config, ledger: Ledger, row: Replay) -> str:
-    """Returns the next act where staged tables were purged, or the gate has not passed; empty elsewhere."""
+    """Returns the next act where staged tables were purged, the gate has not passed, or nothing is to be published."""
     if row.state not in (State.ENDED, State.CHECKED, State.UNDONE):
         return ""
     if not Table.exists(config.replay_root(row.replay_id) / CHECKPOINTS):
         return f"Its staged tables were purged. To publish its range, compute it again: {row.read_plan().command}"
+    if row.plan.get("candidate"):
+        return (
+            f"It is a candidate, which is never published: compare it with rewindow certify {PUBLISHED} {row.replay_id}"
+        )
     checks = ledger.checks.newest(row.replay_id, limit=1) if row.state is State.ENDED else []
     if checks and checks[0].verdict != "passed":
         accept = f'rewindow publish {row.replay_id} --accept "REASON"'

@@ -136,7 +136,7 @@ def begin_attempt(
     environment = job_environment(config, check_crash(crash) if crash else None)
     last = ledger.attempts.last(replay_id)
     _end(last, only_stopped=True)
-    tables = [f"{plan.application}.{output.name}" for output in plan.outputs]
+    tables = [] if plan.candidate else [f"{plan.application}.{output.name}" for output in plan.outputs]
     epoch = ledger.take_over(replay_id, tables, plan.first, plan.last)
     _end(last)
     expected = _expected(config, plan) if last is not None else ""

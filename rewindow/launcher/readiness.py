@@ -5,7 +5,7 @@ from __future__ import annotations
 from rewindow.config import Config
 from rewindow.errors import RewindowError
 from rewindow.ledger import Ledger
-from rewindow.loading.catalog import check_code, load_application
+from rewindow.loading.catalog import check_code, load_planned
 from rewindow.recovery import Plan
 from rewindow.storage import Position
 from rewindow.storage.inputs import open_input
@@ -22,7 +22,7 @@ def obstacle(config: Config, plan: Plan) -> RewindowError | None:
     try:
         check_tables(config, ledger, plan)
         check_inputs(config, plan)
-        check_code(plan, load_application(config, plan.application, plan.parameters, plan.given))
+        check_code(plan, load_planned(config, plan))
         check_attempts(ledger, plan)
     except RewindowError as error:
         return error

@@ -24,6 +24,7 @@ from rewindow.loading.user_lines import raised_at
 from rewindow.names import check_name, did_you_mean
 from rewindow.recovery import Plan
 from rewindow.storage import Table
+from rewindow.storage.layout import CODE
 from rewindow.version import PACKAGE
 
 _MODULES = "rewindow_applications."
@@ -61,8 +62,19 @@ def application_names(config: Config) -> list[str]:
     return sorted(found | set(config.made_applications))
 
 
+def load_planned(config: Config, plan: Plan) -> LoadedApplication:
+    """Returns the application of a replay with what its plan gives; a candidate brings its own code along."""
+    code = config.replay_root(plan.replay_id) / CODE
+    folder = code.local() if plan.candidate is not None and code.exists() else None
+    return load_application(config, plan.application, plan.parameters, plan.given, code=folder)
+
+
 def load_application(
-    config: Config, name: str, parameters: Mapping[str, str] | None = None, given: Iterable[Given] | None = None
+    config: Config,
+    name: str,
+    parameters: Mapping[str, str] | None = None,
+    given: Iterable[Given] | None = None,
+    code: Path | None = None,
 ) -> LoadedApplication:
     """Returns an application with the values that are given for its properties; building it runs nothing.
 
@@ -75,13 +87,15 @@ def load_application(
         parameters: of `build`.
         given: properties and attributes that are given from outside; by default those in rewindow.toml. Who goes on
             with a plan gives those of the plan.
+        code: folder in which its module is looked for, in the place of those in the settings.
 
     Raises:
         InputError: there is no such application, or its module cannot be imported or holds none.
     """
     check_name("application", name)
     parameters = dict(parameters or {})
-    paths = [folder / f"{name}.py" for folder in config.applications if name[0] != "_"]
+    folders = config.applications if code is None else [code]
+    paths = [folder / f"{name}.py" for folder in folders if name[0] != "_"]
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
         stream = stream_of(config, name)

@@ -23,12 +23,14 @@ from rewindow.state import checkpoints as stored
 from rewindow.state.files import FIELD, folder_of, settled
 from rewindow.storage import Table, create_table
 from rewindow.storage.formats import TableKind, format_property
-from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, LOG_KEPT, app_id, create_staged
+from rewindow.storage.layout import CHECKPOINTS, CODE, FACTS, FACTS_SCHEMA, LOG_KEPT, app_id, create_staged
 from rewindow.storage.staged_marks import staged_positions
 
 
-def create_tables(config: Config, plan: Plan, app: Application) -> Plan:
+def create_tables(config: Config, plan: Plan, app: Application, code: Location | None = None) -> Plan:
     """Creates the tables of a replay, and returns the plan that they hold: another one if they were there already.
+
+    A folder of code is copied into it, so that every attempt of a candidate runs what was planned.
 
     Raises:
         TableError: what is there was written by attempts that the ledger does not know, or is no replay.
@@ -38,6 +40,9 @@ def create_tables(config: Config, plan: Plan, app: Application) -> Plan:
         make_scratch(config)
         draft = location(scratch_folder(config) / f"plan-{uuid.uuid4().hex[:8]}")
         _fill(config, draft, plan, app)
+        if code is not None:
+            for file in code.files():
+                (draft / CODE / file.relative_to(code)).write(file.read_bytes())
         if not draft.move_to(root):
             draft.delete_tree()  # Somebody else was faster.
     return _plan_of(root, plan.replay_id)

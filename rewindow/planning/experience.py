@@ -61,7 +61,11 @@ class _Measured:
 def experience_of(ledger: Ledger, application: str) -> Experience | None:
     """Returns what the newest replays of an application that committed groups took; None without any."""
     rows = ledger.replays.newest(application, limit=REPLAYS_MAX)
-    found = [one for row in rows if (one := _measured(ledger, row.replay_id)) and one.windows]
+    found = [
+        one
+        for row in rows
+        if not row.plan.get("candidate") and (one := _measured(ledger, row.replay_id)) and one.windows
+    ]
     if not found:
         return None
     return Experience(

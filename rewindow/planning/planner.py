@@ -64,7 +64,7 @@ def create_replay(config: Config, request: ReplayRequest) -> Plan:
         return _same(known.read_plan(), request, _hint_for_id(known))
     draft = draft_plan(config, request)
     draft.check()
-    plan = create_tables(config, draft.plan, draft.loaded.app)
+    plan = create_tables(config, draft.plan, draft.loaded.app, request.code)
     if plan != draft.plan:
         _check_left_behind(config, plan, draft.plan, request)
     ledger.replays.create(
@@ -79,7 +79,8 @@ def draft_plan(config: Config, request: ReplayRequest) -> Draft:
     _check_ids(request)
     mode = Mode.parse(request.mode)
     given = [*given_in_file(config, request.application), *request.given()]
-    loaded = load_application(config, request.application, request.parameters, given)
+    folder = request.code.local() if request.code is not None else None
+    loaded = load_application(config, request.application, request.parameters, given, folder)
     recorded = {name: open_recorded_stream(config, name) for name in loaded.app.streams}
     tables = {name: stream.table for name, stream in recorded.items()}
     flaws = suite_flaws(config, loaded.app, tables)
@@ -154,6 +155,7 @@ def _plan(
         graph=describe_graph(app),
         given=app.given,
         sample_seed=request.sample_seed,
+        candidate=request.candidate,
         dag=request.dag,
         parameters=request.parameters,
         verify_inputs=config.replay.verify_inputs if request.verify_inputs is None else request.verify_inputs,

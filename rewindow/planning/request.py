@@ -10,7 +10,8 @@ from rewindow.application import Given, Mode
 from rewindow.application.given import FORM, OPTION, given_as
 from rewindow.errors import RewindowError
 from rewindow.loading.catalog import LoadedApplication
-from rewindow.recovery import Plan
+from rewindow.location import Location
+from rewindow.recovery import Candidate, Plan
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class ReplayRequest:
         from_time, to_time: times in ISO 8601, half-open.
         properties: value of a property or attribute by operator.property, before those of rewindow.toml and the code.
         sample_seed: for a sample that is compared with another one, see Plan.
+        candidate: for a candidate, see Plan.
+        code: folder with the application's code, in the place of those in the settings; the replay keeps a copy.
         state_from: a replay whose last checkpoint is the start state.
         initial_state: start from the initial state although the range begins later.
         dag: id of the Airflow DAG that asks; empty for the command line.
@@ -50,6 +53,8 @@ class ReplayRequest:
     dag: str = ""
     verify_inputs: bool | None = None
     sample_seed: int | None = None
+    candidate: Candidate | None = None
+    code: Location | None = None
 
     def options(self) -> list[str]:
         """Returns how it is asked for as words of a command line, without range and id: what a plan repeats them by."""

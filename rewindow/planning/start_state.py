@@ -104,7 +104,11 @@ def _of_replay(
     allow_other_code: bool,
     tables: Mapping[str, str],
 ) -> StartState:
-    Ledger.open(config.ledger_url).replays.get(replay_id)
+    if Ledger.open(config.ledger_url).replays.get(replay_id).plan.get("candidate"):
+        raise CheckpointError(
+            f'replay "{replay_id}" is a candidate: no other replay begins with its state',
+            hint="Begin with a replay that may be published, or with --initial-state.",
+        )
     check_replay_format(config.replay_root(replay_id))
     table = Table.open(config.replay_root(replay_id) / CHECKPOINTS)
     rows = stored.rows_at(table, before)

@@ -162,7 +162,7 @@ def check_publishable(
         What its tables hold: that which the gate judged or somebody accepted, and alone may be published.
 
     Raises:
-        InputError: it has not ended, is abandoned, or its staged tables were purged.
+        InputError: it has not ended, is abandoned or a candidate (X19), or its staged tables were purged.
         GateError: its gate has not passed, was never run, or judged something else than what the tables hold now.
         TableError: one of its tables, or a file of them, is not there.
     """
@@ -194,6 +194,13 @@ def check_ended(config: Config, replay: Replay, plan: Plan) -> Contents:
     """
     replay_id = replay.replay_id
     root = config.replay_root(replay_id)
+    if plan.candidate is not None:
+        raise InputError(
+            f'replay "{replay_id}" is a candidate, and cannot be published',
+            detail=f"It was {plan.candidate.words}.",
+            hint=f"Put the new code where the settings find it, and replay the range: "
+            f"rewindow replay {plan.application} --first {plan.first} --last {plan.last}",
+        )
     if replay.state is State.ABANDONED or not Table.exists(root / CHECKPOINTS):
         why = "is abandoned" if replay.state is State.ABANDONED else "has no staged tables any more"
         raise InputError(

@@ -2,10 +2,11 @@
 
 from rewindow.recovery.groups import CheckpointSchedule, GroupSizer, next_end
 from rewindow.recovery.guarantee import guarantee
-from rewindow.recovery.plan import InputPlan, OutputPlan, Plan, StartState, path_in
+from rewindow.recovery.plan import Candidate, InputPlan, OutputPlan, Plan, StartState, path_in
 from rewindow.recovery.resume import Resume, affected_from, resume
 
 __all__ = [
+    "Candidate",
     "CheckpointSchedule",
     "GroupSizer",
     "InputPlan",

@@ -124,6 +124,27 @@ class StartState(_Value):
         return bool(self.lacking or self.stale)
 
 
+class Candidate(_Value):
+    """What makes a replay a candidate: it may run beside others over its range, be certified, never published (X19).
+
+    Attributes:
+        code: where its code came from, in words; empty for the code in the folders of applications.
+        fraction: part of the keys that it is computed on, 1 for all (O143).
+        keys: of each input that is sampled, the columns of the key.
+    """
+
+    code: str = ""
+    fraction: float = 1.0
+    keys: dict[str, list[str]] = Field(default_factory=dict)
+
+    @property
+    def words(self) -> str:
+        """What it was computed by and on; the sample is always stated (O144)."""
+        sample = "; ".join(f"{stream} by {', '.join(columns)}" for stream, columns in sorted(self.keys.items()))
+        on = f", on a sample of {100 * self.fraction:g} % of the keys ({sample})" if sample else ""
+        return f"computed by {self.code or 'the code in the folders of applications'}{on}"
+
+
 class Plan(_Value):
     """A replay as planned: application, closed window range, mode, pinned inputs, start state, promises.
 
@@ -137,6 +158,7 @@ class Plan(_Value):
         errors: the tables of the error ports, which every replay of the application stores (X14).
         sample_seed: None but for a sample of check-determinism, which stages every port; above 0 the rows of its inputs
             come in an order and in parts that this number chooses.
+        candidate: what makes it a candidate, None for a replay that may be published.
         given: properties and attributes that were given from outside of the code, which every attempt uses again.
         graph: the application's graph; None in plans of older versions.
         options: how it was asked for, as words of a command line behind the range; None in plans of older versions.
@@ -171,6 +193,7 @@ class Plan(_Value):
     graph: GraphDescription | None = None
     sample_seed: int | None = None
     given: list[Given] = Field(default_factory=list)
+    candidate: Candidate | None = None
 
     @property
     def staged(self) -> list[OutputPlan]:

@@ -17,6 +17,8 @@ from rewindow.storage.formats import TableKind, check_format, format_property
 FACTS = "facts"
 CHECKPOINTS = "checkpoints"
 STARTED = "started"
+CODE = "code"
+"""Folder of a candidate's own code, among its tables."""
 """Names the transaction id, on the checkpoints table, of the last window that at most once has begun."""
 MEASURES = pa.list_(
     pa.field("element", pa.struct([("measure", pa.int64()), ("whole", pa.int64()), ("real", pa.float64())]))

@@ -1,7 +1,8 @@
-"""What of two applications is compared: the outputs that both have by one name, such as an operator written anew."""
+"""Which outputs two sides are compared by: all, those that somebody chose, or those that two applications both have."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pyarrow.compute as pc
 
 from rewindow.certificate.snapshots import Snapshot
 from rewindow.errors import InputError
+from rewindow.names import did_you_mean
 from rewindow.recovery import Plan
 
 
@@ -44,6 +46,24 @@ def shared_outputs(a: Snapshot, b: Snapshot) -> tuple[tuple[Snapshot, Snapshot],
             rest = ", ".join(sorted(own - shared))
             notes.append(f'Not compared, since "{side.description.application}" alone has it: {rest}.')
     return (_narrowed(a, shared), _narrowed(b, shared)), notes
+
+
+def chosen_outputs(a: Snapshot, b: Snapshot, chosen: Sequence[str]) -> tuple[tuple[Snapshot, Snapshot], list[str]]:
+    """Returns both sides with chosen outputs and error tables alone, and what to note of it (O137).
+
+    Raises:
+        InputError: neither side has one of them.
+    """
+    known = [output.name for side in (a, b) for output in side.outputs]
+    unknown = [name for name in chosen if name not in known]
+    if unknown:
+        raise InputError(
+            f'neither side has an output "{unknown[0]}"',
+            hint=f"{did_you_mean(unknown[0], known)}They have: {', '.join(dict.fromkeys(known))}.",
+        )
+    names = set(chosen)
+    notes = [f"Compared is what was chosen: {', '.join(dict.fromkeys(chosen))}."]
+    return (_narrowed(a, names), _narrowed(b, names)), notes
 
 
 def check_grids(a: Plan, b: Plan) -> None:

@@ -1,0 +1,26 @@
+"""Samples of keys: the same in every run, and a smaller one within a larger one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from rewindow.engine.key_sample import of_sample
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_a_smaller_sample_is_part_of_a_larger_one(spark: SparkSession) -> None:
+    """O143: about so many keys, whatever type a stream keeps them in, however often they come; 1 is all of them."""
+    keys = spark.range(2_000).select((F.col("id") % 1_000).alias("key"))
+    as_text = keys.select(F.col("key").cast("string").alias("name"))
+    kept = {
+        fraction: {row.key for row in of_sample(keys, ["key"], fraction).distinct().collect()}
+        for fraction in (0.0001, 0.05, 0.5, 1.0)
+    }
+    assert kept[0.0001] <= kept[0.05] < kept[0.5] < kept[1.0] == set(range(1_000))
+    assert 20 < len(kept[0.05]) < 90 and 400 < len(kept[0.5]) < 600
+    assert {int(row.name) for row in of_sample(as_text, ["name"], 0.05).distinct().collect()} == kept[0.05]
+    assert of_sample(keys, ["key"], 0.05).count() == 2 * len(kept[0.05])

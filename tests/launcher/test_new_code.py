@@ -1,0 +1,65 @@
+"""The code that a comparison tries: files, and revisions of git."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rewindow.config import Config
+from rewindow.errors import InputError
+from rewindow.launcher.new_code import new_code
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Config:
+    """Settings whose applications lie in a repository; the newest commit has changed what the application imports."""
+    folder = tmp_path / "project" / "applications"
+    (folder / "helpers").mkdir(parents=True)
+
+    def git(*words: str) -> None:
+        who = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", "-C", str(tmp_path / "project"), *who, *words], check=True, capture_output=True)
+
+    git("init", "-q")
+    for text in ("OLD = 1\n", "NEW = 2\n"):
+        (folder / "spending.py").write_text("from helpers import rates\n")
+        (folder / "helpers" / "rates.py").write_text(text)
+        git("add", "-A")
+        git("commit", "-q", "-m", text)
+    (folder / "helpers" / "rates.py").write_text("NEWEST = 3\n")
+    return Config(state=tmp_path / "state", applications=[folder])
+
+
+def test_a_revision_brings_the_folder_as_it_was(repository: Config) -> None:
+    """Modules that it imports too; files that are not committed are not part of it, and the folder stays as it is."""
+    with new_code(repository, "spending", "HEAD~1") as (folder, words):
+        assert (folder / "helpers" / "rates.py").read_text() == "OLD = 1\n"
+        assert words.startswith("the code of revision HEAD~1 (")
+    assert not folder.exists()
+    assert (repository.applications[0] / "helpers" / "rates.py").read_text() == "NEWEST = 3\n"
+
+
+def test_a_file_is_the_application_whatever_its_name(repository: Config, tmp_path: Path) -> None:
+    """What lies beside it can be imported, and nothing else is copied."""
+    (tmp_path / "edited.py").write_text("import beside\n")
+    (tmp_path / "beside.py").write_text("X = 1\n")
+    (tmp_path / "large.csv").write_text("1\n")
+    with new_code(repository, "spending", str(tmp_path / "edited.py")) as (folder, words):
+        assert {path.name for path in folder.iterdir()} == {"spending.py", "edited.py", "beside.py"}
+        assert (folder / "spending.py").read_text() == "import beside\n"
+        assert words == f"the code of {tmp_path / 'edited.py'}"
+
+
+@pytest.mark.parametrize("given", ["nosuch", "HEAD~9", "nosuch.py"])
+def test_what_is_no_code_is_refused(repository: Config, given: str) -> None:
+    """Neither a file nor a revision; an application without a file of its own has no revision."""
+    with (
+        pytest.raises(InputError, match=f'"{given}" is neither a file nor a revision'),
+        new_code(repository, "spending", given),
+    ):
+        pass
+    with pytest.raises(InputError, match="neither") as caught, new_code(repository, "heartbeat_x", "HEAD"):
+        pass
+    assert "has no file" in caught.value.detail
