@@ -90,7 +90,8 @@ def run_operator(
         batch: tuples in an Arrow batch at most.
 
     Raises:
-        InputError: an unknown port, a tuple that does not fit it, or what the operator did wrong.
+        InputError: an unknown port, a tuple that does not fit it, or what the operator did wrong, such as changing a
+            list that it has emitted.
         Exception: what the operator's code has raised, with a note of callback, window and tuple.
     """
     wrong = operator.wrong_properties()
@@ -197,7 +198,7 @@ def _group(
         own = everything.filter(pc.equal(place, number))
         if keyed and not own.num_rows:
             continue  # As under Spark: where no tuple and no state of a key is, nothing is called.
-        yield from KeyRange(operator, context).run(_until(own, batch, dies_at))
+        yield from KeyRange(operator, context, tells_changes=True).run(_until(own, batch, dies_at))
 
 
 def _rows_of(

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from rewindow.application import OperatorContext
 from rewindow.errors import InputError
+from rewindow.operators.tuples.emitted import Kept
 from rewindow.operators.tuples.operator import TupleOperator, copy_of
 from rewindow.operators.tuples.state import StateField
 from rewindow.operators.tuples.tagged_rows import (
@@ -43,9 +44,10 @@ class KeyRange:
 
     Args:
         context: its windows are all begun and ended, also without a tuple.
+        tells_changes: whether it is an error to change a tuple after it was emitted; it has no effect anyhow (O43).
     """
 
-    def __init__(self, operator: TupleOperator, context: OperatorContext) -> None:
+    def __init__(self, operator: TupleOperator, context: OperatorContext, *, tells_changes: bool = False) -> None:
         self._windows, self._window = context.windows, context.first - 1
         self._fields = operator.fields
         self._keys = len(operator.key_schema())
@@ -65,6 +67,7 @@ class KeyRange:
         self._stretches: dict[str, list[tuple[int, int]]] = {name: [] for name in self._out}
         self._batches: dict[str, list[tuple[int, pa.Table]]] = {name: [] for name in self._out}
         self._in_tables = 0
+        self._kept = Kept(self._out, tells=tells_changes)
         self._widths = {name: len(columns.schema) for name, columns in self._out.items()}
         self._errors = {name for name, port in operator.output_ports().items() if port.error}
         self._operator = copy_of(operator, self, context, self._quick_emit())
@@ -131,6 +134,7 @@ class KeyRange:
         if self._is_open:
             self._without_tuple()
             self._call("end_window", self._operator.end_window)
+            self._kept.check(type(self._operator).__name__, self._window)
             self._note_window()
             self._is_open = False
 
@@ -268,12 +272,14 @@ class KeyRange:
             raise InputError(
                 f'port "{port}" has {self._widths[port]} columns ({names}), {len(values)} values were given'
             )
-        self._made[port].append(values)
+        self._made[port].append(values if self._kept.is_plain(port) else self._kept.copy_of(port, values))
 
     def _quick_emit(self) -> Callable[..., None]:
-        """Returns `emit` for what is most frequent: values in the order of a port's columns, in an open window."""
+        """Returns `emit` for the most frequent: plain values in the order of the columns, in an open window."""
         ports = {
-            port: (rows.append, self._widths[port]) for port, rows in self._made.items() if port not in self._errors
+            port: (rows.append, self._widths[port])
+            for port, rows in self._made.items()
+            if port not in self._errors and self._kept.is_plain(port)
         }
 
         def emit(port: str, *values: Any, **named: Any) -> None:
@@ -305,6 +311,7 @@ class KeyRange:
             )
         found = rows if rows.schema == columns else rows.cast(columns)
         table = found if isinstance(found, pa.Table) else pa.Table.from_batches([found])
+        self._kept.note_batch(port, table)
         self._batches[port].append((self._window, table))
         self._in_tables += table.num_rows
 
