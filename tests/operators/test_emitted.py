@@ -1,0 +1,78 @@
+"""What tuple operators emit stays what it was when they emitted it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from rewindow.application import InputPort, Mode, OperatorContext, OutputPort
+from rewindow.errors import InputError
+from rewindow.operators import StateField, TupleOperator
+from rewindow.operators.tuples.key_range import KeyRange
+from rewindow.operators.tuples.tagged_rows import TAG, WINDOW, input_tags, tagged_schema
+from rewindow.testing import run_operator
+from rewindow.windows import Grid, WindowRange
+
+CLICKS = pa.schema([("user", pa.string()), ("count", pa.int64())])
+LISTS = pa.schema(
+    [("user", pa.string()), ("seen", pa.list_(pa.int64())), ("last", pa.struct([("counts", pa.list_(pa.int64()))]))]
+)
+
+
+class Seen(TupleOperator):
+    """Emits the same list with each tuple, and adds to it afterwards."""
+
+    inputs: ClassVar = {"clicks": InputPort(CLICKS, key=("user",))}
+    outputs: ClassVar = {"out": OutputPort(LISTS)}
+    when: str = "at once"
+    seen = StateField(pa.list_(pa.int64()), [])  # type: ignore[pydantic-field]
+
+    def process(self, click: Any) -> None:
+        """Adds to what was emitted, the list itself or one inside of a struct."""
+        if self.when == "before":
+            self.seen.append(click.count)
+        last = {"counts": self.seen} if self.when != "inside" else {"counts": [click.count]}
+        self.emit("out", click.user, list(self.seen) if self.when == "inside" else self.seen, last)
+        (last["counts"] if self.when == "inside" else self.seen).append(click.count)
+
+
+@pytest.mark.parametrize(("when", "column"), [("at once", "seen"), ("inside", "last")])
+def test_a_tuple_that_is_changed_after_it_was_emitted_is_told(when: str, column: str) -> None:
+    """O43: operator, port, window and column are named, with both values."""
+    with pytest.raises(
+        InputError, match='a tuple of port "out" of Seen, window 7, was changed after it was emitted'
+    ) as caught:
+        run_operator(Seen(when=when), {"clicks": {7: [("ann", 1), ("ann", 2)]}})
+    assert f'Column "{column}" was' in caught.value.detail and "Emit a copy" in caught.value.hint
+
+
+def test_what_is_emitted_stays_as_it_was_whatever_becomes_of_it() -> None:
+    """O43: the loop that a replay runs copies lists, structs and maps, and refuses nothing."""
+    operator = Seen()
+    schema = tagged_schema([input_tags(operator)["clicks"]])
+    batch = pa.RecordBatch.from_pylist(
+        [dict(zip(schema.names, (1, 7, "ann", count), strict=True)) for count in (1, 2)], schema=schema
+    )
+    assert batch.schema.names[:2] == [TAG, WINDOW]
+    context = OperatorContext(Grid(1000), WindowRange(7, 7), Mode.EXACTLY_ONCE, "seen")
+    made = [row for part in KeyRange(operator, context).run([batch]) for row in part.to_pylist() if row[TAG] == 1]
+    assert [(row["_1_1"], row["_1_2"]) for row in made] == [([], {"counts": []}), ([1], {"counts": [1]})]
+
+
+def test_a_batch_whose_array_is_written_to_afterwards_is_told() -> None:
+    """O43: Arrow takes numpy's memory as it is, so that the tuples would change with it."""
+
+    class Reusing(TupleOperator):
+        inputs: ClassVar = {"clicks": InputPort(CLICKS)}
+        outputs: ClassVar = {"out": OutputPort(pa.schema([("count", pa.int64())]))}
+
+        def process_batch(self, port: str, rows: pa.RecordBatch) -> None:
+            buffer = np.array(rows["count"].to_numpy())
+            self.emit_batch("out", pa.record_batch({"count": pa.array(buffer)}))
+            buffer[0] = -1
+
+    with pytest.raises(InputError, match='port "out" of Reusing, window 7, was changed after it was emitted'):
+        run_operator(Reusing(), {"clicks": {7: [("ann", 1), ("ann", 2)]}})
