@@ -18,7 +18,9 @@ from rewindow.job_lines import ReplayProgress
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.loading.catalog import check_code, load_planned
 from rewindow.loading.suites import replay_measures
+from rewindow.operators import TupleOperator
 from rewindow.process_identity import Launcher, process_identity
+from rewindow.spark.executors import check_executors, send_code
 from rewindow.spark.job import StopRequest, in_words, say
 from rewindow.spark.session import spark_session
 
@@ -84,9 +86,13 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
     def session() -> SparkSession:
         """Made in another thread: in the main one pyspark takes over SIGINT, and answers it in the midst of a call."""
         with ThreadPoolExecutor(1) as pool:
-            return pool.submit(
+            spark = pool.submit(
                 spark_session, config, f"rewindow {replay_id}", extra_conf=plan.mode.spark_settings
             ).result()
+        send_code(spark, config, loaded.files)
+        if any(isinstance(node.operator, TupleOperator) for node in loaded.app.nodes.values()):
+            check_executors(spark)
+        return spark
 
     def report(progress: Progress) -> None:
         say(ReplayProgress(replay_id, epoch, **vars(progress)).line())

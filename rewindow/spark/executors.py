@@ -1,0 +1,115 @@
+"""What a cluster's executors need for code in Python: the library and the user's modules, sent along, and what only
+an installation gives: Python itself, pyarrow, numpy and pydantic.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rewindow.config import Config
+from rewindow.errors import RewindowError
+from rewindow.spark.settings import local_threads, scratch_folder
+from rewindow.version import PACKAGE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+INSTALLED = ("pyarrow", "numpy", "pydantic")
+"""What has compiled parts, so that no zip brings it."""
+_PROBES = 8
+
+
+def send_code(spark: SparkSession, config: Config, files: Iterable[Path]) -> None:
+    """Sends the library and some modules to the executors of a cluster; a local master has them already.
+
+    Args:
+        spark: the session.
+        config: settings in force.
+        files: modules of the user, all in one folder or in packages of it.
+    """
+    if local_threads(spark.sparkContext.master):
+        return
+    before = list(sys.path)
+    spark.sparkContext.addPyFile(str(code_zip(scratch_folder(config), files)))
+    sys.path[:] = before  # The driver has it all, and must not find the copy first.
+
+
+def code_zip(folder: Path, files: Iterable[Path]) -> Path:
+    """Returns a zip with the library and some modules, named by its content; the same content gives the same zip."""
+    inside = {path.relative_to(PACKAGE.parent).as_posix(): path for path in PACKAGE.rglob("*.py")}
+    inside |= _named(list(files))
+    digest = hashlib.sha256()
+    for name, path in sorted(inside.items()):
+        digest.update(name.encode() + b"\0" + path.read_bytes())
+    target = folder / f"rewindow-{digest.hexdigest()[:12]}.zip"
+    folder.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, path in sorted(inside.items()):
+            archive.write(path, name)
+    return target
+
+
+def _named(files: list[Path]) -> dict[str, Path]:
+    """Returns modules by their names in a zip: as they are imported from the folder that holds all of them."""
+    top = min((path.parent for path in files), key=lambda folder: len(folder.parts), default=Path())
+    return {(path.relative_to(top) if path.is_relative_to(top) else Path(path.name)).as_posix(): path for path in files}
+
+
+def check_executors(spark: SparkSession) -> None:
+    """Refuses a cluster on which no code in Python can run, before anything is computed.
+
+    Raises:
+        RewindowError: Python cannot be started there, or lacks packages; names the hosts.
+    """
+    context = spark.sparkContext
+    if local_threads(context.master):
+        return
+    wanted = INSTALLED
+
+    def probe(_: Iterator[int]) -> Iterator[tuple[str, str]]:
+        import importlib
+        import socket
+        import sys
+
+        lacking = []
+        for name in wanted:
+            try:
+                importlib.import_module(name)
+            except ImportError:
+                lacking.append(name)
+        yield f"{socket.gethostname()}, {sys.executable}", ", ".join(lacking)
+
+    tasks = min(max(context.defaultParallelism, 2), _PROBES)
+    with _said_in_words(context.pythonExec):
+        found = dict(context.parallelize(range(tasks), tasks).mapPartitions(probe).collect())
+    lacking = {where: names for where, names in sorted(found.items()) if names}
+    if lacking:
+        raise RewindowError(
+            f"Python on the executors lacks {', '.join(sorted(set(lacking.values())))}",
+            detail=f"Seen on {'; '.join(lacking)}.",
+            hint="Install the requirements of rewindow there, or name a Python that has them: spark.pyspark.python in "
+            "[spark.conf] of rewindow.toml.",
+        )
+
+
+@contextmanager
+def _said_in_words(python: str) -> Iterator[None]:
+    """Turns Spark's error for a Python that is not there into ours."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        yield
+    except Py4JJavaError as error:
+        if "Cannot run program" not in str(error):
+            raise
+        raise RewindowError(
+            f'the executors have no Python "{python}"',
+            detail="Tuple operators, and functions of the user, run in it.",
+            hint="Install it there, or name one that is there: spark.pyspark.python in [spark.conf] of rewindow.toml.",
+        ) from error
