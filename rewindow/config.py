@@ -64,7 +64,7 @@ class FillConfig(Section):
 class WindowsConfig(Section):
     """Windows over a stream's event time, grouped by its keys: they make the application `windows_<stream>`."""
 
-    length_us: Annotated[DurationUs, Field(gt=0)] = Field(alias="length")
+    length_us: Annotated[DurationUs, Field(gt=0)] | None = Field(None, alias="length")
     """How long a window is; windows begin at the multiples of `slide` since 1970-01-01 UTC."""
     slide_us: Annotated[DurationUs, Field(gt=0)] | None = Field(None, alias="slide")
     """How far one window begins after the other, at most `length`; by default `length`, so that they tumble."""
@@ -76,6 +76,14 @@ class WindowsConfig(Section):
     """The watermark rises at the multiples of it on the arrival clock."""
     max_ahead_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(86_400_000_000, alias="max_ahead")
     """A timestamp that runs ahead of its arrival by more is an error tuple and moves no watermark."""
+    allowed_lateness_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(0, alias="allowed_lateness")
+    """A late tuple that is not further behind the watermark corrects the windows that have fired."""
+    early_us: Annotated[DurationUs, Field(gt=0)] | None = Field(None, alias="early")
+    """Windows show what they have at the multiples of it on the arrival clock, also before they fire."""
+    accumulation: Literal["discarding", "accumulating", "retracting"] = "retracting"
+    """What a window shows that fires again: what is new, the whole, or the whole and what was shown before."""
+    gap_us: Annotated[DurationUs, Field(gt=0)] | None = Field(None, alias="gap")
+    """In the place of a length: windows are sessions, and a tuple so long after the last one begins a new one."""
 
 
 class StreamConfig(Section):

@@ -145,18 +145,17 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
     if given is None or settings.event_at is None:
         lacking = "windows" if given is None else "event_at"
         where = f"streams.{stream}.windows" if given is None else f"streams.{stream}"
-        what = 'a length, such as length = "1 hour",' if given is None else "event_at"
+        what = 'a length, such as length = "1 hour", or a gap' if given is None else "event_at"
         raise InputError(f'stream "{stream}" has no {lacking}', hint=f"Set {what} in [{where}] of rewindow.toml.")
+    named = ("length", "slide", "gap", "lag", "watermark_interval", "max_ahead", "allowed_lateness", "early")
+    durations = {name: getattr(given, f"{name}_us") for name in named}
     operator = AggregateWindows(
         columns=schema,
         event_at=settings.event_at,
-        lag=f"{given.lag_us} us",
-        watermark_interval=f"{given.watermark_interval_us} us",
-        max_ahead=f"{given.max_ahead_us} us",
-        length=f"{given.length_us} us",
-        slide=None if given.slide_us is None else f"{given.slide_us} us",
         aggregates=given.aggregates,
+        accumulation=given.accumulation,
         keys=tuple(settings.keys),
+        **{name: f"{us} us" for name, us in durations.items() if us is not None},
     )
     if operator.wrong_properties():
         hint = f"Change [streams.{stream}.windows] of rewindow.toml."
@@ -165,7 +164,8 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
         f"{WINDOWS}{stream}", window=format_duration(settings.width_us), origin_ms=settings.grid.origin_ms
     )
     node = app.add("aggregate", operator, stream=app.input(stream))
-    app.output("fired", node["fired"], key=[*settings.keys, "window_begin_us"])
+    again = ["pane", "kind"] if given.allowed_lateness_us or given.early_us else []
+    app.output("fired", node["fired"], key=[*settings.keys, "window_begin_us", *again])
     app.output("late", node["late"], key=[])
     return app
 

@@ -111,6 +111,10 @@ def test_a_section_windows_makes_an_application_that_is_valid(tmp_path: Path) ->
     operator = app.nodes["aggregate"].operator
     assert isinstance(operator, AggregateWindows)
     assert (operator.length, operator.slide, operator.lag) == ("21600000000 us", None, "1800000000 us")
+    again = windows_application("weather", stream(windows=WINDOWS | {"allowed_lateness": "1 h"}), SCHEMA)
+    assert again.outputs["fired"].key == ("origin", "window_begin_us", "pane", "kind")
+    visits = windows_application("weather", stream(windows={"gap": "2 h"}), SCHEMA).nodes["aggregate"].operator
+    assert isinstance(visits, AggregateWindows) and visits.gap == "7200000000 us"
     counted = windows_application("weather", stream(windows={"length": "1 h"}), SCHEMA).nodes["aggregate"].operator
     assert isinstance(counted, AggregateWindows) and counted.aggregates == {"tuples": "count(*)"}
 
@@ -132,6 +136,8 @@ WRONG_WINDOWS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no event timestamp": ({"windows": WINDOWS, "event_at": None}, 'stream "weather" has no event_at'),
     "no section": ({"windows": None}, 'stream "weather" has no windows'),
+    "neither length nor gap": ({"windows": {"lag": "1 s"}}, "windows have neither a length nor a gap"),
+    "sessions with a length": ({"windows": WINDOWS | {"gap": "1 h"}}, "sessions, which gap makes, have no length"),
 }
 
 
@@ -149,7 +155,7 @@ def test_wrong_windows_are_an_error_with_what_may_be(case: str) -> None:
     [
         ('length = "0 s"', "streams.s.windows.length"),
         ('length = "1 h"\nlag = "-1 s"', "it must be zero or more"),
-        ('lag = "1 s"', 'setting "streams.s.windows.length" is missing'),
+        ('length = "1 h"\naccumulation = "all"', "streams.s.windows.accumulation"),
         ('length = "1 h"\nlate = 1', "Known in [streams.s.windows]: length, slide, aggregates, lag"),
     ],
 )

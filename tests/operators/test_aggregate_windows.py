@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,15 @@ from pyspark.sql import functions as F
 from rewindow.application import Application, OperatorContext
 from rewindow.application.validation import validate
 from rewindow.errors import ValidationFailed
-from rewindow.operators import AggregateWindows, EventTime, EventWindows, StreamTime, event_windows, lateness
+from rewindow.operators import (
+    AggregateWindows,
+    EventTime,
+    EventWindows,
+    SessionWindows,
+    StreamTime,
+    event_windows,
+    lateness,
+)
 from rewindow.spark.frames import conform, to_arrow, to_frame
 from rewindow.windows import Grid, WindowRange
 
@@ -53,37 +62,69 @@ def tuples(spark: SparkSession, seed: int, first: int, last: int) -> DataFrame:
     return spark.createDataFrame(rows, kind).withColumn("price", F.expr("cast(number / 4 as decimal(9, 2))"))
 
 
-def test_windows_fire_as_those_of_the_function_in_groups(spark: SparkSession) -> None:
-    """Each in the streaming window of its tick; what waits at a group's end is the state (E37, E41, E43, E46, X34)."""
+SHAPES: dict[str, tuple[EventWindows | SessionWindows, list[int]]] = {
+    "sliding": (EventWindows(length="1 ms", slide="500 us"), [0, 2, 6]),
+    "again": (
+        EventWindows(length="1 ms", slide="500 us", early="375 us", allowed_lateness="1 ms"),
+        [0, 3, 6],
+    ),
+    "sessions": (SessionWindows(gap="300 us"), [0, 2, 6]),
+}
+"""Windows, and where the range is cut into groups."""
+
+
+class Kept:
+    """Computes each frame that is asked for once in a group, as a replay does."""
+
+    def __init__(self) -> None:
+        self.frames: dict[str, DataFrame] = {}
+
+    def __call__(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
+        """Returns the frame of this name."""
+        if name not in self.frames:
+            self.frames[name] = make().localCheckpoint()
+        return self.frames[name]
+
+
+def properties_of(windows: EventWindows | SessionWindows) -> dict[str, Any]:
+    """Returns the windows as properties of the operator."""
+    if isinstance(windows, SessionWindows):
+        return {"length": None, "slide": None, "gap": windows.gap}
+    return windows.model_dump(exclude={"sampling"})
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_windows_fire_as_those_of_the_function_in_groups(spark: SparkSession, shape: str) -> None:
+    """Each in the streaming window of its tick; what waits at a group's end is the state.
+
+    Corrections lie in the window of the tick that made them (E37, E41, E43, E46, E49, E61, X29, X34).
+    """
+    windows, cuts = SHAPES[shape]
     time = EventTime(
         streams={"stream": StreamTime(event_at="ts", max_ahead="5 ms")}, lag="500 us", watermark_interval="250 us"
     )
     aggregates = {name: tuple(text[:-1].split("(")) for name, text in AGGREGATES.items()}
     judged = lateness({"stream": tuples(spark, 7, 0, 5)}, time, start_us=0, end_us=WINDOWS * WIDTH_US)
-    sliding = EventWindows(length="1 ms", slide="500 us")
-    whole = event_windows(judged, sliding, aggregates, keys=["key"]).fired  # type: ignore[arg-type]
-    wanted = sorted(map(repr, whole.select((F.col("fired_us") / WIDTH_US).cast("bigint"), "*").toArrow().to_pylist()))
+    whole = event_windows(judged, windows, aggregates, keys=["key"]).fired  # type: ignore[arg-type]
+    window = (F.col("fired_us") / WIDTH_US).cast("bigint").alias("window_id")
+    wanted = sorted(map(repr, whole.select(window, "*").toArrow().to_pylist()))
     assert len(wanted) > 10
-    operated = operator()
-    for cuts in ([0, 2, 6],):
-        state, found = to_frame(spark, operated.initial_state()), list[str]()
-        late = 0
-        for first, end in pairwise(cuts):
-            context = OperatorContext(Grid(1), WindowRange(first, end - 1))
-            inputs = {"stream": tuples(spark, 7, first, end - 1)}
-            ports = operated.transform(inputs, state, context)
-            fired = conform(ports["fired"], operated.output_ports()["fired"].schema, "fired").toArrow()
-            assert all(first <= window < end for window in fired["window_id"].to_pylist())
-            found += [repr(row) for row in fired.to_pylist()]
-            late += ports["late"].count()
-            after = to_arrow(operated.next_state(inputs, {}, state, context), operated.state_columns(), "state")
-            state = to_frame(spark, after)
-        assert sorted(_named(found)) == sorted(_named(wanted)), f"windows cut at {cuts}"
-        assert late == judged.late["stream"].count() > 0
-
-
-def _named(rows: list[str]) -> list[str]:
-    return [row.split(", ", 1)[1] for row in rows]
+    assert shape != "again" or {"early", "late", "on_time", "retraction"} <= {row["kind"] for row in whole.collect()}
+    operated = operator(**properties_of(windows))
+    assert operated.wrong_properties() == []
+    state, found, late = to_frame(spark, operated.initial_state()), list[str](), 0
+    for first, end in pairwise(cuts):
+        kept = Kept()
+        context = OperatorContext(Grid(1), WindowRange(first, end - 1), once=kept)
+        inputs = {"stream": tuples(spark, 7, first, end - 1)}
+        ports = operated.transform(inputs, state, context)
+        fired = conform(ports["fired"], operated.output_ports()["fired"].schema, "fired").toArrow()
+        found += [repr(row) for row in fired.to_pylist()]
+        late += conform(ports["late"], operated.output_ports()["late"].schema, "late").count()
+        after = to_arrow(operated.next_state(inputs, {}, state, context), operated.state_columns(), "state")
+        state = to_frame(spark, after)
+    assert sorted(found) == wanted, f"windows cut at {cuts}"
+    assert late == judged.late["stream"].count() > 0
 
 
 def test_it_has_its_place_in_an_application() -> None:
@@ -106,6 +147,9 @@ def test_it_has_its_place_in_an_application() -> None:
         ({"aggregates": {"x": "sum(key)"}}, 'sum\\(key\\) needs numbers, "key" is string'),
         ({"aggregates": {"kind": "count(*)"}}, "column kind would come twice"),
         ({"keys": ("user",)}, "column user is not in the stream's columns"),
+        ({"gap": "1 s"}, "sessions, which gap makes, have no length, slide"),
+        ({"length": None}, "windows have neither a length nor a gap"),
+        ({"early": "0 s"}, "early is 0"),
     ],
 )
 def test_wrong_properties_are_reported_at_launch(properties: dict[str, Any], words: str) -> None:

@@ -7,7 +7,7 @@ judged.late["clicks"].show()
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Literal
@@ -31,6 +31,8 @@ ON_TIME, LATE, NULL_TS, FAR_FUTURE, BAD_TYPE, TIMER = OUTCOMES = (
 """What becomes of a tuple; each has exactly one of these (E39)."""
 SMALL = 1_000_000
 """So many ticks or ends of windows are sent to every task; more of them are joined by a shuffle."""
+Once = Callable[[str, Callable[[], "DataFrame"]], "DataFrame"]
+"""Keeps a frame by name: what is asked for again is not computed again."""
 _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 _DAY_US = 86_400_000_000
 _YEAR_US = 366 * _DAY_US
@@ -117,6 +119,7 @@ def lateness(
     end_us: int | None = None,
     origin_us: int = 0,
     apart: Sequence[str] = (),
+    once: Once | None = None,
 ) -> Lateness:
     """Returns which tuples are late, held against the watermark of the last tick before their arrival (E1 to E4, E26).
 
@@ -132,6 +135,8 @@ def lateness(
         end_us: where this piece ends, exclusive; with it the result has a state.
         origin_us: ticks stand at multiples of the interval from here; the grid's origin (X35).
         apart: columns whose values are recordings of their own, each with its own watermark.
+        once: `once(name, make)` keeps what `make` returns, so that it is computed once for all that read it: the ticks
+            here. In an operator `context.once`; by default whoever reads computes it again.
 
     Raises:
         InputError: a declared stream has no frame, a frame is not declared, a column is missing or has a wrong type.
@@ -146,6 +151,7 @@ def lateness(
         reduce(lambda one, other: one.unionByName(other), moving),
         settings, state=state, start_us=start_us, origin_us=origin_us, apart=apart,
     )  # fmt: skip
+    ticks = kept(once, "ticks", ticks)
     clock = ArrivalClock(settings, origin_us, start_us, end_us)
     held = _held(ticks, clock, apart)
     judged = {name: _judge(frame, name, settings, frames[name].columns, held, apart) for name, frame in timed.items()}
@@ -229,6 +235,11 @@ def _moves_clock(stream: StreamTime) -> Column:
 
     is_far = _is_far(stream)
     return F.col(TS).isNotNull() if is_far is None else F.col(TS).isNotNull() & ~is_far & ~_is_shrunk()
+
+
+def kept(once: Once | None, name: str, frame: DataFrame) -> DataFrame:
+    """Returns a frame that is computed once where somebody keeps it."""
+    return frame if once is None else once(name, lambda: frame)
 
 
 def timestamp_us(frame: DataFrame, name: str, event_at: str, unit: Literal["us", "ms", "s"] = "us") -> Column:

@@ -85,7 +85,7 @@ class EventTimeOperator(FrameOperator):
         frame = inputs["stream"].select(*map(quoted_column, ["window_id", *self._names()]))
         return lateness(
             {"stream": frame}, self._settings(), state=state, start_us=context.start_us, end_us=context.end_us,
-            origin_us=context.grid.origin_us,
+            origin_us=context.grid.origin_us, once=context.once,
         )  # fmt: skip
 
     def _refused(self, judged: Lateness) -> Mapping[str, DataFrame]:

@@ -5,42 +5,49 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
 from pydantic import model_validator
 
 from rewindow.application import OperatorContext, OutputPort
+from rewindow.operators.event_time import repeats, sessions
 from rewindow.operators.event_time import watermarks as clock
-from rewindow.operators.event_time.firing import FIRED_UNTIL, STREAM, TUPLES, WINDOW
+from rewindow.operators.event_time.firing import STREAM, WINDOW
 from rewindow.operators.event_time.folds import MERGING
 from rewindow.operators.event_time.grid import PANE
-from rewindow.operators.event_time.lateness import Lateness
+from rewindow.operators.event_time.lateness import OUTCOME, Lateness
 from rewindow.operators.event_time.operator import EventTimeOperator
-from rewindow.operators.event_time.window_settings import EventWindows
-from rewindow.operators.event_time.windows import Windows, event_windows
+from rewindow.operators.event_time.settings import seconds
+from rewindow.operators.event_time.window_settings import EventWindows, SessionWindows
+from rewindow.operators.event_time.windows import STATE, TARGET, Windows, event_windows
 from rewindow.operators.heartbeat.clock import floor_div
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 PART = "_rw_part"
-"""Which of the two parts of the state a row is of: the watermark's, or a pane that waits."""
-_CLOCK, _PANE = "clock", "pane"
+"""Which of the two parts of the state a row is of: the watermark's, or what waits for it."""
+_CLOCK, _WAITING = "clock", "pane"
 _US = pa.int64()
+_KINDS = {"is_late": pa.bool_()}
+"""Types of columns of the state that are no whole numbers."""
 _CALL = re.compile(r"(\w+)\((\*|[\w ]+)\)")
 
 
 class AggregateWindows(EventTimeOperator):
-    """Aggregates a stream by windows of event time, each fired once, when the watermark has passed its end (E28, X36).
+    """Aggregates a stream by windows of event time, which fire when the watermark has passed their end (E28, X36).
 
-    Ports: `fired` has a row for each window and key with tuples: keys, `window_begin_us`, `window_end_us` (exclusive),
-    `pane`, `kind`, `fired_us`, and the aggregates; `late` and `errors` as those of `SplitLate`. A row belongs to the
-    streaming window in which its window fired (E43). Where a range of a replay ends nothing fires (E46, X34): what
-    waits is the state, a row for each key and pane.
+    Ports: `fired` has a row for each firing of a window and key with tuples: keys, `window_begin_us`, `window_end_us`
+    (exclusive), `pane`, `kind`, `fired_us`, and the aggregates; `late` and `errors` as those of `SplitLate`, `late`
+    also with the stretch of the windows that a tuple came too late for. A row belongs to the streaming window in which
+    its window fired, a correction to that of the tick that made it (E43, X29). Where a range of a replay ends nothing
+    fires (E46, X34): what waits is the state, a row for each key and pane, session, or window that may fire again.
 
     Attributes:
         length, slide: see `EventWindows`; without a slide the windows tumble.
+        allowed_lateness, early, accumulation: see `EventWindows`: whether and how windows fire more than once.
+        gap, gap_inclusive: see `SessionWindows`; a gap stands in the place of a length.
         aggregates: by name, one of avg, count, max, min and sum over a column: `{"spent": "sum(amount)"}`;
             `count(*)` counts tuples. Sums of floats depend on the order of addition: take decimals.
         keys: columns to group by; a null key is one like any other.
@@ -54,8 +61,13 @@ class AggregateWindows(EventTimeOperator):
         app.output("hours", app.add("hours", hours, stream=clicks)["fired"], key=["page", "window_begin_us"])
     """
 
-    length: Any
+    length: Any = None
     slide: Any = None
+    allowed_lateness: Any = "0 s"
+    early: Any = None
+    accumulation: Literal["discarding", "accumulating", "retracting"] = "retracting"
+    gap: Any = None
+    gap_inclusive: bool = False
     aggregates: dict[str, str]
     keys: tuple[str, ...] = ()
 
@@ -70,7 +82,7 @@ class AggregateWindows(EventTimeOperator):
             self._check_columns(*([argument] if argument != "*" else []))
             _kinds(text, self.columns)
         shown = {*WINDOW, "window_id"}
-        kept = {*clock.STATE, PANE, TUPLES, FIRED_UNTIL, PART}
+        kept = {*clock.STATE, *sessions.STATE, *repeats.STATE, PANE, PART}
         wrong = [name for name in self.aggregates if name.lower() in shown]
         wrong += [name for name in self.keys if name.lower() in shown | kept]
         known = {name.lower() for name in self.keys}
@@ -84,13 +96,26 @@ class AggregateWindows(EventTimeOperator):
         fired = [("window_begin_us", _US), ("window_end_us", _US), ("pane", pa.int32()), ("kind", pa.string())]
         results = [(name, _kinds(text, self.columns)[0]) for name, text in self.aggregates.items()]
         columns = pa.schema([*self._key_fields(), *fired, ("fired_us", _US), *results])
-        return {"fired": OutputPort(columns), "late": self._late_port(), "errors": self._errors_port()}
+        late = [*self._late_port().schema, *((name, _US) for name in TARGET)]
+        return {
+            "fired": OutputPort(columns),
+            "late": OutputPort(pa.schema(late), optional=True),
+            "errors": self._errors_port(),
+        }
 
     def state_columns(self) -> pa.Schema:
-        """Returns what the watermark is made of, and the panes that wait: what a restart needs (E37, E41)."""
-        of_clock = [(name, _US) for name in clock.STATE if name != "stream"]
-        of_panes = [*self._key_fields(), (PANE, _US), (TUPLES, _US), (FIRED_UNTIL, _US)]
-        return pa.schema([(PART, pa.string()), (STREAM, pa.string()), *of_clock, *of_panes, *self._parts()])
+        """Returns what the watermark is made of, and what waits for it: what a restart needs (E37, E41)."""
+        of_clock = [(name, _US) for name in clock.STATE if name != STREAM]
+        waiting = [(name, _KINDS.get(name, _US)) for name in self._waiting() if name != STREAM]
+        names = [(PART, pa.string()), (STREAM, pa.string())]
+        return pa.schema([*names, *of_clock, *self._key_fields(), *waiting, *self._parts()])
+
+    def _waiting(self) -> tuple[str, ...]:
+        """Returns the columns of what waits, beside keys and parts of aggregates."""
+        windows = self._windows()
+        if isinstance(windows, SessionWindows):
+            return sessions.STATE
+        return STATE if windows.fires_once else repeats.STATE
 
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
@@ -99,8 +124,11 @@ class AggregateWindows(EventTimeOperator):
         from pyspark.sql import functions as F
 
         judged, windows = self._fire(inputs, state, context)
-        window = floor_div(F.col("fired_us") - context.grid.origin_us, context.grid.width_us).alias("window_id")
-        return {"fired": windows.fired.select(window, "*"), **self._refused(judged)}
+        # What would have shown in a window that at most once gave up shows in the first one after it.
+        window = floor_div(F.col("fired_us") - context.grid.origin_us, context.grid.width_us)
+        window = F.greatest(window, F.lit(context.first)).alias("window_id")
+        late = windows.late["stream"].drop(OUTCOME)
+        return {**self._refused(judged), "fired": windows.fired.select(window, "*"), "late": late}
 
     def next_state(
         self,
@@ -109,14 +137,14 @@ class AggregateWindows(EventTimeOperator):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns the watermark's state and the panes that wait after the group."""
+        """Returns the watermark's state and what waits after the group."""
         from pyspark.sql import functions as F
 
         judged, windows = self._fire(inputs, state, context)
         assert judged.state is not None and windows.state is not None, "the end of the group is given"
         parts = [
             judged.state.select(F.lit(_CLOCK).alias(PART), *clock.STATE),
-            windows.state.select(F.lit(_PANE).alias(PART), "*"),
+            windows.state.select(F.lit(_WAITING).alias(PART), "*"),
         ]
         return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
 
@@ -127,13 +155,25 @@ class AggregateWindows(EventTimeOperator):
 
         assert state is not None, "windows are stateful"
         before = state.where(F.col(PART) == _CLOCK).select(*clock.STATE)
-        waiting = state.where(F.col(PART) == _PANE).drop(PART, *(name for name in clock.STATE if name != "stream"))
+        waiting = state.where(F.col(PART) == _WAITING).drop(PART, *(name for name in clock.STATE if name != STREAM))
         judged = self._judge(inputs, before, context)
         asked = {name: self._aggregate(name, text) for name, text in self.aggregates.items()}
-        return judged, event_windows(judged, self._windows(), asked, keys=self.keys, state=waiting)
+        return judged, event_windows(judged, self._windows(), asked, keys=self.keys, state=waiting, once=context.once)
 
-    def _windows(self) -> EventWindows:
-        return EventWindows(length=self.length, slide=self.length if self.slide is None else self.slide)
+    def _windows(self) -> EventWindows | SessionWindows:
+        if self.gap is None and self.length is None:
+            raise ValueError("windows have neither a length nor a gap: set length, or for sessions gap")
+        if self.gap is None:
+            return EventWindows(
+                length=self.length, slide=self.length if self.slide is None else self.slide,
+                allowed_lateness=self.allowed_lateness, early=self.early, accumulation=self.accumulation,
+            )  # fmt: skip
+        given = {"length": self.length, "slide": self.slide, "early": self.early}
+        wrong = [name for name, value in given.items() if value is not None]
+        wrong += ["allowed_lateness"] if seconds(self.allowed_lateness) else []
+        if wrong:
+            raise ValueError(f"sessions, which gap makes, have no {', '.join(wrong)}")
+        return SessionWindows(gap=self.gap, gap_inclusive=self.gap_inclusive)
 
     def _key_fields(self) -> list[Any]:
         return [self.columns.field(name) for name in self.keys]

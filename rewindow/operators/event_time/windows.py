@@ -47,7 +47,7 @@ from rewindow.operators.event_time.grid import (
     last_begin,
     pane_of,
 )  # fmt: skip
-from rewindow.operators.event_time.lateness import ADDED, ON_TIME, OUTCOME, TIMESTAMP, Lateness, matched
+from rewindow.operators.event_time.lateness import ADDED, ON_TIME, OUTCOME, TIMESTAMP, Lateness, Once, kept, matched
 from rewindow.operators.event_time.window_settings import EventWindows, SessionWindows
 
 if TYPE_CHECKING:
@@ -134,6 +134,7 @@ def event_windows(
     state: DataFrame | None = None,
     ended_us: int | None = None,
     apart: Sequence[str] = (),
+    once: Once | None = None,
 ) -> Windows:
     """Returns the windows that fire: at the first tick whose watermark is not below their end (E28, X35, X36).
 
@@ -151,6 +152,7 @@ def event_windows(
         ended_us: when the recording ended, where this piece is the last: then everything fires (E45, X34). Leave it
             out at the end of a range that is not the end of the recording (E46).
         apart: columns whose values are recordings of their own, as for `lateness`.
+        once: as for `lateness`; it keeps what is aggregated of the tuples, which are then read once.
 
     Raises:
         InputError: a column is missing, an aggregate cannot be read, a name is taken, a state is of other windows.
@@ -161,18 +163,19 @@ def event_windows(
     _check(judged, aggregates, own)
     fold = fold_of(next(iter(judged.tuples.values())), aggregates)
     if isinstance(windows, SessionWindows):
-        return _sessions(judged, windows, fold, own, state, ended_us, apart)
+        return _sessions(judged, windows, fold, own, state, ended_us, apart, once)
     if not windows.fires_once:
-        return _repeated(judged, windows, fold, own, state, ended_us, apart)
+        return _repeated(judged, windows, fold, own, state, ended_us, apart, once)
     tuples = _tuples(judged, windows, fold, own)
     rows = tuples if state is None else tuples.unionByName(_carried(state, tuples))
     rows = rows.withColumn(END, inside(windows, first_begin(windows)) + windows.length_us)
     placed = rows.where(F.col(END).isNotNull()) if windows.sampling else rows
-    panes = _panes(placed.drop(CARRIED, END), fold, own)
-    many = windows.length_us > windows.slide_us * FEW_WINDOWS
+    panes = kept(once, "panes", _panes(placed.drop(CARRIED, END), fold, own))
+    many = windows.length_us > windows.slide_us * FEW_WINDOWS or once is not None
     of_windows = panes if many else placed
     step_us = min(windows.slide_us, _TICKS_APART_US)
-    ticks = first_ticks(_ends(judged, windows, state, apart), judged.ticks, step_us, apart)
+    ends = _ends(judged, windows, state, apart) if once is None else _ends_of(panes, windows, apart)
+    ticks = first_ticks(ends, judged.ticks, step_us, apart)
     if not apart and judged.clock.is_few(windows.slide_us):
         ticks = F.broadcast(ticks)
     fired = _fired(of_windows, windows, fold, ticks, own, apart, ended_us)
@@ -191,9 +194,10 @@ def _sessions(
     state: DataFrame | None,
     ended_us: int | None,
     apart: Sequence[str],
+    once: Once | None,
 ) -> Windows:
     """Returns sessions."""
-    rows = sessions.session_rows(judged, windows, fold, own, state)
+    rows = kept(once, "sessions", sessions.session_rows(judged, windows, fold, own, state))
 
     def left() -> DataFrame:
         return sessions.left_sessions(rows, judged.ticks, fold, own, apart)
@@ -210,9 +214,10 @@ def _repeated(
     state: DataFrame | None,
     ended_us: int | None,
     apart: Sequence[str],
+    once: Once | None,
 ) -> Windows:
     """Returns windows that may fire more than once."""
-    rows = repeats.shown_rows(judged, windows, fold, own, state)
+    rows = kept(once, "shown", repeats.shown_rows(judged, windows, fold, own, state))
     due = repeats.due_rows(rows, judged, windows, fold, own, apart, ended_us)
 
     def left() -> DataFrame:
@@ -289,7 +294,15 @@ def _ends(judged: Lateness, windows: EventWindows, state: DataFrame | None, apar
     panes = [frame.select(*own, pane_of(windows).alias(PANE)) for frame in judged.tuples.values()]
     if state is not None:
         panes.append(state.select(*own, PANE))
-    every = reduce(lambda one, other: one.unionByName(other), panes).where(F.col(PANE).isNotNull()).distinct()
+    every = reduce(lambda one, other: one.unionByName(other), panes).where(F.col(PANE).isNotNull())
+    return _ends_of(every, windows, apart)
+
+
+def _ends_of(panes: DataFrame, windows: EventWindows, apart: Sequence[str]) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    own = [F.col(quoted_column(name)) for name in apart]
+    every = panes.select(*own, PANE).distinct()
     ends = every.select(*own, F.explode(begins(windows)).alias(END)).withColumn(END, F.col(END) + windows.length_us)
     return ends.distinct()
 
