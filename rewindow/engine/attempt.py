@@ -38,7 +38,7 @@ from rewindow.windows import WindowRange
 if TYPE_CHECKING:
     from rewindow.engine.computation import GroupResult
 
-FIRST_GROUP_TUPLES = 500_000
+FIRST_GROUP_TUPLES = 2_000_000
 Crash = Callable[[Step, int], None]
 
 
