@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -131,22 +132,26 @@ def _judge_output(config: Config, plan: Plan, output: OutputPlan, suite: Suite, 
     sources = Sources.open(config.replay_root(plan.replay_id), output.name, config.quarantine_table, versions)
     made = make_report(plan, output, sources, suite.measures)
     report = made.table
-    with step(f"{output.name}: its checks"):
-        found = evaluate(config.expectations, suite, report, values_of(plan, output))
-    checks = assess(found, suite, report, plan.range)
     folder = replay_folder(config, plan.replay_id)
+    table = folder / f"{output.name}.windows.csv"
+    # A million windows take seconds to write, in which Python has nothing to do.
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(pa_csv.write_csv, report, table.uri)
+        with step(f"{output.name}: its checks"):
+            found = evaluate(config.expectations, suite, report, values_of(plan, output))
+        written.result()
+    checks = assess(found, suite, report, plan.range)
     verdict = OutputVerdict(
         output.name, suite.name, report.num_rows, checks,
         docs=folder / f"{output.name}.html",
         results=folder / f"{output.name}.json",
-        report=folder / f"{output.name}.windows.csv",
+        report=table,
         table=report,
         sections=tuple(found.sections),
         stored=made.stored,
         measured=made.measured,
         remark=made.remark,
     )  # fmt: skip
-    pa_csv.write_csv(report, verdict.report.uri)
     verdict.results.write(json.dumps({**verdict.to_dict(), "great_expectations": found.result}, indent=2, default=str))
     return verdict
 

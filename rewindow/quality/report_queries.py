@@ -47,3 +47,12 @@ def plain_numbers(values: pa.ChunkedArray) -> pa.Array:
     if pa.types.is_unsigned_integer(found.type) or pa.types.is_signed_integer(found.type):
         return found.cast(pa.int64())
     return found
+
+
+def distinct_attempts(index: Ints, attempt: Ints, size: int) -> Ints:
+    """Returns of how many attempts the facts of each window are."""
+    order = np.lexsort((attempt, index))
+    index, attempt = index[order], attempt[order]
+    is_new = np.ones(len(index), dtype=bool)
+    is_new[1:] = (index[1:] != index[:-1]) | (attempt[1:] != attempt[:-1])
+    return np.bincount(index[is_new], minlength=size)

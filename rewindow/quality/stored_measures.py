@@ -71,9 +71,8 @@ class StoredMeasures:
         window = window[pc.list_parent_indices(cells).to_numpy()]
         values = pc.list_flatten(cells)
         digest, whole, real = (pc.struct_field(values, name) for name in ("measure", "whole", "real"))
-        asked = digest.to_numpy(zero_copy_only=False)
         for wanted, place in self._places.items():
-            chosen = pa.array(asked == wanted)
+            chosen = pc.equal(digest, wanted)
             self._fill(place, window[chosen.to_numpy(zero_copy_only=False)], whole.filter(chosen), real.filter(chosen))
 
     def _fill(self, place: int, window: Ints, whole: pa.Array, real: pa.Array) -> None:

@@ -31,7 +31,7 @@ from rewindow.loading.measures import (
 from rewindow.loading.suites import COLUMNS, HOW_TO
 from rewindow.location import Location
 from rewindow.progress import step
-from rewindow.quality.report_queries import Ints, aggregate_sql, numbers, plain_numbers, rows_sql
+from rewindow.quality.report_queries import Ints, aggregate_sql, distinct_attempts, numbers, plain_numbers, rows_sql
 from rewindow.quality.stored_measures import StoredMeasures, written_by_attempts
 from rewindow.recovery import InputPlan, OutputPlan, Plan
 from rewindow.storage import Table, query
@@ -149,8 +149,7 @@ class _Report:
         self.columns["lost"] = np.where(self.sealed, 0, given_up)
         allowed = self.columns["lost"] if self.plan.mode.may_lose else 0
         self.columns["undeclared_lost"] = (~self.sealed).astype(np.int64) - allowed
-        pairs = np.unique(np.stack([index, attempt]), axis=1)
-        self.columns["attempts"] = np.bincount(pairs[0], minlength=self.size)
+        self.columns["attempts"] = distinct_attempts(index, attempt, self.size)
         self.columns["affected"] = self._affected()
 
     def _affected(self) -> Ints:
