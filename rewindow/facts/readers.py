@@ -44,6 +44,14 @@ def staged_seals(facts: Table, port: str, windows: WindowRange) -> pa.Table:
     return query(sql, facts=facts)
 
 
+def sealed_counts(facts: Table, windows: WindowRange) -> dict[str, int]:
+    """Returns by output how many windows of a range readers see; an output without any is not there."""
+    sql = f"""select port, count(*) as windows from ({newest_seals()})
+        where window_id between {windows.first} and {windows.last} group by port"""
+    found = query(sql, facts=facts)
+    return dict(zip(found["port"].to_pylist(), found["windows"].to_pylist(), strict=True))
+
+
 def sealed_to(facts: Table, before: int) -> int:
     """Returns the last window that any attempt has sealed, whatever marks a later one has set; `before` without any."""
     found = query("select max(window_id) as w from f where direction = 'out'", f=facts)["w"][0].as_py()

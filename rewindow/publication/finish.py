@@ -66,6 +66,7 @@ class Publisher:
     say: Callable[[str], object] = lambda line: None
     _taken: dict[str, dict[str, str]] = field(default_factory=dict)
     _verified: set[str] = field(default_factory=set)
+    _staged: dict[str, StagedOutput] = field(default_factory=dict)
     _checked: dict[str, StagedFiles] = field(default_factory=dict)
 
     def roll_forward(self, publication: Publication) -> Publication:
@@ -119,7 +120,7 @@ class Publisher:
             return [file for piece in pieces for file in open_published(self.config, name, piece.version).files()]
         plan = self.ledger.replays.get(publication.replay_id).read_plan()
         target = next(target for target in targets_of(plan) if target.name == name)
-        return self.staged(plan, target, publication.details.staged_versions).table.files()
+        return self._staged_table(plan, target, publication.details.staged_versions).files()
 
     def _commit(self, publication: Publication, name: str, versions: dict[str, int | None]) -> None:
         with self._naming_damage(lambda: self._damage(publication, name)):
@@ -170,16 +171,13 @@ class Publisher:
             rows = stored.brought(rows, source, self.config.stream_table(name), f"{publication.number}")
             write_arrow(self.config, name, publication, rows)
             return
-        assert target.output is not None, "tuples and seals belong to an output"
-        seals = staged_seals(self._facts(plan, pinned), target.output.name, publication.range)
         if target.kind is Kind.WINDOWS:
             data_name = stream_of(name)
             data_version = versions[data_name]
             assert data_version is not None, "seals come after their tuples"
-            columns = columns_text(
-                event_columns(Table.open(self.config.replay_root(plan.replay_id) / target.output.name))
-            )
-            rows = published_seals(self.config, data_name, seals, columns, publication.opened_at, data_version)
+            staged = self.staged(plan, target, pinned)
+            columns = columns_text(event_columns(staged.table))
+            rows = published_seals(self.config, data_name, staged.seals, columns, publication.opened_at, data_version)
             write_arrow(self.config, name, publication, rows)
             return
         self._publish_tuples(publication, plan, target)
@@ -213,16 +211,19 @@ class Publisher:
         with step(f"{target.name}: Spark writes its rows"):
             write_spark(self.config, target.name, publication, frame)
 
-    def _facts(self, plan: Plan, pinned: Mapping[str, int]) -> Table:
-        return Table.open(self.config.replay_root(plan.replay_id) / FACTS, pinned[FACTS])
-
     def staged(self, plan: Plan, target: PublicationTarget, pinned: Mapping[str, int]) -> StagedOutput:
-        """Returns a staged output and its seals, at the versions that are published."""
+        """Returns a staged output and its seals, at the versions that are published; read once by this publisher."""
         assert target.output is not None, "only outputs are staged"
-        table = Table.open(self.config.replay_root(plan.replay_id) / target.output.name, pinned[target.output.name])
-        return StagedOutput(
-            plan, target.output, table, staged_seals(self._facts(plan, pinned), target.output.name, plan.range)
-        )
+        name = f"{plan.replay_id}/{target.output.name}@{pinned[FACTS]}"
+        if name not in self._staged:
+            facts = Table.open(self.config.replay_root(plan.replay_id) / FACTS, pinned[FACTS])
+            seals = staged_seals(facts, target.output.name, plan.range)
+            self._staged[name] = StagedOutput(plan, target.output, self._staged_table(plan, target, pinned), seals)
+        return self._staged[name]
+
+    def _staged_table(self, plan: Plan, target: PublicationTarget, pinned: Mapping[str, int]) -> Table:
+        assert target.output is not None, "only outputs are staged"
+        return Table.open(self.config.replay_root(plan.replay_id) / target.output.name, pinned[target.output.name])
 
     def expected(self, plan: Plan, pinned: Mapping[str, int]) -> list[ExpectedTable]:
         """Returns what publishing does to each table of tuples, with all of them checked, see `check`."""

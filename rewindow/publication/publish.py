@@ -16,7 +16,7 @@ from rewindow.config import Config
 from rewindow.crash import crash_point
 from rewindow.errors import GateError, InputError, TableError
 from rewindow.facts.losses import losses_of
-from rewindow.facts.readers import staged_seals
+from rewindow.facts.readers import sealed_counts
 from rewindow.ledger import Ledger, Publication, Replay, State
 from rewindow.ledger.publication_details import PublicationDetails
 from rewindow.ledger.publication_rows import PUBLISH, effective_publications
@@ -280,9 +280,8 @@ def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None, con
         plan, Table.open(root / FACTS, staged[FACTS]), Table.open(root / CHECKPOINTS, staged[CHECKPOINTS]), plan.range
     )
     facts = Table.open(config.replay_root(plan.replay_id) / FACTS, staged[FACTS])
-    lost = {
-        output.name: len(plan.range) - staged_seals(facts, output.name, plan.range).num_rows for output in plan.staged
-    }
+    sealed = sealed_counts(facts, plan.range)
+    lost = {output.name: len(plan.range) - sealed.get(output.name, 0) for output in plan.staged}
     return PublicationDetails(
         application=plan.application,
         staged_versions=staged,

@@ -15,8 +15,9 @@ from rewindow.certificate import certify
 from rewindow.certificate.snapshots import staged_plan
 from rewindow.config import Config
 from rewindow.errors import GateError, InputError, OverlapError, TableError
+from rewindow.facts.readers import staged_seals
 from rewindow.ledger import Ledger, State
-from rewindow.publication import published_state, read_published, staged_output
+from rewindow.publication import finish, published_state, read_published, staged_output
 from rewindow.publication.prepare import prepare_tables
 from rewindow.publication.publish import check_publishable, publish
 from rewindow.publication.read import published_arrow
@@ -276,6 +277,20 @@ def test_a_table_that_does_not_fit_is_refused_and_new_columns_are_added(config: 
     create_table(path, older, format_property(TableKind.STREAM))
     publish(config, "r1")
     assert minutes(config)[100] == 1000
+
+
+def test_what_is_sealed_is_read_once_for_an_output(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million seals take a second: whatever asks for them again gets those that are there."""
+    ranks_only(config, "r1", 100, 103, publishable=True)
+    read: list[str] = []
+
+    def reading(facts: Table, port: str, windows: WindowRange) -> pa.Table:
+        read.append(port)
+        return staged_seals(facts, port, windows)
+
+    monkeypatch.setattr(finish, "staged_seals", reading)
+    publish(config, "r1")
+    assert read == ["ranks"]
 
 
 def test_a_range_on_which_another_replay_runs_is_not_published(config: Config) -> None:
