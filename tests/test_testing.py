@@ -274,6 +274,10 @@ class _Wrong(Totals):
     def end_window(self) -> None:
         if self.what == "state of no key":
             self.total += 1
+        if self.what == "assigned to no key":
+            self.total = 1
+        if self.what == "property":
+            self.what = "other"
 
 
 @pytest.mark.parametrize(
@@ -287,6 +291,8 @@ class _Wrong(Totals):
         ("wrong type", 'column "total" of port "out" of _Wrong is int64, a value was str \'many\''),
         ("wrong state", "column \"total\" of state of _Wrong is int64, a value was str 'many'"),
         ("state of no key", "state of _Wrong is used where no tuple says of which key"),
+        ("assigned to no key", "state of _Wrong is used where no tuple says of which key"),
+        ("property", '_Wrong assigns "what", which is neither state nor transient'),
         ("raises", "no such user"),
     ],
 )

@@ -51,7 +51,8 @@ def one_pass(
     rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
     placed = rows.repartition(*(f"_key_{place}" for place in range(len(keys)))) if keys.names else rows.coalesce(1)
     wanted = tagged_schema([state_tag(operator), *input_tags(operator).values()]).names
-    ordered = placed.sortWithinPartitions(WINDOW, TAG, _ORDER)
+    by_port = [TAG] if len(operator.input_ports()) > 1 else []  # State and mark come first by their window and order.
+    ordered = placed.sortWithinPartitions(WINDOW, *by_port, _ORDER)
     sent = ordered.select(*(name if name in ordered.columns else F.lit(None).alias(name) for name in wanted))
     made = tagged_schema([state_tag(operator), *output_tags(operator).values()])
     alone = OperatorContext(context.grid, context.windows, context.mode, context.operator)
@@ -90,15 +91,19 @@ def _tagged_state(state: DataFrame, operator: TupleOperator, context: OperatorCo
     key = values[: len(operator.key_schema())]
     return state.select(
         F.lit(0).alias(TAG), F.lit(context.first - 1).cast("bigint").alias(WINDOW),
-        F.lit(0).cast("bigint").alias(_ORDER), *_keys(key), *_named([*values, F.lit(False)], columns),
+        _before(1), *_keys(key), *_named([*values, F.lit(False)], columns),
     )  # fmt: skip
 
 
 def _mark(spark: SparkSession, context: OperatorContext) -> DataFrame:
     return spark.range(1).select(
-        F.lit(NO_TAG).alias(TAG), F.lit(context.first - 1).cast("bigint").alias(WINDOW),
-        F.lit(0).cast("bigint").alias(_ORDER),
-    )  # fmt: skip
+        F.lit(NO_TAG).alias(TAG), F.lit(context.first - 1).cast("bigint").alias(WINDOW), _before(0)
+    )
+
+
+def _before(place: int) -> Column:
+    """Returns an order before that of all tuples: the mark's, then that of state."""
+    return F.lit(place - 2**63).cast("bigint").alias(_ORDER)
 
 
 def _keys(columns: list[Column]) -> list[Column]:

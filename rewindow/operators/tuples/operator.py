@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
@@ -10,13 +10,10 @@ from pydantic import ConfigDict
 
 from rewindow.application import FrameOperator, OperatorContext
 from rewindow.application.properties import WrongProperty
-from rewindow.errors import InputError
 from rewindow.operators.tuples.state import StateField
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from rewindow.operators.tuples.key_range import KeyRange
 
 
 class TupleOperator(FrameOperator):
@@ -69,23 +66,6 @@ class TupleOperator(FrameOperator):
             field.place = place
         cls.places = {field.name: field.place for field in cls.fields}
         cls.state_increments = any(port.key for port in cls.inputs.values())
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        place = self.places.get(name)
-        if place is not None:
-            values = self.__dict__["_values"]
-            if values is None:
-                values = self.__dict__["_range"].own()
-            values[place], values[-1] = value, True
-        elif name in self.transient and "_range" in self.__dict__:
-            self.__dict__[name] = value
-        elif "_range" in self.__dict__:
-            raise InputError(
-                f'{type(self).__name__} assigns "{name}", which is neither state nor transient',
-                hint=f'Declare it: {name} = StateField(TYPE), or put "{name}" into `transient` if it may be lost.',
-            )
-        else:
-            super().__setattr__(name, value)
 
     def setup(self) -> None:
         """Called once before the first window of a group, with properties and state there; nothing is emitted (O25)."""
@@ -214,15 +194,3 @@ class TupleOperator(FrameOperator):
 def _can_be_key(field: pa.Field) -> bool:
     """Returns whether equal values are one key: a NaN is not equal to itself, and a list is none for Python."""
     return not (pa.types.is_floating(field.type) or pa.types.is_nested(field.type))
-
-
-def copy_of(
-    operator: TupleOperator, key_range: KeyRange, context: OperatorContext, emit: Callable[..., None]
-) -> TupleOperator:
-    """Returns a copy of an operator that reads and emits through a key range.
-
-    `_values` are the fields of the key that is read, None where it has none yet: what is read most is found at once.
-    """
-    copied = operator.model_copy()
-    copied.__dict__.update(_range=key_range, _values=None, context=context, emit=emit)
-    return copied

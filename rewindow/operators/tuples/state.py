@@ -37,10 +37,7 @@ class StateField:
     def __get__(self, operator: TupleOperator | None, owner: type | None = None) -> Any:
         if operator is None:
             return self
-        values = operator.__dict__["_values"]
-        if values is None or self.changes_in_place:
-            return operator.__dict__["_range"].read(self)
-        return values[self.place]
+        return operator.__dict__["_range"].read(self)
 
     def __set__(self, operator: TupleOperator, value: Any) -> None:
         operator.__dict__["_range"].own()[self.place] = value
