@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from rewindow.errors import InputError
 from rewindow.operators.tuples.emitted import Kept
-from rewindow.operators.tuples.tagged_rows import Columns, Shape, as_travelling, one_array, to_array
+from rewindow.operators.tuples.tagged_rows import Columns, TagShape, as_travelling, one_array, to_array
 
 BATCH = 10_000
 """Tuples that are made into an Arrow batch at once: more save nothing (measured), and cost memory."""
@@ -24,7 +24,7 @@ class Emissions:
         kept: copies what could be changed afterwards.
     """
 
-    def __init__(self, name: str, shape: Shape, kept: Kept) -> None:
+    def __init__(self, name: str, shape: TagShape, kept: Kept) -> None:
         self._name, self._shape, self.kept = name, shape, kept
         self._window: int | None = None
         self._values: dict[str, list[Any]] = {port: [] for port in shape.outputs}

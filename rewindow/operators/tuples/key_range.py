@@ -20,7 +20,7 @@ from rewindow.operators.tuples.keyed_state import KeyedState
 from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.operators.tuples.running import check_assigned, running_copy
 from rewindow.operators.tuples.state import StateField
-from rewindow.operators.tuples.tagged_rows import NO_TAG, TAG, WINDOW, Shape, lists_of, shown
+from rewindow.operators.tuples.tagged_rows import NO_TAG, TAG, WINDOW, TagShape, lists_of, shown
 
 
 class KeyRange:
@@ -36,12 +36,12 @@ class KeyRange:
         self,
         operator: TupleOperator,
         context: OperatorContext,
-        shape: Shape | None = None,
+        shape: TagShape | None = None,
         *,
         tells_changes: bool = False,
     ) -> None:
         self._windows, self._window = context.windows, context.first - 1
-        self._shape = shape or Shape(operator)
+        self._shape = shape or TagShape(operator)
         self._names = list(self._shape.inputs)
         self._out = Emissions(type(operator).__name__, self._shape, Kept(self._shape.outputs, tells=tells_changes))
         self.emit, self.emit_batch = self._out.emit, self._out.emit_batch

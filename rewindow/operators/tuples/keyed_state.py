@@ -15,7 +15,7 @@ import pyarrow as pa
 from rewindow.errors import InputError
 from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.operators.tuples.state import StateField
-from rewindow.operators.tuples.tagged_rows import Shape, lists_of, to_array
+from rewindow.operators.tuples.tagged_rows import TagShape, lists_of, to_array
 
 ROWS = 10_000
 """Rows of state in a batch."""
@@ -32,7 +32,7 @@ class KeyedState:
         failed_at: the tuple at which `process` has raised.
     """
 
-    def __init__(self, shape: Shape, operator: TupleOperator) -> None:
+    def __init__(self, shape: TagShape, operator: TupleOperator) -> None:
         self._shape, self._fields, self._keys = shape, shape.fields, shape.keys
         self._name, self._now = type(operator).__name__, operator.__dict__
         self._fields_there = shape.attributes

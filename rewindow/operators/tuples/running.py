@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rewindow.application import OperatorContext
 from rewindow.errors import InputError
 from rewindow.operators.tuples.operator import TupleOperator
-from rewindow.operators.tuples.tagged_rows import Shape
+from rewindow.operators.tuples.tagged_rows import TagShape
 
 if TYPE_CHECKING:
     from rewindow.operators.tuples.key_range import KeyRange
@@ -25,7 +25,7 @@ class _NoKey:
 
 
 def running_copy(
-    operator: TupleOperator, shape: Shape, key_range: KeyRange, context: OperatorContext, emit: Callable[..., None]
+    operator: TupleOperator, shape: TagShape, key_range: KeyRange, context: OperatorContext, emit: Callable[..., None]
 ) -> TupleOperator:
     """Returns a copy of an operator that reads and emits through a key range."""
     copied = operator.model_copy()

@@ -80,7 +80,7 @@ def _declared(schema: pa.Schema | None) -> pa.Schema:
     return schema if schema is not None else pa.schema([])
 
 
-class Shape:
+class TagShape:
     """What all key ranges of an operator share, made once: the columns of its tags, its ports, its keys.
 
     Attributes:
