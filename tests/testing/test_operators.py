@@ -148,6 +148,13 @@ def test_ports_are_aligned_by_window_and_share_a_key() -> None:
     assert found.states == {"ann": {"seen": [4, 5]}}
 
 
+def test_an_operator_that_depends_on_the_order_of_its_ports_is_caught_where_that_is_asked_for() -> None:
+    """In a replay the order is that of their declaration (X43); in a live system it would be none."""
+    given = {"right": {1: [("ann",)]}, "left": {1: [("ann", 4)]}}
+    with pytest.raises(AssertionError, match=r'port "out" differs with seed \d+: .*, ports in the order right, left'):
+        check_grouping(Joined(), given, runs=8, any_port_order=True)
+
+
 def test_keys_are_gone_through_in_their_order_and_can_be_forgotten() -> None:
     """At the end of a window, whichever tuples it had."""
 
