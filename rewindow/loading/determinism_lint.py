@@ -1,12 +1,15 @@
 """What in an application's files gives other results the next time: clocks, chance, and orders that nobody fixed (R86).
 
-The files are read, not run. A warning is a hint, no proof: `rewindow check-determinism` runs the application.
+The files are read, not run. A warning is a hint, no proof: `rewindow check-determinism` runs the application. A comment
+`# repeatable: WHY` on a line, or alone above it, says that it is sound; without a reason it says nothing.
 """
 
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -40,6 +43,7 @@ _IN_SQL = {
 _TAKES_SQL = ("expr", "selectExpr", "sql", "where", "filter")
 _KEEPS_ORDER = ("list", "tuple", "enumerate", "iter", "join", "next", "zip", "map")
 _SETS = ("set", "frozenset")
+_SOUND = re.compile(r"#+\s*repeatable:\s*\S.*")
 
 
 class ShakyLine(NamedTuple):
@@ -63,10 +67,23 @@ def doubts(files: Iterable[Path]) -> list[ShakyLine]:
     found = []
     for path in sorted(files):
         try:
-            tree = ast.parse(path.read_bytes())
+            source = path.read_bytes()
+            tree, sound = ast.parse(source), _said_to_be_sound(source)
         except (OSError, SyntaxError, ValueError) as error:
             raise InputError(f'file "{path}" cannot be read as Python: {error}') from error
-        found += [ShakyLine(path.name, line, code, why) for line, code, why in sorted(set(_of(tree)))]
+        found += [
+            ShakyLine(path.name, line, code, why) for line, code, why in sorted(set(_of(tree))) if line not in sound
+        ]
+    return found
+
+
+def _said_to_be_sound(source: bytes) -> set[int]:
+    """Returns the lines of which a comment says that they give the same every time, and why."""
+    found = set()
+    for token in tokenize.tokenize(io.BytesIO(source).readline):
+        if token.type == tokenize.COMMENT and _SOUND.fullmatch(token.string):
+            stands_alone = not token.line[: token.start[1]].strip()
+            found.add(token.start[0] + stands_alone)
     return found
 
 

@@ -55,6 +55,23 @@ def test_what_differs_the_next_time_is_named_with_its_line(tmp_path: Path, line:
 
 
 @pytest.mark.parametrize(
+    ("line", "warnings"),
+    [
+        ("x = uuid.uuid4()  # repeatable: only names a scratch file", 0),
+        ("# repeatable: only names a scratch file\nx = uuid.uuid4()", 0),
+        ("# repeatable: only names a scratch file\nx = uuid.uuid4()\ny = uuid.uuid4()", 1),
+        ("x = uuid.uuid4()  # repeatable:", 1),
+        ("x = uuid.uuid4()  # repeatable", 1),
+        ("x = str(uuid.uuid4()) + '# repeatable: no comment'", 1),
+    ],
+)
+def test_a_comment_with_a_reason_silences_a_line(tmp_path: Path, line: str, warnings: int) -> None:
+    """On the line, or alone above it; only that line, and never without a reason."""
+    (tmp_path / "app.py").write_text(f"{HEAD}{line}\n")
+    assert len(doubts([tmp_path / "app.py"])) == warnings
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "x = random.Random(7).random()",
