@@ -80,6 +80,8 @@ class WindowsConfig(Section):
     """A late tuple that is not further behind the watermark corrects the windows that have fired."""
     early_us: Annotated[DurationUs, Field(gt=0)] | None = Field(None, alias="early")
     """Windows show what they have at the multiples of it on the arrival clock, also before they fire."""
+    early_tuples: Annotated[int, Field(ge=1)] | None = None
+    """Windows show what they have when so many tuples of a key are in them, twice so many, and so on."""
     accumulation: Literal["discarding", "accumulating", "retracting"] = "retracting"
     """What a window shows that fires again: what is new, the whole, or the whole and what was shown before."""
     gap_us: Annotated[DurationUs, Field(gt=0)] | None = Field(None, alias="gap")

@@ -154,6 +154,7 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
         event_at=settings.event_at,
         aggregates=given.aggregates,
         accumulation=given.accumulation,
+        early_tuples=given.early_tuples,
         keys=tuple(settings.keys),
         **{name: f"{us} us" for name, us in durations.items() if us is not None},
     )
@@ -164,7 +165,7 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
         f"{WINDOWS}{stream}", window=format_duration(settings.width_us), origin_ms=settings.grid.origin_ms
     )
     node = app.add("aggregate", operator, stream=app.input(stream))
-    again = ["pane", "kind"] if given.allowed_lateness_us or given.early_us else []
+    again = ["pane", "kind"] if given.allowed_lateness_us or given.early_us or given.early_tuples else []
     app.output("fired", node["fired"], key=[*settings.keys, "window_begin_us", *again])
     app.output("late", node["late"], key=[])
     return app

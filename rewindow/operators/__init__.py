@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from rewindow.operators.event_time.lateness import Lateness, lateness
     from rewindow.operators.event_time.operator import SplitLate
     from rewindow.operators.event_time.settings import EventTime, StreamTime
+    from rewindow.operators.event_time.storm import StormResult, StormWindows, storm_windows
     from rewindow.operators.event_time.window_operator import AggregateWindows
-    from rewindow.operators.event_time.window_settings import EventWindows, SessionWindows
+    from rewindow.operators.event_time.window_settings import CountWindows, EventWindows, GlobalWindow, SessionWindows
     from rewindow.operators.event_time.windows import Windows, event_windows
     from rewindow.operators.filling.function import fill_gaps
     from rewindow.operators.filling.operator import FillGaps
@@ -29,12 +30,14 @@ if TYPE_CHECKING:
 _PLACES = {
     "AggregateWindows": "event_time.window_operator",
     "ColumnFill": "filling.settings",
+    "CountWindows": "event_time.window_settings",
     "EventTime": "event_time.settings",
     "EventWindows": "event_time.window_settings",
     "FillGaps": "filling.operator",
     "FillSettings": "filling.settings",
     "FrameGaps": "gaps.function",
     "GapSettings": "gaps.settings",
+    "GlobalWindow": "event_time.window_settings",
     "Heartbeat": "heartbeat.operator",
     "Lateness": "event_time.lateness",
     "Merge": "merge.operator",
@@ -42,6 +45,8 @@ _PLACES = {
     "SessionWindows": "event_time.window_settings",
     "SplitLate": "event_time.operator",
     "StateField": "tuples.state",
+    "StormResult": "event_time.storm",
+    "StormWindows": "event_time.storm",
     "StreamTime": "event_time.settings",
     "TupleOperator": "tuples.operator",
     "Windows": "event_time.windows",
@@ -50,16 +55,19 @@ _PLACES = {
     "gap_report": "gaps.function",
     "lateness": "event_time.lateness",
     "learn_cadence": "gaps.function",
+    "storm_windows": "event_time.storm",
 }
 __all__ = [
     "AggregateWindows",
     "ColumnFill",
+    "CountWindows",
     "EventTime",
     "EventWindows",
     "FillGaps",
     "FillSettings",
     "FrameGaps",
     "GapSettings",
+    "GlobalWindow",
     "Heartbeat",
     "Lateness",
     "Merge",
@@ -67,6 +75,8 @@ __all__ = [
     "SessionWindows",
     "SplitLate",
     "StateField",
+    "StormResult",
+    "StormWindows",
     "StreamTime",
     "TupleOperator",
     "Windows",
@@ -75,6 +85,7 @@ __all__ = [
     "gap_report",
     "lateness",
     "learn_cadence",
+    "storm_windows",
 ]
 
 

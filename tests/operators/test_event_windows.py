@@ -14,12 +14,12 @@ import pytest
 from rewindow.errors import InputError
 from rewindow.operators.event_time.lateness import Lateness, lateness
 from rewindow.operators.event_time.settings import EventTime, StreamTime
-from rewindow.operators.event_time.window_settings import EventWindows, SessionWindows
-from rewindow.operators.event_time.windows import Windows, event_windows
+from rewindow.operators.event_time.window_settings import CountWindows, EventWindows, SessionWindows
+from rewindow.operators.event_time.windows import AnyWindows, Windows, event_windows
 from tests.operators.lateness_reference import judge
 from tests.operators.test_lateness import END_US, UNIT_US, Case, S, frames_of, make_case, make_rules, new_seed
 from tests.operators.test_lateness import settings_of as time_of
-from tests.operators.windows_reference import Fired, fire, fire_sessions
+from tests.operators.windows_reference import Fired, fire, fire_counted, fire_sessions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,7 +84,7 @@ def in_own_groups(judged: Lateness) -> dict[str, DataFrame]:
     return {name: frame.withColumn("_group", F.expr(GROUP.format(at=at))) for name, (frame, at) in named.items()}
 
 
-def in_groups(judged: Lateness, windows: EventWindows | SessionWindows, merging: bool, ends: bool) -> list[Windows]:
+def in_groups(judged: Lateness, windows: AnyWindows, merging: bool, ends: bool) -> list[Windows]:
     """Returns the windows of each group, each with the state of the one before."""
     results: list[Windows] = []
     frames = {name: frame.localCheckpoint() for name, frame in in_own_groups(judged).items()}
@@ -145,6 +145,38 @@ def test_sessions_are_those_of_a_machine(spark: SparkSession) -> None:
         wanted, last = fire_sessions(case, keys, outcomes, ticks, gap_us, inclusive, rules.tick_first, ended_us)
         rows = sorted((wanted_values(one, merging) for one in wanted), key=str)
         told = f"seed {seed}\n{rules}\n{sessions}\n{case}\nticks {ticks}\nends {ends}"
+        mine = sorted(found.get(number, []), key=str)
+        assert mine == rows, f"{told}\nwanted {rows}\nfound {mine}"
+        check_balance(counts, number, case, last, told)
+
+
+def order_of(number: int, merging: bool) -> tuple[int, ...]:
+    """Returns by which the library orders tuples of one key, timestamp, arrival and stream: what they add."""
+    value = value_of(number)
+    return (value is not None, value or 0) if merging else (0 if value is None else value + 1,)
+
+
+def test_windows_of_so_many_tuples_are_those_of_a_machine(spark: SparkSession) -> None:
+    """Tuples have their places by event time, whatever their order of arrival and the cuts (E13, E14, E18, E45)."""
+    seed = new_seed()
+    random = Random(seed)
+    merging, ends = random.random() < 0.5, random.random() < 0.5
+    length, slide = random.choice([(1, 1), (3, 3), (4, 2), (3, 2), (5, 1), (7, 7)])
+    rules, windows = make_rules(random), CountWindows(length=length, slide=slide)
+    cases = [make_case(random, rules.streams) for _ in range(RECORDINGS)]
+    frames = {name: frame.select("*", *map_expr(KEYED)) for name, frame in frames_of(spark, cases, rules).items()}
+    judged = lateness(frames, time_of(rules), start_us=0, end_us=END_US, apart=("case",))
+    results = in_groups(judged, windows, merging, ends)
+    found, counts = found_in(results, merging), counted(results)
+    for number, case in enumerate(cases):
+        outcomes, ticks = judge(case, rules, 0, END_US)
+        keys = [key_of(one) for one in range(len(case))]
+        orders = [order_of(one, merging) for one in range(len(case))]
+        ended_us = END_US if ends else None
+        wanted, last = fire_counted(case, keys, orders, outcomes, ticks, length, slide, ended_us)
+        values = [(*(shown := wanted_values(one, merging))[:2], place, *shown[3:]) for place, one in wanted]
+        rows = sorted(values, key=str)
+        told = f"seed {seed}\n{rules}\n{windows}\n{case}\nticks {ticks}\nends {ends}"
         mine = sorted(found.get(number, []), key=str)
         assert mine == rows, f"{told}\nwanted {rows}\nfound {mine}"
         check_balance(counts, number, case, last, told)
@@ -292,6 +324,10 @@ def test_event_windows_refuse_wrong_settings(wrong: dict[str, Any], words: str) 
     assert EventWindows(length="10 s", slide="11 s", sampling=True).pane_us == 1_000_000
     with pytest.raises(InputError, match="gap is 0"):
         SessionWindows(gap=0)
+    for counts, words in (((0,), "from 1 to"), ((3, 4), "longer than length"), ((100_000, 1), "more than 10000 times")):
+        with pytest.raises(InputError, match=words):
+            CountWindows(**dict(zip(("length", "slide"), counts, strict=False)))
+    assert CountWindows(length=5).slide == 5
 
 
 def test_event_windows_refuse_what_they_cannot_fold(spark: SparkSession) -> None:

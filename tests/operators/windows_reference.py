@@ -100,10 +100,57 @@ def fire_sessions(
     return fired, outcomes
 
 
+def fire_counted(
+    case: Sequence[Arrival],
+    keys: Sequence[Key],
+    orders: Sequence[tuple[int, ...]],
+    judged: Sequence[Judged],
+    ticks: Sequence[tuple[int, int]],
+    length: int,
+    slide: int,
+    ended_us: int | None,
+) -> tuple[list[tuple[int, Fired]], list[str]]:
+    """Returns the windows of so many tuples with their numbers, and what became of each tuple.
+
+    Args:
+        orders: by which tuples of one key, timestamp and arrival are ordered.
+    """
+    outcomes = ["pending_after" if one.outcome == "on_time" else one.outcome for one in judged]
+    waiting = [number for number, one in enumerate(judged) if one.outcome == "on_time"]
+    waiting.sort(key=lambda number: (case[number].ts_us, case[number].at_us, case[number].stream, orders[number]))
+    queues: dict[Key, list[int]] = {}
+    fired: list[tuple[int, Fired]] = []
+
+    def show(queue: list[int], key: Key, tick_us: int, number: int) -> None:
+        last = queue[max(0, slide * (number + 1) - length) : slide * (number + 1)]
+        times = [ts for one in last if (ts := case[one].ts_us) is not None]
+        fired.append((number, Fired(times[0], times[-1] + 1, key, tick_us, tuple(sorted(last)))))
+        for one in last:
+            outcomes[one] = "on_time"
+
+    for tick_us, watermark_us in ticks:
+        while waiting and (case[waiting[0]].ts_us or 0) < watermark_us:
+            number = waiting.pop(0)
+            queue = queues.setdefault(keys[number], [])
+            queue.append(number)
+            if len(queue) % slide == 0:
+                show(queue, keys[number], tick_us, len(queue) // slide - 1)
+    if ended_us is not None:
+        for number in waiting:
+            queue = queues.setdefault(keys[number], [])
+            queue.append(number)
+            if len(queue) % slide == 0:
+                show(queue, keys[number], ended_us, len(queue) // slide - 1)
+        for key, queue in queues.items():
+            if len(queue) % slide:
+                show(queue, key, ended_us, len(queue) // slide)
+    return fired, outcomes
+
+
 class Shown(NamedTuple):
     """What a window shows: begin, key, number and kind of the firing, when, and the numbers of its tuples."""
 
-    begin_us: int
+    begin_us: int | None
     key: Key
     pane: int
     kind: str
@@ -113,12 +160,13 @@ class Shown(NamedTuple):
 
 @dataclass(frozen=True)
 class Again:
-    """How windows fire more than once, in microseconds."""
+    """How windows fire more than once, in microseconds; without a length there is one window, the global one."""
 
-    length_us: int
+    length_us: int | None
     slide_us: int
     allowed_us: int
     early_us: int | None
+    early_tuples: int | None
     accumulation: str
     interval_us: int
     tick_first: bool
@@ -134,74 +182,112 @@ class Open:
     panes: int = 0
     has_fired: bool = False
     was_ever_on_time: bool = False
+    showing: list[int] = field(default_factory=list)
+    kind: str = ""
+
+
+Place = tuple[int | None, Key]
 
 
 def fire_again(
     case: Sequence[Arrival],
     keys: Sequence[Key],
+    orders: Sequence[tuple[int, ...]],
     judged: Sequence[Judged],
     ticks: Sequence[tuple[int, int]],
     again: Again,
     end_us: int,
     has_ended: bool,
 ) -> list[Shown]:
-    """Returns all that windows show, walking along the arrival clock through every tick and early instant."""
-    opened: dict[tuple[int, Key], Open] = {}
+    """Returns all that windows show, walking along the arrival clock; a window shows once at an instant.
+
+    Args:
+        orders: by which tuples of one arrival and stream are ordered.
+    """
+    opened: dict[Place, Open] = {}
     rows: list[Shown] = []
     raised = dict(ticks)
     early = set() if again.early_us is None else set(range(0, end_us, again.early_us))
     every = set(range(0, end_us, again.interval_us))
-    waiting = sorted(range(len(case)), key=lambda number: case[number].at_us)
+    arrivals = {one.at_us for one in case}
+    waiting = sorted(range(len(case)), key=lambda number: (case[number].at_us, case[number].stream, orders[number]))
     watermark: int | None = None
-    for at_us in [*sorted(early | every), *([end_us] if has_ended else [])]:
-        while waiting and case[waiting[0]].at_us < at_us + (not again.tick_first):
-            _enter(case, keys, judged, waiting.pop(0), again, opened)
+    for at_us in [*sorted(early | every | arrivals), *([end_us] if has_ended else [])]:
+        if not again.tick_first:
+            _arrive(case, keys, judged, waiting, at_us, again, opened)
         ends = at_us == end_us
         watermark = 1 << 62 if ends else raised.get(at_us, watermark)
-        for (begin, key), window in opened.items():
-            place = (begin, key)
-            closes = watermark is not None and begin + again.length_us <= watermark and not window.has_fired
-            if closes and window.was_ever_on_time:
+        for (begin, _), window in opened.items():
+            is_over = ends or (
+                watermark is not None
+                and begin is not None
+                and again.length_us is not None
+                and begin + again.length_us <= watermark
+            )
+            if is_over and not window.has_fired and window.was_ever_on_time:
                 window.has_fired = True
-                if window.new or (again.early_us is not None and again.accumulation != "discarding"):
-                    _show(rows, window, place, "on_time", at_us, again)
+                is_early = again.early_us is not None or again.early_tuples is not None
+                if window.new or window.showing or (is_early and again.accumulation != "discarding"):
+                    _show(window, "on_time")
             elif window.new and at_us in early and not window.has_fired:
-                _show(rows, window, place, "early", at_us, again)
+                _show(window, "early")
             if window.late and (at_us in every or ends):
                 window.new, window.late = window.late, []
-                _show(rows, window, place, "late", at_us, again)
+                _show(window, "late")
+        if again.tick_first:
+            _arrive(case, keys, judged, waiting, at_us, again, opened)
+        for place, window in opened.items():
+            if window.kind:
+                _write(rows, window, place, at_us, again)
     return rows
 
 
-def _enter(
+def _arrive(
     case: Sequence[Arrival],
     keys: Sequence[Key],
     judged: Sequence[Judged],
-    number: int,
+    waiting: list[int],
+    at_us: int,
     again: Again,
-    opened: dict[tuple[int, Key], Open],
+    opened: dict[Place, Open],
 ) -> None:
-    ts_us, (outcome, watermark) = case[number].ts_us, judged[number]
-    if ts_us is None or outcome not in ("on_time", "late"):
-        return
-    if outcome == "late" and watermark is not None and ts_us < watermark - again.allowed_us:
-        return
-    for begin in _multiples(again.slide_us, ts_us - again.length_us, ts_us):
-        if begin <= ts_us < begin + again.length_us:
+    while waiting and case[waiting[0]].at_us <= at_us:
+        number = waiting.pop(0)
+        ts_us, (outcome, watermark) = case[number].ts_us, judged[number]
+        if ts_us is None or outcome not in ("on_time", "late"):
+            continue
+        if outcome == "late" and watermark is not None and ts_us < watermark - again.allowed_us:
+            continue
+        length_us = again.length_us
+        begins: list[int | None] = [None]
+        if length_us is not None:
+            around = _multiples(again.slide_us, ts_us - length_us, ts_us)
+            begins = [begin for begin in around if begin <= ts_us < begin + length_us]
+        for begin in begins:
             window = opened.setdefault((begin, keys[number]), Open())
-            if watermark is not None and begin + again.length_us <= watermark:
+            over = begin is not None and length_us is not None and watermark is not None
+            if over and begin + length_us <= watermark:  # type: ignore[operator]
                 window.late.append(number)
-            else:
-                window.was_ever_on_time = True
-                window.new.append(number)
+                continue
+            window.was_ever_on_time = True
+            window.new.append(number)
+            entered = len(window.shown) + len(window.showing) + len(window.new)
+            if again.early_tuples is not None and entered % again.early_tuples == 0:
+                _show(window, "early")
 
 
-def _show(rows: list[Shown], window: Open, place: tuple[int, Key], kind: str, at_us: int, again: Again) -> None:
+def _show(window: Open, kind: str) -> None:
+    """Lets a window show at this instant; on time stands for early."""
+    window.showing, window.new, window.kind = window.showing + window.new, [], kind
+
+
+def _write(rows: list[Shown], window: Open, place: Place, at_us: int, again: Again) -> None:
     if again.accumulation == "retracting" and window.panes:
         rows.append(Shown(*place, window.panes - 1, "retraction", at_us, tuple(sorted(window.shown))))
-    every = window.new if again.accumulation == "discarding" else window.shown + window.new
-    rows.append(Shown(*place, window.panes, kind, at_us, tuple(sorted(every))))
-    window.shown, window.new, window.panes = window.shown + window.new, [], window.panes + 1
+    every = window.showing if again.accumulation == "discarding" else window.shown + window.showing
+    rows.append(Shown(*place, window.panes, window.kind, at_us, tuple(sorted(every))))
+    window.shown, window.showing, window.panes = window.shown + window.showing, [], window.panes + 1
+    window.kind = ""
 
 
 def _multiples(slide_us: int, low_us: int, high_us: int) -> list[int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rewindow.errors import InputError
 from rewindow.names import quoted_column
 from rewindow.operators.heartbeat.clock import FIRST, floor_div
 
@@ -55,6 +56,23 @@ def first_ticks(ends: DataFrame, ticks: DataFrame, step_us: int, apart: Sequence
     above = Window.partitionBy(*apart, _BLOCK).orderBy(F.desc(_VALUE)).rangeBetween(FIRST, 0)
     reached = rows.unionByName(carry).withColumn(FIRED, F.min(FIRED).over(above))
     return reached.where(F.col(_IS_END) & F.col(FIRED).isNotNull()).select(*apart, F.col(_VALUE).alias(END), FIRED)
+
+
+def check_state(state: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Returns the rows of the piece before, marked as carried.
+
+    Raises:
+        InputError: they are those of other windows.
+    """
+    from pyspark.sql import functions as F
+
+    carried = state.withColumn(CARRIED, F.lit(True))
+    if set(carried.columns) != set(columns):
+        raise InputError(
+            "the state is of other windows: its columns are " + ", ".join(state.columns),
+            hint="Pass the state of the same windows, keys and aggregates, or start without one.",
+        )
+    return carried
 
 
 def reached(rows: DataFrame, ticks: DataFrame, apart: Sequence[str], ended_us: int | None) -> DataFrame:

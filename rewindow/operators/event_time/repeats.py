@@ -25,6 +25,7 @@ from rewindow.operators.event_time.firing import (
     STREAM,
     TUPLES,
     WINDOW,
+    check_state,
     first_ticks,
     reached,
 )  # fmt: skip
@@ -41,24 +42,26 @@ from rewindow.operators.event_time.lateness import (
     arrived_us,
     matched,
 )  # fmt: skip
-from rewindow.operators.event_time.window_settings import EventWindows
-from rewindow.operators.heartbeat.clock import FIRST
+from rewindow.operators.event_time.window_settings import EventWindows, GlobalWindow
+from rewindow.operators.heartbeat.clock import FIRST, floor_div
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
 
+Repeating = EventWindows | GlobalWindow
 EARLY, RETRACTION = "early", "retraction"
-STATE = (STREAM, BEGIN, "is_late", "due_us", "panes", TUPLES, FIRED_UNTIL)
+IS_LATE, _DUE, _PANES, _MANY = "_rw_is_late", "_rw_due_us", "_rw_panes", "_rw_many"
+STATE = (STREAM, BEGIN, IS_LATE, _DUE, _PANES, _MANY, TUPLES, FIRED_UNTIL)
 """Columns of the carried state beside apart, keys and parts: stream and begin of the window; whether its tuples came
 after it had fired; when they show, null for when it fires; how often the window has shown what the row holds, 0 for a
-row that has not been shown; tuples whose first window it is, on time; up to which watermark windows have fired."""
-_IS_LATE, _DUE, _PANES = "is_late", "due_us", "panes"
-_KIND, _PANE, _SHOWN, _ARRIVED = "_kind", "_pane", "_shown", "_arrived_us"
+row that has not been shown; how many tuples it holds; those on time whose first window it is; up to which watermark
+windows have fired."""
+_KIND, _PANE, _SHOWN, _ARRIVED, _NUMBER, _MULTIPLE = "_kind", "_pane", "_shown", "_arrived_us", "_number", "_multiple"
 _AGO = -(1 << 63)
 
 
 def shown_rows(
-    judged: Lateness, windows: EventWindows, fold: Fold, own: Sequence[str], state: DataFrame | None
+    judged: Lateness, windows: Repeating, fold: Fold, own: Sequence[str], state: DataFrame | None
 ) -> DataFrame:
     """Returns what is in windows, a row per stream, key, window and due: the columns of `STATE`, parts, `END`."""
     from pyspark.sql import functions as F
@@ -71,13 +74,10 @@ def shown_rows(
     parts = [_tuples(frame, name, judged.clock, windows, fold, own) for name, frame in judged.tuples.items()]
     rows = reduce(lambda one, other: one.unionByName(other), parts)
     if state is not None:
-        carried = state.withColumn(CARRIED, F.lit(True))
-        if set(carried.columns) != set(rows.columns):
-            raise InputError(
-                "the state is of other windows: its columns are " + ", ".join(state.columns),
-                hint="Pass the state of the same keys, aggregates and triggers, or start without one.",
-            )
-        rows = rows.unionByName(carried)
+        known = check_state(state, [name for name in rows.columns if name != _ARRIVED])
+        rows = rows.unionByName(known.withColumn(_ARRIVED, F.lit(None).cast("bigint")))
+    if windows.early_tuples is not None:
+        rows = _due_by_count(rows, windows.early_tuples, fold, own)
     return _merged(rows, fold, own, CARRIED).withColumn(END, F.col(BEGIN) + windows.length_us)
 
 
@@ -85,12 +85,14 @@ def _merged(rows: DataFrame, fold: Fold, own: Sequence[str], *more: str) -> Data
     from pyspark.sql import functions as F
 
     merged = [column.alias(part) for part, column in fold.merged.items()]
-    by = [*own, STREAM, BEGIN, _IS_LATE, _DUE, _PANES, FIRED_UNTIL, *more]
-    return rows.groupBy(*(F.col(quoted_column(name)) for name in by)).agg(F.sum(TUPLES).alias(TUPLES), *merged)
+    by = [*own, STREAM, BEGIN, IS_LATE, _DUE, _PANES, FIRED_UNTIL, *more]
+    return rows.groupBy(*(F.col(quoted_column(name)) for name in by)).agg(
+        *(F.sum(name).alias(name) for name in (TUPLES, _MANY)), *merged
+    )
 
 
 def _tuples(
-    frame: DataFrame, name: str, clock: ArrivalClock, windows: EventWindows, fold: Fold, own: Sequence[str]
+    frame: DataFrame, name: str, clock: ArrivalClock, windows: Repeating, fold: Fold, own: Sequence[str]
 ) -> DataFrame:
     """Returns the tuples of a stream that enter windows, on time and late ones that are allowed (E49)."""
     from pyspark.sql import functions as F
@@ -106,12 +108,14 @@ def _tuples(
         *(F.col(quoted_column(column)) for column in own),
         F.lit(name).alias(STREAM),
         BEGIN,
-        is_late.alias(_IS_LATE),
+        is_late.alias(IS_LATE),
         F.when(is_late, _tick_after(clock)).otherwise(_early_after(clock, windows)).alias(_DUE),
         F.lit(0).cast("bigint").alias(_PANES),
         F.when(on_time & (F.col(BEGIN) == first), 1).otherwise(0).cast("bigint").alias(TUPLES),
+        F.lit(1).cast("bigint").alias(_MANY),
         F.lit(None).cast("bigint").alias(FIRED_UNTIL),
         F.lit(False).alias(CARRIED),
+        _ARRIVED,
         *(column.alias(part) for part, column in fold.parts.items()),
     )
 
@@ -125,7 +129,7 @@ def _tick_after(clock: ArrivalClock) -> Column:
     )
 
 
-def _early_after(clock: ArrivalClock, windows: EventWindows) -> Column:
+def _early_after(clock: ArrivalClock, windows: Repeating) -> Column:
     """Returns the first early instant that sees a tuple, null without early triggers (E56)."""
     from pyspark.sql import functions as F
 
@@ -135,10 +139,33 @@ def _early_after(clock: ArrivalClock, windows: EventWindows) -> Column:
     return _tick_after(early)
 
 
+def _due_by_count(rows: DataFrame, every: int, fold: Fold, own: Sequence[str]) -> DataFrame:
+    """Lets rows show at the arrival that makes up a multiple of tuples, if that is earlier (E57).
+
+    Tuples are numbered in the order of arrival, behind those of the pieces before. What of these has not been shown
+    belongs to the last multiple, which was not reached.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    window = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), BEGIN)
+    order = window.orderBy(_ARRIVED, STREAM, *fold.parts).rowsBetween(FIRST, 0)
+    is_new = ~F.col(CARRIED) & ~F.col(IS_LATE)
+    before = F.coalesce(F.sum(F.when(F.col(CARRIED), F.col(_MANY))).over(window), F.lit(0))
+    number = before + F.when(F.col(CARRIED), 0).otherwise(F.sum(F.when(is_new, 1).otherwise(0)).over(order))
+    rows = rows.withColumn(_NUMBER, number).withColumn(_MULTIPLE, floor_div(F.col(_NUMBER) + every - 1, every))
+    of_multiple = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), BEGIN, _MULTIPLE)
+    makes_up = is_new & (F.col(_NUMBER) == F.col(_MULTIPLE) * every)
+    reached_us = F.max(F.when(makes_up, F.col(_ARRIVED))).over(of_multiple)
+    waits = ~F.col(IS_LATE) & (F.col(_PANES) == 0)
+    due = F.when(waits, F.least(F.col(_DUE), reached_us)).otherwise(F.col(_DUE))
+    return rows.withColumn(_DUE, due).drop(_NUMBER, _MULTIPLE)
+
+
 def due_rows(
     rows: DataFrame,
     judged: Lateness,
-    windows: EventWindows,
+    windows: Repeating,
     fold: Fold,
     own: Sequence[str],
     apart: Sequence[str],
@@ -152,14 +179,14 @@ def due_rows(
     if not apart and judged.clock.is_few(windows.slide_us):
         ticks = F.broadcast(ticks)
     found = matched(rows, ticks, apart, END, "left")
-    has_fired = F.coalesce(F.col(END) <= F.col(FIRED_UNTIL), F.lit(False)) | F.col(_IS_LATE)
+    has_fired = F.coalesce(F.col(END) <= F.col(FIRED_UNTIL), F.lit(False)) | F.col(IS_LATE)
     last = F.lit(ended_us).cast("bigint")
     found = found.withColumn(FIRED, F.when(~has_fired, F.coalesce(F.col(FIRED), last)))
-    if windows.early is not None and windows.accumulation != "discarding":
+    if windows.is_early and windows.accumulation != "discarding":
         found = found.unionByName(_closing(found, fold, own))
     is_new = F.col(_PANES) == 0
     due = F.when(is_new, F.least(F.col(_DUE), F.col(FIRED), last))
-    kind = F.when(F.col(_IS_LATE), LATE).when(due == F.col(FIRED), ON_TIME).otherwise(EARLY)
+    kind = F.when(F.col(IS_LATE), LATE).when(due == F.col(FIRED), ON_TIME).otherwise(EARLY)
     end_us = judged.clock.end_us
     shows = due.isNotNull() if end_us is None or ended_us is not None else F.coalesce(due < end_us, F.lit(False))
     return found.withColumns({_DUE: due, _KIND: kind, _SHOWN: shows})
@@ -171,12 +198,12 @@ def _closing(found: DataFrame, fold: Fold, own: Sequence[str]) -> DataFrame:
 
     columns = [*(F.col(quoted_column(name)) for name in own), F.col(STREAM), F.col(BEGIN), F.col(END), F.col(FIRED)]
     empty = {name: F.lit(None).cast(found.schema[name].dataType) for name in (*fold.parts, FIRED_UNTIL, _DUE)}
-    empty |= {_IS_LATE: F.lit(False), CARRIED: F.lit(False)}
-    empty |= {name: F.lit(0).cast("bigint") for name in (_PANES, TUPLES)}
+    empty |= {IS_LATE: F.lit(False), CARRIED: F.lit(False)}
+    empty |= {name: F.lit(0).cast("bigint") for name in (_PANES, TUPLES, _MANY)}
     return found.where(F.col(FIRED).isNotNull()).select(*columns).distinct().withColumns(empty)
 
 
-def fired_rows(rows: DataFrame, windows: EventWindows, fold: Fold, own: Sequence[str]) -> DataFrame:
+def fired_rows(rows: DataFrame, windows: Repeating, fold: Fold, own: Sequence[str]) -> DataFrame:
     """Returns what windows show, a row per firing, and a retraction of what was shown before (E59 to E61, E65, E66)."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -199,7 +226,7 @@ def fired_rows(rows: DataFrame, windows: EventWindows, fold: Fold, own: Sequence
     return named.select(*columns, *about, *(column.alias(name) for name, column in fold.finished.items()))
 
 
-def _running(fold: Fold, windows: EventWindows, now: WindowSpec, before: WindowSpec) -> list[Column]:
+def _running(fold: Fold, windows: Repeating, now: WindowSpec, before: WindowSpec) -> list[Column]:
     from pyspark.sql import functions as F
 
     if windows.accumulation == "discarding":
@@ -209,7 +236,7 @@ def _running(fold: Fold, windows: EventWindows, now: WindowSpec, before: WindowS
     return running + [call.over(before).alias(f"{part}_before") for part, call in calls]
 
 
-def _structs(fold: Fold, windows: EventWindows) -> list[Column]:
+def _structs(fold: Fold, windows: Repeating) -> list[Column]:
     """Returns the rows of a firing; a retraction of the pane before, which is below 0 where there is none."""
     from pyspark.sql import functions as F
 
@@ -226,7 +253,7 @@ def _structs(fold: Fold, windows: EventWindows) -> list[Column]:
 
 
 def left_rows(
-    rows: DataFrame, ticks: DataFrame, windows: EventWindows, fold: Fold, own: Sequence[str], apart: Sequence[str]
+    rows: DataFrame, ticks: DataFrame, windows: Repeating, fold: Fold, own: Sequence[str], apart: Sequence[str]
 ) -> DataFrame:
     """Returns what the next piece needs: what has not been shown, and windows that may show again (E41)."""
     from pyspark.sql import Window
@@ -236,11 +263,11 @@ def left_rows(
     fresh = F.size(F.collect_set(F.when(F.col(_SHOWN), F.col(_DUE))).over(of_window))
     panes = F.max(_PANES).over(of_window) + fresh
     is_done = F.col(_SHOWN) | (F.col(_PANES) > 0)
-    counted = rows.withColumns({"_all": panes.cast("bigint"), "_came_late": F.col(_IS_LATE)})
+    counted = rows.withColumns({"_all": panes.cast("bigint"), "_came_late": F.col(IS_LATE)})
     counted = counted.withColumns({
         _PANES: F.when(is_done, F.col("_all")).otherwise(0).cast("bigint"),
         _DUE: F.when(~is_done, F.col(_DUE)),
-        _IS_LATE: F.col(_IS_LATE) & ~is_done,
+        IS_LATE: F.col(IS_LATE) & ~is_done,
     })  # fmt: skip
     known = F.coalesce(F.col(REACHED), F.col(FIRED_UNTIL), F.when(F.col("_came_late"), F.col(END)))
     until = reached(counted, ticks, apart, None).withColumn(FIRED_UNTIL, known)

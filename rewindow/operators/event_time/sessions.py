@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from rewindow.errors import InputError
 from rewindow.names import quoted_column
 from rewindow.operators.event_time.firing import (
     BEGIN,
@@ -25,6 +24,7 @@ from rewindow.operators.event_time.firing import (
     STREAM,
     TUPLES,
     WINDOW,
+    check_state,
     first_ticks,
     reached,
 )
@@ -36,7 +36,7 @@ from rewindow.operators.heartbeat.clock import FIRST
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-FIRST_TS, LAST_TS = "first_us", "last_us"
+FIRST_TS, LAST_TS = "_rw_first_us", "_rw_last_us"
 STATE = (STREAM, FIRST_TS, LAST_TS, TUPLES)
 """Columns of the carried state beside apart, keys and parts of aggregates: stream, its first and last timestamp in a
 session that has not fired, and how many tuples."""
@@ -54,13 +54,7 @@ def session_rows(
     columns = [F.col(quoted_column(name)) for name in own]
     rows = _buckets(_tuples(judged, sessions, fold, own), fold, own)
     if state is not None:
-        carried = state.withColumn(CARRIED, F.lit(True))
-        if set(carried.columns) != set(rows.columns):
-            raise InputError(
-                "the state is of other windows: its columns are " + ", ".join(state.columns),
-                hint="Pass the state of sessions with the same keys and aggregates, or start without one.",
-            )
-        rows = rows.unionByName(carried)
+        rows = rows.unionByName(check_state(state, rows.columns))
     order = Window.partitionBy(*columns).orderBy(FIRST_TS, LAST_TS)
     apart_us = F.col(FIRST_TS) - F.max(LAST_TS).over(order.rowsBetween(FIRST, -1))
     opens = apart_us > sessions.gap_us if sessions.gap_inclusive else apart_us >= sessions.gap_us

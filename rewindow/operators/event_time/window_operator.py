@@ -11,16 +11,15 @@ import pyarrow as pa
 from pydantic import model_validator
 
 from rewindow.application import OperatorContext, OutputPort
-from rewindow.operators.event_time import repeats, sessions
+from rewindow.operators.event_time import counted, repeats, sessions
 from rewindow.operators.event_time import watermarks as clock
 from rewindow.operators.event_time.firing import STREAM, WINDOW
 from rewindow.operators.event_time.folds import MERGING
-from rewindow.operators.event_time.grid import PANE
 from rewindow.operators.event_time.lateness import OUTCOME, Lateness
 from rewindow.operators.event_time.operator import EventTimeOperator
 from rewindow.operators.event_time.settings import seconds
-from rewindow.operators.event_time.window_settings import EventWindows, SessionWindows
-from rewindow.operators.event_time.windows import STATE, TARGET, Windows, event_windows
+from rewindow.operators.event_time.window_settings import CountWindows, EventWindows, GlobalWindow, SessionWindows
+from rewindow.operators.event_time.windows import STATE, TARGET, AnyWindows, Windows, event_windows
 from rewindow.operators.heartbeat.clock import floor_div
 
 if TYPE_CHECKING:
@@ -30,9 +29,12 @@ PART = "_rw_part"
 """Which of the two parts of the state a row is of: the watermark's, or what waits for it."""
 _CLOCK, _WAITING = "clock", "pane"
 _US = pa.int64()
-_KINDS = {"is_late": pa.bool_()}
+_KINDS = {repeats.IS_LATE: pa.bool_()}
 """Types of columns of the state that are no whole numbers."""
 _CALL = re.compile(r"(\w+)\((\*|[\w ]+)\)")
+_TUPLES = re.compile(r"\s*(\d+)\s+tuples?\s*")
+GLOBAL = "global"
+_TRIGGERS = ("allowed_lateness", "early", "early_tuples")
 
 
 class AggregateWindows(EventTimeOperator):
@@ -45,8 +47,10 @@ class AggregateWindows(EventTimeOperator):
     fires (E46, X34): what waits is the state, a row for each key and pane, session, or window that may fire again.
 
     Attributes:
-        length, slide: see `EventWindows`; without a slide the windows tumble.
-        allowed_lateness, early, accumulation: see `EventWindows`: whether and how windows fire more than once.
+        length, slide: see `EventWindows`; without a slide the windows tumble. Text such as "100 tuples" makes windows
+            of so many tuples, see `CountWindows`; "global" makes one of all, see `GlobalWindow`.
+        allowed_lateness, early, early_tuples, accumulation: see `EventWindows`: whether and how windows fire more than
+            once.
         gap, gap_inclusive: see `SessionWindows`; a gap stands in the place of a length.
         aggregates: by name, one of avg, count, max, min and sum over a column: `{"spent": "sum(amount)"}`;
             `count(*)` counts tuples. Sums of floats depend on the order of addition: take decimals.
@@ -65,6 +69,7 @@ class AggregateWindows(EventTimeOperator):
     slide: Any = None
     allowed_lateness: Any = "0 s"
     early: Any = None
+    early_tuples: int | None = None
     accumulation: Literal["discarding", "accumulating", "retracting"] = "retracting"
     gap: Any = None
     gap_inclusive: bool = False
@@ -82,7 +87,7 @@ class AggregateWindows(EventTimeOperator):
             self._check_columns(*([argument] if argument != "*" else []))
             _kinds(text, self.columns)
         shown = {*WINDOW, "window_id"}
-        kept = {*clock.STATE, *sessions.STATE, *repeats.STATE, PANE, PART}
+        kept = {*clock.STATE, *self._waiting(), PART}
         wrong = [name for name in self.aggregates if name.lower() in shown]
         wrong += [name for name in self.keys if name.lower() in shown | kept]
         known = {name.lower() for name in self.keys}
@@ -115,6 +120,8 @@ class AggregateWindows(EventTimeOperator):
         windows = self._windows()
         if isinstance(windows, SessionWindows):
             return sessions.STATE
+        if isinstance(windows, CountWindows):
+            return counted.STATE
         return STATE if windows.fires_once else repeats.STATE
 
     def transform(
@@ -160,20 +167,29 @@ class AggregateWindows(EventTimeOperator):
         asked = {name: self._aggregate(name, text) for name, text in self.aggregates.items()}
         return judged, event_windows(judged, self._windows(), asked, keys=self.keys, state=waiting, once=context.once)
 
-    def _windows(self) -> EventWindows | SessionWindows:
-        if self.gap is None and self.length is None:
+    def _windows(self) -> AnyWindows:
+        if self.gap is not None:
+            self._refuse("sessions, which gap makes, have", "length", "slide", *_TRIGGERS)
+            return SessionWindows(gap=self.gap, gap_inclusive=self.gap_inclusive)
+        if self.length is None:
             raise ValueError("windows have neither a length nor a gap: set length, or for sessions gap")
-        if self.gap is None:
-            return EventWindows(
-                length=self.length, slide=self.length if self.slide is None else self.slide,
-                allowed_lateness=self.allowed_lateness, early=self.early, accumulation=self.accumulation,
-            )  # fmt: skip
-        given = {"length": self.length, "slide": self.slide, "early": self.early}
-        wrong = [name for name, value in given.items() if value is not None]
-        wrong += ["allowed_lateness"] if seconds(self.allowed_lateness) else []
+        triggers = {name: getattr(self, name) for name in (*_TRIGGERS, "accumulation")}
+        if self.length == GLOBAL:
+            self._refuse("the global window has", "slide")
+            return GlobalWindow(**triggers)
+        slide = self.length if self.slide is None else self.slide
+        tuples = [_TUPLES.fullmatch(str(text)) for text in (self.length, slide)]
+        if all(tuples):
+            self._refuse("windows of so many tuples have", *_TRIGGERS)
+            length, slide = (int(found[1]) for found in tuples if found)
+            return CountWindows(length=length, slide=slide)
+        return EventWindows(length=self.length, slide=slide, **triggers)
+
+    def _refuse(self, what: str, *names: str) -> None:
+        is_unset = {"allowed_lateness": not seconds(self.allowed_lateness)}
+        wrong = [name for name in names if not is_unset.get(name, getattr(self, name) is None)]
         if wrong:
-            raise ValueError(f"sessions, which gap makes, have no {', '.join(wrong)}")
-        return SessionWindows(gap=self.gap, gap_inclusive=self.gap_inclusive)
+            raise ValueError(f"{what} no {', '.join(wrong)}")
 
     def _key_fields(self) -> list[Any]:
         return [self.columns.field(name) for name in self.keys]

@@ -10,40 +10,20 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, mo
 
 from rewindow.operators.event_time.settings import refusal, seconds
 
+TUPLES_MAX = 2**31 - 1
+"""A window of so many tuples has so many at most."""
 OVERLAP_MAX = 10_000
 """A tuple lies in so many windows at most."""
 
 
-class EventWindows(BaseModel):
-    """Windows [begin, end) of one length that begin at the multiples of a slide since 1970-01-01 UTC (E63, X36).
-
-    A slide as long as the windows makes them tumble; a shorter one makes them overlap, whether or not it divides them.
-
-    Attributes:
-        length: how long a window is, in seconds or as text such as "1 h".
-        slide: how far one window begins after the other.
-        sampling: a slide longer than the windows is meant; tuples between two windows are counted as such (E20).
-        allowed_lateness: a late tuple that lies behind the watermark by so much at most corrects the windows that have
-            fired, and enters those that have not (E49).
-        early: windows that have not fired yet show what they have at the multiples of so long on the arrival clock,
-            each if there is something new (E58); never unless set.
-        accumulation: what a window shows that fires again: `discarding`, what is new (E59); `accumulating`, the whole
-            (E60); `retracting`, the whole, and before it what was shown last as a row of the kind `retraction` (E61).
-
-    Example:
-        EventWindows(length="1 h", slide="15 min")
-
-    Raises:
-        InputError: a setting is wrong.
-    """
+class _Repeating(BaseModel):
+    """When windows fire beside on time, and what they show then."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    length: Decimal
-    slide: Decimal
-    sampling: bool = False
     allowed_lateness: Decimal = Decimal(0)
     early: Decimal | None = None
+    early_tuples: int | None = None
     accumulation: Literal["discarding", "accumulating", "retracting"] = "retracting"
 
     def __init__(self, **settings: Any) -> None:
@@ -51,14 +31,6 @@ class EventWindows(BaseModel):
             super().__init__(**settings)
         except ValidationError as error:
             raise refusal("event-time windows", error) from error
-
-    @field_validator("length", "slide", mode="before")
-    @classmethod
-    def _check_duration(cls, value: object) -> Decimal:
-        duration = seconds(value)
-        if duration == 0:
-            raise ValueError("length and slide must be above 0")
-        return duration
 
     @field_validator("allowed_lateness", mode="before")
     @classmethod
@@ -72,6 +44,67 @@ class EventWindows(BaseModel):
         if every == 0:
             raise ValueError("early is 0, it must be above 0, or None for never")
         return every
+
+    @field_validator("early_tuples")
+    @classmethod
+    def _check_early_tuples(cls, value: int | None) -> int | None:
+        if value is not None and value < 1:
+            raise ValueError(f"early_tuples is {value}, it must be 1 or more, or None for never")
+        return value
+
+    @property
+    def is_early(self) -> bool:
+        """Whether windows show before they fire on time."""
+        return self.early is not None or self.early_tuples is not None
+
+    @property
+    def fires_once(self) -> bool:
+        """Whether each window is shown once, when it fires on time."""
+        return self.allowed_lateness == 0 and not self.is_early
+
+    @property
+    def allowed_us(self) -> int:
+        """The allowed lateness in microseconds."""
+        return int(self.allowed_lateness * 1_000_000)
+
+
+class EventWindows(_Repeating):
+    """Windows [begin, end) of one length that begin at the multiples of a slide since 1970-01-01 UTC (E63, X36).
+
+    A slide as long as the windows makes them tumble; a shorter one makes them overlap, whether or not it divides them.
+
+    Attributes:
+        length: how long a window is, in seconds or as text such as "1 h".
+        slide: how far one window begins after the other.
+        sampling: a slide longer than the windows is meant; tuples between two windows are counted as such (E20).
+        allowed_lateness: a late tuple that lies behind the watermark by so much at most corrects the windows that have
+            fired, and enters those that have not (E49).
+        early: windows that have not fired yet show what they have at the multiples of so long on the arrival clock,
+            each if there is something new (E58); never unless set.
+        early_tuples: windows that have not fired yet show what they have when the number of their tuples of a key
+            reaches a multiple of it (E57); never unless set. Tuples that arrive at one instant are ordered by stream
+            and by what they add.
+        accumulation: what a window shows that fires again: `discarding`, what is new (E59); `accumulating`, the whole
+            (E60); `retracting`, the whole, and before it what was shown last as a row of the kind `retraction` (E61).
+
+    Example:
+        EventWindows(length="1 h", slide="15 min")
+
+    Raises:
+        InputError: a setting is wrong.
+    """
+
+    length: Decimal
+    slide: Decimal
+    sampling: bool = False
+
+    @field_validator("length", "slide", mode="before")
+    @classmethod
+    def _check_duration(cls, value: object) -> Decimal:
+        duration = seconds(value)
+        if duration == 0:
+            raise ValueError("length and slide must be above 0")
+        return duration
 
     @model_validator(mode="after")
     def _check_sampling(self) -> EventWindows:
@@ -94,16 +127,6 @@ class EventWindows(BaseModel):
         return self
 
     @property
-    def fires_once(self) -> bool:
-        """Whether each window is shown once, when it fires on time."""
-        return self.allowed_lateness == 0 and self.early is None
-
-    @property
-    def allowed_us(self) -> int:
-        """The allowed lateness in microseconds."""
-        return int(self.allowed_lateness * 1_000_000)
-
-    @property
     def length_us(self) -> int:
         """The length in microseconds."""
         return int(self.length * 1_000_000)
@@ -117,6 +140,99 @@ class EventWindows(BaseModel):
     def pane_us(self) -> int:
         """The longest stretch whose tuples are always in the same windows."""
         return gcd(self.length_us, self.slide_us)
+
+
+class GlobalWindow(_Repeating):
+    """One window of all tuples of a key; only the end of the recording closes it (E64).
+
+    Before, it shows what it has by its triggers: `early` and `early_tuples`, and with `accumulation`, as for
+    `EventWindows`. As it has not fired, late tuples within `allowed_lateness` enter it like others.
+
+    Example:
+        GlobalWindow(early="1 h", accumulation="accumulating")
+
+    Raises:
+        InputError: a setting is wrong.
+    """
+
+    @property
+    def fires_once(self) -> bool:
+        """False: it is computed like windows that show more than once."""
+        return False
+
+    @property
+    def begin_us(self) -> int:
+        """A begin before all timestamps."""
+        return -(1 << 62)
+
+    @property
+    def length_us(self) -> int:
+        """A length that ends it behind all timestamps."""
+        return (1 << 63) - 1
+
+    @property
+    def slide_us(self) -> int:
+        """As long: there is no next one."""
+        return self.length_us
+
+    @property
+    def pane_us(self) -> int:
+        """As long: all tuples are in it."""
+        return self.length_us
+
+
+class CountWindows(BaseModel):
+    """Windows of so many tuples of a key, in the order of event time: each ends with the last of a slide (E13, E14).
+
+    The window that ends with the slide's n-th repetition holds the last `length` tuples up to there; the first ones are
+    shorter, where the slide is.
+
+    Attributes:
+        length: how many tuples.
+        slide: after how many tuples the next window ends; by default `length`, so that they tumble (E19).
+
+    Example:
+        CountWindows(length=100, slide=10)
+
+    Raises:
+        InputError: a setting is wrong.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    length: int
+    slide: int = 0
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**{"slide": settings.get("length"), **settings})
+        except ValidationError as error:
+            raise refusal("windows of so many tuples", error) from error
+
+    @field_validator("length", "slide")
+    @classmethod
+    def _check_count(cls, value: int) -> int:
+        if not 1 <= value <= TUPLES_MAX:
+            raise ValueError(f"{value} tuples are out of range, it may be from 1 to {TUPLES_MAX}")
+        return value
+
+    @model_validator(mode="after")
+    def _check_overlap(self) -> CountWindows:
+        if self.slide > self.length:
+            raise ValueError(
+                f"slide {self.slide} is longer than length {self.length}: tuples between two windows would be in none"
+            )
+        if self.length > self.slide * OVERLAP_MAX:
+            raise ValueError(
+                f"length {self.length} is more than {OVERLAP_MAX} times the slide {self.slide}: "
+                "each tuple would be in as many windows"
+            )
+        return self
+
+    @property
+    def pane(self) -> int:
+        """The longest run of tuples that are always in the same windows."""
+        return gcd(self.length, self.slide)
 
 
 class SessionWindows(BaseModel):

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from rewindow.errors import InputError
 from rewindow.names import quoted_column
-from rewindow.operators.event_time import repeats, sessions
+from rewindow.operators.event_time import counted, repeats, sessions
 from rewindow.operators.event_time.firing import (
     BEGIN,
     CARRIED,
@@ -33,6 +33,7 @@ from rewindow.operators.event_time.firing import (
     STREAM,
     TUPLES,
     WINDOW,
+    check_state,
     first_ticks,
     reached,
 )  # fmt: skip
@@ -48,13 +49,14 @@ from rewindow.operators.event_time.grid import (
     pane_of,
 )  # fmt: skip
 from rewindow.operators.event_time.lateness import ADDED, ON_TIME, OUTCOME, TIMESTAMP, Lateness, Once, kept, matched
-from rewindow.operators.event_time.window_settings import EventWindows, SessionWindows
+from rewindow.operators.event_time.window_settings import CountWindows, EventWindows, GlobalWindow, SessionWindows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TARGET = ("_rw_window_begin_us", "_rw_window_end_us")
 """Where the windows of a late tuple lie: the begin of the first, the end of the last."""
+AnyWindows = EventWindows | SessionWindows | CountWindows | GlobalWindow
 STATE = (STREAM, PANE, TUPLES, FIRED_UNTIL)
 """Columns of the carried state beside apart, keys and parts of aggregates: stream, begin of the pane, how many tuples
 it holds, and up to which watermark its windows have fired; null for none."""
@@ -69,9 +71,10 @@ class Windows:
 
     Attributes:
         fired: a row per firing of a window and key that has tuples: the columns of apart and keys,
-            `window_begin_us BIGINT`, `window_end_us BIGINT` (exclusive), `pane INT` (0, counting on where windows fire
-            again), `kind STRING` (on_time; early, late, retraction), `fired_us BIGINT` (when on the arrival clock: it
-            tells the streaming window, E43), and the aggregates.
+            `window_begin_us BIGINT`, `window_end_us BIGINT` (exclusive; both null for the global window), `pane INT`
+            (0, counting on where windows fire again; of windows of so many tuples their number), `kind STRING`
+            (on_time; early, late, retraction), `fired_us BIGINT` (when on the arrival clock: it tells the streaming
+            window, E43), and the aggregates.
         state: what the next piece needs (E41); None where the recording has ended, for then nothing is left (E45).
         late: by stream, the late tuples as `lateness` shows them, with the stretch of the windows that they missed.
         between: by stream, the tuples on time that lie between two windows (E20).
@@ -79,7 +82,7 @@ class Windows:
 
     fired: DataFrame
     _judged: Lateness
-    _windows: EventWindows | SessionWindows
+    _windows: AnyWindows
     _rows: DataFrame
     _left: Callable[[], DataFrame]
     _apart: Sequence[str]
@@ -127,7 +130,7 @@ class Windows:
 
 def event_windows(
     judged: Lateness,
-    windows: EventWindows | SessionWindows,
+    windows: AnyWindows,
     aggregates: Mapping[str, tuple[str, str]],
     *,
     keys: Sequence[str] = (),
@@ -143,7 +146,7 @@ def event_windows(
 
     Args:
         judged: what `lateness` says; with its `end_us` where the recording is taken in pieces.
-        windows: how long they are, and where they begin; or sessions.
+        windows: how long they are, and where they begin; or sessions, so many tuples, the whole.
         aggregates: by name, a function and what it is taken of, a column or a SQL expression: `("sum", "price")`.
             `avg`, `count` (of `*` too), `max`, `min` and `sum` are carried as aggregates of panes; `count_distinct`,
             `median`, `stddev` and `variance` make the state carry a row per tuple.
@@ -164,10 +167,12 @@ def event_windows(
     fold = fold_of(next(iter(judged.tuples.values())), aggregates)
     if isinstance(windows, SessionWindows):
         return _sessions(judged, windows, fold, own, state, ended_us, apart, once)
-    if not windows.fires_once:
+    if isinstance(windows, CountWindows):
+        return _counted(judged, windows, fold, own, state, ended_us, apart, once)
+    if isinstance(windows, GlobalWindow) or not windows.fires_once:
         return _repeated(judged, windows, fold, own, state, ended_us, apart, once)
     tuples = _tuples(judged, windows, fold, own)
-    rows = tuples if state is None else tuples.unionByName(_carried(state, tuples))
+    rows = tuples if state is None else tuples.unionByName(check_state(state, tuples.columns))
     rows = rows.withColumn(END, inside(windows, first_begin(windows)) + windows.length_us)
     placed = rows.where(F.col(END).isNotNull()) if windows.sampling else rows
     panes = kept(once, "panes", _panes(placed.drop(CARRIED, END), fold, own))
@@ -206,9 +211,29 @@ def _sessions(
     return Windows(fired, judged, windows, rows, left, apart, ended_us)
 
 
+def _counted(
+    judged: Lateness,
+    windows: CountWindows,
+    fold: Fold,
+    own: Sequence[str],
+    state: DataFrame | None,
+    ended_us: int | None,
+    apart: Sequence[str],
+    once: Once | None,
+) -> Windows:
+    """Returns windows of so many tuples."""
+    rows = kept(once, "counted", counted.counted_rows(judged, windows, fold, own, state, apart, ended_us))
+
+    def left() -> DataFrame:
+        return counted.left_counted(rows, windows, fold, own)
+
+    fired = counted.fired_counted(rows, judged, windows, fold, own, apart, ended_us)
+    return Windows(fired, judged, windows, rows, left, apart, ended_us)
+
+
 def _repeated(
     judged: Lateness,
-    windows: EventWindows,
+    windows: EventWindows | GlobalWindow,
     fold: Fold,
     own: Sequence[str],
     state: DataFrame | None,
@@ -217,6 +242,8 @@ def _repeated(
     once: Once | None,
 ) -> Windows:
     """Returns windows that may fire more than once."""
+    from pyspark.sql import functions as F
+
     rows = kept(once, "shown", repeats.shown_rows(judged, windows, fold, own, state))
     due = repeats.due_rows(rows, judged, windows, fold, own, apart, ended_us)
 
@@ -224,6 +251,8 @@ def _repeated(
         return repeats.left_rows(due, judged.ticks, windows, fold, own, apart)
 
     fired = repeats.fired_rows(due, windows, fold, own)
+    if isinstance(windows, GlobalWindow):
+        fired = fired.withColumns(dict.fromkeys(WINDOW[:2], F.lit(None).cast("bigint")))
     return Windows(fired, judged, windows, rows, left, apart, ended_us)
 
 
@@ -261,18 +290,6 @@ def _tuples(judged: Lateness, windows: EventWindows, fold: Fold, own: Sequence[s
         ]
         of_streams.append(on_time.select(*(F.col(quoted_column(column)) for column in own), *base, *parts))
     return reduce(lambda one, other: one.unionByName(other), of_streams)
-
-
-def _carried(state: DataFrame, tuples: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    carried = state.withColumn(CARRIED, F.lit(True))
-    if set(carried.columns) != set(tuples.columns):
-        raise InputError(
-            "the state is of other windows: its columns are " + ", ".join(state.columns),
-            hint="Pass the state of the same keys and aggregates, or start without one.",
-        )
-    return carried
 
 
 def _panes(rows: DataFrame, fold: Fold, own: Sequence[str]) -> DataFrame:
@@ -344,11 +361,13 @@ def _left(panes: DataFrame, windows: EventWindows) -> DataFrame:
     return panes.where(F.col(FIRED_UNTIL).isNull() | (last_end > F.col(FIRED_UNTIL)))
 
 
-def _late(judged: Lateness, windows: EventWindows | SessionWindows) -> dict[str, DataFrame]:
+def _late(judged: Lateness, windows: AnyWindows) -> dict[str, DataFrame]:
     from pyspark.sql import functions as F
 
-    if isinstance(windows, SessionWindows):
-        begin, end = F.col(TIMESTAMP), F.col(TIMESTAMP) + windows.gap_us
+    if not isinstance(windows, EventWindows):
+        begin = end = F.lit(None).cast("bigint")
+        if isinstance(windows, SessionWindows):
+            begin, end = F.col(TIMESTAMP), F.col(TIMESTAMP) + windows.gap_us
         return {name: frame.withColumns({TARGET[0]: begin, TARGET[1]: end}) for name, frame in judged.late.items()}
     ends = (inside(windows, first_begin(windows)), inside(windows, last_begin(windows)))
     late = {}
@@ -358,10 +377,10 @@ def _late(judged: Lateness, windows: EventWindows | SessionWindows) -> dict[str,
     return late
 
 
-def _between(judged: Lateness, windows: EventWindows | SessionWindows) -> dict[str, DataFrame]:
+def _between(judged: Lateness, windows: AnyWindows) -> dict[str, DataFrame]:
     from pyspark.sql import functions as F
 
-    if isinstance(windows, SessionWindows):
+    if not isinstance(windows, EventWindows):
         return {name: frame.where(F.lit(False)) for name, frame in judged.tuples.items()}
     outside = first_begin(windows) > last_begin(windows)
     return {

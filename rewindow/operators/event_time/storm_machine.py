@@ -1,0 +1,160 @@
+"""Windows of Apache Storm, tuple by tuple and tick by tick, its surprises included (docs/rules/event_time.md 1).
+
+Nothing here knows Spark. Times are whole milliseconds (E17, X26).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+NEW, AGAIN, EXPIRED = "new", "again", "expired"
+"""What a tuple is in a window that fires: not in the one evaluated before, in both, or removed since the last (E12)."""
+HIDDEN, LOST_TIE = "hidden_by_scan", "lost_tie"
+
+
+@dataclass(frozen=True)
+class StormRules:
+    """How Storm makes windows; of lengths and slides one is set, the other is 0."""
+
+    streams: int
+    lag_ms: int
+    length_ms: int = 0
+    length_tuples: int = 0
+    slide_ms: int = 0
+    slide_tuples: int = 0
+
+
+class Membership(NamedTuple):
+    """A tuple in a window that fired: the window's number and end (inclusive), the tuple, and its role."""
+
+    window: int
+    end_ms: int
+    tuple: int
+    role: str
+
+
+@dataclass(slots=True)
+class _Queued:
+    number: int
+    ts_ms: int
+    was_shown: bool = False
+    is_tie: bool = False
+
+
+@dataclass
+class StormMachine:
+    """One bolt with windows (E1 to E14).
+
+    Attributes:
+        largest: by stream, its largest timestamp (E1).
+        watermark_ms: the last one; it begins at 0 (E3).
+        next_end_ms: where the next window ends (E7); with a slide of tuples the last timestamp that was counted (E13).
+    """
+
+    rules: StormRules
+    largest: dict[int, int] = field(default_factory=dict)
+    watermark_ms: int = 0
+    next_end_ms: int = 0
+    queue: list[_Queued] = field(default_factory=list)
+    outcomes: list[tuple[int, str]] = field(default_factory=list)
+    _before: set[int] = field(default_factory=set)
+    _expired: list[int] = field(default_factory=list)
+    _fired_end_ms: int | None = None
+    _quota: int = 0
+    _fired: int = 0
+
+    def take(self, number: int, stream: int, ts_ms: int) -> None:
+        """Takes a tuple; a late one moves its stream's clock too, and enters no window (E1, E4, E5)."""
+        self.largest[stream] = max(self.largest.get(stream, ts_ms), ts_ms)
+        if ts_ms < self.watermark_ms:
+            self.outcomes.append((number, "late"))
+            return
+        is_tie = ts_ms == self.watermark_ms == self._fired_end_ms
+        self.queue.append(_Queued(number, ts_ms, is_tie=is_tie))
+
+    def tick(self) -> Iterator[Membership]:
+        """Yields what fires at a tick: nothing unless it raises the watermark (E2, E3)."""
+        smallest = min(self.largest.values()) if len(self.largest) == self.rules.streams else 0
+        if smallest - self.rules.lag_ms <= self.watermark_ms:
+            return
+        self.watermark_ms = smallest - self.rules.lag_ms
+        yield from self._by_count() if self.rules.slide_tuples else self._by_time()
+
+    def finish(self) -> Iterator[tuple[int, str]]:
+        """Yields the outcome of every tuple; what is still in the queue and was never shown is pending (E11, E30)."""
+        yield from self.outcomes
+        for one in self.queue:
+            yield one.number, "on_time" if one.was_shown else "pending"
+
+    def _by_time(self) -> Iterator[Membership]:
+        """Yields the windows that end at multiples of the slide (E7, E8)."""
+        slide = self.rules.slide_ms
+        while self.next_end_ms <= self.watermark_ms:
+            until = sum(one.ts_ms <= self.next_end_ms for one in self.queue) if self.rules.length_tuples else 0
+            shown = self._evaluate(self.next_end_ms, until)
+            if shown:
+                yield from self._fire(self.next_end_ms, shown)
+                self.next_end_ms += slide
+                continue
+            ahead = [one.ts_ms for one in self.queue if self.next_end_ms < one.ts_ms <= self.watermark_ms]
+            if not ahead:
+                return
+            self.next_end_ms = -(-min(ahead) // slide) * slide
+
+    def _by_count(self) -> Iterator[Membership]:
+        """Yields a window for every so many tuples that the watermark has passed, in the order of arrival (E13)."""
+        ends, count, largest = [], 0, None
+        for one in self.queue:
+            if self.next_end_ms < one.ts_ms <= self.watermark_ms:
+                largest = one.ts_ms if largest is None else max(largest, one.ts_ms)
+                count += 1
+                if count % self.rules.slide_tuples == 0:
+                    ends.append(largest)
+        for end_ms in ends:
+            shown = self._evaluate(end_ms, self._quota + self.rules.slide_tuples)
+            self._quota = len(shown)
+            if shown:
+                yield from self._fire(end_ms, shown)
+            self.next_end_ms = end_ms
+
+    def _evaluate(self, end_ms: int, quota: int) -> list[_Queued]:
+        """Returns the tuples of a window in the order of arrival, and drops those that are too old (E9, E14)."""
+        shown: list[_Queued] = []
+        left: list[_Queued] = []
+        for place, one in enumerate(self.queue):
+            age = end_ms - one.ts_ms
+            if self.rules.length_tuples:
+                belongs = age >= 0 and len(shown) < quota
+                is_old = belongs and quota > self.rules.length_tuples
+                quota -= is_old
+            else:
+                if age < -self.rules.lag_ms:
+                    left += self.queue[place:]
+                    break
+                belongs, is_old = age >= 0, age >= self.rules.length_ms
+            if is_old:
+                self._expire(one)
+                continue
+            if belongs:
+                shown.append(one)
+            left.append(one)
+        self.queue = left
+        if not shown:
+            self._before = set()
+        return shown
+
+    def _expire(self, one: _Queued) -> None:
+        self._expired.append(one.number)
+        unseen = LOST_TIE if one.is_tie else HIDDEN
+        self.outcomes.append((one.number, "on_time" if one.was_shown else unseen))
+
+    def _fire(self, end_ms: int, shown: list[_Queued]) -> Iterator[Membership]:
+        for one in shown:
+            one.was_shown = True
+            yield Membership(self._fired, end_ms, one.number, AGAIN if one.number in self._before else NEW)
+        for number in self._expired:
+            yield Membership(self._fired, end_ms, number, EXPIRED)
+        self._before, self._expired, self._fired_end_ms = {one.number for one in shown}, [], end_ms
+        self._fired += 1

@@ -1,0 +1,142 @@
+"""The fidelity mode storm against a reference that goes tuple by tuple; its surprises, one by one."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rewindow.errors import InputError
+from rewindow.operators import EventTime, StormWindows, StreamTime, storm_windows
+from rewindow.operators.event_time.storm_machine import StormMachine, StormRules
+from tests.operators.storm_reference import Member, Storm, Tuple, storm_machine
+from tests.operators.test_lateness import new_seed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RECORDINGS, SETTINGS, END = 60, 4, 60
+
+
+def make_storm(random: Random) -> Storm:
+    """Returns settings: lengths and slides in time and in tuples, each with each."""
+    length, length_tuples = random.choice([(4, 0), (10, 0), (7, 0), (0, 3), (0, 1), (0, 6)])
+    slide, slide_tuples = random.choice([(4, 0), (2, 0), (3, 0), (0, 1), (0, 3)])
+    return Storm(
+        random.randint(1, 3), random.choice([1, 2, 5]), random.choice([0, 0, 1, 3, 12]), length, length_tuples,
+        slide, slide_tuples, random.random() < 0.3,
+    )  # fmt: skip
+
+
+def make_case(random: Random, streams: int) -> list[Tuple]:
+    """Returns a recording with ties, silences, and null, negative, late and far timestamps."""
+    case, at = [], 0
+    for _ in range(random.randint(0, 30)):
+        at = min(at + random.choice([0, 0, 1, 1, 2, 3, 9]), END - 1)
+        ts = random.choice([at, at, at - random.randint(-3, 6), random.randint(-9, 90), None])
+        case.append(Tuple(random.randrange(streams), at, ts))
+    return case
+
+
+def settings_of(storm: Storm) -> tuple[EventTime, StormWindows]:
+    """Returns the library's settings for the reference's."""
+    time = EventTime(
+        streams={f"s{number}": StreamTime(event_at="ts") for number in range(storm.streams)},
+        lag=storm.lag / 1_000, watermark_interval=storm.interval / 1_000,
+        tie="tick_first" if storm.tick_first else "tuple_first",
+    )  # fmt: skip
+    return time, StormWindows(
+        length=storm.length / 1_000 if storm.length else None, length_tuples=storm.length_tuples or None,
+        slide=storm.slide / 1_000 if storm.slide else None, slide_tuples=storm.slide_tuples or None,
+    )  # fmt: skip
+
+
+def frames_of(spark: SparkSession, cases: list[list[Tuple]], streams: int) -> dict[str, DataFrame]:
+    """Returns a frame per stream; timestamps lie some microseconds behind their millisecond (E17)."""
+    rows = [
+        (key, number, one.stream, one.at * 1_000, None if one.ts is None else one.ts * 1_000 + number % 1_000)
+        for key, case in enumerate(cases)
+        for number, one in enumerate(case)
+    ]
+    frame = spark.createDataFrame(rows, "case INT, number INT, stream_no INT, arrived_at BIGINT, ts BIGINT").cache()
+    return {f"s{number}": frame.where(f"stream_no = {number}").drop("stream_no") for number in range(streams)}
+
+
+def test_storm_is_as_its_rules_say(spark: SparkSession) -> None:
+    """Members, roles and outcomes are the machine's, surprises included (E1 to E14, E17, E19, E39, E44, X26, X38)."""
+    seed = new_seed()
+    random = Random(seed)
+    for _ in range(SETTINGS):
+        storm = make_storm(random)
+        time, windows = settings_of(storm)
+        cases = [make_case(random, storm.streams) for _ in range(RECORDINGS)]
+        result = storm_windows(
+            frames_of(spark, cases, storm.streams), time, windows, {"sum": ("sum", "number")},
+            keys=["number"], end_us=END * 1_000, apart=["case"],
+        )  # fmt: skip
+        members: dict[int, list[Member]] = {}
+        for row in result.members.collect():
+            place = (row["pane"], row["window_end_us"] // 1_000, row["fired_us"] // 1_000, row["number"], row["role"])
+            members.setdefault(row["case"], []).append(place)
+        outcomes = {(row["case"], row["number"]): row["outcome"] for row in result.outcomes.collect()}
+        for key, case in enumerate(cases):
+            wanted, last = storm_machine(case, storm, END)
+            told = f"seed {seed}\n{storm}\n{case}"
+            assert sorted(members.get(key, [])) == sorted(wanted), told
+            assert [outcomes[key, number] for number in range(len(case))] == last, told
+
+
+def machine(**rules: Any) -> StormMachine:
+    """Returns a machine of one stream."""
+    return StormMachine(StormRules(**{"streams": 1, "lag_ms": 0, "length_ms": 10, "slide_ms": 10, **rules}))
+
+
+def ends(storm: StormMachine) -> list[tuple[int, int]]:
+    """Returns what a tick fires: ends and tuples."""
+    return [(one.end_ms, one.tuple) for one in storm.tick() if one.role != "expired"]
+
+
+def test_a_tuple_on_the_watermark_and_a_fired_end_is_accepted_and_lost() -> None:
+    """The boundary tie (E10, E33): on time by the rule of lateness, and in no window."""
+    storm = machine()
+    storm.take(0, 0, 10)
+    assert ends(storm) == [(10, 0)]
+    storm.take(1, 0, 10)
+    storm.take(2, 0, 20)
+    assert ends(storm) == [(20, 2)]
+    assert dict(storm.finish()) == {0: "on_time", 1: "lost_tie", 2: "on_time"}
+
+
+def test_a_tuple_behind_one_far_ahead_is_never_seen() -> None:
+    """The scan stops at a tuple that is further ahead than the lag (E9, E32)."""
+    storm = machine()
+    for number, ts in enumerate((30, 5, 30)):
+        storm.take(number, 0, ts)
+    assert ends(storm) == [(30, 0), (30, 2)]
+    assert dict(storm.finish()) == {0: "on_time", 1: "hidden_by_scan", 2: "on_time"}
+
+
+def test_windows_end_inclusive_and_nothing_flushes() -> None:
+    """(end - length, end], ascending, gaps skipped; what is left is pending (E6 to E8, E11, E35)."""
+    storm = machine(lag_ms=5)
+    for number, ts in enumerate((1, 10, 11, 95, 101)):
+        storm.take(number, 0, ts)
+    assert ends(storm) == [(10, 0), (10, 1), (20, 2)]
+    assert dict(storm.finish()) == {0: "on_time", 1: "on_time", 2: "on_time", 3: "pending", 4: "pending"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({}, "set length or length_tuples"),
+        ({"length": "1 s", "length_tuples": 3}, "set length or length_tuples"),
+        ({"length": "1 s", "slide": "1 s", "slide_tuples": 3}, "set slide or slide_tuples"),
+        ({"length": "100 us"}, "must be 1 ms or more"),
+        ({"length_tuples": 0}, "it must be 1 or more"),
+    ],
+)
+def test_storm_windows_refuse_wrong_settings(wrong: dict[str, Any], words: str) -> None:
+    """One length, one slide at most, both of a millisecond or a tuple at least (E18)."""
+    with pytest.raises(InputError, match=words):
+        StormWindows(**wrong)
