@@ -207,6 +207,8 @@ class ReplayConfig(Section):
     inline_state_bytes: int = Field(default=4 << 20, ge=0)
     """An operator's state up to this size lies in a cell of its checkpoint, a larger one in files, which Spark writes
     and reads without the driver."""
+    file_bytes: int = Field(default=64_000_000, ge=0)
+    """When the last group is committed, small neighbouring files of an output are joined up to this size; 0: never."""
     verify_inputs: bool = True
     """Compare the bytes of input files with their checksums before they are read; names and sizes always are."""
 

@@ -22,7 +22,7 @@ _PLACE = re.compile(r"[a-z_]+(:[1-9][0-9]*)?(@[1-9][0-9]*)?")
 class Step(StrEnum):
     """Steps of an attempt, in order.
 
-    `fenced` and `resumed` happen once (number 1), `warmed_up` in every group of a warm-up, the others in every commit
+    `fenced`, `resumed` and `joined` happen once (number 1), `warmed_up` in every group of a warm-up, the others in every commit
     group.
     """
 
@@ -35,6 +35,7 @@ class Step(StrEnum):
     AFTER_OUTPUTS = "after_outputs"
     AFTER_FACTS = "after_facts"
     AFTER_CHECKPOINT = "after_checkpoint"
+    JOINED = "joined"
 
 
 def check_crash(text: str) -> str:

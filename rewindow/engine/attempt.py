@@ -94,6 +94,8 @@ class Attempt:
         states = self._restore(takeover, engine)
         self._crash(Step.RESUMED, 1)
         self._run_groups(takeover, engine, states)
+        engine.join_files()
+        self._crash(Step.JOINED, 1)
         engine.clear_scratch()
 
     def _restore(self, takeover: Takeover, engine: Engine) -> States:

@@ -77,5 +77,8 @@ class Engine(Protocol):
     def skip(self, states: States, skipped: WindowRange) -> SkipResult:
         """Returns the states with which to go on after an at-most-once skip, and what they dropped (R14, X3)."""
 
+    def join_files(self) -> None:
+        """Joins small files of the outputs when all groups are committed; no row is another one after it."""
+
     def clear_scratch(self) -> None:
         """Deletes scratch files; what is needed of them has been committed."""

@@ -101,7 +101,7 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
     measures = replay_measures(config.expectations, plan, loaded.app, say)
     attempt = spark_attempt(
         plan, loaded.app, config.replay_root(replay_id), ledger, epoch, session, config.replay.inline_state_bytes,
-        measures, tell=report, say=say, stop=stop,
+        measures, config.replay.file_bytes, tell=report, say=say, stop=stop,
     )  # fmt: skip
     attempt.run()
     return {"replay": replay_id, "epoch": epoch, "windows": len(plan.range), "pid": os.getpid()}

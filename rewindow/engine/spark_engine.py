@@ -13,6 +13,7 @@ from rewindow.engine.attempt import Attempt
 from rewindow.engine.committed import Committed
 from rewindow.engine.computation import Counts, GroupResult, Seals, SkipResult
 from rewindow.engine.group import GroupRunner
+from rewindow.engine.joining import FILE_BYTES, join_files
 from rewindow.engine.key_sample import sampled
 from rewindow.engine.measuring import AskedMeasure, asked_of
 from rewindow.engine.operator_errors import next_act
@@ -52,6 +53,7 @@ def spark_attempt(
     session: Callable[[], SparkSession],
     inline_state_bytes: int,
     measures: Measures = NO_MEASURES,
+    file_bytes: int = FILE_BYTES,
     **listeners: Any,
 ) -> Attempt:
     """Returns an attempt that computes with Spark.
@@ -61,13 +63,14 @@ def spark_attempt(
         session: gives the Spark session; called after the fence, since that needs no JVM.
         inline_state_bytes: see SparkEngine.
         measures: see SparkEngine.
+        file_bytes: see SparkEngine.
         listeners: see Attempt.
     """
     say = listeners.get("say", lambda line: None)
 
     def engine(tables: Mapping[str, FencedTable]) -> SparkEngine:
         send_modules(application_modules())
-        return SparkEngine(session(), plan, app, root, epoch, tables, inline_state_bytes, measures, say)
+        return SparkEngine(session(), plan, app, root, epoch, tables, inline_state_bytes, measures, say, file_bytes)
 
     return Attempt(plan, app, root, ledger, epoch, engine, **listeners)
 
@@ -80,6 +83,7 @@ class SparkEngine:
         inline_state_bytes: states above this size are kept in files.
         measures: of each output, what its suite asks of its windows; what can be is taken with the digests.
         say: called with lines for people.
+        file_bytes: small files of an output are joined up to this size.
     """
 
     def __init__(
@@ -93,8 +97,11 @@ class SparkEngine:
         inline_state_bytes: int,
         measures: Measures = NO_MEASURES,
         say: Callable[[str], None] = lambda line: None,
+        file_bytes: int = FILE_BYTES,
     ) -> None:
         state = state_folder(root)
+        self._tables, self._app, self._say = tables, app, say
+        self._folder, self._file_bytes = f"{epoch}-{len(plan.range)}", file_bytes
         self._inputs = open_inputs(plan, state)
         self._files = {
             stream: InputFiles(stream, table, checksums=plan.verify_inputs) for stream, table in self._inputs.items()
@@ -146,6 +153,20 @@ class SparkEngine:
     def skip(self, states: States, skipped: WindowRange) -> SkipResult:
         """See GroupRunner.skip."""
         return self._runner.skip(states, skipped)
+
+    def join_files(self) -> None:
+        """Joins small neighbouring files of each output. Where a file cannot be read or written they stay apart."""
+        for name in self._app.staged():
+            output = self._app.outputs.get(name)
+            try:
+                fewer = join_files(
+                    self._tables[name], self._folder, self._file_bytes, output.sorted_by if output else ()
+                )
+            except OSError as error:
+                self._say(f"small files of {name} stay apart: {error}")
+                continue
+            if fewer:
+                self._say(f"{name}: small files were joined, {fewer:,} are fewer")
 
     def clear_scratch(self) -> None:
         """Deletes the scratch files."""

@@ -30,13 +30,14 @@ from rewindow.publication.contents import files_of
 from rewindow.publication.joining import files_to_join
 from rewindow.publication.spark_needed import reason_for_spark
 from rewindow.publication.staged_files import StagedFiles
-from rewindow.publication.staged_output import inside, outside, read_rows
+from rewindow.publication.staged_output import inside, outside
 from rewindow.storage import Table
 from rewindow.storage.checksums import with_noted
 from rewindow.storage.delta import DataFile
 from rewindow.storage.failures import table_failure
 from rewindow.storage.names import open_published
 from rewindow.storage.new_files import NewFile, link_file, put_right, sync_folders, write_file
+from rewindow.storage.queries import read_rows
 from rewindow.windows import WindowRange
 
 

@@ -22,10 +22,11 @@ from rewindow.publication.by_files import reason_to_publish_with_spark, reason_t
 from rewindow.publication.contents import files_of
 from rewindow.publication.joining import files_to_join
 from rewindow.publication.staged_files import StagedFiles
-from rewindow.publication.staged_output import StagedOutput, inside, read_rows
+from rewindow.publication.staged_output import StagedOutput, inside
 from rewindow.recovery import Plan
 from rewindow.storage import Table
 from rewindow.storage.delta import DataFile
+from rewindow.storage.queries import read_rows
 from rewindow.storage.names import open_published
 from rewindow.storage.published_tables import Kind, targets_of
 from rewindow.windows import WindowRange

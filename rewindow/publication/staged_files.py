@@ -23,7 +23,6 @@ import pyarrow.parquet as pq
 from rewindow.errors import TableError
 from rewindow.location import location
 from rewindow.publication.staged_output import StagedOutput
-from rewindow.storage import Table
 from rewindow.storage.checksums import differing, with_noted
 from rewindow.storage.delta import DataFile
 
@@ -112,7 +111,7 @@ def _units(staged: StagedOutput, attempts: Any) -> Iterator[_Unit]:
     if not set(_PLACE) <= set(staged.table.schema.names) or "offset" in staged.events.names:
         return  # As versions staged that wrote no place.
     ids = staged.seals["window_id"].to_numpy()
-    files, logged = with_noted(staged.table, staged.table.files()), _logged_attempts(staged.table)
+    files, logged = with_noted(staged.table, staged.table.files()), staged.table.single_values("attempt")
     placed = [(attempt, file) for file in files if (attempt := _attempt_of(staged, file, logged)) is not None]
     for attempt in sorted({attempt for attempt, _ in placed}):
         for files in _overlapping(file for other, file in placed if other == attempt):
@@ -142,7 +141,7 @@ def _attempt_of(staged: StagedOutput, file: DataFile, logged: Mapping[str, int])
     Args:
         staged: the output.
         file: one of its files; where its checksum is known, that vouches for its content, else its footer is read.
-        logged: see _logged_attempts.
+        logged: of the files of which the log says it, that attempt.
 
     Raises:
         TableError: the file is not what the log says.
@@ -166,15 +165,6 @@ def _attempt_of(staged: StagedOutput, file: DataFile, logged: Mapping[str, int])
     found = [group.column(names.index("attempt")).statistics for group in groups if group.num_rows]
     bounds = {bound for one in found for bound in ((one.min, one.max) if one and one.has_min_max else (None,))}
     return bounds.pop() if len(bounds) == 1 and file.first is not None and file.last is not None else None
-
-
-def _logged_attempts(table: Table) -> dict[str, int]:
-    """Returns file to the one attempt whose rows it has, of those of which the table's log says it."""
-    actions = pa.table(table.delta.get_add_actions(flatten=True))
-    if not {"min.attempt", "max.attempt"} <= set(actions.column_names):
-        return {}
-    bounds = zip(*(actions[name].to_pylist() for name in ("path", "min.attempt", "max.attempt")), strict=True)
-    return {f"{table.path.uri}/{path}": low for path, low, high in bounds if low is not None and low == high}
 
 
 def _altered(staged: StagedOutput, file: DataFile, why: str) -> TableError:

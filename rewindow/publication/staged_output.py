@@ -19,6 +19,7 @@ from rewindow.recovery import OutputPlan, Plan
 from rewindow.storage import Table
 from rewindow.storage.delta import DataFile
 from rewindow.storage.layout import event_columns
+from rewindow.storage.queries import read_rows
 from rewindow.windows import WindowRange
 
 TUPLES_PER_FILE = 1_000_000
@@ -106,23 +107,6 @@ class StagedOutput:
         offsets = np.arange(len(ids)) - np.repeat(starts, counts)
         rows = rows.append_column("offset", pa.array(offsets, pa.int64()))
         return rows.select(["window_id", "offset", "arrived_at", *rest])
-
-
-def read_rows(files: Sequence[DataFile], schema: pa.Schema, columns: Sequence[str], wanted: pc.Expression) -> pa.Table:
-    """Returns rows of Parquet files; a column that a file does not have is null.
-
-    Args:
-        schema: of the table.
-        columns: those to return.
-        wanted: which rows.
-    """
-    if not files:
-        return pa.schema([schema.field(name) for name in columns]).empty_table()
-    import pyarrow.dataset as ds  # It imports pandas, which no other verb needs.
-
-    form = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
-    found = ds.dataset([file.path for file in files], schema=schema, format=form)
-    return found.to_table(columns=list(columns), filter=wanted)
 
 
 def outside(windows: WindowRange) -> pc.Expression:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from rewindow.errors import FencedError, TableError
 from rewindow.location import Location, location
@@ -213,6 +214,42 @@ class Table:
         lacking = [field.name for field in frame.schema if field.name not in columns]
         frame = frame.drop_columns([name for name in lacking if frame[name].null_count == frame.num_rows])
         self._guarded(lambda: write_deltalake(self._delta, frame, mode="append", commit_properties=properties))
+
+    def replace_files(
+        self, added: Sequence[DataFile], removed: Sequence[DataFile], *, app_id: str, version: int
+    ) -> None:
+        """Adds files, with their checksums, and removes others, in one commit on this snapshot.
+
+        Raises:
+            FencedError: another commit came between.
+        """
+        now_ms = int(time.time() * 1000)
+        removes = [
+            RemoveAction(location(file.path).relative_to(self.path), True, now_ms, file.size, {}) for file in removed
+        ]
+        actions = [*(_add_action(self.path, file) for file in added), *removes]
+        sums = {location(file.path).relative_to(self.path): file.checksum for file in added}
+        properties = CommitProperties(
+            custom_metadata={"userMetadata": json.dumps({CHECKSUMS: sums}), "isBlindAppend": False},  # type: ignore[dict-item]
+            app_transactions=[Transaction(app_id, version)],
+            max_commit_retries=0,
+        )
+        self._guarded(
+            lambda: self._delta.create_write_transaction(
+                actions, "append", self._delta.schema(), commit_properties=properties
+            )
+        )
+
+    def single_values(self, column: str) -> dict[str, Any]:
+        """Returns file to the one value that a column has in all of its rows, for those of which the log says so."""
+        actions = pa.table(self._delta.get_add_actions(flatten=True))
+        names = ["path", f"min.{column}", f"max.{column}"]
+        if not set(names) <= set(actions.column_names):
+            return {}
+        bounds = zip(*(actions[name].to_pylist() for name in names), strict=True)
+        return {
+            os.path.join(self.path.uri, path): low for path, low, high in bounds if low is not None and low == high
+        }
 
     def append(self, frame: pa.Table) -> None:
         """Appends a small frame that needs no fence: rows that may come twice, whoever else commits meanwhile."""

@@ -57,6 +57,11 @@ class Log(Protocol):
     ) -> None:
         """Adds a small frame, under the same condition."""
 
+    def replace_files(
+        self, added: Sequence[DataFile], removed: Sequence[DataFile], *, app_id: str, version: int
+    ) -> None:
+        """Puts files into the place of others, under the same condition."""
+
 
 @dataclass(frozen=True)
 class Position:
@@ -120,8 +125,25 @@ class FencedTable:
             self.table.sync()
         self._check()
 
+    def replace(self, added: Sequence[DataFile], removed: Sequence[DataFile]) -> None:
+        """Commits files in the place of others that hold the same rows; the mark stays.
+
+        It is committed on the snapshot from which those were read, so that nobody else's commit is undone by it.
+
+        Raises:
+            FencedError: a newer attempt has fenced the table, or somebody else has written to it.
+        """
+        self._check_seen()
+        version = self.table.txn(self.app_id)
+        self.table.replace_files(added, removed, app_id=self.app_id, version=version)
+        self._check()
+
     def _check(self) -> None:
-        now = position(self.table.refresh(), self.app_id)
+        self.table.refresh()
+        self._check_seen()
+
+    def _check_seen(self) -> None:
+        now = position(self.table, self.app_id)
         if now.epoch != self.epoch:
             raise _superseded(self.app_id, self.epoch, now.epoch)
 

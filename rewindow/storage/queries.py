@@ -1,4 +1,4 @@
-"""SQL over tables (DataFusion), and what becomes of its results; no JVM."""
+"""Rows of tables without a JVM: by SQL (DataFusion), and as they lie in files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deltalake import QueryBuilder
 from deltalake.exceptions import DeltaError
 
 from rewindow.location import Location
-from rewindow.storage.delta import Table, plain_schema
+from rewindow.storage.delta import DataFile, Table, plain_schema
 from rewindow.storage.failures import is_about_files, table_failure
 
 
@@ -75,6 +75,25 @@ def _files_of(tables: Mapping[str, Table]) -> Iterator[None]:
             raise
         names = " or ".join(f'"{table.path.name}"' for table in tables.values())
         raise table_failure(f"a file of table {names} cannot be read", error) from error
+
+
+def read_rows(
+    files: Sequence[DataFile], schema: pa.Schema, columns: Sequence[str], wanted: pc.Expression | None = None
+) -> pa.Table:
+    """Returns rows of Parquet files; a column that a file does not have is null.
+
+    Args:
+        schema: of the table.
+        columns: those to return.
+        wanted: which rows; all unless given.
+    """
+    if not files:
+        return pa.schema([schema.field(name) for name in columns]).empty_table()
+    import pyarrow.dataset as ds  # It imports pandas, which no other verb needs.
+
+    form = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
+    found = ds.dataset([file.path for file in files], schema=schema, format=form)
+    return found.to_table(columns=list(columns), filter=wanted)
 
 
 def in_order(rows: pa.Table, *names: str) -> pa.Table:

@@ -50,11 +50,12 @@ def make_app() -> Application:
 
 @dataclass
 class Commit:
-    """A commit of a table: its transaction, and the frames that it added."""
+    """A commit of a table: its transaction, the frames that it added, and the files that it removed."""
 
     app_id: str
     version: int
     frames: list[pa.Table]
+    removed: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -72,14 +73,24 @@ class World:
     epoch: int = 0
     computed: Counter[int] = field(default_factory=Counter)
     compares: bool = True
+    compares_joins: bool = True
 
     def frames(self, name: str) -> list[pa.Table]:
         """Returns all frames that a table holds."""
-        return [frame for commit in self.tables.get(name, []) for frame in commit.frames]
+        return [frame for _, frame in _held(self.tables.get(name, []))]
 
     def rows(self, name: str) -> list[Row]:
         """Returns an output's rows."""
         return [row for frame in self.frames(name) for row in zip(*frame.to_pydict().values(), strict=True)]
+
+
+def _held(commits: Sequence[Commit]) -> list[tuple[str, pa.Table]]:
+    """Returns the files of some commits that none of them has removed, by path."""
+    removed = {path for commit in commits for path in commit.removed}
+    files = [
+        (f"{number}.{part}", frame) for number, commit in enumerate(commits) for part, frame in enumerate(commit.frames)
+    ]
+    return [(path, frame) for path, frame in files if path not in removed]
 
 
 class MemoryLog:
@@ -106,11 +117,7 @@ class MemoryLog:
         self._pause()
 
     def files(self) -> list[DataFile]:
-        return [
-            DataFile(f"{number}.{part}", frame.num_rows, None, None, 0)
-            for number, commit in enumerate(self._commits[: self._seen])
-            for part, frame in enumerate(commit.frames)
-        ]
+        return [DataFile(path, frame.num_rows, None, None, 0) for path, frame in _held(self._commits[: self._seen])]
 
     def read(self, file: DataFile, columns: list[str]) -> pa.Table:
         number, part = map(int, file.path.split("."))
@@ -126,10 +133,17 @@ class MemoryLog:
     ) -> None:
         self._commit(Commit(app_id, version, [frame]))
 
+    def replace_files(
+        self, added: Sequence[DataFile], removed: Sequence[DataFile], *, app_id: str, version: int
+    ) -> None:
+        frames = [self._world.written[file.path] for file in added]
+        self._commit(Commit(app_id, version, frames, {file.path for file in removed}))
+
     def _commit(self, commit: Commit) -> None:
         """Compares and sets, as Delta does by transaction id; looks again afterwards, as `Table` does."""
         self._pause()
-        if self._world.compares and any(c.app_id == commit.app_id for c in self._commits[self._seen :]):
+        compares = self._world.compares and (not commit.removed or self._world.compares_joins)
+        if compares and any(c.app_id == commit.app_id for c in self._commits[self._seen :]):
             raise FencedError("commit met another one")
         self._commits.append(commit)
         self.refresh()
@@ -196,6 +210,22 @@ class MemoryEngine:
 
     def skip(self, states: Mapping[str, pa.Table], skipped: WindowRange) -> SkipResult:
         return SkipResult(dict(states))
+
+    def join_files(self) -> None:
+        """Makes one file of the files of each attempt, as far as it has several."""
+        for name in OUTPUTS:
+            fenced = self._tables[name]
+            log = fenced.table.refresh()
+            files = [(file, log.read(file, ROWS.names)) for file in log.files()]
+            for attempt in {int(rows["attempt"][0].as_py()) for _, rows in files}:
+                mine = [(file, rows) for file, rows in files if rows["attempt"][0].as_py() == attempt]
+                if len(mine) > 1:
+                    path = f"{name}/{self._epoch}-joined-{attempt}"
+                    self._world.written[path] = pa.concat_tables([rows for _, rows in mine])
+                    for _ in mine:
+                        self._pause()
+                    fenced.replace([DataFile(path, 0, None, None, 0)], [file for file, _ in mine])
+                    files = [(file, rows) for file, rows in files if file not in [one for one, _ in mine]]
 
     def clear_scratch(self) -> None:
         pass

@@ -292,6 +292,7 @@ def _marks_before_the_fence(world: World) -> Iterator[None]:
 RULES: dict[str, Callable[[World], Any]] = {
     "": _none,
     "compare and set": _duty("compares"),
+    "files joined on the snapshot that was read": _duty("compares_joins"),
     "mark carried by the fence": _replaced(takeover, "fence", _fence_without_mark),
     "done read on the snapshot of the fence": _replaced(takeover, "fence", _unfenced_positions),
     "checkpoints read after their fence": _marks_before_the_fence,

@@ -41,9 +41,10 @@ SECOND = "second"
 """Stands for a step that the seed of the run draws."""
 CHAINS = [
     [f"{Step.FENCED}:1", f"{Step.STARTED}:2", f"{Step.AFTER_FIRST_OUTPUT}:2", f"{SECOND}:1", f"{Step.AFTER_FACTS}:1"],
-    [f"{Step.MATERIALISED}:2", f"{Step.RESUMED}:1", f"{Step.AFTER_OUTPUTS}:2", f"{Step.AFTER_CHECKPOINT}:1"],
+    [f"{Step.MATERIALISED}:2", f"{Step.RESUMED}:1", f"{Step.AFTER_OUTPUTS}:2", f"{Step.AFTER_CHECKPOINT}:1",
+     f"{Step.JOINED}:1"],
 ]
-"""Together every step of the protocol: each is the end of one attempt, so a chain of four needs five jobs.
+"""Together every step of the protocol: each is the end of one attempt, so a chain of five needs six jobs.
 
 A recovery from a kill between two outputs is killed too, in its first group.
 """
@@ -91,7 +92,7 @@ def test_promise_holds_after_a_kill_at_every_step(step: Step, mode: str, project
     """One kill at one step, in the second group where groups matter (R2, W61, W64)."""
     name = f"{step}_{mode}"
     plan = project.plan(name, mode)
-    group = 1 if step in (Step.FENCED, Step.RESUMED) else 2
+    group = 1 if step in (Step.FENCED, Step.RESUMED, Step.JOINED) else 2
     project.attempts(name, [f"{step}:{group}"])
     check_promise(project.config, plan, baseline)
 

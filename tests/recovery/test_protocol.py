@@ -11,6 +11,7 @@ RUNS = 60
 RUNS_MANY = 2000
 RULES = [
     (Mode.EXACTLY_ONCE, "compare and set"),
+    (Mode.EXACTLY_ONCE, "files joined on the snapshot that was read"),
     (Mode.EXACTLY_ONCE, "mark carried by the fence"),
     (Mode.EXACTLY_ONCE, "done read on the snapshot of the fence"),
     (Mode.EXACTLY_ONCE, "nothing to a table that has it"),

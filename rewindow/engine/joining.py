@@ -1,0 +1,108 @@
+"""Small staged files, joined when the last group is committed, so that all who come after open fewer.
+
+A replay in many groups leaves a few files a group, and what publishes, judges or reads it opens each. Neighbours in the
+order of windows become one file: rows as they are, read back before the commit, which adds the one and removes the
+others under the attempt's fence. A kill leaves the table as it was or joined.
+
+A file has rows of one attempt, also then; one whose windows another attempt has written too is left alone, so that
+readers take all rows of a joined file or none. So is a file whose bytes are not those that were noted when it was
+written: damage must stay to be found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rewindow.errors import TableError
+from rewindow.location import location
+from rewindow.storage import DataFile, FencedTable, Table
+from rewindow.storage.checksums import differing, with_checksums, with_noted
+from rewindow.storage.new_files import sync_folders, write_file
+from rewindow.storage.queries import read_rows
+
+FILE_BYTES = 64_000_000
+FILES_MIN = 8
+ROWS_MAX = 1_000_000
+_SMALL = 2
+"""A file of half the wished size is large enough."""
+
+Run = list[DataFile]
+
+
+def join_files(fenced: FencedTable, folder: str, file_bytes: int, sorted_by: Sequence[str] = ()) -> int:
+    """Joins the small files of a staged table; returns how many are fewer now.
+
+    Args:
+        folder: where in the table's folder the new files go.
+        file_bytes: the most that files which are joined have together.
+        sorted_by: columns by which the rows of each file are ordered.
+
+    Raises:
+        FencedError: a newer attempt has begun.
+        TableError: a new file does not hold what was written to it.
+        OSError: a file cannot be read or written.
+    """
+    table = fenced.table.refresh()
+    assert isinstance(table, Table), "only the simulation has other ones"
+    runs = [run for run in runs_to_join(table, file_bytes) if not differing(run)]
+    if not runs:
+        return 0
+    made = [_join(table, folder, run, sorted_by) for run in runs]
+    sync_folders(table.path, [folder])
+    fenced.replace(with_checksums(made), [file for run in runs for file in run])
+    return sum(map(len, runs)) - len(runs)
+
+
+def runs_to_join(table: Table, file_bytes: int) -> list[Run]:
+    """Returns the files of a staged table that are to become one file each, ascending."""
+    attempts, before = table.single_values("attempt"), None
+    runs: list[Run] = [[]]
+    for unit in _units(with_noted(table, table.files())):
+        whose = {attempts.get(file.path) for file in unit}
+        attempt = whose.pop() if len(whose) == 1 else None
+        if attempt is None or not all(file.checksum and file.size <= file_bytes // _SMALL for file in unit):
+            runs.append([])
+            continue
+        together = [*runs[-1], *unit]
+        size, rows = sum(file.size for file in together), sum(file.rows for file in together)
+        if attempt != before or size > file_bytes or rows > ROWS_MAX:
+            runs.append([])
+        runs[-1] += unit
+        before = attempt
+    return [run for run in runs if len(run) >= FILES_MIN]
+
+
+def _units(files: Sequence[DataFile]) -> Iterator[Run]:
+    """Yields files that share windows, such as those of one group, together, ascending; none where one has no bounds."""
+    placed = [(file.first, file.last, file) for file in files if file.first is not None and file.last is not None]
+    if len(placed) < sum(1 for file in files if file.rows):
+        return
+    unit: Run = []
+    end = 0
+    for first, last, file in sorted(placed, key=lambda entry: (entry[0], entry[1], entry[2].path)):
+        if unit and first > end:
+            yield unit
+            unit = []
+        end = max(end, last) if unit else last
+        unit.append(file)
+    if unit:
+        yield unit
+
+
+def _join(table: Table, folder: str, files: Run, sorted_by: Sequence[str]) -> DataFile:
+    rows = read_rows(files, table.schema, table.schema.names)
+    if sorted_by:
+        rows = rows.sort_by([(name, "ascending") for name in sorted_by])
+    new = write_file(table.path, folder, rows)
+    made = DataFile(
+        (table.path / new.path).uri, new.rows, files[0].first, max(file.last or 0 for file in files), new.size,
+        new.changed_ms, statistics=new.statistics,
+    )  # fmt: skip
+    if not read_rows([made], table.schema, table.schema.names).equals(rows):
+        location(made.path).delete()
+        raise TableError(
+            f'file "{new.path}" of table "{table.path.name}" does not hold what was written to it',
+            detail="It was read back before the commit; nothing was changed.",
+            hint="The disk or the memory of this machine may be failing; look at it, then resume the replay.",
+        )
+    return made

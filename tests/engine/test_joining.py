@@ -1,0 +1,192 @@
+"""Small staged files that are joined when the last group is committed: rows, seals and readers stay as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from rewindow.certificate import certify
+from rewindow.config import Config
+from rewindow.crash import Step
+from rewindow.engine import joining
+from rewindow.engine.joining import FILES_MIN, join_files, runs_to_join
+from rewindow.errors import FencedError
+from rewindow.ledger import AttemptEnd, Ledger
+from rewindow.publication.publish import publish
+from rewindow.storage import FencedTable, Position, Table, data_files, query
+from rewindow.storage.checksums import noted_checksums, with_checksums
+from rewindow.storage.delta import create_table
+from rewindow.storage.fence import fence
+from rewindow.storage.new_files import write_file
+from tests.engine.conftest import Crash
+from tests.places import Place
+from tests.recovery.project import FIRST
+from tests.recovery.promises import check_promise, raw
+
+if TYPE_CHECKING:
+    from rewindow.engine.attempt import Attempt
+
+COLUMNS = pa.schema([("window_id", pa.int64()), ("attempt", pa.int64()), ("key", pa.string())])
+APP_ID, MARK = "r/out", 99
+LARGE = 64_000_000
+
+
+def staged(folder: Path, groups: list[tuple[int, list[int]]]) -> FencedTable:
+    """Returns a staged table, fenced by attempt 9, with a file for each group: its attempt, and its rows' windows."""
+    create_table(Place(folder), COLUMNS)
+    table = Table.open(str(folder))
+    for number, (attempt, windows) in enumerate(groups, 1):
+        rows = pa.table([windows, [attempt] * len(windows), [f"{w}/{attempt}" for w in windows]], schema=COLUMNS)
+        write_file(table.path, f"{attempt}-{number}", rows)
+        files = with_checksums(data_files(table.path / f"{attempt}-{number}"))
+        table.commit_files(files, app_id=APP_ID, version=Position(attempt, MARK).version)
+    return fence(table.path, APP_ID, 9)
+
+
+def held(table: Table) -> list[dict[str, Any]]:
+    """Returns all rows of a table, in one order."""
+    return query("select * from t order by window_id, attempt, key", t=table).to_pylist()
+
+
+def bounds(runs: list[list[Any]]) -> list[list[tuple[int, int]]]:
+    """Returns the windows of the files of each run."""
+    return [[(file.first, file.last) for file in run] for run in runs]
+
+
+def test_neighbours_become_one_file_with_statistics_and_checksum(tmp_path: Path) -> None:
+    """The rows are those that were there, the mark stays, and a second time nothing is left to do."""
+    fenced = staged(tmp_path, [(1, [2 * n, 2 * n + 1]) for n in range(FILES_MIN)])
+    before = held(Table.open(fenced.path))
+    assert join_files(fenced, "9-99", LARGE) == FILES_MIN - 1
+
+    table = Table.open(fenced.path)
+    (file,) = table.files()
+    assert (file.first, file.last, file.rows) == (0, 2 * FILES_MIN - 1, 2 * FILES_MIN)
+    assert held(table) == before
+    assert table.single_values("attempt") == {file.path: 1}
+    name = Place(file.path).relative_to(table.path)
+    assert noted_checksums(table)[name] == with_checksums([file])[0].checksum
+    assert table.txn(APP_ID) == Position(9, MARK).version
+    assert join_files(fenced, "9-99", LARGE) == 0
+
+
+def test_rows_are_ordered_where_the_output_says_so(tmp_path: Path) -> None:
+    """By its `sorted_by`, in the whole of the new file."""
+    fenced = staged(tmp_path, [(1, [FILES_MIN - n]) for n in range(FILES_MIN)])
+    join_files(fenced, "9-99", LARGE, ["key"])
+    table = Table.open(fenced.path)
+    (file,) = table.files()
+    keys = table.read(file, ["key"])["key"].to_pylist()
+    assert keys == sorted(keys) and len(keys) == FILES_MIN
+
+
+def test_windows_of_several_attempts_are_left_alone(tmp_path: Path) -> None:
+    """Readers take all rows of a joined file, or none: what was written twice stays in files of its own."""
+    first = [(1, [n]) for n in range(FILES_MIN)]
+    twice = [(1, [50, 51]), (2, [50, 51])]
+    later = [(2, [100 + n]) for n in range(FILES_MIN)]
+    fenced = staged(tmp_path, [*first, *twice, *later])
+    table = Table.open(fenced.path)
+    runs = bounds(runs_to_join(table, LARGE))
+    assert runs == [[(n, n) for n in range(FILES_MIN)], [(100 + n, 100 + n) for n in range(FILES_MIN)]]
+    join_files(fenced, "9-99", LARGE)
+    assert len(Table.open(fenced.path).files()) == 4
+
+
+def test_files_of_two_attempts_are_never_one(tmp_path: Path) -> None:
+    """Also where no window was written twice."""
+    groups = [(1, [n]) for n in range(FILES_MIN)] + [(2, [20 + n]) for n in range(FILES_MIN)]
+    runs = runs_to_join(Table.open(staged(tmp_path, groups).path), LARGE)
+    assert [len(run) for run in runs] == [FILES_MIN, FILES_MIN]
+
+
+def test_few_or_large_files_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer than are worth it; as large as half of what is wished; together no more than is wished."""
+    fenced = staged(tmp_path, [(1, [n]) for n in range(2 * FILES_MIN)])
+    table = Table.open(fenced.path)
+    size = max(file.size for file in table.files())
+    assert runs_to_join(table, 2 * size - 2) == []
+    assert [len(run) for run in runs_to_join(table, FILES_MIN * size)] == [FILES_MIN, FILES_MIN]
+    monkeypatch.setattr(joining, "ROWS_MAX", FILES_MIN + 1)
+    assert [len(run) for run in runs_to_join(table, LARGE)] == [FILES_MIN + 1]
+    assert runs_to_join(table, 0) == []
+
+
+def test_a_damaged_file_stays_to_be_found(tmp_path: Path) -> None:
+    """Its bytes are not those that were noted; with it the others of its run stay."""
+    fenced = staged(tmp_path, [(1, [n]) for n in range(FILES_MIN)])
+    file = Path(Table.open(fenced.path).files()[3].path)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    assert join_files(fenced, "9-99", LARGE) == 0
+
+
+def test_an_attempt_that_was_overtaken_joins_nothing(tmp_path: Path) -> None:
+    """Whether the newer one came before it looked, or between its look and its commit."""
+    fenced = staged(tmp_path, [(1, [n]) for n in range(FILES_MIN)])
+    before = held(Table.open(fenced.path))
+    made = fenced.table.replace_files
+
+    def overtaken(*files: Any, **how: Any) -> None:
+        fence(fenced.path, APP_ID, 10)
+        made(*files, **how)
+
+    fenced.table.replace_files = overtaken  # type: ignore[method-assign]
+    with pytest.raises(FencedError):
+        join_files(fenced, "9-99", LARGE)
+    fenced.table.replace_files = made  # type: ignore[method-assign]
+    with pytest.raises(FencedError):
+        join_files(fenced, "9-99", LARGE)
+    assert held(Table.open(fenced.path)) == before
+    assert len(Table.open(fenced.path).files()) == FILES_MIN
+
+
+def test_a_commit_of_somebody_else_in_between_is_not_undone(tmp_path: Path) -> None:
+    """As of somebody who compacts the table: the join was built on another snapshot, and is given up."""
+    fenced = staged(tmp_path, [(1, [n]) for n in range(FILES_MIN)])
+    before = held(Table.open(fenced.path))
+    made = fenced.table.replace_files
+
+    def compacted(*files: Any, **how: Any) -> None:
+        Table.open(fenced.path).delta.optimize.compact()
+        made(*files, **how)
+
+    fenced.table.replace_files = compacted  # type: ignore[method-assign]
+    with pytest.raises(FencedError):
+        join_files(fenced, "9-99", LARGE)
+    assert held(Table.open(fenced.path)) == before
+
+
+@pytest.mark.jvm
+def test_a_replay_joins_its_files_and_all_who_read_it_find_what_was_there(attempt: Callable[..., Attempt]) -> None:
+    """Killed between two outputs, and again before the end; published by links, equal to a replay in one group."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    wishes: dict[str, Any] = {"group_windows": 1, "last": FIRST + FILES_MIN + 3, "mode": "at_least_once"}
+    whole = attempt("totals", "whole", **wishes | {"group_windows": 99})
+    whole.run()
+    with pytest.raises(Crash):
+        attempt("totals", "one", (Step.AFTER_FACTS, 3), **wishes).run()
+    with pytest.raises(Crash):
+        attempt("totals", "one", (Step.JOINED, 1), **wishes).run()
+    last = attempt("totals", "one", **wishes)
+    last.run()
+    check_promise(config, last.plan, whole.plan)
+    root = config.replay_root("one")
+    for output in last.plan.outputs:
+        table = Table.open(root / output.name)
+        assert len(table.files()) < FILES_MIN, "small files were not joined"
+        assert len(table.single_values("attempt")) == len(table.files()), "a file has rows of several attempts"
+    rows = [raw(config, last.plan, output.name) for output in last.plan.outputs]
+    ledger = Ledger.open(config.ledger_url)
+    for done in (whole, last):
+        ledger.attempts.end(done.plan.replay_id, done.epoch, AttemptEnd.DONE)
+    assert certify(config, "one", "whole").equal
+    said: list[str] = []
+    publish(config, "one", accept="a test", say=said.append)
+    assert [line for line in said if "files linked, 0 rows written" in line], said
+    assert rows == [raw(config, last.plan, output.name) for output in last.plan.outputs]
