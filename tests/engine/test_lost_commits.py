@@ -24,10 +24,29 @@ def ended(mode: Mode) -> World:
 def test_a_table_that_has_lost_its_last_commit_is_filled_again(mode: Mode, table: str) -> None:
     """Resuming computes what is not there, and seals it; what readers see is every window once, as before."""
     world = ended(mode)
+    lose_joins(world, table)
     world.tables[table].pop()
     assert finish(world, make_plan(mode), random.Random(2), [])
     assert list(broken(world, make_plan(mode))) == []
     assert 1 < max(world.computed.values()) <= 2
+
+
+def lose_joins(world: World, table: str) -> None:
+    """Takes back the commits that have joined files."""
+    while world.tables[table][-1].removed:
+        world.tables[table].pop()
+
+
+@pytest.mark.parametrize("mode", [Mode.EXACTLY_ONCE, Mode.AT_LEAST_ONCE, Mode.AT_MOST_ONCE])
+def test_a_table_that_has_lost_only_its_joining_has_all_its_rows(mode: Mode) -> None:
+    """Nothing is computed again."""
+    world = ended(mode)
+    assert world.tables[OUTPUTS[0]][-1].removed, "nothing was joined"
+    lose_joins(world, OUTPUTS[0])
+    assert list(broken(world, make_plan(mode))) == []
+    assert finish(world, make_plan(mode), random.Random(2), [])
+    assert list(broken(world, make_plan(mode))) == []
+    assert max(world.computed[window] for window in make_plan(mode).range) == 1
 
 
 @pytest.mark.parametrize("table", [FACTS, CHECKPOINTS])
