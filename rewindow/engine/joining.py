@@ -73,7 +73,7 @@ def runs_to_join(table: Table, file_bytes: int) -> list[Run]:
 
 
 def _units(files: Sequence[DataFile]) -> Iterator[Run]:
-    """Yields files that share windows, such as those of one group, together, ascending; none where one has no bounds."""
+    """Yields files that share windows, as those of one group do, together, ascending; none where one has no bounds."""
     placed = [(file.first, file.last, file) for file in files if file.first is not None and file.last is not None]
     if len(placed) < sum(1 for file in files if file.rows):
         return

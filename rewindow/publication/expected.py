@@ -26,9 +26,9 @@ from rewindow.publication.staged_output import StagedOutput, inside
 from rewindow.recovery import Plan
 from rewindow.storage import Table
 from rewindow.storage.delta import DataFile
-from rewindow.storage.queries import read_rows
 from rewindow.storage.names import open_published
 from rewindow.storage.published_tables import Kind, targets_of
+from rewindow.storage.queries import read_rows
 from rewindow.windows import WindowRange
 
 _START_S, _SPARK_START_S = 0.5, 12.0

@@ -5,7 +5,7 @@ Rows are taken in parts of whole windows with about a million tuples each, so th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +17,6 @@ from rewindow.errors import TableError
 from rewindow.facts.arrow_digests import arrow_digests, differing_windows
 from rewindow.recovery import OutputPlan, Plan
 from rewindow.storage import Table
-from rewindow.storage.delta import DataFile
 from rewindow.storage.layout import event_columns
 from rewindow.storage.queries import read_rows
 from rewindow.windows import WindowRange

@@ -247,9 +247,7 @@ class Table:
         if not set(names) <= set(actions.column_names):
             return {}
         bounds = zip(*(actions[name].to_pylist() for name in names), strict=True)
-        return {
-            os.path.join(self.path.uri, path): low for path, low, high in bounds if low is not None and low == high
-        }
+        return {os.path.join(self.path.uri, path): low for path, low, high in bounds if low is not None and low == high}
 
     def append(self, frame: pa.Table) -> None:
         """Appends a small frame that needs no fence: rows that may come twice, whoever else commits meanwhile."""

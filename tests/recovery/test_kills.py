@@ -41,8 +41,13 @@ SECOND = "second"
 """Stands for a step that the seed of the run draws."""
 CHAINS = [
     [f"{Step.FENCED}:1", f"{Step.STARTED}:2", f"{Step.AFTER_FIRST_OUTPUT}:2", f"{SECOND}:1", f"{Step.AFTER_FACTS}:1"],
-    [f"{Step.MATERIALISED}:2", f"{Step.RESUMED}:1", f"{Step.AFTER_OUTPUTS}:2", f"{Step.AFTER_CHECKPOINT}:1",
-     f"{Step.JOINED}:1"],
+    [
+        f"{Step.MATERIALISED}:2",
+        f"{Step.RESUMED}:1",
+        f"{Step.AFTER_OUTPUTS}:2",
+        f"{Step.AFTER_CHECKPOINT}:1",
+        f"{Step.JOINED}:1",
+    ],
 ]
 """Together every step of the protocol: each is the end of one attempt, so a chain of five needs six jobs.
 
