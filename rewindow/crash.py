@@ -22,8 +22,8 @@ _PLACE = re.compile(r"[a-z_]+(:[1-9][0-9]*)?(@[1-9][0-9]*)?")
 class Step(StrEnum):
     """Steps of an attempt, in order.
 
-    `fenced`, `resumed` and `joined` happen once (number 1), `warmed_up` in every group of a warm-up, the others in every
-    commit group.
+    `fenced`, `resumed` and `joined` happen once (number 1), `warmed_up` in every group of a warm-up, the others in
+    every commit group.
     """
 
     FENCED = "fenced"
