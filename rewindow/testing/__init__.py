@@ -1,4 +1,4 @@
-"""Run a tuple operator in a test: in this process, without Spark, in milliseconds.
+"""Run a tuple operator or a whole application in a test: in this process, without a replay, in milliseconds.
 
     from rewindow.testing import CRASH, run_operator
 
@@ -7,8 +7,21 @@
 
 What is called is what a replay calls: the same loop over Arrow batches, with the state stored and restored at every
 window unless `group_windows` says otherwise. `check_grouping` holds runs of several cuts and key ranges together.
+`run_application` and `check_application` do the same with all operators of an application; frame operators among them
+need a session of Spark, which is started unless there is one.
 """
 
+from rewindow.testing.applications import ApplicationRun, check_application, local_spark, run_application
 from rewindow.testing.operators import CRASH, OperatorRun, Tuples, check_grouping, run_operator
 
-__all__ = ["CRASH", "OperatorRun", "Tuples", "check_grouping", "run_operator"]
+__all__ = [
+    "CRASH",
+    "ApplicationRun",
+    "OperatorRun",
+    "Tuples",
+    "check_application",
+    "check_grouping",
+    "local_spark",
+    "run_application",
+    "run_operator",
+]

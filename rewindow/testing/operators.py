@@ -86,10 +86,10 @@ def run_operator(
         raise InputError(
             f'there is no input port "{unknown[0]}"', hint=f"There are: {', '.join(operator.input_ports())}."
         )
-    asked = _windows(inputs, windows)
+    asked = windows_of(inputs, windows)
     run = _Run(operator, inputs, Mode.parse(mode), Grid(width_ms, 0), key_ranges, batch)
     run.ports = sorted(run.ports, key=lambda port: port_order.index(port) if port in port_order else -1)
-    for group in _groups(asked, group_windows):
+    for group in groups_of(asked, group_windows):
         run.group(group)
     return run.result()
 
@@ -117,7 +117,7 @@ def check_grouping(
     Raises:
         AssertionError: a run emitted something else, or left another state.
     """
-    asked = _windows(inputs, how.pop("windows", None))
+    asked = windows_of(inputs, how.pop("windows", None))
     ends = (asked.first, asked.last)
     whole = run_operator(operator, inputs, windows=ends, group_windows=len(asked), **how)
     for number in range(seed, seed + runs):
@@ -148,7 +148,8 @@ def words_of(cut: Mapping[str, Any]) -> str:
     return f"groups of {cut['group_windows']} windows, {cut['key_ranges']} key ranges, batches of {cut['batch']}{ports}"
 
 
-def _windows(inputs: Tuples, asked: tuple[int, int] | None) -> WindowRange:
+def windows_of(inputs: Tuples, asked: tuple[int, int] | None) -> WindowRange:
+    """Returns the windows to run: those asked for, or from the first with a tuple to the last."""
     if asked is not None:
         return WindowRange(*asked)
     found = [window for by in inputs.values() for window in by]
@@ -159,7 +160,8 @@ def _windows(inputs: Tuples, asked: tuple[int, int] | None) -> WindowRange:
     return WindowRange(min(found), max(found))
 
 
-def _groups(windows: WindowRange, sizes: int | Sequence[int]) -> Iterator[WindowRange]:
+def groups_of(windows: WindowRange, sizes: int | Sequence[int]) -> Iterator[WindowRange]:
+    """Gives the groups of a range."""
     first, number = windows.first, 0
     while first <= windows.last:
         size = sizes if isinstance(sizes, int) else sizes[number]

@@ -1,0 +1,279 @@
+"""A whole application in a test: operator after operator over all windows, what each port emits collected.
+
+Tuple operators run as in `run_operator`, frame operators on a local session of Spark, in the same groups.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from rewindow.application import Application, Mode, Node, OperatorContext, PortHandle, validate
+from rewindow.application.error_tuples import GIVEN
+from rewindow.errors import InputError
+from rewindow.operators import TupleOperator
+from rewindow.testing.operators import CRASH, Tuples, groups_of, random_cut, run_operator, windows_of, words_of
+from rewindow.windows import WindowRange, to_datetime
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ByWindow = dict[int, list[dict[str, Any]]]
+
+
+@dataclass
+class ApplicationRun:
+    """What an application has done.
+
+    Attributes:
+        outputs: by output, and by `operator.port` of each error port, the tuples as (window, value ...), by window.
+        ports: the same of every port, as `operator.port`.
+        states: by operator with a state, that after the last window: see OperatorRun; of a frame operator its rows.
+    """
+
+    outputs: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
+    ports: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
+    states: dict[str, Any] = field(default_factory=dict)
+
+    def __getitem__(self, output: str) -> list[tuple[Any, ...]]:
+        return self.outputs[output]
+
+
+def run_application(
+    app: Application,
+    inputs: Tuples,
+    *,
+    windows: tuple[int, int] | None = None,
+    group_windows: int | Sequence[int] = 1,
+    key_ranges: int = 1,
+    mode: str = "exactly_once",
+    batch: int = 10_000,
+    port_order: Sequence[str] = (),
+    spark: SparkSession | None = None,
+) -> ApplicationRun:
+    """Runs an application over windows and returns what came out of each port.
+
+    Args:
+        app: an application, as its file has it.
+        inputs: by stream and window the tuples: each a mapping, or values in the order of the columns that the first
+            port which reads the stream declares. CRASH is for `run_operator`.
+        windows, group_windows, key_ranges, mode, batch: see run_operator.
+        port_order: names of input ports, in the order in which their tuples come to a tuple operator.
+        spark: session for frame operators; a local one is started where there is none.
+
+    Raises:
+        ValidationFailed: the application breaks rules.
+        InputError: an unknown stream, a tuple that does not fit it, or what an operator did wrong.
+    """
+    validate(app, Mode.parse(mode))
+    unknown = sorted(set(inputs) - set(app.streams))
+    if unknown:
+        raise InputError(
+            f'application "{app.name}" reads no stream "{unknown[0]}"', hint=f"It reads: {', '.join(app.streams)}."
+        )
+    asked = windows_of(inputs, windows)
+    rows = {PortHandle(None, stream): _recorded(app, stream, inputs.get(stream, {})) for stream in app.streams}
+    found = ApplicationRun()
+    how = _How(app, asked, group_windows, Mode.parse(mode), spark)
+    for node in app.order():
+        given = {port: rows[handle] for port, handle in node.feeds.items()}
+        if isinstance(node.operator, TupleOperator):
+            run = run_operator(
+                node.operator,
+                {port: _projected(node, port, of_port) for port, of_port in given.items()},
+                windows=(asked.first, asked.last), group_windows=group_windows, key_ranges=key_ranges, mode=mode,
+                width_ms=app.grid.width_ms, batch=batch, port_order=port_order,
+            )  # fmt: skip
+            emitted, state = run.outputs, run.states
+        else:
+            emitted, state = _run_frames(node, given, how)
+        if node.operator.is_stateful:
+            found.states[node.name] = state
+        for port, of_port in emitted.items():
+            found.ports[f"{node.name}.{port}"] = of_port
+            rows[node[port]] = _by_window(_names(node, port), of_port)
+    found.outputs = {name: found.ports[str(output.source)] for name, output in (app.outputs | app.errors()).items()}
+    return found
+
+
+def check_application(
+    app: Application,
+    inputs: Tuples,
+    *,
+    runs: int = 5,
+    seed: int = 0,
+    any_port_order: bool = False,
+    **how: Any,
+) -> ApplicationRun:
+    """Runs an application with random cuts into groups, key ranges and batches; all must come to the same (R86).
+
+    Returns the run in one group; the arguments are those of `check_grouping`.
+
+    Raises:
+        AssertionError: a port of a run emitted something else; names the first one, and the run's seed.
+    """
+    asked = windows_of(inputs, how.pop("windows", None))
+    ends = (asked.first, asked.last)
+    whole = run_application(app, inputs, windows=ends, group_windows=len(asked), **how)
+    ports = sorted({port for node in app.nodes.values() for port in node.feeds}) if any_port_order else []
+    for number in range(seed, seed + runs):
+        cut = random_cut(random.Random(number), len(asked), ports)
+        found = run_application(app, inputs, windows=ends, **cut, **how)
+        for port, rows in whole.ports.items():
+            same = sorted(map(repr, found.ports[port])) == sorted(map(repr, rows))
+            assert same, f'port "{port}" differs with seed {number}: {words_of(cut)}'
+        assert found.states == whole.states, f"a state differs with seed {number}: {words_of(cut)}"
+    return whole
+
+
+@dataclass(frozen=True)
+class _How:
+    """What all operators of a run share."""
+
+    app: Application
+    windows: WindowRange
+    group_windows: int | Sequence[int]
+    mode: Mode
+    spark: SparkSession | None
+
+    def contexts(self) -> Iterator[OperatorContext]:
+        """Gives what each group is about."""
+        for group in groups_of(self.windows, self.group_windows):
+            yield OperatorContext(self.app.grid, group, self.mode, self.app.name)
+
+
+def _recorded(app: Application, stream: str, by_window: Mapping[int, Sequence[Any]]) -> ByWindow:
+    """Returns the tuples of a stream as mappings, with the columns that every recorded stream has."""
+    names: list[str] = next(
+        (
+            port.schema.names
+            for node in app.order()
+            for name, port in node.input_ports().items()
+            if node.feeds.get(name) == PortHandle(None, stream) and port.schema is not None
+        ),
+        [],
+    )
+    found: ByWindow = {}
+    for window, rows in by_window.items():
+        begin = to_datetime(app.grid.start_us(window))
+        found[window] = []
+        for offset, row in enumerate(rows):
+            if row is CRASH:
+                raise InputError("a whole application cannot be run through a crash", hint="Use run_operator.")
+            values = row if isinstance(row, Mapping) else dict(zip(names, _as_tuple(row, stream, names), strict=True))
+            found[window].append({"offset": offset, "arrived_at": begin, **values})
+    return found
+
+
+def _as_tuple(row: Any, stream: str, names: Sequence[str]) -> tuple[Any, ...]:
+    values = tuple(row) if isinstance(row, list | tuple) else (row,)
+    if len(values) != len(names):
+        raise InputError(
+            f'a tuple of stream "{stream}" has {len(values)} values, its columns are {", ".join(names) or "not known"}',
+            hint="Give mappings from column to value.",
+        )
+    return values
+
+
+def _projected(node: Node, port: str, rows: ByWindow) -> ByWindow:
+    """Returns tuples with the columns that a port declares."""
+    schema = node.input_ports()[port].schema
+    names = schema.names if schema is not None else []
+    for of_window in rows.values():
+        for row in of_window:
+            absent = [name for name in names if name not in row]
+            if absent:
+                raise InputError(f'input "{port}" of operator "{node.name}" lacks the column "{absent[0]}"')
+    return {window: [{name: row[name] for name in names} for row in of_window] for window, of_window in rows.items()}
+
+
+def _names(node: Node, port: str) -> list[str]:
+    declared = node.output_ports()[port]
+    return [*declared.schema.names, *(GIVEN.names if declared.error else ())]
+
+
+def _by_window(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> ByWindow:
+    found: ByWindow = {}
+    for window, *values in rows:
+        found.setdefault(window, []).append(dict(zip(names, values, strict=False)))
+    return found
+
+
+def _run_frames(node: Node, given: Mapping[str, ByWindow], how: _How) -> tuple[dict[str, list[tuple[Any, ...]]], Any]:
+    """Returns what a frame operator emits on each port, and the rows of its state after the last window."""
+    from rewindow.engine.operator_errors import frames_of
+    from rewindow.spark.frames import conform, to_frame
+
+    spark, operator = how.spark or local_spark(), node.operator
+    emitted: dict[str, list[tuple[Any, ...]]] = {port: [] for port in node.output_ports()}
+    state = operator.initial_state() if operator.is_stateful else None
+    for context in how.contexts():
+        inputs = {port: _frame(spark, node, port, rows, context.windows) for port, rows in given.items()}
+        before = to_frame(spark, state) if state is not None else None
+        written = {}
+        for port, frame in frames_of(node, operator.transform(inputs, before, context)).items():  # type: ignore[arg-type]
+            what = f'port "{port}" of operator "{node.name}"'
+            rows = conform(frame, node.output_ports()[port].schema, what).toArrow()
+            emitted[port] += zip(*(column.to_pylist() for column in rows.columns), strict=True)
+            written[port] = to_frame(spark, rows)
+        if state is not None and before is not None:
+            state = _after(operator, before, operator.next_state(inputs, written, before, context)).cast(state.schema)
+    for of_port in emitted.values():
+        of_port.sort(key=lambda row: (row[0], repr(row)))
+    rows_after = state.to_pylist() if state is not None else []
+    return emitted, sorted(rows_after, key=repr)
+
+
+def _after(operator: Any, before: DataFrame, after: DataFrame) -> pa.Table:
+    """Returns the state after a group; an operator with increments has given the changed keys alone."""
+    from pyspark.sql import functions as F
+
+    from rewindow.operators.tuples.tagged_rows import GONE
+
+    if operator.state_increments:
+        kept = before.join(after, list(operator.state_key_columns()), "left_anti")
+        new = after.where(~F.col(GONE)).drop(GONE) if GONE in after.columns else after
+        after = kept.unionByName(new)
+    return after.select(*operator.state_columns().names).toArrow()
+
+
+def _frame(spark: SparkSession, node: Node, port: str, rows: ByWindow, windows: WindowRange) -> DataFrame:
+    """Returns the tuples of a group as an operator gets them: `window_id` and the columns."""
+    flat = [{"window_id": window, **row} for window in windows for row in rows.get(window, [])]
+    declared = node.input_ports()[port].schema
+    own = [("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", pa.timestamp("us", tz="UTC"))]
+    known = pa.schema(own if (flat and "offset" in flat[0]) or not flat else own[:1])
+    for column in declared if declared is not None else ():
+        if column.name not in known.names:
+            known = known.append(column)
+    more = {name for row in flat for name in row} - set(known.names)
+    if more:
+        rest = pa.Table.from_pylist([{name: row.get(name) for name in sorted(more)} for row in flat])
+        known = pa.schema([*known, *rest.schema])
+    from rewindow.spark.frames import to_frame
+
+    return to_frame(spark, pa.Table.from_pylist(flat, schema=known))
+
+
+def local_spark() -> SparkSession:
+    """Returns the session of this process for frame operators; a small local one is started where there is none."""
+    import os
+
+    from pyspark.sql import SparkSession
+
+    from rewindow.spark.settings import spark_environment
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    os.environ.update(spark_environment())
+    settings = {
+        "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1", "spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true",
+        "spark.sql.shuffle.partitions": "1", "spark.sql.catalogImplementation": "in-memory",
+    }  # fmt: skip
+    return SparkSession.builder.master("local[1]").appName("rewindow.testing").config(map=settings).getOrCreate()

@@ -1,0 +1,145 @@
+"""Whole applications in the framework that users test them with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+import pytest
+
+from rewindow.application import Application, InputPort, OutputPort
+from rewindow.config import Config
+from rewindow.errors import InputError, ValidationFailed
+from rewindow.loading.catalog import load_application
+from rewindow.operators import StateField, TupleOperator
+from rewindow.testing import CRASH, check_application, run_application
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CLICKS = pa.schema([("user", pa.string()), ("count", pa.int64())])
+TOTALS = pa.schema([("user", pa.string()), ("total", pa.int64())])
+
+
+class Totals(TupleOperator):
+    """Clicks of each user so far; a click without a user is an error tuple."""
+
+    inputs: ClassVar = {"clicks": InputPort(CLICKS, key=("user",))}
+    outputs: ClassVar = {
+        "out": OutputPort(TOTALS),
+        "rejected": OutputPort(pa.schema([("count", pa.int64())]), error=True),
+    }
+    total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
+
+    def process(self, click: Any) -> None:
+        """Counts and emits."""
+        if click.user is None:
+            self.emit_error("rejected", (click.count,), "null_key")
+            return
+        self.total += click.count
+        self.emit("out", click.user, self.total)
+
+
+class Leader(TupleOperator):
+    """The largest total at the end of each window, and whether it is that of a known user."""
+
+    inputs: ClassVar = {"totals": InputPort(TOTALS), "known": InputPort(pa.schema([("name", pa.string())]))}
+    outputs: ClassVar = {"out": OutputPort(pa.schema([("user", pa.string()), ("known", pa.bool_())]))}
+    best = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
+    user = StateField(pa.string())  # type: ignore[pydantic-field]
+    names = StateField(pa.list_(pa.string()), [])  # type: ignore[pydantic-field]
+
+    def process_totals(self, row: Any) -> None:
+        """Keeps the largest one, that of the first name among equal ones."""
+        if (row.total, self.user or "") > (self.best, row.user):
+            self.best, self.user = row.total, row.user
+
+    def process_known(self, row: Any) -> None:
+        """Keeps a name."""
+        self.names.append(row.name)
+
+    def end_window(self) -> None:
+        """Emits who leads."""
+        self.emit("out", self.user, self.user in self.names)
+
+
+def leaders() -> Application:
+    """Returns totals, and behind them who leads."""
+    app = Application("leaders", window="1 second")
+    totals = app.add("totals", Totals(), clicks=app.input("clicks"))
+    leader = app.add("leader", Leader(), totals=totals, known=app.input("users"))
+    app.output("totals", totals, key=["user"])
+    app.output("leader", leader, key=["user"])
+    return app
+
+
+GIVEN: dict[str, dict[int, list[Any]]] = {
+    "clicks": {7: [("ann", 1), ("bob", 2), (None, 5)], 9: [{"user": "ann", "count": 4}]},
+    "users": {8: ["bob"], 9: ["ann"]},
+}
+
+
+def test_operators_run_behind_each_other_over_the_same_windows() -> None:
+    """Every port is collected, error tuples with their reason; empty windows are called in all operators."""
+    found = run_application(leaders(), GIVEN)
+    assert sorted(found["totals"]) == [(7, "ann", 1), (7, "bob", 2), (9, "ann", 5)]
+    assert found["leader"] == [(7, "bob", False), (8, "bob", True), (9, "ann", True)]
+    assert found["totals.rejected"] == [(7, 5, None, "null_key", None)]
+    assert found.ports["totals.out"] == found["totals"]
+    assert found.states["totals"] == {"ann": {"total": 5}, "bob": {"total": 2}}
+
+
+def test_cuts_and_orders_of_ports_show_nowhere_in_a_sound_application() -> None:
+    """R86; where one shows, the first port is named with the seed."""
+    check_application(leaders(), GIVEN, runs=8, any_port_order=True)
+
+    class Forgetful(Leader):
+        transient: ClassVar = ("windows",)
+
+        def setup(self) -> None:
+            self.windows = 0
+
+        def end_window(self) -> None:
+            self.windows += 1
+            self.emit("out", str(self.windows), True)
+
+    app = leaders()
+    app.nodes["leader"] = type(app.nodes["leader"])("leader", Forgetful(), None, 1, app.nodes["leader"].feeds)
+    with pytest.raises(AssertionError, match='port "leader.out" differs with seed 0: groups of'):
+        check_application(app, GIVEN)
+
+
+def test_what_cannot_be_run_is_refused() -> None:
+    """Streams and columns that are not there, a crash, and an application that breaks rules."""
+    with pytest.raises(InputError, match='"leaders" reads no stream "visits"'):
+        run_application(leaders(), {"visits": {1: []}})
+    with pytest.raises(InputError, match='a tuple of stream "clicks" has 1 values, its columns are user, count'):
+        run_application(leaders(), {"clicks": {1: ["ann"]}})
+    with pytest.raises(InputError, match='input "clicks" of operator "totals" lacks the column "count"'):
+        run_application(leaders(), {"clicks": {1: [{"user": "ann"}]}})
+    with pytest.raises(InputError, match="cannot be run through a crash"):
+        run_application(leaders(), {"clicks": {1: [CRASH]}})
+    app = Application("wrong", window="1 second")
+    app.output("totals", app.add("totals", Totals(), click=app.input("clicks")), key=["user"])
+    with pytest.raises(ValidationFailed):
+        run_application(app, {"clicks": {1: [("ann", 1)]}})
+
+
+def application(name: str) -> Application:
+    """Returns an application of the recovery tests."""
+    folder = Path(__file__).parents[1] / "recovery" / "applications"
+    return load_application(Config(applications=[folder]), name).app
+
+
+@pytest.mark.jvm
+def test_frame_operators_run_in_the_same_groups_on_a_session(spark: SparkSession) -> None:
+    """The application by frames and the one by tuples come to the same, whatever their groups."""
+    rows = {"events": {1: [("a", 1), ("b", 2), ("a", 3)], 3: [("b", -1)], 4: [("c", 7), ("a", 0)]}}
+    by_tuples = run_application(application("tuple_totals"), rows)
+    for group_windows in (1, 3):
+        by_frames = run_application(application("totals"), rows, group_windows=group_windows, spark=spark)
+        for output in ("sums", "totals"):
+            assert sorted(by_frames[output]) == sorted(by_tuples[output])
+        states = {row["key"]: {"total": row["total"]} for row in by_frames.states["totals"]}
+        assert states == by_tuples.states["totals"]
