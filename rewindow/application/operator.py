@@ -115,6 +115,7 @@ class FrameOperator(BaseModel):
     state_key: ClassVar[Sequence[str]] = ()
     state_buckets: ClassVar[int] = 16
     state_increments: ClassVar[bool] = False
+    state_reads_outputs: ClassVar[bool] = True
     _given: dict[str, Any] = PrivateAttr()
     _wrong: list[WrongProperty] = PrivateAttr()
 
@@ -188,7 +189,8 @@ class FrameOperator(BaseModel):
         A row of a key that is no longer in the state then has a column `_rw_gone`, which is true.
 
         `outputs` are read back from the files that were written, so that an output and a state come from one run of the
-        operator. Only called for a stateful operator.
+        operator. With `state_reads_outputs = False` they are not to be read: a port that nothing else reads is then
+        counted and never written. Only called for a stateful operator.
         """
         raise NotImplementedError
 

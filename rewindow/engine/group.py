@@ -93,7 +93,8 @@ class GroupRunner:
         self._outputs = {output.source: output for output in app.outputs.values()}
         self._errors = {error.source: error for error in app.errors().values()}
         self._dropped = app.dropped()
-        self._materialised = _ports_to_materialise(app) | self._dropped | set(self._errors)
+        self._counted = ports_to_count(app)
+        self._materialised = (_ports_to_materialise(app) | self._dropped | set(self._errors)) - self._counted
 
     def compute(
         self, context: OperatorContext, mark: int, states: Mapping[str, State], staged: Iterable[str], tuples: int
@@ -254,12 +255,24 @@ class GroupRunner:
         found: dict[PortHandle, DataFrame] = {}
         for port, frame in by_port.items():
             handle = node[port]
+            if handle in self._counted:
+                with explained(self._computed_with(node), context.windows, f'output port "{port}"', self._next_act):
+                    result.dropped[str(handle)] = self._count(handle, frame)
+                continue
             if handle not in self._materialised:
                 found[handle] = frame
                 continue
             with explained(self._computed_with(node), context.windows, f'output port "{port}"', self._next_act):
                 found[handle] = self._materialise(handle, frame, mark, staged, result, context.grid)
         return found
+
+    def _count(self, handle: PortHandle, frame: DataFrame) -> WindowFacts:
+        """Returns the tuples by window of a port whose tuples nobody reads, the operator's state neither (O16)."""
+        schema = self._app.nodes[str(handle.operator)].operator.output_ports()[handle.port].schema
+        counts = (
+            conform(frame, schema, f'output port "{handle}"').groupBy("window_id").agg(F.count("*").alias("tuples"))
+        )
+        return WindowFacts.of(to_arrow(counts, COUNTS_SCHEMA, f'tuples of output port "{handle}"'))
 
     def _computed_with(self, node: Node) -> list[Node]:
         """Returns an operator, and those before it whose frames are computed only when it is."""
@@ -388,6 +401,15 @@ def _ports_to_materialise(app: Application) -> set[PortHandle]:
         node[port] for node in app.nodes.values() if node.operator.is_stateful for port in node.operator.output_ports()
     }
     return found
+
+
+def ports_to_count(app: Application) -> set[PortHandle]:
+    """Returns the ports whose tuples are counted and read by nobody: neither connected nor read by a state."""
+    return {
+        handle
+        for handle in app.dropped()
+        if not (operator := app.nodes[str(handle.operator)].operator).is_stateful or not operator.state_reads_outputs
+    }
 
 
 def _levels(order: list[Node]) -> list[list[Node]]:

@@ -107,12 +107,12 @@ def test_a_section_windows_makes_an_application_that_is_valid(tmp_path: Path) ->
     validate(app, recorded={"weather": SCHEMA})
     assert [str(flaw) for flaw in suite_flaws(config, app, recorded)] == []
     assert list(app.outputs) == ["fired", "late"] and [str(one) for one in app.errors()] == ["aggregate.errors"]
-    assert app.outputs["fired"].key == ("origin", "window_begin_us")
+    assert app.outputs["fired"].key == ()
     operator = app.nodes["aggregate"].operator
     assert isinstance(operator, AggregateWindows)
     assert (operator.length, operator.slide, operator.lag) == ("21600000000 us", None, "1800000000 us")
-    again = windows_application("weather", stream(windows=WINDOWS | {"allowed_lateness": "1 h"}), SCHEMA)
-    assert again.outputs["fired"].key == ("origin", "window_begin_us", "pane", "kind")
+    keyless = windows_application("weather", stream(windows=WINDOWS | {"allowed_lateness": "1 h"}, keys=[]), SCHEMA)
+    assert keyless.outputs["fired"].key == ("window_begin_us", "pane", "kind")
     visits = windows_application("weather", stream(windows={"gap": "2 h"}), SCHEMA).nodes["aggregate"].operator
     assert isinstance(visits, AggregateWindows) and visits.gap == "7200000000 us"
     counted = windows_application("weather", stream(windows={"length": "1 h"}), SCHEMA).nodes["aggregate"].operator

@@ -17,6 +17,7 @@ from rewindow.application import Application, OperatorContext
 from rewindow.application.error_tuples import REASON
 from rewindow.application.validation import validate
 from rewindow.config import Config
+from rewindow.engine.group import ports_to_count
 from rewindow.errors import ValidationFailed
 from rewindow.loading.catalog import load_application
 from rewindow.operators import EventTime, EventWindows, SplitLate, StreamTime, event_windows, lateness
@@ -148,6 +149,7 @@ def test_it_has_its_place_in_an_application() -> None:
     app.output("counts", split["counts"], key=["key", "outcome"])
     validate(app, recorded={"clicks": COLUMNS})
     assert [error.name for error in app.errors().values()] == ["split.errors"]
+    assert {str(port) for port in ports_to_count(app)} == {"split.on_time", "split.ticks"}, "counted, and never written"
 
 
 def test_the_example_of_flights_is_valid() -> None:

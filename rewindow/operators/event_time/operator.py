@@ -43,6 +43,8 @@ class EventTimeOperator(FrameOperator):
         lag, watermark_interval, arrived_at, tie: see `EventTime`.
     """
 
+    state_reads_outputs = False
+
     columns: pa.Schema
     event_at: str
     unit: Literal["us", "ms", "s"] = "us"
