@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from rewindow.engine.computation import Digests, GroupResult, SkipResult
 from rewindow.engine.error_tuples import as_errors, check_reasons
 from rewindow.engine.measuring import NO_MEASURES, AskedMeasure, MeasuredRows
 from rewindow.engine.operator_errors import explained, frames_of
+from rewindow.engine.ports import levels, ports_to_count, ports_to_write
 from rewindow.errors import InputError
 from rewindow.facts.window_facts import COUNTS_SCHEMA, DIGESTS_SCHEMA, WindowFacts, ids_of
 from rewindow.location import Location
@@ -94,7 +94,7 @@ class GroupRunner:
         self._errors = {error.source: error for error in app.errors().values()}
         self._dropped = app.dropped()
         self._counted = ports_to_count(app)
-        self._materialised = (_ports_to_materialise(app) | self._dropped | set(self._errors)) - self._counted
+        self._materialised = (ports_to_write(app) | self._dropped | set(self._errors)) - self._counted
 
     def compute(
         self, context: OperatorContext, mark: int, states: Mapping[str, State], staged: Iterable[str], tuples: int
@@ -124,7 +124,7 @@ class GroupRunner:
         state_frames = self._states.load_all(states)
         wanted = set(staged)
         with ThreadPoolExecutor(max_workers=4) as pool:
-            for level in _levels(self._order):
+            for level in levels(self._order):
                 jobs = [
                     pool.submit(self._run_node, node, frames, state_frames, context, mark, wanted, result)
                     for node in level
@@ -387,34 +387,3 @@ def _whole_stages(spark: SparkSession, *, compiled: bool) -> Iterator[None]:
         yield
     finally:
         spark.conf.set(_WHOLE_STAGE, before)
-
-
-def _ports_to_materialise(app: Application) -> set[PortHandle]:
-    """Returns the ports whose frame is used more than once: it must come from one run of the operator."""
-    uses: Counter[PortHandle] = Counter(output.source for output in app.outputs.values())
-    for node in app.nodes.values():
-        for end in node.feeds.values():
-            uses[end] += 2 if node.operator.is_stateful else 1
-    found = {handle for handle, count in uses.items() if handle.operator and count > 1}
-    found |= {output.source for output in app.outputs.values()}
-    found |= {
-        node[port] for node in app.nodes.values() if node.operator.is_stateful for port in node.operator.output_ports()
-    }
-    return found
-
-
-def ports_to_count(app: Application) -> set[PortHandle]:
-    """Returns the ports whose tuples are counted and read by nobody: neither connected nor read by a state."""
-    return {
-        handle
-        for handle in app.dropped()
-        if not (operator := app.nodes[str(handle.operator)].operator).is_stateful or not operator.state_reads_outputs
-    }
-
-
-def _levels(order: list[Node]) -> list[list[Node]]:
-    """Returns the operators in levels; those of one level do not depend on each other."""
-    level: dict[str, int] = {}
-    for node in order:
-        level[node.name] = 1 + max((level[end.operator] for end in node.feeds.values() if end.operator), default=0)
-    return [[node for node in order if level[node.name] == depth] for depth in sorted(set(level.values()))]

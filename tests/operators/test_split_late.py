@@ -17,7 +17,7 @@ from rewindow.application import Application, OperatorContext
 from rewindow.application.error_tuples import REASON
 from rewindow.application.validation import validate
 from rewindow.config import Config
-from rewindow.engine.group import ports_to_count
+from rewindow.engine.ports import ports_to_count
 from rewindow.errors import ValidationFailed
 from rewindow.loading.catalog import load_application
 from rewindow.operators import EventTime, EventWindows, SplitLate, StreamTime, event_windows, lateness
