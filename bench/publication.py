@@ -2,11 +2,13 @@
 
     python -m bench.publication [RUNS]
     python -m bench.publication daily [DAYS]
+    python -m bench.publication joined [GROUPS]
 
 A replay is staged as the engine leaves it, without Spark, in so many files; the command is a process of its own. Beside
 it stands the same replay staged without a tuple's place, as older versions did, whose rows are written anew. Publish
 replaces a range that is published already, so that files are removed too; the undo puts it back. Seconds are the best
 of the runs. `daily` publishes a day after the other into one table, and reads it beside one that was written at once.
+`joined` publishes a replay of so many groups whose small files stay apart, and the same with its files joined.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import pyarrow.parquet as pq
 
 from rewindow.application import Mode
 from rewindow.config import Config
+from rewindow.engine.joining import FILE_BYTES, join_files
 from rewindow.facts.arrow_digests import arrow_digests
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.location import Location
@@ -32,7 +35,7 @@ from rewindow.planning.creation import create_staging
 from rewindow.publication.publish import publish
 from rewindow.recovery import OutputPlan, Plan, StartState, guarantee
 from rewindow.state import checkpoints
-from rewindow.storage import Position, Table, create_table, data_files, query
+from rewindow.storage import Position, Table, create_table, data_files, fence, query
 from rewindow.storage.checksums import with_checksums
 from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, staged_contents
 
@@ -83,6 +86,27 @@ def daily(days: int) -> None:
             found = [_best(f"select count(*), sum(value) from t where {where}", path) for where in ("true", of_a_day)]
             print(f"{name:24}{len(Table.open(path).files()):8}{found[0]:12.3f}{found[1]:10.3f}", flush=True)
         print(f"publish: first {min(seconds[:5]):.2f} s, last {min(seconds[-5:]):.2f} s, longest {max(seconds):.2f} s")
+
+
+def joined(groups: int) -> None:
+    """Prints what joining costs at the end of a replay of a million rows, and what it saves afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        print(f"{'':16}{'files':>8}{'joining s':>12}{'publish s':>12}{'undo s':>10}{'all rows s':>12}")
+        for name in ("files apart", "files joined"):
+            config = _project(Path(folder) / name.replace(" ", "-"))
+            stage(config, "one", groups, 1_000_000, groups, True)
+            root, seconds = config.replay_root("one"), 0.0
+            if name == "files joined":
+                fenced = fence(root / OUTPUT, app_id("one", OUTPUT), 2)
+                began = time.monotonic()
+                join_files(fenced, f"2-{groups}", FILE_BYTES)
+                seconds = time.monotonic() - began
+                Ledger.open(config.ledger_url).checks.record("one", "passed", tables=staged_contents(root))
+            files = len(Table.open(root / OUTPUT).files())
+            published = _seconds(config, ["publish", "one"])
+            rows = _best("select count(*), sum(value) from t", config.stream_table(f"copy.{OUTPUT}"))
+            undone = _seconds(config, ["undo", "one"])
+            print(f"{name:16}{files:8}{seconds:12.2f}{published:12.2f}{undone:10.2f}{rows:12.3f}", flush=True)
 
 
 def _best(sql: str, path: Location) -> float:
@@ -208,5 +232,7 @@ def _seconds(config: Config | None, arguments: list[str]) -> float:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["daily"]:
         daily(int(sys.argv[2]) if len(sys.argv) > 2 else 365)
+    elif sys.argv[1:2] == ["joined"]:
+        joined(int(sys.argv[2]) if len(sys.argv) > 2 else 1_000)
     else:
         main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)

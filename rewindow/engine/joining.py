@@ -49,26 +49,28 @@ def join_files(fenced: FencedTable, folder: str, file_bytes: int, sorted_by: Seq
         return 0
     made = [_join(table, folder, run, sorted_by) for run in runs]
     sync_folders(table.path, [folder])
-    fenced.replace(with_checksums(made), [file for run in runs for file in run])
-    return sum(map(len, runs)) - len(runs)
+    done = fenced.replace(with_checksums(made), [file for run in runs for file in run])
+    return sum(map(len, runs)) - len(runs) if done else 0
 
 
 def runs_to_join(table: Table, file_bytes: int) -> list[Run]:
     """Returns the files of a staged table that are to become one file each, ascending."""
     attempts, before = table.single_values("attempt"), None
     runs: list[Run] = [[]]
+    size = rows = 0
     for unit in _units(with_noted(table, table.files())):
         whose = {attempts.get(file.path) for file in unit}
         attempt = whose.pop() if len(whose) == 1 else None
         if attempt is None or not all(file.checksum and file.size <= file_bytes // _SMALL for file in unit):
             runs.append([])
+            size = rows = 0
             continue
-        together = [*runs[-1], *unit]
-        size, rows = sum(file.size for file in together), sum(file.rows for file in together)
-        if attempt != before or size > file_bytes or rows > ROWS_MAX:
+        more_size, more_rows = sum(file.size for file in unit), sum(file.rows for file in unit)
+        if attempt != before or size + more_size > file_bytes or rows + more_rows > ROWS_MAX:
             runs.append([])
+            size = rows = 0
         runs[-1] += unit
-        before = attempt
+        size, rows, before = size + more_size, rows + more_rows, attempt
     return [run for run in runs if len(run) >= FILES_MIN]
 
 

@@ -125,18 +125,25 @@ class FencedTable:
             self.table.sync()
         self._check()
 
-    def replace(self, added: Sequence[DataFile], removed: Sequence[DataFile]) -> None:
+    def replace(self, added: Sequence[DataFile], removed: Sequence[DataFile]) -> bool:
         """Commits files in the place of others that hold the same rows; the mark stays.
 
         It is committed on the snapshot from which those were read, so that nobody else's commit is undone by it.
 
+        Returns:
+            Whether it was committed: not where somebody who is no attempt has written to the table meanwhile.
+
         Raises:
-            FencedError: a newer attempt has fenced the table, or somebody else has written to it.
+            FencedError: a newer attempt has fenced the table.
         """
         self._check_seen()
-        version = self.table.txn(self.app_id)
-        self.table.replace_files(added, removed, app_id=self.app_id, version=version)
+        version, done = self.table.txn(self.app_id), True
+        try:
+            self.table.replace_files(added, removed, app_id=self.app_id, version=version)
+        except FencedError:
+            done = False
         self._check()
+        return done
 
     def _check(self) -> None:
         self.table.refresh()

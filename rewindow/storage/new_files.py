@@ -22,6 +22,9 @@ from rewindow.location import Location
 _TEXT_MAX = 64
 """Longer bounds of text are left out of the statistics: their end would have to be cut and rounded up."""
 
+ROW_GROUP = 128 * 1024
+"""Rows in a row group of a file that we write: readers pass over those whose bounds say that none is wanted."""
+
 
 @dataclass(frozen=True)
 class NewFile:
@@ -60,7 +63,7 @@ def write_file(root: Location, folder: str, rows: pa.Table) -> NewFile:
     """
     path = root / folder / f"rows-{uuid4()}.parquet"
     content = pa.BufferOutputStream()
-    pq.write_table(rows, content, compression="zstd")
+    pq.write_table(rows, content, compression="zstd", row_group_size=ROW_GROUP)
     path.write(content.getvalue().to_pybytes())
     footer, changed_ms = pq.read_metadata(path.uri), path.modified_ms()
     return NewFile(f"{folder}/{path.name}", footer.num_rows, path.size(), changed_ms, statistics(footer, rows.schema))
