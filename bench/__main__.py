@@ -12,14 +12,14 @@ import sys
 from bench.replay import measure_commands, measure_engine
 from bench.report import write_report
 from bench.state import measure_state
-from bench.tuple_operators import measure_tuple_operators
+from bench.tuple_operators import measure_testing, measure_tuple_operators
 
 
 def main() -> None:
     """Runs all measurements and writes the page."""
     millions = int(sys.argv[1]) if len(sys.argv) > 1 else 10
     rows = [*measure_engine(millions * 1_000_000), *measure_state(), *measure_commands()]
-    rows += measure_tuple_operators(millions * 500_000)
+    rows += [*measure_tuple_operators(millions * 500_000), measure_testing()]
     print(f"written to {write_report(rows, millions)}")
 
 
