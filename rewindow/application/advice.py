@@ -29,6 +29,8 @@ ADVICE = {
     "R3": "A mode says what a crash may cost. All operators of a replay share one: leave `mode` out of app.add, and "
     "give --mode to the replay.",
     "R13": "The method has another name by now, and nothing would call the old one.",
+    "R20": "After a loss the state must not begin inside an application window. Give the operator "
+    "checkpoint_windows that are a multiple of its application_windows.",
     "R39": "Behind an operator that may lose windows nothing can promise more than that. Give the one that feeds the "
     "stricter mode too, or take the mode from the other.",
     "R85": "It says how close two floating-point values lie that count as equal. Leave it out, or write one such as "
@@ -37,6 +39,8 @@ ADVICE = {
     "W4": "What is recorded stays as it is. Put the setting back, or record the stream anew.",
     "W15": "Windows are joined by their ids, so application and inputs have the same width and origin. Give the "
     "application those of its streams.",
+    "W18": "An application window takes some windows as one. Leave it out, or write a whole number from 1 on.",
+    "W30": "A window that slides further than it looks back would leave windows out. Slide by less, or leave it out.",
     "W56": "A checkpoint lies after so many windows. Leave it out, or write a whole number from 1 on.",
     "W65": "A checkpoint is bound to the properties that made it, so they must be written down. Give the property a "
     "@field_serializer.",

@@ -15,7 +15,7 @@ from rewindow.application.violations import Violation
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
 
-ATTRIBUTES = ("mode", "checkpoint_windows")
+ATTRIBUTES = ("mode", "checkpoint_windows", "application_windows", "slide_windows")
 """Attributes of an operator; a property of the same name comes before."""
 
 

@@ -97,6 +97,7 @@ def _attributes(node: Node, given: list[Given]) -> Iterator[PropertyDescription]
     sources = {one.name: one.source for one in given}
     if node.mode is not None:
         yield PropertyDescription(name="mode", value=node.mode.name, source=sources.get("mode", CODE))
-    if node.checkpoint_windows != 1:
-        source = sources.get("checkpoint_windows", CODE)
-        yield PropertyDescription(name="checkpoint_windows", value=node.checkpoint_windows, source=source)
+    for name, default in (("checkpoint_windows", 1), ("application_windows", 1), ("slide_windows", None)):
+        value = getattr(node, name)
+        if value != default:
+            yield PropertyDescription(name=name, value=value, source=sources.get(name, CODE))

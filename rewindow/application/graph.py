@@ -13,6 +13,7 @@ from rewindow.application.given import Given
 from rewindow.application.modes import Mode
 from rewindow.application.operator import FrameOperator, InputPort, OutputPort
 from rewindow.application.violations import Violation
+from rewindow.application.windowing import Windowing
 from rewindow.windows import Grid, parse_duration
 
 CHECKPOINT_WINDOWS = 60
@@ -41,9 +42,21 @@ class Node:
     mode: Mode | None
     checkpoint_windows: int
     feeds: dict[str, PortHandle]
+    application_windows: int = 1
+    slide_windows: int | None = None
 
     def __getitem__(self, port: str) -> PortHandle:
         return PortHandle(self.name, port)
+
+    @property
+    def windowing(self) -> Windowing:
+        """Its application or sliding windows."""
+        return Windowing(self.application_windows, self.slide_windows)
+
+    @property
+    def is_cut_by_checkpoints(self) -> bool:
+        """Whether a checkpoint may fall inside one of its application windows (W50, R20)."""
+        return self.application_windows > 1 and self.checkpoint_windows % self.windowing.pane != 0
 
     def default_port(self) -> PortHandle:
         """Returns the one output port that is not an error port."""
@@ -157,14 +170,20 @@ class Application:
         *,
         mode: Mode | str | None = None,
         checkpoint_windows: int = 1,
+        application_windows: int = 1,
+        slide_windows: int | None = None,
         **feeds: Node | PortHandle,
     ) -> Node:
         """Adds an operator and connects its input ports, given by name.
 
+        `application_windows` are taken as one by the operator (W18); with `slide_windows` it looks back over that many
+        and has a result every so many (W27).
+
         Another one under a name that is taken is reported at launch and leaves the graph as it was (O48, O49).
         """
         ends = {port: end.default_port() if isinstance(end, Node) else end for port, end in feeds.items()}
-        node = Node(name, operator, Mode.parse(mode) if mode else None, checkpoint_windows, ends)
+        known_mode = Mode.parse(mode) if mode else None
+        node = Node(name, operator, known_mode, checkpoint_windows, ends, application_windows, slide_windows)
         known = self.nodes.setdefault(name, node)
         if known.operator is not operator or known != node:
             self.declared.append(Violation("O48", name, "", name, "operator name is taken by another one"))
@@ -285,4 +304,9 @@ class Application:
         """Returns what does not stop a run but is kept with it (O15, O61); of wrong properties, nothing."""
         sound = [node for node in self.nodes.values() if not node.operator.wrong_properties()]
         odd = [f"{node.name}: {text}" for node in sound for text in node.operator.warnings()]
+        odd += [
+            f"{node.name}: a window that slides by its whole length does not slide: leave slide_windows out"
+            for node in self.nodes.values()
+            if node.slide_windows == node.application_windows
+        ]
         return odd + [f"{name}: {UNREAD}" for name in self.unread()]

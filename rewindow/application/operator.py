@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 
 from rewindow.application.modes import Mode
 from rewindow.application.properties import WrongProperty, wrong_properties
+from rewindow.application.windowing import EVERY_WINDOW, Windowing
 from rewindow.errors import InputError
 from rewindow.windows import Grid, WindowRange
 
@@ -63,6 +64,7 @@ class OperatorContext:
         published: input ports that read a published stream, whose offsets name no order (X51).
         once: `once(name, make)` computes the frame that `make` returns once in a group, for whoever asks for the name:
             `transform` and `next_state` then read the same rows. Outside a replay each computes it.
+        windowing: the operator's application or sliding windows; a frame operator groups by `windowing.last_of` (X8).
     """
 
     grid: Grid
@@ -71,6 +73,7 @@ class OperatorContext:
     operator: str = ""
     published: frozenset[str] = frozenset()
     once: Callable[[str, Callable[[], DataFrame]], DataFrame] = field(default=_each_time, compare=False, repr=False)
+    windowing: Windowing = EVERY_WINDOW
 
     @property
     def first(self) -> int:

@@ -140,6 +140,12 @@ def _check_properties(app: Application, node: Node) -> Iterator[Violation]:
 def _check_attributes(node: Node) -> Iterator[Violation]:
     if node.checkpoint_windows < 1:
         yield Violation("W56", node.name, "", node.checkpoint_windows, "checkpoint windows must be at least 1")
+    whole, slide = node.application_windows, node.slide_windows
+    if whole < 1:
+        yield Violation("W18", node.name, "", whole, "application windows must be at least 1")
+    if slide is not None and not 1 <= slide <= max(whole, 1):
+        message = "a window slides by at least 1 and at most the application windows, else windows are left out"
+        yield Violation("W30", node.name, "", slide, message)
     if callable(getattr(type(node.operator), "skipped", None)):  # Its old name; nothing would call it any more.
         yield Violation("R13", node.name, "", "skipped", "this method is called state_after_skip now: rename it")
 
@@ -278,6 +284,9 @@ def _check_modes(app: Application, default_mode: Mode) -> Iterator[Violation]:
         sources = [modes[end.operator] for end in node.feeds.values() if end.operator in modes]
         inherited = next((mode for mode in sources if mode.may_lose), default_mode)
         modes[node.name] = node.mode or inherited
+        if modes[node.name].may_lose and node.is_cut_by_checkpoints:
+            message = f"checkpoint windows must be a multiple of its {node.windowing.pane} application windows"
+            yield Violation("R20", node.name, "", node.checkpoint_windows, message)
         for port, end in node.feeds.items():
             if end.operator in modes and not modes[end.operator].may_feed(modes[node.name]):
                 pair = f"{end.operator} {modes[end.operator].words} -> {node.name} {modes[node.name].words}"

@@ -358,6 +358,7 @@ class GroupRunner:
             return self._once[place]
 
         published = frozenset(port for port, end in node.feeds.items() if not end.operator and "." in end.port)
+        context = replace(context, windowing=node.windowing)
         return replace(context, operator=f"{self._app.name}.{node.name}", published=published, once=once)
 
     def _schema(self, output: str) -> pa.Schema:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rewindow.operators.merge.operator import Merge
     from rewindow.operators.metronome import Metronome
     from rewindow.operators.tuples.operator import TupleOperator
+    from rewindow.operators.tuples.sliding import SlidingField
     from rewindow.operators.tuples.state import StateField
 
 _PLACES = {
@@ -43,6 +44,7 @@ _PLACES = {
     "Merge": "merge.operator",
     "Metronome": "metronome",
     "SessionWindows": "event_time.window_settings",
+    "SlidingField": "tuples.sliding",
     "SplitLate": "event_time.operator",
     "StateField": "tuples.state",
     "StormResult": "event_time.storm",
@@ -73,6 +75,7 @@ __all__ = [
     "Merge",
     "Metronome",
     "SessionWindows",
+    "SlidingField",
     "SplitLate",
     "StateField",
     "StormResult",

@@ -167,6 +167,7 @@ def _plan(
             *([AFFECTED] if start.affects else []),
             *_forgotten_timers(app, mode),
             *_idle_distances(app, mode, request),
+            *_cut_application_windows(app, mode),
             *_many_checkpoints(mode, windows, distance),
             *_cut_groups(app, mode, size, distance, bound),
         ],
@@ -196,6 +197,18 @@ def _idle_distances(app: Application, mode: Mode, request: ReplayRequest) -> lis
         return []
     whose = f"of {', '.join(waiting)}" if waiting else "of this replay"
     return [f"checkpoint windows {whose} have no effect: {mode.words} makes a checkpoint after every group"]
+
+
+def _cut_application_windows(app: Application, mode: Mode) -> list[str]:
+    """Returns a warning for each operator whose application windows a checkpoint may cut (W48, W50)."""
+    if mode.saves_every_group:
+        return []
+    return [
+        f"{node.name}: checkpoints may fall inside its application windows, since its checkpoint_windows are no "
+        f"multiple of {node.windowing.pane}; what it keeps between them must be state"
+        for node in app.nodes.values()
+        if node.is_cut_by_checkpoints
+    ]
 
 
 def _many_checkpoints(mode: Mode, windows: WindowRange, distance: int) -> list[str]:

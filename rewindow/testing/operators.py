@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rewindow.application import Mode, OperatorContext
+from rewindow.application.windowing import EVERY_WINDOW, Windowing
 from rewindow.errors import InputError
 from rewindow.operators.tuples.key_range import KeyRange
 from rewindow.operators.tuples.operator import TupleOperator
@@ -59,6 +60,8 @@ def run_operator(
     width_ms: int = 1000,
     batch: int = 10_000,
     port_order: Sequence[str] = (),
+    application_windows: int = 1,
+    slide_windows: int | None = None,
 ) -> OperatorRun:
     """Runs an operator over windows and returns what it emitted.
 
@@ -72,6 +75,8 @@ def run_operator(
         width_ms: width of a window.
         batch: tuples in an Arrow batch at most.
         port_order: the order in which the ports' tuples come in a window; by default as they are declared (X43).
+
+        application_windows, slide_windows: as in Application.add.
 
     Raises:
         InputError: an unknown port, a tuple that does not fit it, or what the operator did wrong, such as changing a
@@ -88,6 +93,7 @@ def run_operator(
         )
     asked = windows_of(inputs, windows)
     run = _Run(operator, inputs, Mode.parse(mode), Grid(width_ms, 0), key_ranges, batch)
+    run.windowing = Windowing(application_windows, slide_windows)
     run.ports = sorted(run.ports, key=lambda port: port_order.index(port) if port in port_order else -1)
     for group in groups_of(asked, group_windows):
         run.group(group)
@@ -182,11 +188,12 @@ class _Run:
         self._state: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._outputs = {columns.tag: port for port, columns in self._shape.outputs.items()}
         self.ports = [port for port in self._shape.inputs if self._pending.get(port)]
+        self.windowing = EVERY_WINDOW
         self._found = OperatorRun({port: [] for port in operator.output_ports()})
 
     def group(self, windows: WindowRange) -> None:
         """Runs a group, again where it has died and the mode goes back to what was saved."""
-        context = OperatorContext(self._grid, windows, self._mode, "test")
+        context = OperatorContext(self._grid, windows, self._mode, "test", windowing=self.windowing)
         while True:
             try:
                 made = list(self._made(context))

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from rewindow.application import InputPort, OperatorContext, OutputPort
-from rewindow.operators import StateField, TupleOperator
-from rewindow.operators.tuples.frames import emitted, one_pass
+from rewindow.application.windowing import Windowing
+from rewindow.operators import SlidingField, StateField, TupleOperator
+from rewindow.operators.tuples.frames import emitted, one_pass, states
 from rewindow.windows import Grid, WindowRange
 
 if TYPE_CHECKING:
@@ -49,6 +50,37 @@ class Beats(TupleOperator):
         """Emits how many windows there were."""
         self.count += 1
         self.emit("out", self.count)
+
+
+class Moving(TupleOperator):
+    """Tuples of each key in the last windows."""
+
+    inputs: ClassVar = {"events": InputPort(EVENTS, key=("key",))}
+    outputs: ClassVar = {"out": OutputPort(pa.schema([("key", pa.string()), ("count", pa.int64())]))}
+    count = SlidingField(pa.int64(), 0)  # type: ignore[pydantic-field]
+
+    def process(self, row: Any) -> None:
+        self.count += 1
+
+    def slide(self) -> None:
+        """Emits the sum of the panes."""
+        for key in self.keys():
+            self.emit("out", key, sum(self.partials("count")))
+
+
+def test_a_window_slides_over_the_end_of_a_group(spark: SparkSession) -> None:
+    """W28, W31, W32: six windows back, every four; the partial results before the second group are its state."""
+    operator, windowing = Moving(), Windowing(6, 4)
+    rows = [(window, "ann", 0, 0) for window in range(14)] + [(6, "bob", 0, 1)]
+    frame = spark.createDataFrame(rows, "window_id bigint, key string, x bigint, offset bigint")
+    state, found = None, []
+    for first, last in ((0, 6), (7, 13)):
+        context = OperatorContext(Grid(1000), WindowRange(first, last), windowing=windowing)
+        group = frame.where(f"window_id between {first} and {last}")
+        made = one_pass(operator, {"events": group}, state, context).localCheckpoint()
+        found += [tuple(row) for row in emitted(operator, made, "out").collect()]
+        state = states(operator, made).drop("_rw_gone")
+    assert sorted(found) == [(5, "ann", 6), (9, "ann", 6), (9, "bob", 1), (13, "ann", 6), (13, "bob", 0)]
 
 
 def test_windows_are_called_also_where_spark_knows_beforehand_that_nothing_comes(spark: SparkSession) -> None:

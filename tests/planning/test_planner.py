@@ -62,6 +62,19 @@ def test_checkpoint_windows_that_exactly_once_ignores_are_said(project: Project,
     assert not draft_plan(config, request(mode="at_least_once")).plan.warnings
 
 
+def test_application_windows_that_a_checkpoint_may_cut_are_said(project: Project, tmp_path: Path) -> None:
+    """W48, W49, W50: not where checkpoints wait for their ends, and not where every group is saved."""
+    source = (project.config.applications[0] / "totals.py").read_text()
+    (tmp_path / "own").mkdir()
+    config = project.config.model_copy(update={"applications": [tmp_path / "own"]})
+    for waits, said in ((7, True), (8, False)):
+        given = f"RunningTotal(), application_windows=4, checkpoint_windows={waits}, sums"
+        (tmp_path / "own" / "totals.py").write_text(source.replace("RunningTotal(), sums", given))
+        warnings = draft_plan(config, request(mode="at_least_once")).plan.warnings
+        assert any("may fall inside its application windows" in text for text in warnings) == said
+        assert not any("application windows" in text for text in draft_plan(config, request()).plan.warnings)
+
+
 def test_another_mode_is_planned_by_its_name(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mode is an entry of `MODES`: the planner asks it how often it saves and what it promises."""
     mode = Mode("saved_at_marks", "every window once, saved at marks")

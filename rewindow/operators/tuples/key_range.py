@@ -41,6 +41,7 @@ class KeyRange:
         tells_changes: bool = False,
     ) -> None:
         self._windows, self._window = context.windows, context.first - 1
+        self._windowing = context.windowing
         self._shape = shape or TagShape(operator)
         self._names = list(self._shape.inputs)
         self._out = Emissions(type(operator).__name__, self._shape, Kept(self._shape.outputs, tells=tells_changes))
@@ -49,7 +50,7 @@ class KeyRange:
         self._assigned = dict(self._operator.__dict__)
         self._state = KeyedState(self._shape, self._operator)
         self.take, self.each_key, self.forget = self._state.take, self._state.each_key, self._state.forget
-        self.own, self.unkeyed = self._state.own, self._state.unkeyed
+        self.own, self.peek, self.unkeyed = self._state.own, self._state.peek, self._state.unkeyed
         self._in_batches = hasattr(operator, "process_batch")
         only = len(self._names) == 1
         self._process = {
@@ -103,13 +104,17 @@ class KeyRange:
             self._window += 1
             self._operator.__dict__["window_id"] = self._window
             self._out.begin(self._window)
-            self._call("begin_window", self._operator.begin_window, self._window)
+            if self._windowing.begins(self._window):
+                self._call("begin_window", self._operator.begin_window, self._window)
             if self._out.is_full():
                 yield from self._out.flush()
 
     def _end(self) -> None:
         if self._window >= self._windows.first:
-            self._call("end_window", self._operator.end_window)
+            if self._windowing.ends(self._window):
+                self._call("end_window", self._operator.end_window)
+            if self._windowing.slides(self._window):
+                self._call("slide", self._operator.slide)
             self._out.end()
 
     def _call(self, name: str, callback: Any, *arguments: Any) -> None:

@@ -162,6 +162,17 @@ class KeyedState:
         """Returns a field that can be changed in place, which counts as changed."""
         return self.own()[field.place]
 
+    def peek(self) -> list[Any]:
+        """Returns the record of the key that is read, to be read only: that of a key without state is a new one.
+
+        Raises:
+            InputError: no key is read.
+        """
+        if not self._has_key:
+            raise self.unkeyed()
+        found = self._states.get(self._key)
+        return [*(field.first() for field in self._fields), False] if found is None else found
+
     def take(self, key: tuple[Any, ...]) -> None:
         """Takes a key as the one that is read."""
         if len(key) != self._keys:

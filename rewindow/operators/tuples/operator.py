@@ -10,6 +10,8 @@ from pydantic import ConfigDict
 
 from rewindow.application import FrameOperator, OperatorContext
 from rewindow.application.properties import WrongProperty
+from rewindow.errors import InputError
+from rewindow.operators.tuples.sliding import SlidingField
 from rewindow.operators.tuples.state import StateField
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ class TupleOperator(FrameOperator):
                     self.emit("out", click.user, self.total)
     """
 
-    model_config = ConfigDict(ignored_types=(StateField,))
+    model_config = ConfigDict(ignored_types=(StateField, SlidingField))
 
     transient: ClassVar[Sequence[str]] = ()
     fields: ClassVar[tuple[StateField, ...]] = ()
@@ -71,14 +73,27 @@ class TupleOperator(FrameOperator):
         """Called once before the first window of a group, with properties and state there; nothing is emitted (O25)."""
 
     def begin_window(self, window_id: int) -> None:
-        """Called at the begin of every window, also of an empty one (O33)."""
+        """Called at the begin of every window, also of an empty one (O33); with application windows, of each (W18)."""
 
     def process(self, row: Any) -> None:
         """Called for each tuple of the only input port, in the port's order (O33, O39)."""
         raise NotImplementedError
 
     def end_window(self) -> None:
-        """Called at the end of every window, when all ports have ended it (O33, W34, W35)."""
+        """Called at the end of every window, when all ports have ended it (O33, W34, W35).
+
+        With application windows it is called at the end of each (W18), with sliding ones at the end of each pane (W28).
+        """
+
+    def slide(self) -> None:
+        """Called where a sliding window has a result: after `end_window` of the last one it covers (W28, W31)."""
+
+    def partials(self, name: str) -> list[Any]:
+        """Returns the partial results of a `SlidingField` in the panes of the window, the oldest first (W29)."""
+        field = next((one for one in self.fields if one.name == name and isinstance(one, SlidingField)), None)
+        if field is None:
+            raise InputError(f'{type(self).__name__} has no SlidingField "{name}"')
+        return field.all_of(self)
 
     def teardown(self) -> None:
         """Called after the last window of a group, and after an error (O35)."""

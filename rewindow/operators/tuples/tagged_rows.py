@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from rewindow.application.error_tuples import GIVEN
 from rewindow.errors import InputError
 from rewindow.operators.tuples.operator import TupleOperator
+from rewindow.operators.tuples.sliding import SlidingField
 
 TAG, WINDOW, GONE = "_rw_tag", "window_id", "_rw_gone"
 NO_TAG = -1
@@ -95,7 +96,11 @@ class TagShape:
     def __init__(self, operator: TupleOperator) -> None:
         self.fields = operator.fields
         self.keys = len(operator.key_schema())
-        self.attributes = [field for field in self.fields if not (self.keys and field.changes_in_place)]
+        self.attributes = [
+            field
+            for field in self.fields
+            if not ((self.keys and field.changes_in_place) or isinstance(field, SlidingField))
+        ]
         self.inputs, self.outputs, self.state = input_tags(operator), output_tags(operator), state_tag(operator)
         self.sent = tagged_schema([self.state, *self.inputs.values()])
         self.made = tagged_schema([self.state, *self.outputs.values()])

@@ -1,0 +1,61 @@
+"""A field of state for sliding windows: the partial result of each pane, of which a result merges many (W27 to W32)."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from rewindow.operators.tuples.state import StateField
+
+if TYPE_CHECKING:
+    from rewindow.operators.tuples.operator import TupleOperator
+
+
+class SlidingField(StateField):
+    """A field of which a sliding window keeps a partial result for each pane; all that are looked back over are state.
+
+    Read and assigned as an attribute, it is the partial result of the pane that is computed, and begins each pane with
+    the default. `partials(NAME)` gives those of all panes of the window. What has slid out is dropped.
+
+    Args:
+        kind: type of a partial result.
+        default: the partial result of a pane without tuples; copied for each.
+
+    Example:
+        count = SlidingField(pa.int64(), 0)
+    """
+
+    def __init__(self, kind: pa.DataType, default: Any = None) -> None:
+        super().__init__(pa.map_(pa.int64(), kind), {})
+        self.partial, self.empty = kind, default
+
+    def _pane(self, operator: TupleOperator) -> int:
+        return operator.window_id // operator.context.windowing.pane
+
+    def _record(self, operator: TupleOperator) -> dict[int, Any]:
+        found: dict[int, Any] = operator.__dict__["_range"].own()[self.place]
+        oldest = self._pane(operator) - operator.context.windowing.panes + 1
+        for pane in [pane for pane in found if pane < oldest]:
+            del found[pane]
+        return found
+
+    def __get__(self, operator: TupleOperator | None, owner: type | None = None) -> Any:
+        """Returns the partial result of the pane that is computed."""
+        if operator is None:
+            return self
+        pane = self._pane(operator)
+        if pa.types.is_nested(self.partial):
+            return self._record(operator).setdefault(pane, copy.deepcopy(self.empty))
+        return operator.__dict__["_range"].peek()[self.place].get(pane, self.empty)
+
+    def __set__(self, operator: TupleOperator, value: Any) -> None:
+        self._record(operator)[self._pane(operator)] = value
+
+    def all_of(self, operator: TupleOperator) -> list[Any]:
+        """Returns the partial results of all panes, the oldest first; of one without tuples the default (W29)."""
+        last = self._pane(operator)
+        panes = range(last - operator.context.windowing.panes + 1, last + 1)
+        found = operator.__dict__["_range"].peek()[self.place]
+        return [found[pane] if pane in found else copy.deepcopy(self.empty) for pane in panes]

@@ -1,0 +1,191 @@
+"""Application and sliding windows of tuple operators, in the framework that users test them with; no JVM."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+
+from rewindow.application import Application, InputPort, Mode, OutputPort, describe_graph, find_violations
+from rewindow.application.configuring import apply_given
+from rewindow.application.given import OPTION, Given
+from rewindow.errors import InputError
+from rewindow.operators import SlidingField, StateField, TupleOperator
+from rewindow.testing import check_grouping, run_operator
+
+CLICKS = pa.schema([("user", pa.string())])
+COUNTS = pa.schema([("user", pa.string()), ("count", pa.int64())])
+
+
+class Calls(TupleOperator):
+    """Says which callback was called in which window."""
+
+    inputs: ClassVar = {"clicks": InputPort(CLICKS)}
+    outputs: ClassVar = {"out": OutputPort(pa.schema([("call", pa.string())]))}
+
+    def begin_window(self, window_id: int) -> None:
+        self.emit("out", "begin")
+
+    def process(self, row: Any) -> None:
+        self.emit("out", row.user)
+
+    def end_window(self) -> None:
+        self.emit("out", "end")
+
+    def slide(self) -> None:
+        self.emit("out", "slide")
+
+
+class PerPeriod(TupleOperator):
+    """Clicks of each user in each application window, and nothing that is kept from one to the next."""
+
+    inputs: ClassVar = {"clicks": InputPort(CLICKS, key=("user",))}
+    outputs: ClassVar = {"out": OutputPort(COUNTS)}
+    count = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
+
+    def process(self, row: Any) -> None:
+        self.count += 1
+
+    def end_window(self) -> None:
+        for user in self.keys():
+            self.emit("out", user, self.count)
+            self.forget()
+
+
+class Moving(TupleOperator):
+    """Clicks of each user in the windows that are looked back over."""
+
+    inputs: ClassVar = {"clicks": InputPort(CLICKS, key=("user",))}
+    outputs: ClassVar = {"out": OutputPort(COUNTS)}
+    count = SlidingField(pa.int64(), 0)  # type: ignore[pydantic-field]
+    names = SlidingField(pa.list_(pa.string()), [])  # type: ignore[pydantic-field]
+
+    def process(self, row: Any) -> None:
+        self.count += 1
+        self.names.append(row.user)
+
+    def slide(self) -> None:
+        for user in self.keys():
+            found = sum(self.partials("count"))
+            assert [user] * found == sum(self.partials("names"), [])
+            if found:
+                self.emit("out", user, found)
+            else:
+                self.forget()
+
+
+def clicks(seed: int, first: int = 0, windows: int = 30) -> dict[str, dict[int, list[tuple[str]]]]:
+    """Returns clicks of a few users; many windows have none."""
+    chosen = random.Random(seed)
+    users = "abc"
+    return {
+        "clicks": {
+            window: [(chosen.choice(users),) for _ in range(chosen.choice([0, 0, 1, 3]))]
+            for window in range(first, first + windows)
+        }
+    }
+
+
+def test_callbacks_are_those_of_application_windows_at_ids() -> None:
+    """W18, W19, X8: begun where the id divides, whatever the range begins with; tuples are emitted in every window."""
+    found = run_operator(Calls(), {"clicks": {8: [("ann",)]}}, windows=(5, 12), application_windows=3)
+    assert found["out"] == [(5, "end"), (6, "begin"), (8, "ann"), (8, "end"), (9, "begin"), (11, "end"), (12, "begin")]
+
+
+@pytest.mark.parametrize(("whole", "slide", "due"), [(6, 4, [5, 9, 13]), (4, 2, [3, 5, 7, 9, 11, 13]), (3, 3, [2, 5])])
+def test_a_sliding_window_works_on_panes_and_has_results_every_slide(whole: int, slide: int, due: list[int]) -> None:
+    """W28, W31: the first once all windows are done, with the id of the last one; panes are the common divisor."""
+    found = run_operator(
+        Calls(), {}, windows=(0, due[-1]), application_windows=whole, slide_windows=slide
+    )["out"]  # fmt: skip
+    pane = {(6, 4): 2, (4, 2): 2, (3, 3): 3}[whole, slide]
+    assert [window for window, call in found if call == "slide"] == due
+    assert [window for window, call in found if call == "begin"] == list(range(0, due[-1] + 1, pane))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_period_goes_on_over_the_end_of_a_group(seed: int) -> None:
+    """W21, W24, W59: its partial count is state; however groups are cut, the result is that of a plain count."""
+    given = clicks(seed)
+    expected = [
+        (end, user, count)
+        for end in range(4, 30, 5)
+        for user in "abc"
+        if (count := sum(row == (user,) for window in range(end - 4, end + 1) for row in given["clicks"][window]))
+    ]
+    found = check_grouping(PerPeriod(), given, seed=seed, windows=(0, 29), application_windows=5)
+    assert found["out"] == expected
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_slide_goes_on_over_the_end_of_a_group(seed: int) -> None:
+    """W27, W29, W32: partial results are state, also of windows without tuples; what has slid out counts no more."""
+    given = clicks(seed)
+    expected = [
+        (end, user, count)
+        for end in range(5, 30, 4)
+        for user in "abc"
+        if (count := sum(row == (user,) for window in range(end - 5, end + 1) for row in given["clicks"][window]))
+    ]
+    found = check_grouping(Moving(), given, seed=seed, windows=(0, 29), application_windows=6, slide_windows=4)
+    assert found["out"] == expected
+
+
+def test_what_slid_out_leaves_the_state() -> None:
+    """W32: of a key that goes on, no more panes are stored than a window has."""
+    given = {"clicks": {window: [("ann",)] for window in range(40)}}
+    found = run_operator(Moving(), given, application_windows=6, slide_windows=4)
+    assert found.states["ann"]["count"] == {17: 2, 18: 2, 19: 2}
+
+
+def test_partials_of_what_does_not_slide_are_refused() -> None:
+    """The name must be that of a sliding field."""
+
+    class Wrong(PerPeriod):
+        def end_window(self) -> None:
+            self.partials("count")
+
+    with pytest.raises(InputError, match='Wrong has no SlidingField "count"'):
+        run_operator(Wrong(), {"clicks": {1: [("ann",)]}})
+
+
+def _application(**attributes: Any) -> Application:
+    app = Application("periods", window="1 second")
+    app.output("out", app.add("per", PerPeriod(), clicks=app.input("clicks"), **attributes), key=["user"])
+    return app
+
+
+@pytest.mark.parametrize(
+    ("attributes", "mode", "message"),
+    [
+        ({"application_windows": 0}, "exactly_once", "application windows must be at least 1"),
+        ({"application_windows": 4, "slide_windows": 5}, "exactly_once", "a window slides by at least 1 and at most"),
+        ({"application_windows": 4, "slide_windows": 0}, "exactly_once", "a window slides by at least 1 and at most"),
+        (
+            {"application_windows": 4, "checkpoint_windows": 6},
+            "at_most_once",
+            "must be a multiple of its 4 application",
+        ),
+    ],
+)
+def test_windows_that_cannot_be_are_refused_at_launch(attributes: dict[str, int], mode: str, message: str) -> None:
+    """W18, W30, W50, R20."""
+    found = find_violations(_application(**attributes), Mode.parse(mode))
+    assert [one for one in found if message in str(one)], found
+
+
+def test_windows_that_can_be_are_attributes_like_others() -> None:
+    """O28, R20, W30: given from outside, described; a slide of the whole length is a warning."""
+    app = _application(application_windows=4, slide_windows=4, checkpoint_windows=8)
+    assert not find_violations(app, Mode.AT_MOST_ONCE)
+    assert any("slides by its whole length" in text for text in app.warnings())
+    asked = {"application_windows": "6", "slide_windows": "2"}
+    given = [Given(operator="per", name=name, value=value, source=OPTION) for name, value in asked.items()]
+    apply_given(app, given)
+    (described,) = describe_graph(app).operators
+    assert {one.name: one.value for one in described.properties} >= {
+        "application_windows": 6,
+        "slide_windows": 2,
+    }.items()
