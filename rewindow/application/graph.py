@@ -55,7 +55,7 @@ class Node:
 
     @property
     def is_cut_by_checkpoints(self) -> bool:
-        """Whether a checkpoint may fall inside one of its application windows (W50, R20)."""
+        """Whether a checkpoint may fall inside one of its application windows; not at multiples (W49, W50, R20)."""
         return self.application_windows > 1 and self.checkpoint_windows % self.windowing.pane != 0
 
     def default_port(self) -> PortHandle:

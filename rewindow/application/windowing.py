@@ -11,6 +11,8 @@ from typing import Any
 class Windowing:
     """How many windows an operator takes as one, aligned to window ids and so the same in every replay (X8).
 
+    So a restored replay goes on inside of one (W21). Tuples may be emitted in each of its windows (W19).
+
     Attributes:
         application: A, windows of an application window (W18); of a sliding one, how far it looks back (W27).
         slide: S, windows from one result of a sliding window to the next; None: it does not slide.
