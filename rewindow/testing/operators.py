@@ -186,6 +186,7 @@ class _Run:
         self._key_ranges = key_ranges if self._shape.keys else 1
         self._pending = {port: {window: list(rows) for window, rows in by.items()} for port, by in inputs.items()}
         self._state: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self._stored = {columns.tag: columns.stored for columns in (self._shape.state, *self._shape.inputs.values())}
         self._outputs = {columns.tag: port for port, columns in self._shape.outputs.items()}
         self.ports = [port for port in self._shape.inputs if self._pending.get(port)]
         self.windowing = EVERY_WINDOW
@@ -257,7 +258,7 @@ class _Run:
                 row for one in stretches for row in (one.rows if one.tag == columns.tag else [empty] * len(one.rows))
             ]
             values = zip(*rows, strict=True) if rows else [()] * len(columns.schema)
-            stored = columns.stored
+            stored = self._stored[columns.tag]
             for given, declared, sent in zip(values, columns.schema, stored, strict=True):
                 arrays.append(_array(given, sent.type if columns.tag == 0 else declared.type, sent.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self._shape.sent)

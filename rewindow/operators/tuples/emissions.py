@@ -27,6 +27,7 @@ class Emissions:
     def __init__(self, name: str, shape: TagShape, kept: Kept) -> None:
         self._name, self._shape, self.kept = name, shape, kept
         self._window: int | None = None
+        self._fields = list(shape.made)[2:]
         self._values: dict[str, list[Any]] = {port: [] for port in shape.outputs}
         self._stretches: dict[str, list[tuple[int, int]]] = {port: [] for port in shape.outputs}
         self._noted = dict.fromkeys(shape.outputs, 0)
@@ -149,13 +150,14 @@ class Emissions:
     def tagged(self, columns: Columns, ids: pa.Array, values: Sequence[pa.Array]) -> pa.RecordBatch:
         """Returns rows of one tag with the columns of all tags."""
         count, given = len(ids), dict(zip(columns.names, map(as_travelling, values), strict=True))
-        schema = self._shape.made
         arrays = [pa.repeat(pa.scalar(columns.tag, pa.int32()), count), ids]
-        for field in list(schema)[2:]:
+        for field in self._fields:
             arrays.append(given[field.name] if field.name in given else pa.nulls(count, field.type))
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._shape.made)
 
 
 def _ids(stretches: Sequence[tuple[int, int]]) -> pa.Array:
+    if len(stretches) == 1:
+        return pa.repeat(pa.scalar(stretches[0][0], pa.int64()), stretches[0][1])
     windows, counts = zip(*stretches, strict=True)
     return pa.array(np.repeat(np.array(windows, np.int64), counts))
