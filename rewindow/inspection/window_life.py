@@ -174,7 +174,7 @@ def window_life(config: Config, subject: str, window: str) -> WindowLife:
 
 
 def _find(config: Config, ledger: Ledger, subject: str, window: str) -> tuple[Replay, int]:
-    """Returns the newest replay that holds a window; one given up, or without facts, only for want of others."""
+    """Returns the newest replay that holds a window; candidates, those given up or without facts for want of others."""
     found = ledger.replays.find(subject)
     candidates = [found] if found else [row for row in ledger.replays.newest(subject, limit=200) if row.plan]
     if not candidates:
@@ -188,7 +188,7 @@ def _find(config: Config, ledger: Ledger, subject: str, window: str) -> tuple[Re
     for row in candidates:
         number = int(window) if window.isdigit() else row.read_plan().grid.window(parse_time(window))
         if number in row.range:
-            if row.state is not State.ABANDONED and _has_facts(config, row):
+            if row.state is not State.ABANDONED and not row.plan.get("candidate") and _has_facts(config, row):
                 return row, number
             passed_over.append((row, number))
     if passed_over:

@@ -11,6 +11,7 @@ import pytest
 from rewindow.certificate import Certificate
 from rewindow.errors import CheckpointError, InputError, RangeError
 from rewindow.inspection.next_act import next_act
+from rewindow.inspection.window_life import window_life
 from rewindow.launcher import loop, verbs
 from rewindow.launcher.comparison import compare
 from rewindow.ledger import Ledger
@@ -98,6 +99,7 @@ def test_a_candidate_runs_beside_others_and_is_never_published(
         create_replay(config, ReplayRequest("totals", first=LAST + 1, state_from=candidate))
     assert "It is a candidate" in next_act(config, ledger.replays.get(candidate))[0]
     ledger.replays.abandon("held")
+    assert window_life(config, "totals", str(FIRST)).replay == "base"
 
 
 def test_both_codes_are_computed_on_the_same_sample_of_the_keys(comparing: Compare, recorded: Project) -> None:
