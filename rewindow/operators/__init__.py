@@ -9,12 +9,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rewindow.operators.event_time.lateness import Lateness, lateness
+    from rewindow.operators.event_time.lateness import Lateness, late_by_idleness, lateness
     from rewindow.operators.event_time.operator import SplitLate
     from rewindow.operators.event_time.settings import EventTime, StreamTime
     from rewindow.operators.event_time.storm import StormResult, StormWindows, storm_windows
     from rewindow.operators.event_time.window_operator import AggregateWindows
-    from rewindow.operators.event_time.window_settings import CountWindows, EventWindows, GlobalWindow, SessionWindows
+    from rewindow.operators.event_time.window_settings import (
+        ApexWindows,
+        CountWindows,
+        EventWindows,
+        GlobalWindow,
+        SessionWindows,
+    )
     from rewindow.operators.event_time.windows import Windows, event_windows
     from rewindow.operators.filling.function import fill_gaps
     from rewindow.operators.filling.operator import FillGaps
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "AggregateWindows": "event_time.window_operator",
+    "ApexWindows": "event_time.window_settings",
     "ColumnFill": "filling.settings",
     "CountWindows": "event_time.window_settings",
     "EventTime": "event_time.settings",
@@ -55,12 +62,14 @@ _PLACES = {
     "event_windows": "event_time.windows",
     "fill_gaps": "filling.function",
     "gap_report": "gaps.function",
+    "late_by_idleness": "event_time.lateness",
     "lateness": "event_time.lateness",
     "learn_cadence": "gaps.function",
     "storm_windows": "event_time.storm",
 }
 __all__ = [
     "AggregateWindows",
+    "ApexWindows",
     "ColumnFill",
     "CountWindows",
     "EventTime",
@@ -86,6 +95,7 @@ __all__ = [
     "event_windows",
     "fill_gaps",
     "gap_report",
+    "late_by_idleness",
     "lateness",
     "learn_cadence",
     "storm_windows",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from functools import reduce
 from itertools import pairwise
@@ -13,7 +14,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from rewindow.errors import InputError
-from rewindow.operators.event_time.lateness import Lateness, lateness, refused_because
+from rewindow.operators.event_time.lateness import ADDED, Lateness, late_by_idleness, lateness, refused_because
 from rewindow.operators.event_time.settings import EventTime, StreamTime
 from tests.operators.lateness_reference import Arrival, Judged, Rules, judge
 
@@ -291,3 +292,19 @@ def test_event_time_refuses_wrong_settings(wrong: dict[str, Any], words: str) ->
     with pytest.raises(InputError, match=words):
         EventTime(**({"streams": {"s": StreamTime(event_at="ts")}} | wrong))
     assert EventTime(streams={"s": StreamTime(event_at="ts")}, lag="2147483647 ms").lag_us == 2_147_483_647_000
+
+
+def test_tuples_that_only_an_idle_timeout_made_late_are_told(spark: SparkSession) -> None:
+    """Those that would be on time if every stream had been waited for (E48)."""
+    seed = new_seed()
+    random = Random(seed)
+    rules = replace(make_rules(random), streams=2, timeouts_us=(2 * UNIT_US, 5 * UNIT_US), aheads_us=(None, None))
+    cases = [make_case(random, rules.streams) for _ in range(CASES // 4)]
+    found = late_by_idleness(frames_of(spark, cases, rules), settings_of(rules), start_us=0, apart=("case",))
+    mine = {(row["case"], row["number"]) for frame in found.values() for row in frame.collect()}
+    patient, wanted = replace(rules, timeouts_us=(None, None)), set()
+    for key, case in enumerate(cases):
+        pairs = zip(judge(case, rules, 0, END_US)[0], judge(case, patient, 0, END_US)[0], strict=True)
+        wanted |= {(key, number) for number, (one, other) in enumerate(pairs) if one.outcome == "late" != other.outcome}
+    assert mine == wanted and wanted, f"seed {seed}\n{rules}"
+    assert list(found["s0"].columns)[-4:] == list(ADDED)

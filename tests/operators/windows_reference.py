@@ -170,6 +170,7 @@ class Again:
     accumulation: str
     interval_us: int
     tick_first: bool
+    is_apex: bool = False
 
 
 @dataclass
@@ -222,7 +223,7 @@ def fire_again(
                 watermark is not None
                 and begin is not None
                 and again.length_us is not None
-                and begin + again.length_us <= watermark
+                and begin + again.length_us + again.is_apex <= watermark
             )
             if is_over and not window.has_fired and window.was_ever_on_time:
                 window.has_fired = True
@@ -266,7 +267,7 @@ def _arrive(
         for begin in begins:
             window = opened.setdefault((begin, keys[number]), Open())
             over = begin is not None and length_us is not None and watermark is not None
-            if over and begin + length_us <= watermark:  # type: ignore[operator]
+            if over and begin + length_us + again.is_apex <= watermark:  # type: ignore[operator]
                 window.late.append(number)
                 continue
             window.was_ever_on_time = True

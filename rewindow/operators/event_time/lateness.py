@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rewindow.errors import InputError
 from rewindow.names import quoted_column
@@ -159,6 +159,34 @@ def lateness(
     if end_us is not None:
         after = marks.next_state(ticks, settings, end_us=end_us, origin_us=origin_us, apart=apart)
     return Lateness(judged, marks.raising(ticks, settings, origin_us, end_us, apart), after, clock)
+
+
+def late_by_idleness(
+    frames: Mapping[str, DataFrame],
+    settings: EventTime,
+    *,
+    start_us: int,
+    end_us: int | None = None,
+    origin_us: int = 0,
+    apart: Sequence[str] = (),
+) -> dict[str, DataFrame]:
+    """Returns by stream the tuples that are late only because an idle stream was not waited for (E48).
+
+    They have the columns of `Lateness.late`. The recording is judged twice, with and without the idle timeouts, as a
+    whole: a piece of it cannot tell what the watermark would have been without them.
+
+    Args:
+        frames, settings, start_us, end_us, origin_us, apart: see `lateness`.
+    """
+    about: dict[str, Any] = {"start_us": start_us, "end_us": end_us, "origin_us": origin_us, "apart": apart}
+    judged = lateness(frames, settings, **about)
+    live = {name: f"_live{name}" for name in ADDED}
+    known = {name: frame.withColumnsRenamed(live) for name, frame in judged.tuples.items()}
+    patient = {name: one.model_copy(update={"idle_timeout": None}) for name, one in settings.streams.items()}
+    again = lateness(known, settings.model_copy(update={"streams": patient}), **about)
+    only = f"{live[OUTCOME]} = '{LATE}' AND {OUTCOME} = '{ON_TIME}'"
+    back = {renamed: name for name, renamed in live.items()}
+    return {name: frame.where(only).drop(*ADDED).withColumnsRenamed(back) for name, frame in again.tuples.items()}
 
 
 def _number(settings: EventTime, name: str) -> Column:

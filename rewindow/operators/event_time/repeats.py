@@ -78,7 +78,7 @@ def shown_rows(
         rows = rows.unionByName(known.withColumn(_ARRIVED, F.lit(None).cast("bigint")))
     if windows.early_tuples is not None:
         rows = _due_by_count(rows, windows.early_tuples, fold, own)
-    return _merged(rows, fold, own, CARRIED).withColumn(END, F.col(BEGIN) + windows.length_us)
+    return _merged(rows, fold, own, CARRIED).withColumn(END, F.col(BEGIN) + windows.length_us + windows.behind_us)
 
 
 def _merged(rows: DataFrame, fold: Fold, own: Sequence[str], *more: str) -> DataFrame:
@@ -103,7 +103,7 @@ def _tuples(
     placed = frame.where(on_time | allowed).withColumns({_ARRIVED: arrived, PANE: pane_of(windows)})
     first = first_begin(windows)
     spread = placed.select("*", each_begin(windows).alias(BEGIN))
-    is_late = F.coalesce(F.col(BEGIN) + windows.length_us <= F.col(WATERMARK), F.lit(False))
+    is_late = F.coalesce(F.col(BEGIN) + windows.length_us + windows.behind_us <= F.col(WATERMARK), F.lit(False))
     return spread.select(
         *(F.col(quoted_column(column)) for column in own),
         F.lit(name).alias(STREAM),
@@ -222,6 +222,7 @@ def fired_rows(rows: DataFrame, windows: Repeating, fold: Fold, own: Sequence[st
     if windows.accumulation == "retracting":
         firings = firings.where(F.col("pane") >= 0)
     about = [F.col(name) for name in WINDOW]
+    firings = firings.withColumn(END, F.col(END) - windows.behind_us)
     named = firings.withColumnsRenamed({BEGIN: WINDOW[0], END: WINDOW[1], _DUE: WINDOW[4]})
     return named.select(*columns, *about, *(column.alias(name) for name, column in fold.finished.items()))
 

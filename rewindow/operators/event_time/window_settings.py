@@ -67,6 +67,11 @@ class _Repeating(BaseModel):
         """The allowed lateness in microseconds."""
         return int(self.allowed_lateness * 1_000_000)
 
+    @property
+    def behind_us(self) -> int:
+        """How far behind a window's end the watermark must be to fire it."""
+        return 0
+
 
 class EventWindows(_Repeating):
     """Windows [begin, end) of one length that begin at the multiples of a slide since 1970-01-01 UTC (E63, X36).
@@ -140,6 +145,54 @@ class EventWindows(_Repeating):
     def pane_us(self) -> int:
         """The longest stretch whose tuples are always in the same windows."""
         return gcd(self.length_us, self.slide_us)
+
+
+class ApexWindows(EventWindows):
+    """Windows as Apache Apex fires them, to compare with: when the watermark is beyond their end, not at it (E53).
+
+    Apex moves its watermark at the end of a streaming window only (E51, E55): give `EventTime` the width of the
+    streaming windows as watermark_interval, the fixed difference as lag, and tie="tick_first". What is late by more
+    than the lateness is no part of any window, and is kept as a late tuple (E54).
+
+    Attributes:
+        length, slide, early, early_tuples, accumulation: see `EventWindows`.
+        lateness: a tuple may lie so far behind the watermark; None, as in Apex, lets all tuples in, and removes no
+            window, so that the state grows with the number of windows (E52).
+
+    Example:
+        ApexWindows(length="1 h", slide="1 h", lateness="10 min")
+
+    Raises:
+        InputError: a setting is wrong.
+    """
+
+    lateness: Decimal | None = None
+
+    @field_validator("lateness", mode="before")
+    @classmethod
+    def _check_lateness(cls, value: object) -> Decimal | None:
+        return None if value is None else seconds(value)
+
+    @model_validator(mode="after")
+    def _check_allowed_lateness(self) -> ApexWindows:
+        if self.allowed_lateness:
+            raise ValueError("windows of Apex have lateness, and no allowed_lateness")
+        return self
+
+    @property
+    def fires_once(self) -> bool:
+        """False: a late tuple shows in its windows, whatever has fired."""
+        return False
+
+    @property
+    def allowed_us(self) -> int:
+        """The lateness in microseconds; longer than any, where all tuples are let in."""
+        return 1 << 61 if self.lateness is None else int(self.lateness * 1_000_000)
+
+    @property
+    def behind_us(self) -> int:
+        """A microsecond: a watermark that is equal to the end does not fire the window."""
+        return 1
 
 
 class GlobalWindow(_Repeating):
