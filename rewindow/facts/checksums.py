@@ -52,14 +52,23 @@ def _append(total: Words, texts: pa.Array, prefix: bytes) -> None:
     letters, lengths = np.frombuffer(content or b"", np.uint8), np.diff(starts)
     for length in np.flatnonzero(np.bincount(lengths)).tolist():
         mine = np.flatnonzero(lengths == length)
-        # A zero byte in front has no part in a sum of look-ups; with it every text is whole pairs of bytes.
-        padded = np.zeros((len(mine), length + length % 2), dtype=np.uint8)
-        padded[:, length % 2 :] = letters[starts[mine, None] + np.arange(length)]
-        checksum = np.full(len(mine), zlib.crc32(prefix + bytes(length)), dtype=np.uint32)
-        pairs = padded.view("<u2")
-        for place in range(pairs.shape[1]):
-            checksum ^= _pair_checksums(padded.shape[1] - 2 * place - 2)[pairs[:, place]]
-        total[mine] = _shifted(total[mine], len(prefix) + length) ^ checksum
+        if len(mine) == len(texts):  # As digests are: they lie one behind the other, and nothing need be looked up.
+            block = letters[starts[0] : starts[-1]].reshape(len(texts), length)
+        else:
+            block = letters[starts[mine, None] + np.arange(length)]
+        total[mine] = _shifted(total[mine], len(prefix) + length) ^ _block_checksums(block, prefix)
+
+
+def _block_checksums(block: npt.NDArray[np.uint8], prefix: bytes) -> Words:
+    """Returns the checksums of texts of one length, a row each, behind a prefix."""
+    count, length = block.shape
+    if length % 2:  # A zero byte in front has no part in a sum of look-ups; with it every text is whole pairs of bytes.
+        block = np.concatenate([np.zeros((count, 1), dtype=np.uint8), block], axis=1)
+    checksums = np.full(count, zlib.crc32(prefix + bytes(length)), dtype=np.uint32)
+    pairs = np.ascontiguousarray(block).view("<u2")
+    for place in range(pairs.shape[1]):
+        checksums ^= _pair_checksums(block.shape[1] - 2 * place - 2)[pairs[:, place]]
+    return checksums
 
 
 @lru_cache(1024)

@@ -6,12 +6,13 @@ once, as SQL: everything that reads staged rows or seals builds on `newest_seals
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 
 from rewindow.location import Location
 from rewindow.storage.delta import Table
 from rewindow.storage.layout import FACTS
-from rewindow.storage.queries import query
+from rewindow.storage.queries import in_order, query
 from rewindow.windows import WindowRange
 
 
@@ -36,12 +37,17 @@ def seen_rows(rows: str, port: str, *, facts: str = "facts", columns: str = "o.*
 
 def staged_seals(facts: Table, port: str, windows: WindowRange) -> pa.Table:
     """Returns per window of an output what readers see: window_id, attempt, tuples, digest, float_digest, ascending."""
-    sql = f"""select distinct f.window_id, f.attempt, f.tuples, f.digest, f.float_digest
-        from facts f join ({newest_seals()}) s
-        on f.window_id = s.window_id and f.attempt = s.attempt and f.port = s.port
-        where f.direction in ('out', 'error') and not f.lost and f.port = '{port}'
-        and f.window_id between {windows.first} and {windows.last} order by f.window_id"""
-    return query(sql, facts=facts)
+    # No join: by SQL, of a million windows it takes longer than all else that a publication reads.
+    sql = f"""select window_id, attempt, tuples, digest, float_digest from facts
+        where direction in ('out', 'error') and not lost and port = '{port}'
+        and window_id between {windows.first} and {windows.last}"""
+    rows = in_order(query(sql, facts=facts), "window_id", "attempt")
+    window, attempt = (rows[name].to_numpy() for name in ("window_id", "attempt"))
+    if (again := window[1:] == window[:-1]).any():
+        newest = np.append(~again, True)
+        newest = attempt == attempt[newest][np.cumsum(newest) - newest]
+        rows = in_order(rows.filter(pa.array(newest)).group_by(rows.column_names).aggregate([]), "window_id")
+    return rows
 
 
 def sealed_counts(facts: Table, windows: WindowRange) -> dict[str, int]:

@@ -13,7 +13,8 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,7 +64,7 @@ def evaluate(
     Raises:
         GateError: a plugin cannot be imported, an expectation is unknown or badly formed.
     """
-    with _serial:
+    with _serial, _without_copies():
         context = _context(project if (project / PROJECT_FILE).is_file() else OURS)
         _import_plugins(project / "plugins")
         expected = _build(suite)
@@ -90,6 +91,18 @@ def fingerprint(frame: pd.DataFrame) -> str:
     from great_expectations.execution_engine.pandas_execution_engine import hash_pandas_dataframe
 
     return str(hash_pandas_dataframe(frame))
+
+
+@contextmanager
+def _without_copies() -> Iterator[None]:
+    """Lets pandas share what nobody changes: each check takes the rows without null, all of them as a rule.
+
+    At a million windows these copies of the whole report were half the time of judging it.
+    """
+    import pandas as pd
+
+    with pd.option_context("mode.copy_on_write", True):
+        yield
 
 
 def _quiet_import() -> None:

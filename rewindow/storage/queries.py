@@ -16,6 +16,9 @@ from rewindow.location import Location
 from rewindow.storage.delta import DataFile, Table, plain_schema
 from rewindow.storage.failures import is_about_files, table_failure
 
+_PIECES_MIN, _PIECE_ROWS_MIN = 16, 1_000
+"""So many pieces, and one more for so many rows, are moved; more of them are sorted row by row."""
+
 
 def query(sql: str, **tables: Table | Location) -> pa.Table:
     """Returns the result of an SQL query (DataFusion) over tables given by name; no JVM.
@@ -99,18 +102,25 @@ def read_rows(
 def in_order(rows: pa.Table, *names: str) -> pa.Table:
     """Returns rows in ascending order of columns without nulls; rows that are so already stay as they are.
 
-    Tables are written in the order of windows, and a query gives their files in any order: then whole batches change
-    places and no row is copied. Sorting would copy each, by SQL even twice.
+    Tables are written in the order of windows, but a query, and a commit that went through one, give it in pieces in
+    any order: then whole pieces change places and no row is copied. Sorting would copy each, by SQL even twice.
     """
-    if _are_ordered(rows, names):
+    descents = _descents(rows, names)
+    if not descents:
         return rows
-    batches = [batch for batch in rows.to_batches() if batch.num_rows]
-    batches.sort(key=lambda batch: tuple(batch[name][0].as_py() for name in names))
-    moved = pa.Table.from_batches(batches, rows.schema)
-    return moved if _are_ordered(moved, names) else rows.sort_by([(name, "ascending") for name in names])
+    for breaks in (descents, sorted({*descents, *_jumps(rows[names[0]])})):
+        if len(breaks) <= _PIECES_MIN + rows.num_rows // _PIECE_ROWS_MIN:
+            ends = [*breaks, rows.num_rows]
+            pieces = [rows.slice(first, end - first) for first, end in zip([0, *breaks], ends, strict=True)]
+            pieces.sort(key=lambda piece: tuple(piece[name][0].as_py() for name in names))
+            moved = pa.concat_tables(pieces)
+            if not _descents(moved, names):
+                return moved
+    return rows.sort_by([(name, "ascending") for name in names])
 
 
-def _are_ordered(rows: pa.Table, names: Sequence[str]) -> bool:
+def _descents(rows: pa.Table, names: Sequence[str]) -> list[int]:
+    """Returns the rows that belong before the one in front of them."""
     ordered: Any = np.True_
     for name in reversed(names):
         column = rows[name].combine_chunks()
@@ -118,7 +128,16 @@ def _are_ordered(rows: pa.Table, names: Sequence[str]) -> bool:
             compare(column[1:], column[:-1]).to_numpy(zero_copy_only=False) for compare in (pc.greater, pc.equal)
         )
         ordered = greater | (equal & ordered)
-    return bool(np.all(ordered))
+    found: list[int] = (np.flatnonzero(~ordered) + 1).tolist() if rows.num_rows > 1 else []
+    return found
+
+
+def _jumps(column: pa.ChunkedArray) -> list[int]:
+    """Returns the rows whose number does not follow on that of the row in front of them; others have none."""
+    if not pa.types.is_integer(column.type):
+        return []
+    found: list[int] = (np.flatnonzero(np.diff(column.to_numpy()) > 1) + 1).tolist()
+    return found
 
 
 def quoted(name: str) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from rewindow.application import Mode
 from rewindow.certificate.snapshots import staged_snapshot
 from rewindow.config import Config
 from rewindow.errors import FencedError
+from rewindow.facts import readers
 from rewindow.facts.readers import staged_seals
 from rewindow.ledger import Ledger, publish_app_id
 from rewindow.publication.commits import commit_once
@@ -17,7 +19,7 @@ from rewindow.publication.contents import checkpoint_rows, saved_states
 from rewindow.publication.prepare import prepare_tables
 from rewindow.retention.horizon import kept_days, undo_horizon
 from rewindow.state import checkpoints as stored
-from rewindow.storage import Table, create_table
+from rewindow.storage import Table, create_table, query
 from rewindow.storage.names import open_published
 from rewindow.windows import WindowRange
 from tests.publication.staging import StagedReplay, rows_of, simple, state_of
@@ -50,6 +52,20 @@ def test_the_newest_sealed_attempt_of_a_window_is_published(config: Config, repe
     ]  # fmt: skip
     wanted = {(fact["window_id"], fact["attempt"]): fact["digest"] for fact in repeated.facts}
     assert [seal["digest"] for seal in seals] == [wanted[seal["window_id"], seal["attempt"]] for seal in seals]
+
+
+def test_seals_of_a_million_windows_are_read_once(repeated: StagedReplay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest of each is taken from one reading of the facts: no join, no sort of windows that are in order."""
+    asked: list[str] = []
+
+    def noted(sql: str, **tables: Table) -> pa.Table:
+        asked.append(sql)
+        return query(sql, **tables)
+
+    monkeypatch.setattr(readers, "query", noted)
+    staged_seals(Table.open(repeated.root / "facts"), "ranks", RANGE)
+    assert [sql.lower().count(" from facts") for sql in asked] == [1]
+    assert not {"join", "order", "distinct"} & set(asked[0].lower().split())
 
 
 def test_a_certificate_is_about_the_newest_sealed_attempt_too(config: Config, repeated: StagedReplay) -> None:

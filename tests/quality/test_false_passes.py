@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -269,3 +271,19 @@ def test_replay_without_outputs_does_not_pass(staged: StagedReplay) -> None:
 
 def _cut(report: WindowReport, windows: int) -> WindowReport:
     return replace(report, table=report.table.slice(0, windows))
+
+
+def test_columns_that_a_check_leaves_whole_are_not_copied(
+    staged: StagedReplay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each check takes the rows without null; of a million windows that would be a copy of the whole report a check."""
+    seen = []
+
+    def looked_at(frame: pd.DataFrame) -> str:
+        seen.append(np.shares_memory(frame[frame["lost"].notna()]["lost"].to_numpy(), frame["lost"].to_numpy()))
+        return ""
+
+    monkeypatch.setattr(evaluation, "fingerprint", looked_at)
+    suite = suite_of(expectation("no-loss", "expect_column_values_to_be_in_set", column="lost", value_set=[0]))
+    evaluate(staged.expectations, suite, report_of(0), {})
+    assert seen == [True]
