@@ -230,6 +230,13 @@ class AirflowConfig(Section):
     """Whether the form of `replay_windows` has a crash point, which kills the job there."""
 
 
+class OutputConfig(Section):
+    """Attributes of an output: `[applications.NAME.outputs.OUTPUT]`."""
+
+    sorted_by: list[str] | None = None
+    """Columns by which rows lie in each of its files, in place of those in the code; an empty list sorts none."""
+
+
 class ApplicationConfig(Section):
     """Attributes of an application, and properties and attributes of its operators: `[applications.NAME]`."""
 
@@ -239,6 +246,8 @@ class ApplicationConfig(Section):
     """Whether an operator of which nothing is read is refused."""
     operators: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """By operator, `[applications.NAME.operators.OPERATOR]`: properties, `mode` and `checkpoint_windows`."""
+    outputs: dict[str, OutputConfig] = Field(default_factory=dict)
+    """By output, `[applications.NAME.outputs.OUTPUT]`: `sorted_by`."""
 
 
 class Config(Section):

@@ -23,7 +23,9 @@ def apply_given(app: Application, given: Iterable[Given]) -> None:
     """Puts given values into an application; those that cannot be are violations, reported with all others (O53)."""
     app.given = strongest(given)
     for one in app.given:
-        if not one.operator:
+        if one.output:
+            _set_output(app, one)
+        elif not one.operator:
             setattr(app, one.name, one.value)
         elif one.operator not in app.nodes:
             known = f"{did_you_mean(one.operator, app.nodes)}There are: {', '.join(app.nodes) or 'none'}."
@@ -83,6 +85,16 @@ def _set_attribute(app: Application, node: Node, one: Given) -> Iterator[Violati
     else:
         changed = {one.name: value}
         app.nodes[node.name] = replace(node, **changed)  # type: ignore[arg-type]
+
+
+def _set_output(app: Application, one: Given) -> None:
+    """Gives an output another `sorted_by`; whether it has these columns is checked with all else."""
+    output = app.outputs.get(one.output)
+    if output is None:
+        known = f"{did_you_mean(one.output, app.outputs)}There are: {', '.join(app.outputs) or 'none'}."
+        app.declared.append(_violation(one, f"no output has the name {one.output}. {known}"))
+    else:
+        app.outputs[one.output] = replace(output, sorted_by=tuple(one.value))
 
 
 def _violation(one: Given, message: str) -> Violation:

@@ -21,8 +21,9 @@ class Given(BaseModel):
     """A value that is given for a property or an attribute.
 
     Attributes:
-        operator: name of the operator, empty for an attribute of the application.
+        operator: name of the operator, empty for an attribute of the application or of an output.
         source: where it comes from: FILE, OPTION or FORM.
+        output: name of the output of which it is an attribute, empty for others.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -31,10 +32,13 @@ class Given(BaseModel):
     name: str
     value: Any
     source: str
+    output: str = ""
 
     @property
     def path(self) -> str:
-        """Operator and name, as `--set` has them."""
+        """Operator and name, as `--set` has them; of an output as the settings have it."""
+        if self.output:
+            return f"outputs.{self.output}.{self.name}"
         return f"{self.operator}.{self.name}" if self.operator else self.name
 
 

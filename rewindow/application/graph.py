@@ -101,7 +101,7 @@ class Output:
         suite: name of the suite of expectations that judges it.
         suite_parameters: values that its expectations and measures use by name; several outputs may share a suite.
         tolerance: its floating-point values are equal when |a - b| <= tolerance * max(1, |a|, |b|) (R85).
-        sorted_by: columns by which rows lie in each of its files, so that readers can skip pages; no part of
+        sorted_by: columns by which rows lie in each of its files, so that readers can pass over row groups; no part of
             the result.
         is_error: whether it is the table of an error port's tuples, which nobody has to declare (O69).
     """
@@ -206,7 +206,7 @@ class Application:
         cancel out, declare a `tolerance` that allows for it, or sum decimals (R85).
 
         `sorted_by` sorts the rows of each file that is written by columns that readers filter by, `window_id` among
-        them: it costs a sort in every group; readers that know Parquet's page index can skip parts of a file.
+        them: it costs a sort in every group, and readers pass over the row groups that hold nothing they ask for.
         """
         handle = source.default_port() if isinstance(source, Node) else source
         given = tuple(sorted((suite_parameters or {}).items()))

@@ -21,6 +21,7 @@ from rewindow.publication.expected import reasons_for_spark
 from rewindow.retention import undo_horizon
 from rewindow.windows import WindowRange, format_time
 
+SORTING_COSTS = "That is a sort in every group: it takes about twice as long to write."
 App = Annotated[str, typer.Argument(help="Name of the application.", autocompletion=applications)]
 ModeOption = Annotated[
     str, typer.Option(help="Recovery mode: exactly_once, at_least_once or at_most_once.", autocompletion=modes)
@@ -204,6 +205,9 @@ def show(draft: Draft) -> None:
     print_rows("", columns, inputs)
     rows = [(o.name, ", ".join(o.key), o.suite or "none", o.guarantee) for o in plan.outputs]
     print_rows("", ("output", "key", "suite", "guarantee"), rows)
+    for output in plan.outputs:
+        if output.sorted_by:
+            out.print(escape(f"{output.name}: each file is sorted by {', '.join(output.sorted_by)}. {SORTING_COSTS}"))
     for text in plan.warnings:
         out.print(f"[yellow]warning[/yellow]: {escape(text)}")
     for text in draft.blockers:

@@ -49,6 +49,8 @@ from rewindow.windows import Grid, WindowRange
 SMALL_TUPLES = 200_000
 """Up to here a group is computed in one task an output, as several tasks cost more than they save, and without code for
 whole stages: it holds the group's bounds as constants, so each group would compile all of it anew."""
+SORTED_GROUP_BYTES = 4 << 20
+"""Size of the row groups of a file with sorted rows: small, so that a reader has some to pass over."""
 _ATTEMPTS = ("window_id", "attempt")
 _DIGESTS_AND_MEASURES = pa.schema([*DIGESTS_SCHEMA, ("measures", MEASURES)])
 _WHOLE_STAGE = "spark.sql.codegen.wholeStage"
@@ -302,16 +304,25 @@ class GroupRunner:
                 return frame
         name = output.name if output else str(handle)
         rows = conform(frame, schema, what)
-        if output and output.sorted_by:
-            rows = rows.sortWithinPartitions(*map(quoted_column, output.sorted_by))
-        folder = self._write(rows, name, mark, staged, grid)
+        by = output.sorted_by if output else ()
+        if by:
+            rows = rows.sortWithinPartitions(*map(quoted_column, by))
+        folder = self._write(rows, name, mark, staged, grid, SORTED_GROUP_BYTES if by else None)
         if output:
             result.folders[output.name] = folder
         if handle in self._dropped:
             result.dropped[str(handle)] = WindowFacts.of(count_written(folder))
         return self._in_one_task(read_files(self._spark, folder, _with_windows(schema)))
 
-    def _write(self, rows: DataFrame, name: str, mark: int, staged: set[str], grid: Grid) -> Location:
+    def _write(
+        self,
+        rows: DataFrame,
+        name: str,
+        mark: int,
+        staged: set[str],
+        grid: Grid,
+        row_group_bytes: int | None = None,
+    ) -> Location:
         """Writes tuples with our own columns, into the folder of their table if it is staged, else to scratch.
 
         The offset is the place of writing, task and row in it: unique in a window, which one job writes, and free,
@@ -326,7 +337,7 @@ class GroupRunner:
         }
         events = [column for column in rows.columns if column != "window_id"]
         placed = [made.alias(column) for column, made in own.items() if column not in events]
-        write_files(rows.select(*placed, *map(quoted_column, events)), folder)
+        write_files(rows.select(*placed, *map(quoted_column, events)), folder, row_group_bytes)
         return folder
 
     def _next_state(

@@ -231,7 +231,7 @@ def _life(config: Config, ledger: Ledger, row: Replay, window: int) -> WindowLif
 
 
 def _properties(plan: Plan) -> tuple[PropertyOrigin, ...]:
-    own = [PropertyOrigin("", one.name, one.value, one.source) for one in plan.given if not one.operator]
+    own = [PropertyOrigin("", one.path, one.value, one.source) for one in plan.given if not one.operator]
     operators = plan.graph.operators if plan.graph else []
     return (
         *own,

@@ -120,10 +120,14 @@ def given_in_file(config: Config, name: str) -> list[Given]:
     settings = config.application_settings.get(name)
     if settings is None:
         return []
-    own = settings.model_dump(exclude={"operators"}, exclude_none=True)
+    own = settings.model_dump(exclude={"operators", "outputs"}, exclude_none=True)
     values = [("", key, value) for key, value in own.items()]
     values += [(where, key, value) for where, pairs in settings.operators.items() for key, value in pairs.items()]
-    return [Given(operator=where, name=key, value=value, source=FILE) for where, key, value in values]
+    sorting = [(name, output.sorted_by) for name, output in settings.outputs.items() if output.sorted_by is not None]
+    return [
+        *(Given(operator=where, name=key, value=value, source=FILE) for where, key, value in values),
+        *(Given(operator="", name="sorted_by", value=by, source=FILE, output=name) for name, by in sorting),
+    ]
 
 
 def _without_settings_of_streams(app: Application, given: list[Given]) -> list[Given]:

@@ -277,6 +277,7 @@ def _output(app: Application, output: Output, plan: Plan) -> OutputPlan:
         tolerance=output.tolerance,
         errors=app.nodes[operator].operator.output_ports()[output.source.port].error,
         upstream=sorted(upstream),
+        sorted_by=list(output.sorted_by),
     )
 
 

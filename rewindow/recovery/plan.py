@@ -78,6 +78,7 @@ class OutputPlan(_Value):
         errors: whether it holds error tuples, so that it may well have none (R96).
         tolerance: its floating-point values are equal when |a - b| <= tolerance * max(1, |a|, |b|).
         upstream: names of the operators that it is computed by, its own included.
+        sorted_by: columns by which the rows of each of its files are sorted; no part of the result.
     """
 
     name: str
@@ -92,6 +93,7 @@ class OutputPlan(_Value):
     tolerance: float = TOLERANCE
     errors: bool = False
     upstream: list[str] = Field(default_factory=list)
+    sorted_by: list[str] = Field(default_factory=list)
 
 
 class StartState(_Value):

@@ -122,9 +122,10 @@ def count_written(folder: Location) -> pa.Table:
     return _counts_in(folder.uri)
 
 
-def write_files(frame: DataFrame, folder: Location) -> None:
-    """Computes a frame once, into Parquet files of a folder."""
-    frame.write.mode("overwrite").parquet(str(folder))
+def write_files(frame: DataFrame, folder: Location, row_group_bytes: int | None = None) -> None:
+    """Computes a frame once, into Parquet files of a folder; their row groups are of a size, or Spark's 128 MB."""
+    options = {} if row_group_bytes is None else {"parquet.block.size": str(row_group_bytes)}
+    frame.write.mode("overwrite").options(**options).parquet(str(folder))
 
 
 def read_files(spark: SparkSession, folder: Location, schema: StructType) -> DataFrame:

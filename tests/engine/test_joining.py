@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pytest
 
 from rewindow.certificate import certify
@@ -20,7 +22,7 @@ from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.publication.publish import publish
 from rewindow.publication.take_back import undo
 from rewindow.retention.purge import purge
-from rewindow.storage import FencedTable, Position, Table, data_files, query
+from rewindow.storage import FencedTable, Position, Table, data_files, new_files, query
 from rewindow.storage.checksums import noted_checksums, with_checksums
 from rewindow.storage.delta import create_table
 from rewindow.storage.fence import fence
@@ -40,12 +42,13 @@ LARGE = 64_000_000
 FEW = 4
 
 
-def staged(folder: Path, groups: list[tuple[int, list[int]]]) -> FencedTable:
+def staged(folder: Path, groups: list[tuple[int, list[int]]], keys: list[str] | None = None) -> FencedTable:
     """Returns a staged table, fenced by attempt 9, with a file for each group: its attempt, and its rows' windows."""
     create_table(Place(folder), COLUMNS)
     table = Table.open(str(folder))
     for number, (attempt, windows) in enumerate(groups, 1):
-        rows = pa.table([windows, [attempt] * len(windows), [f"{w}/{attempt}" for w in windows]], schema=COLUMNS)
+        named = keys or [f"{window}/{attempt}" for window in windows]
+        rows = pa.table([windows, [attempt] * len(windows), named], schema=COLUMNS)
         write_file(table.path, f"{attempt}-{number}", rows)
         files = with_checksums(data_files(table.path / f"{attempt}-{number}"))
         table.commit_files(files, app_id=APP_ID, version=Position(attempt, MARK).version)
@@ -87,6 +90,22 @@ def test_rows_are_ordered_where_the_output_says_so(tmp_path: Path) -> None:
     (file,) = table.files()
     keys = table.read(file, ["key"])["key"].to_pylist()
     assert keys == sorted(keys) and len(keys) == FILES_MIN
+
+
+@pytest.mark.parametrize(("by", "opened"), [((), (1, FILES_MIN)), (("key",), (FILES_MIN, 1))])
+def test_a_reader_passes_over_row_groups_of_a_joined_file(
+    by: tuple[str, ...], opened: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By window as rows lie; by another column where the output is sorted by it."""
+    monkeypatch.setattr(new_files, "ROW_GROUP", FILES_MIN)
+    groups = [(n, [f"{key:03}" for key in range(FILES_MIN)]) for n in range(FILES_MIN)]
+    fenced = staged(tmp_path, [(1, [window] * len(keys)) for window, keys in groups], groups[0][1])
+    join_files(fenced, "9-99", LARGE, by)
+    (file,) = Table.open(fenced.path).files()
+    (fragment,) = ds.dataset(file.path).get_fragments()
+    assert fragment.num_row_groups == FILES_MIN
+    wishes = (pc.field("window_id") == 3, pc.field("key") == "003")
+    assert tuple(len(fragment.split_by_row_group(wish)) for wish in wishes) == opened
 
 
 def test_windows_of_several_attempts_are_left_alone(tmp_path: Path) -> None:

@@ -16,10 +16,11 @@ import pytest
 from rewindow.certificate.certificate import EQUAL, certify
 from rewindow.config import Config
 from rewindow.crash import Step
+from rewindow.engine import group
 from rewindow.facts.readers import staged_seals
 from rewindow.recovery import Plan
 from rewindow.spark.digests import schema_hash
-from rewindow.spark.frames import spark_schema
+from rewindow.spark.frames import spark_schema, write_files
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, create_table, query
 from rewindow.storage.checksums import differing, with_noted
@@ -123,10 +124,20 @@ def test_one_place_says_which_columns_are_not_an_outputs_own(tmp_path: Path) -> 
     assert event_columns(Table.open(tmp_path / "plain")) == EVENTS
 
 
-def test_an_output_that_says_so_has_its_rows_sorted_in_each_file(attempt: Callable[..., Attempt]) -> None:
-    """What is in a window, and its digest, are the same."""
+def test_an_output_that_says_so_has_its_rows_sorted_in_each_file(
+    attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is in a window, and its digest, are the same; its row groups alone are small, for readers to pass over."""
     config: Config = attempt.config  # type: ignore[attr-defined]
+    sizes: dict[str, int | None] = {}
+
+    def write(frame: Any, folder: Any, size: int | None = None) -> None:
+        sizes[folder.parent.name] = size
+        write_files(frame, folder, size)
+
+    monkeypatch.setattr(group, "write_files", write)
     attempt("sorted_rows", "one", group_windows=WINDOWS).run()
+    assert sizes == {"by_key": group.SORTED_GROUP_BYTES, "as_they_come": None}
     root = config.replay_root("one")
     by_key = [pq.read_table(path) for path in Path(str(root / "by_key")).rglob("*.parquet")]
     assert by_key

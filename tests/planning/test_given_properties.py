@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rewindow.commands.plan import show
 from rewindow.config import Config
 from rewindow.errors import InputError, ValidationFailed
 from rewindow.launcher.repair_ranges import PublishedStretch
@@ -68,6 +69,26 @@ def test_a_plan_keeps_what_was_given_and_goes_on_with_it(project: Project, tmp_p
     check_code(known, loaded)
     assert loaded.app.nodes["sums"].operator.keys == ("a",)  # type: ignore[attr-defined]
     assert draft_plan(later, request()).plan.configuration_digest != plan.configuration_digest
+
+
+def test_the_settings_say_by_what_an_outputs_rows_are_sorted(
+    project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """O28: in place of the code; the plan keeps it, and says what it costs; columns and names are checked (O13)."""
+    config = settle(project, tmp_path, "[applications.totals.outputs.sums]\nsorted_by = ['key', 'window_id']")
+    draft = draft_plan(config, request())
+    (output,) = draft.plan.outputs
+    assert output.sorted_by == ["key", "window_id"]
+    assert values(draft.plan)["outputs.sums.sorted_by"] == ["key", "window_id"]
+    show(draft)
+    assert "sums: each file is sorted by key, window_id" in " ".join(capsys.readouterr().out.split())
+    known = Plan.model_validate(draft.plan.model_dump(mode="json"))
+    again = settle(project, tmp_path, "[applications.totals.outputs.sums]\nsorted_by = []")
+    assert load_application(again, "totals", {}, known.given).app.outputs["sums"].sorted_by == ("key", "window_id")
+    assert load_application(again, "totals", {}).app.outputs["sums"].sorted_by == ()
+    for wrong, said in (("sums]\nsorted_by = ['kee']", "sorted_by is not"), ("sum]\nsorted_by = []", "no output has")):
+        with pytest.raises(ValidationFailed, match=said):
+            draft_plan(settle(project, tmp_path, f"[applications.totals.outputs.{wrong}"), request())
 
 
 def test_another_value_under_the_same_id_is_refused(tuned: Config) -> None:

@@ -6,15 +6,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 
 from rewindow.facts.seals import columns_text, seal_rows
 from rewindow.planning import draft_plan
-from rewindow.spark.frames import count_windows, open_inputs, read_windows
+from rewindow.spark.frames import count_windows, open_inputs, read_windows, write_files
 from rewindow.storage import Table, query
 from rewindow.storage.streams import holes
 from rewindow.windows import WindowRange
+from tests.places import Place
 from tests.planning.wishes import request
 from tests.recovery.project import FIRST, WINDOWS, make_project
 
@@ -32,6 +35,29 @@ def tear(path: Path) -> None:
         ids = pa.array([window] * rows.num_rows, pa.int64())
         torn = rows.set_column(rows.column_names.index("window_id"), "window_id", ids)
         stream.commit_arrow(torn, app_id="record", version=window)
+
+
+def test_sorted_rows_in_small_row_groups_let_a_reader_pass_over_most(tmp_path: Path, spark: SparkSession) -> None:
+    """Of sorted rows one row group holds a key, of others every one; Spark's own size leaves nothing to pass over."""
+    rows = spark.range(400_000, numPartitions=1).selectExpr("id % 1000 as key", "hash(id) as value")
+    found = {}
+    for name, frame, size in (
+        ("sorted", rows.sortWithinPartitions("key"), 256 << 10),
+        ("as they come", rows, 256 << 10),
+        ("one group", rows.sortWithinPartitions("key"), None),
+    ):
+        write_files(frame, Place(tmp_path / name), size)
+        found[name] = row_groups(tmp_path / name, pc.field("key") == 777)
+    assert found["sorted"][0] <= 2 and found["sorted"][1] >= 4
+    assert found["as they come"][0] == found["as they come"][1] >= 4
+    assert found["one group"] == (1, 1)
+
+
+def row_groups(folder: Path, wanted: pc.Expression) -> tuple[int, int]:
+    """Returns how many row groups a reader opens for some rows, and how many there are."""
+    fragments = list(ds.dataset(folder, format="parquet").get_fragments())
+    opened = sum(len(fragment.split_by_row_group(wanted)) for fragment in fragments)
+    return opened, sum(fragment.num_row_groups for fragment in fragments)
 
 
 @pytest.mark.parametrize("warm_up", [False, True])
