@@ -315,13 +315,7 @@ class GroupRunner:
         return self._in_one_task(read_files(self._spark, folder, _with_windows(schema)))
 
     def _write(
-        self,
-        rows: DataFrame,
-        name: str,
-        mark: int,
-        staged: set[str],
-        grid: Grid,
-        row_group_bytes: int | None = None,
+        self, rows: DataFrame, name: str, mark: int, staged: set[str], grid: Grid, row_group_bytes: int | None = None
     ) -> Location:
         """Writes tuples with our own columns, into the folder of their table if it is staged, else to scratch.
 
