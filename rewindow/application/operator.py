@@ -7,7 +7,7 @@ where the operator is added to an application; they change how it is run (O23).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
@@ -52,6 +52,10 @@ def _each_time(name: str, make: Callable[[], DataFrame]) -> DataFrame:
     return make()
 
 
+def _never(window: int) -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class OperatorContext:
     """What one call of an operator is about: consecutive windows, empty ones too, and under which mode.
@@ -65,6 +69,8 @@ class OperatorContext:
         once: `once(name, make)` computes the frame that `make` returns once in a group, for whoever asks for the name:
             `transform` and `next_state` then read the same rows. Outside a replay each computes it.
         windowing: the operator's application or sliding windows; a frame operator groups by `windowing.last_of` (X8).
+        checkpointed: the window of a checkpoint that was saved since the group before, or that was restored; else None.
+        is_mark: returns whether a checkpoint falls due after a window, by its id (X7).
     """
 
     grid: Grid
@@ -74,6 +80,12 @@ class OperatorContext:
     published: frozenset[str] = frozenset()
     once: Callable[[str, Callable[[], DataFrame]], DataFrame] = field(default=_each_time, compare=False, repr=False)
     windowing: Windowing = EVERY_WINDOW
+    checkpointed: int | None = None
+    is_mark: Callable[[int], bool] = field(default=_never, compare=False, repr=False)
+
+    def alone(self) -> OperatorContext:
+        """Returns it without what belongs to the process that runs the group."""
+        return replace(self, once=_each_time)
 
     @property
     def first(self) -> int:

@@ -139,16 +139,20 @@ class Attempt:
         commit = GroupCommit(plan, self.app, takeover, engine, self.epoch, self._stop)
         cuts = [plan.window_of(mark) for mark in takeover.resume.cuts]
         window, number = plan.window_of(takeover.resume.first), 0
+        restored = takeover.resume.restore
+        saved = plan.window_of(restored) if restored else None
         while window <= plan.last:
             began = time.monotonic()
             end = next_end(window, plan.last, sizer.size, plan.mode, self._schedule, cuts)
             number += 1
-            group = OperatorContext(plan.grid, WindowRange(window, end), plan.mode)
+            windows, is_mark = WindowRange(window, end), self._schedule.is_due
+            group = OperatorContext(plan.grid, windows, plan.mode, checkpointed=saved, is_mark=is_mark)
             self._start(takeover, plan.mark_of(end))
-            states, stopping = self._run_group(commit, engine, group, states, number)
+            states, ended = self._run_group(commit, engine, group, states, number)
+            saved = end if ended.checkpoint else None
             sizer.took(end - window + 1, time.monotonic() - began)
             window = end + 1
-            if stopping:
+            if ended.stopping:
                 raise Interrupted(
                     f'replay "{plan.replay_id}" stopped after window {end} of {plan.last}',
                     detail="Everything up to there is committed.",
@@ -162,8 +166,8 @@ class Attempt:
 
     def _run_group(
         self, commit: GroupCommit, engine: Engine, group: OperatorContext, states: States, number: int
-    ) -> tuple[States, bool]:
-        """Computes and commits a group; returns the states after it, and whether the user asked to stop."""
+    ) -> tuple[States, GroupEnd]:
+        """Computes and commits a group; returns the states after it, and how its commit ended."""
         began, began_at = time.monotonic(), datetime.now(UTC)
         mark = self.plan.mark_of(group.last)
         self._crash(Step.STARTED, number)
@@ -178,7 +182,7 @@ class Attempt:
         self._held.went_on(states, result.states, saved=end.checkpoint)
         engine.clear_scratch()
         self._report(group, result, counts, end, computed - began, time.monotonic() - began)
-        return result.states, end.stopping
+        return result.states, end
 
     def _report(
         self, group: OperatorContext, result: GroupResult, counts: Counts, end: GroupEnd, compute: float, seconds: float

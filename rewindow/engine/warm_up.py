@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rewindow.application import Application, OperatorContext
 from rewindow.engine.computation import Engine
 from rewindow.location import Location
-from rewindow.recovery import GroupSizer, Plan
+from rewindow.recovery import CheckpointSchedule, GroupSizer, Plan
 from rewindow.state import checkpoints as stored
 from rewindow.state.files import States
 from rewindow.storage import Table
@@ -70,7 +70,8 @@ class WarmUp:
 
     def _compute(self, windows: WindowRange, states: States) -> States:
         """Computes a group of which nothing is staged: only its states are wanted."""
-        group = OperatorContext(self.plan.grid, windows, self.plan.mode)
+        schedule = CheckpointSchedule(self.plan.checkpoint_windows, self.plan.checkpoint_multiple)
+        group = OperatorContext(self.plan.grid, windows, self.plan.mode, is_mark=schedule.is_due)
         tuples = sum(counts.tuples for counts in self.engine.count_inputs(windows).values())
         return self.engine.compute(group, 0, states, (), tuples).states
 

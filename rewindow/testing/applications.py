@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -87,6 +87,8 @@ def run_application(
                 {port: _projected(node, port, of_port) for port, of_port in given.items()},
                 windows=(asked.first, asked.last), group_windows=group_windows, key_ranges=key_ranges, mode=mode,
                 width_ms=app.grid.width_ms, batch=batch, port_order=port_order,
+                application_windows=node.application_windows, slide_windows=node.slide_windows,
+                checkpoint_windows=app.checkpoint_windows,
             )  # fmt: skip
             emitted, state = run.outputs, run.states
         else:
@@ -211,7 +213,8 @@ def _run_frames(node: Node, given: Mapping[str, ByWindow], how: _How) -> tuple[d
     spark, operator = how.spark or local_spark(), node.operator
     emitted: dict[str, list[tuple[Any, ...]]] = {port: [] for port in node.output_ports()}
     state = operator.initial_state() if operator.is_stateful else None
-    for context in how.contexts():
+    for group in how.contexts():
+        context = replace(group, windowing=node.windowing)
         inputs = {port: _frame(spark, node, port, rows, context.windows) for port, rows in given.items()}
         before = to_frame(spark, state) if state is not None else None
         written = {}

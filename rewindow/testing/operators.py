@@ -12,11 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rewindow.application import Mode, OperatorContext
+from rewindow.application.graph import CHECKPOINT_WINDOWS
 from rewindow.application.windowing import EVERY_WINDOW, Windowing
 from rewindow.errors import InputError
 from rewindow.operators.tuples.key_range import KeyRange
 from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.operators.tuples.tagged_rows import Columns, TagShape, input_tags, state_tag
+from rewindow.recovery import CheckpointSchedule
 from rewindow.state.row_hash import row_hashes
 from rewindow.windows import Grid, WindowRange
 
@@ -62,6 +64,7 @@ def run_operator(
     port_order: Sequence[str] = (),
     application_windows: int = 1,
     slide_windows: int | None = None,
+    checkpoint_windows: int = CHECKPOINT_WINDOWS,
 ) -> OperatorRun:
     """Runs an operator over windows and returns what it emitted.
 
@@ -76,6 +79,7 @@ def run_operator(
         batch: tuples in an Arrow batch at most.
         port_order: the order in which the ports' tuples come in a window; by default as they are declared (X43).
 
+        checkpoint_windows: D, the distance of marks, at which `before_checkpoint` is called (X42).
         application_windows, slide_windows: as in Application.add.
 
     Raises:
@@ -94,6 +98,7 @@ def run_operator(
     asked = windows_of(inputs, windows)
     run = _Run(operator, inputs, Mode.parse(mode), Grid(width_ms, 0), key_ranges, batch)
     run.windowing = Windowing(application_windows, slide_windows)
+    run.is_mark = CheckpointSchedule(checkpoint_windows).is_due
     run.ports = sorted(run.ports, key=lambda port: port_order.index(port) if port in port_order else -1)
     for group in groups_of(asked, group_windows):
         run.group(group)
@@ -189,12 +194,16 @@ class _Run:
         self._stored = {columns.tag: columns.stored for columns in (self._shape.state, *self._shape.inputs.values())}
         self._outputs = {columns.tag: port for port, columns in self._shape.outputs.items()}
         self.ports = [port for port in self._shape.inputs if self._pending.get(port)]
-        self.windowing = EVERY_WINDOW
+        self.windowing, self.is_mark = EVERY_WINDOW, CheckpointSchedule(CHECKPOINT_WINDOWS).is_due
+        self._saved: int | None = None
         self._found = OperatorRun({port: [] for port in operator.output_ports()})
 
     def group(self, windows: WindowRange) -> None:
         """Runs a group, again where it has died and the mode goes back to what was saved."""
-        context = OperatorContext(self._grid, windows, self._mode, "test", windowing=self.windowing)
+        context = OperatorContext(
+            self._grid, windows, self._mode, "test",
+            windowing=self.windowing, checkpointed=self._saved, is_mark=self.is_mark,
+        )  # fmt: skip
         while True:
             try:
                 made = list(self._made(context))
@@ -204,6 +213,7 @@ class _Run:
                 self._found.lost += windows
                 return
             self._keep(made)
+            self._saved = windows.last
             return
 
     def result(self) -> OperatorRun:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from rewindow.engine.attempt import Attempt
 from rewindow.errors import RewindowError
 from rewindow.storage import query
 from tests.engine.conftest import Crash
-from tests.recovery.project import WINDOWS
+from tests.recovery.project import FIRST, WINDOWS
 from tests.recovery.promises import check_promise
 
 OUTPUTS = ("sums", "totals")
@@ -70,3 +71,27 @@ def test_windows_without_any_tuple_are_begun_and_ended_too(attempt: Callable[...
     attempt("tuple_beats", "one", group_windows=10).run()
     found = query("select count from o order by window_id", o=config.replay_root("one") / "out")
     assert found["count"].to_pylist() == list(range(1, WINDOWS + 1))
+
+
+def test_groups_are_told_of_checkpoints_and_go_on_inside_application_windows(
+    attempt: Callable[..., Attempt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """W18, W24, X8, X42: after a crash the restored checkpoint is told again; where groups end shows in no output."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    monkeypatch.setenv("NOTES", str(tmp_path / "whole"))
+    attempt("tuple_callbacks", "whole", group_windows=WINDOWS).run()
+    notes = tmp_path / "cut"
+    monkeypatch.setenv("NOTES", str(notes))
+    with pytest.raises(Crash):
+        attempt("tuple_callbacks", "cut", (Step.AFTER_CHECKPOINT, 1), group_windows=5).run()
+    attempt("tuple_callbacks", "cut", group_windows=5).run()
+    marks = [window for window in range(FIRST, FIRST + WINDOWS) if (window + 1) % 8 == 0]
+    ends = list(range(FIRST + 4, FIRST + WINDOWS - 1, 5))
+    said = notes.read_text().splitlines()
+    assert [line for line in said if line.startswith("before")] == [f"before {window}" for window in marks]
+    for what in ("checkpointed", "committed"):
+        assert [line for line in said if line.startswith(what)] == [f"{what} {window}" for window in ends]
+    assert "ed " not in (tmp_path / "whole").read_text()
+    sql = "select window_id, count from o order by window_id"
+    one, many = (query(sql, o=config.replay_root(name) / "out").to_pylist() for name in ("whole", "cut"))
+    assert one == many and [row["window_id"] % 4 for row in one] == [3] * len(one) and len(one) >= WINDOWS // 4

@@ -55,8 +55,7 @@ def one_pass(
     ordered = placed.sortWithinPartitions(WINDOW, *by_port, _ORDER)
     sent = ordered.select(*(name if name in ordered.columns else F.lit(None).alias(name) for name in wanted))
     made = tagged_schema([state_tag(operator), *output_tags(operator).values()])
-    windowing = context.windowing
-    alone = OperatorContext(context.grid, context.windows, context.mode, context.operator, windowing=windowing)
+    alone = context.alone()
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return KeyRange(operator, alone).run(batches)

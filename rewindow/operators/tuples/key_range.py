@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from rewindow.application import OperatorContext
+from rewindow.errors import InputError
 from rewindow.operators.tuples.emissions import Emissions
 from rewindow.operators.tuples.emitted import Kept
 from rewindow.operators.tuples.keyed_state import KeyedState
@@ -41,7 +42,7 @@ class KeyRange:
         tells_changes: bool = False,
     ) -> None:
         self._windows, self._window = context.windows, context.first - 1
-        self._windowing = context.windowing
+        self._windowing, self._is_mark, self._checkpointed = context.windowing, context.is_mark, context.checkpointed
         self._shape = shape or TagShape(operator)
         self._names = list(self._shape.inputs)
         self._out = Emissions(type(operator).__name__, self._shape, Kept(self._shape.outputs, tells=tells_changes))
@@ -76,9 +77,11 @@ class KeyRange:
             is_set_up = is_set_up or self._set_up()
             yield from self._begin(self._windows.last)
             self._end()
-        finally:
+        except BaseException as error:
             if is_set_up:
-                self._call("teardown", self._operator.teardown)
+                self._tear_down_after(error)
+            raise
+        self._call("teardown", self._operator.teardown)
         yield from self._out.flush()
         for arrays in self._state.rows():
             ids = pa.repeat(pa.scalar(self._windows.last, pa.int64()), len(arrays[0]))
@@ -88,6 +91,31 @@ class KeyRange:
         self._state.begin()
         self._call("setup", self._operator.setup)
         return True
+
+    def _tell(self) -> None:
+        """Tells a copy that has been set up which state has been saved (W78, X42)."""
+        for name in ("checkpointed", "committed"):
+            callback, by_default = getattr(self._operator, name), getattr(TupleOperator, name)
+            if self._checkpointed is None or callback.__func__ is by_default:
+                continue
+            before = self._state.copied()
+            called = f"{name}({self._checkpointed})"
+            self._call(called, callback, self._checkpointed)
+            if self._state.copied() != before:
+                error = InputError(
+                    f"{type(self._operator).__name__} changes its state in {name}",
+                    detail="That state has been saved already, and a replay after a crash would not come to the same.",
+                    hint="Change it in process, end_window or before_checkpoint.",
+                )
+                self._note(called, error)
+                raise error
+
+    def _tear_down_after(self, error: BaseException) -> None:
+        """Closes what setup has opened (O35); what fails then is said beside the error, which it must not hide."""
+        try:
+            self._call("teardown", self._operator.teardown)
+        except Exception as further:  # noqa: BLE001 - the error that is raised already goes on
+            error.add_note(f"teardown failed too: {type(further).__name__}: {further}")
 
     def _take_batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         tags, ids = (batch[name].to_numpy() for name in (TAG, WINDOW))
@@ -100,6 +128,8 @@ class KeyRange:
     def _begin(self, window: int) -> Iterator[pa.RecordBatch]:
         """Ends the window that is open and begins the next ones, up to one."""
         while self._window < window:
+            if self._window < self._windows.first:
+                self._tell()
             self._end()
             self._window += 1
             self._operator.__dict__["window_id"] = self._window
@@ -116,6 +146,8 @@ class KeyRange:
             if self._windowing.slides(self._window):
                 self._call("slide", self._operator.slide)
             self._out.end()
+            if self._is_mark(self._window):
+                self._call("before_checkpoint", self._operator.before_checkpoint, self._window)
 
     def _call(self, name: str, callback: Any, *arguments: Any) -> None:
         self._state.without_key()

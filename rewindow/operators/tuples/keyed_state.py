@@ -7,6 +7,7 @@ structs, which can be changed in place, stay in the record where there are keys.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -172,6 +173,11 @@ class KeyedState:
             raise self.unkeyed()
         found = self._states.get(self._key)
         return [*(field.first() for field in self._fields), False] if found is None else found
+
+    def copied(self) -> dict[Any, list[Any]]:
+        """Returns the values of all keys, which later changes do not touch."""
+        self.leave()
+        return copy.deepcopy({key: values[:-1] for key, values in self._states.items()})
 
     def take(self, key: tuple[Any, ...]) -> None:
         """Takes a key as the one that is read."""

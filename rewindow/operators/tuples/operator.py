@@ -95,6 +95,22 @@ class TupleOperator(FrameOperator):
             raise InputError(f'{type(self).__name__} has no SlidingField "{name}"')
         return field.all_of(self)
 
+    def before_checkpoint(self, window_id: int) -> None:
+        """Called after a window at which a checkpoint falls due by id; what it changes is in the saved state (X42).
+
+        The window has ended, so nothing is emitted (W53). The end of a group alone is no reason to call it.
+        """
+
+    def checkpointed(self, window_id: int) -> None:
+        """Called when the state after a window has been saved: on the next group's copy, after `setup` (W78, X42).
+
+        It may neither emit nor change state. After a crash it comes again for the checkpoint that was restored; after
+        the last group there is none. A key range without tuples and keys has no copy that could be called.
+        """
+
+    def committed(self, window_id: int) -> None:
+        """Called after `checkpointed`: all operators have saved their state, in the same commit (W78, X20)."""
+
     def teardown(self) -> None:
         """Called after the last window of a group, and after an error (O35)."""
 

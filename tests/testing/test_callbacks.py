@@ -1,0 +1,195 @@
+"""What tuple operators are told of checkpoints, and what is said where a callback fails; no JVM."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+
+from rewindow.application import InputPort, OutputPort
+from rewindow.errors import InputError
+from rewindow.operators import StateField, TupleOperator
+from rewindow.testing import CRASH, run_operator
+
+CLICKS = pa.schema([("user", pa.string())])
+
+
+class Told(TupleOperator):
+    """Notes its calls about checkpoints in a list of the test."""
+
+    inputs: ClassVar = {"clicks": InputPort(CLICKS)}
+    outputs: ClassVar = {"out": OutputPort(pa.schema([("flushes", pa.int64())]))}
+    calls: ClassVar[list[tuple[str, int]]] = []
+    flushes = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
+
+    def begin_window(self, window_id: int) -> None:
+        self.calls.append(("begin", window_id))
+        self.emit("out", self.flushes)
+
+    def process(self, row: Any) -> None:
+        """Nothing of a tuple counts."""
+
+    def end_window(self) -> None:
+        self.calls.append(("end", self.window_id))
+
+    def before_checkpoint(self, window_id: int) -> None:
+        self.calls.append(("before", window_id))
+        self.flushes += 1
+
+    def checkpointed(self, window_id: int) -> None:
+        self.calls.append(("checkpointed", window_id))
+
+    def committed(self, window_id: int) -> None:
+        self.calls.append(("committed", window_id))
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    """Forgets the calls of the test before."""
+    Told.calls.clear()
+
+
+def test_the_next_group_is_told_what_was_saved_before_its_first_window() -> None:
+    """W53, W77, W78, X42: also where no mark is; after the last group nobody is."""
+    run_operator(Told(), {}, windows=(3, 6), group_windows=2)
+    assert Told.calls == [
+        ("begin", 3), ("end", 3), ("begin", 4), ("end", 4),
+        ("checkpointed", 4), ("committed", 4), ("begin", 5), ("end", 5), ("begin", 6), ("end", 6),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("group", [1, 3, 10])
+def test_before_checkpoint_is_called_at_marks_and_what_it_changes_is_saved(group: int) -> None:
+    """W53, X42: by id, wherever groups end."""
+    found = run_operator(Told(), {}, windows=(0, 9), group_windows=group, checkpoint_windows=4)
+    assert [call for call in Told.calls if call[0] == "before"] == [("before", 3), ("before", 7)]
+    assert found["out"] == [(window, window // 4) for window in range(10)]
+    assert found.states == {(): {"flushes": 2}}
+    assert Told.calls[Told.calls.index(("before", 3)) - 1] == ("end", 3)
+
+
+@pytest.mark.parametrize("mode", ["exactly_once", "at_least_once", "at_most_once"])
+def test_after_a_crash_the_restored_checkpoint_is_told_again(mode: str) -> None:
+    """X42: the copy that goes on from it is told which one it is."""
+    run_operator(Told(), {"clicks": {2: [("ann",), CRASH], 4: [("ann",)]}}, windows=(0, 4), group_windows=2, mode=mode)
+    told = [window for call, window in Told.calls if call == "committed"]
+    assert told == ([1, 1] if mode == "at_most_once" else [1, 1, 3])
+
+
+@pytest.mark.parametrize("callback", ["checkpointed", "committed"])
+@pytest.mark.parametrize(
+    ("does", "words"), [("emits", "Bad emits outside of a window"), ("changes", "Bad changes its state in ")]
+)
+def test_who_is_told_may_neither_emit_nor_change_state(callback: str, does: str, words: str) -> None:
+    """X42; in place as little as by assignment."""
+
+    class Bad(Told):
+        seen = StateField(pa.list_(pa.int64()), [])  # type: ignore[pydantic-field]
+
+        def tell(self, window_id: int) -> None:
+            if does == "emits":
+                self.emit("out", 1)
+            self.seen.append(window_id)
+
+    setattr(Bad, callback, Bad.tell)
+    with pytest.raises(InputError, match=words) as error:
+        run_operator(Bad(), {}, windows=(3, 6), group_windows=2)
+    assert error.value.__notes__ == [f"in {callback}(4) of Bad"]
+
+
+def test_what_keys_hold_may_be_read_when_told() -> None:
+    """Reading is no change; a change of a key's value is."""
+
+    class Keyed(Told):
+        inputs: ClassVar = {"clicks": InputPort(CLICKS, key=("user",))}
+        changes: bool = False
+
+        def begin_window(self, window_id: int) -> None:
+            """Emits nothing."""
+
+        def before_checkpoint(self, window_id: int) -> None:
+            """Keeps the state."""
+
+        def process(self, row: Any) -> None:
+            self.flushes += 1
+
+        def committed(self, window_id: int) -> None:
+            for _ in self.keys():
+                assert self.flushes == 1
+                if self.changes:
+                    self.flushes = 5
+
+    given = {"clicks": {1: [("ann",)], 2: [("bob",)]}}
+    assert run_operator(Keyed(), given).states == {"ann": {"flushes": 1}, "bob": {"flushes": 1}}
+    with pytest.raises(InputError, match="Keyed changes its state in committed"):
+        run_operator(Keyed(changes=True), given)
+
+
+class Fails(Told):
+    """Fails in one callback."""
+
+    fails_in: str
+    too: str = ""
+
+    def _maybe(self, callback: str) -> None:
+        if callback in (self.fails_in, self.too):
+            raise ValueError(f"no {callback}")
+
+    def setup(self) -> None:
+        self._maybe("setup")
+
+    def begin_window(self, window_id: int) -> None:
+        self._maybe("begin_window")
+
+    def process(self, row: Any) -> None:
+        self._maybe("process")
+
+    def end_window(self) -> None:
+        self._maybe("end_window")
+
+    def slide(self) -> None:
+        self._maybe("slide")
+
+    def before_checkpoint(self, window_id: int) -> None:
+        self._maybe("before_checkpoint")
+
+    def checkpointed(self, window_id: int) -> None:
+        self._maybe("checkpointed")
+
+    def committed(self, window_id: int) -> None:
+        self._maybe("committed")
+
+    def teardown(self) -> None:
+        self._maybe("teardown")
+
+
+@pytest.mark.parametrize(
+    ("at", "note"),
+    [
+        ("setup", "in setup of Fails"),
+        ("begin_window", "in begin_window of Fails, window 4"),
+        ("process", "in process of port clicks of Fails, window 5, at the tuple clicks(user='ann')"),
+        ("end_window", "in end_window of Fails, window 5"),
+        ("slide", "in slide of Fails, window 5"),
+        ("before_checkpoint", "in before_checkpoint of Fails, window 5"),
+        ("teardown", "in teardown of Fails, window 5"),
+        ("checkpointed", "in checkpointed(5) of Fails"),
+        ("committed", "in committed(5) of Fails"),
+    ],
+)
+def test_each_callback_that_fails_is_named_with_its_window(at: str, note: str) -> None:
+    """And the tuple, where there is one; what it raised stays what it is."""
+    with pytest.raises(ValueError, match=f"no {at}") as error:
+        run_operator(
+            Fails(fails_in=at), {"clicks": {5: [("ann",)]}}, windows=(4, 7), group_windows=2, checkpoint_windows=2,
+            application_windows=2, slide_windows=2,
+        )  # fmt: skip
+    assert error.value.__notes__ == [note]
+
+
+def test_a_teardown_that_fails_hides_no_error() -> None:
+    """O35: what failed first is raised; teardown is said beside it."""
+    with pytest.raises(ValueError, match="no process") as error:
+        run_operator(Fails(fails_in="process", too="teardown"), {"clicks": {5: [("ann",)]}})
+    assert error.value.__notes__[-1] == "teardown failed too: ValueError: no teardown"
