@@ -51,7 +51,7 @@ def fresh() -> None:
 
 
 def test_the_next_group_is_told_what_was_saved_before_its_first_window() -> None:
-    """W53, W77, W78, X42: also where no mark is; after the last group nobody is."""
+    """W53, W77, W78, X20, X42: also where no mark is; after the last group nobody is."""
     run_operator(Told(), {}, windows=(3, 6), group_windows=2)
     assert Told.calls == [
         ("begin", 3), ("end", 3), ("begin", 4), ("end", 4),
