@@ -18,7 +18,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict  # The one of Python 3.11 cannot be read by pydantic.
 
+from rewindow.certificate.changes import ChangeTotals
 from rewindow.certificate.chosen_outputs import are_two, check_grids, chosen_outputs, shared_outputs
 from rewindow.certificate.compare import Difference, OutputResult, WindowResult, compare_output
 from rewindow.certificate.description import Description
@@ -42,6 +44,22 @@ CONTENTS = {
 }
 """What was done about the contents of files, in words."""
 _OUTSIDE_DIGEST = ("digest", "made_at", "seconds")
+
+
+Row = dict[str, Any]
+"""A tuple, column to value."""
+
+TopWindow = TypedDict("TopWindow", {"window": int, "class": str, "missing": int, "surplus": int})
+"""A window that differs: how, and how many rows each side lacks."""
+
+FirstDifference = TypedDict(
+    "FirstDifference",
+    {
+        "window": int, "output": str, "operator": str, "port": str, "class": str, "only_in": str | None,
+        "rows_a": list[Row], "rows_b": list[Row],
+    },
+)  # fmt: skip
+"""The first window that differs, how, and up to 20 rows of each side that the other one lacks (O140)."""
 
 
 class OutputCertificate(BaseModel):
@@ -76,8 +94,8 @@ class OutputCertificate(BaseModel):
     rows_changed: int
     equal_within_tolerance: int
     tolerance: float
-    changes: dict[str, dict[str, Any]]
-    top_windows: list[dict[str, Any]]
+    changes: dict[str, ChangeTotals]
+    top_windows: list[TopWindow]
     affected_from: int | None = None
 
 
@@ -108,7 +126,7 @@ class Certificate(BaseModel):
     notes: list[str]
     outputs: list[OutputCertificate]
     only_in_tuples: OnlyIn = OnlyIn()
-    first_difference: dict[str, Any] | None
+    first_difference: FirstDifference | None
     data_read: bool
     contents: str = "not read"
     seconds: float = 0.0
@@ -320,7 +338,7 @@ def _output(left: Snapshot, right: Snapshot, result: OutputResult) -> OutputCert
         rows_changed=result.rows_changed,
         equal_within_tolerance=result.equal_within_tolerance,
         tolerance=result.output.tolerance,
-        changes={column: vars(change) for column, change in sorted(result.changes.items())},
+        changes={column: change.totals() for column, change in sorted(result.changes.items())},
         top_windows=[
             {"window": one.window, "class": one.difference.value, "missing": one.missing, "surplus": one.surplus}
             for one in top
@@ -354,13 +372,13 @@ def seals_digest(seals: pa.Table) -> str:
     return digest.hexdigest()[:32]
 
 
-def _first_difference(left: Snapshot, right: Snapshot, results: list[OutputResult], raw: bool) -> dict[str, Any]:
+def _first_difference(left: Snapshot, right: Snapshot, results: list[OutputResult], raw: bool) -> FirstDifference:
     """Returns the first differing window, then the first output in the plan's order, with rows of each side (O140)."""
     found, result = min(
         ((result.differing[0], result) for result in results if result.differing), key=lambda pair: pair[0].window
     )
-    rows_a: list[dict[str, Any]] = []
-    rows_b: list[dict[str, Any]] = []
+    rows_a: list[Row] = []
+    rows_b: list[Row] = []
     if result.output.name in left.data and result.output.name in right.data:
         rows_a, rows_b = RowComparison(left, right, result.output, raw).sample(found.window)
     return {
@@ -370,7 +388,7 @@ def _first_difference(left: Snapshot, right: Snapshot, results: list[OutputResul
     }  # fmt: skip
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
+def _plain(row: Row) -> Row:
     """Returns a row with values that JSON holds without loss; others as text."""
     return {
         name: value if value is None or isinstance(value, str | int) or _is_finite(value) else str(value)

@@ -7,9 +7,19 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import TypedDict  # The one of Python 3.11 cannot be read by pydantic.
 
 if TYPE_CHECKING:
     from rewindow.certificate.rows import RowComparison
+
+
+class ChangeTotals(TypedDict):
+    """A ColumnChange, as a certificate has it."""
+
+    rows: int
+    smallest: float | None
+    largest: float | None
+    total: float | None
 
 
 @dataclass
@@ -25,6 +35,10 @@ class ColumnChange:
     smallest: float | None = None
     largest: float | None = None
     total: float | None = None
+
+    def totals(self) -> ChangeTotals:
+        """Returns it for a certificate."""
+        return {"rows": self.rows, "smallest": self.smallest, "largest": self.largest, "total": self.total}
 
     def add(self, other: ColumnChange) -> None:
         """Adds what another batch found."""

@@ -81,8 +81,8 @@ def show_certificate(certificate: Certificate) -> None:
     out.print(f"contents: {CONTENTS[certificate.contents]}")
     for note in certificate.notes:
         out.print(f"note: {escape(note)}")
-    found = certificate.first_difference or {}
-    if found:
+    found = certificate.first_difference
+    if found is not None:
         plain = {name: value for name, value in found.items() if not isinstance(value, list | dict | None)}
         out.print("first difference: " + ", ".join(f"{name} {escape(str(value))}" for name, value in plain.items()))
     out.print(f"page: {escape(certificate.page or 'not written, since the state folder cannot be written to')}")

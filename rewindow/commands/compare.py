@@ -84,9 +84,11 @@ def compare(
 
 def _show_rows(certificate: Certificate) -> None:
     """Prints the rows in which the first window that differs does, of each side (O140)."""
-    found: dict[str, Any] = certificate.first_difference or {}
-    for side, name in (("a", certificate.a.name), ("b", certificate.b.name)):
-        rows = found.get(f"rows_{side}", [])
+    found = certificate.first_difference
+    if found is None:
+        return
+    sides = (("a", certificate.a.name, found["rows_a"]), ("b", certificate.b.name, found["rows_b"]))
+    for side, name, rows in sides:
         if rows:
             columns = [column for column in rows[0] if column != "window_id"]
             shown = [[row[column] for column in columns] for row in rows]

@@ -189,12 +189,13 @@ def _worst(verdicts: Sequence[tuple[str, str]]) -> str:
 
 def different(config: Config, certificate: Certificate, base: str, way: SampleWay, seed: int) -> NotDeterministicError:
     """Returns the error that names the first port that differs, with some rows of each side."""
-    found = certificate.first_difference or {}
+    found = certificate.first_difference
+    assert found is not None, "what differs is named"
     plan = Ledger.open(config.ledger_url).replays.get(base).read_plan()
     port = next(output.port for output in plan.staged if output.name == found["output"])
     rows = "; ".join(
-        f"{words}: {', '.join(map(str, found[side][:SAMPLE_ROWS])) or 'none'}"
-        for words, side in (("Only in one group", "rows_a"), (f"Only {way.words}", "rows_b"))
+        f"{words}: {', '.join(map(str, shown[:SAMPLE_ROWS])) or 'none'}"
+        for words, shown in (("Only in one group", found["rows_a"]), (f"Only {way.words}", found["rows_b"]))
     )
     return NotDeterministicError(
         f'port "{port}" of operator "{found["operator"]}" {way.why}: first in window {found["window"]}',

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from sqlalchemy import insert, select
 
@@ -15,7 +14,31 @@ from rewindow.ledger.connection import Database, LedgerPart
 from rewindow.ledger.models import acceptances, checks
 from rewindow.ledger.replays import Replays, State, read_replay
 
+if TYPE_CHECKING:
+    from rewindow.storage.layout import Contents
+
 PASSED, FAILED = "passed", "failed"
+
+
+class OutputSummary(TypedDict):
+    """What the gate said of an output, without the windows; checks by their names, the page by its file's name."""
+
+    output: str
+    suite: str
+    verdict: str
+    windows: int
+    evaluated: int
+    failed: list[str]
+    warnings: list[str]
+    noted: list[str]
+    docs: str
+
+
+class CheckSummary(TypedDict, total=False):
+    """What the gate said of each output, or the error for which it came to no verdict."""
+
+    outputs: list[OutputSummary]
+    error: str
 
 
 @dataclass(frozen=True)
@@ -31,8 +54,8 @@ class Check:
     epoch: int | None
     verdict: str
     results: str
-    summary: dict[str, Any]
-    tables: dict[str, Any] | None
+    summary: CheckSummary
+    tables: Contents | None
     checked_at: datetime
 
 
@@ -43,7 +66,7 @@ class Acceptance:
     replay_id: str
     reason: str
     who: str
-    tables: dict[str, Any] | None
+    tables: Contents | None
     accepted_at: datetime
 
 
@@ -59,9 +82,9 @@ class Checks(LedgerPart):
         replay_id: str,
         verdict: str,
         results: str = "",
-        summary: Mapping[str, Any] | None = None,
+        summary: CheckSummary | None = None,
         epoch: int | None = None,
-        tables: Mapping[str, Any] | None = None,
+        tables: Contents | None = None,
     ) -> None:
         """Enters a gate result. An ended replay that passed is checked; a checked one that failed is ended again.
 
@@ -81,7 +104,7 @@ class Checks(LedgerPart):
             values = {"replay_id": replay_id, "epoch": epoch, "tables": tables, **row}
             connection.execute(insert(checks).values(**values, checked_at=self.now))
 
-    def accept(self, replay_id: str, reason: str, who: str, tables: Mapping[str, Any] | None = None) -> None:
+    def accept(self, replay_id: str, reason: str, who: str, tables: Contents | None = None) -> None:
         """Enters that somebody takes an ended replay as it is, with what its tables hold; it is then checked.
 
         Raises:

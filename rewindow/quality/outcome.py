@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from rewindow.ledger.checks import CheckSummary, OutputSummary
 from rewindow.location import Location
 from rewindow.recovery import Plan
 from rewindow.storage.layout import Contents
@@ -117,15 +118,22 @@ class OutputVerdict:
         """Checks that failed and only inform."""
         return tuple(check for check in self.checks if check.status == "failed" and check.severity == "info")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Returns it for JSON; files by name, since their folder may be moved."""
+    def summary(self) -> OutputSummary:
+        """Returns what the ledger keeps of it."""
         return {
             "output": self.output, "suite": self.suite, "verdict": self.verdict, "windows": self.windows,
             "evaluated": self.evaluated, "failed": [check.check for check in self.failed],
             "warnings": [check.check for check in self.warnings], "noted": [check.check for check in self.noted],
+            "docs": self.docs.name,
+        }  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns it for JSON; files by name, since their folder may be moved."""
+        return {
+            **self.summary(),
             "stored_measures": list(self.stored), "measured_now": list(self.measured),
             "checks": [check.to_dict() for check in self.checks],
-            "docs": self.docs.name, "results": self.results.name, "report": self.report.name,
+            "results": self.results.name, "report": self.report.name,
         }  # fmt: skip
 
 
@@ -153,10 +161,9 @@ class GateResult:
             "outputs": [output.to_dict() for output in self.outputs],
         }  # fmt: skip
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> CheckSummary:
         """Returns what the ledger keeps: per output what was evaluated, failed and warned of, without the windows."""
-        keys = ("output", "suite", "verdict", "windows", "evaluated", "failed", "warnings", "noted", "docs")
-        return {"outputs": [{key: output.to_dict()[key] for key in keys} for output in self.outputs]}
+        return {"outputs": [output.summary() for output in self.outputs]}
 
 
 def name_windows(outcome: CheckOutcome, shown: int = 5) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import pyarrow as pa
 
@@ -259,14 +259,24 @@ def _drafts(config: Config, name: str) -> list[Location]:
     return [path.with_name(f".{path.name}.deleted") for path in tables_of(config, name)]
 
 
-def quarantined(config: Config, name: str, limit: int) -> list[dict[str, Any]]:
+class QuarantinedRow(TypedDict):
+    """A row of a source that became no tuple: why, where it stands in the source, and its content as text."""
+
+    window_id: int | None
+    reason: str
+    position: str | None
+    payload: str | None
+
+
+def quarantined(config: Config, name: str, limit: int) -> list[QuarantinedRow]:
     """Returns rows of a stream in quarantine, by reason and position: window, reason, position and content."""
     if not Table.exists(config.quarantine_table):
         return []
     quoted = name.replace("'", "''")
     sql = f"""select window_id, reason, position, payload from q where source = '{quoted}'
               order by reason, position, window_id limit {limit}"""
-    return query(sql, q=config.quarantine_table).to_pylist()
+    rows: list[QuarantinedRow] = query(sql, q=config.quarantine_table).to_pylist()
+    return rows
 
 
 def still_needed(name: str, needed: Sequence[Dependent], what: str = "deleted") -> OverlapError:

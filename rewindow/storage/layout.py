@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TypedDict
 
 import pyarrow as pa
 
@@ -92,8 +92,15 @@ def event_columns(staged: Table) -> pa.Schema:
     return pa.schema([column for column in staged.schema if column.name not in own])
 
 
-Contents = dict[str, dict[str, Any]]
-"""What the tables of a replay hold: by table its "version", and "files", a digest of their names and sizes."""
+class TableContents(TypedDict):
+    """What a table holds: its version, and a digest of the names and sizes of its files."""
+
+    version: int
+    files: str
+
+
+Contents = Mapping[str, TableContents]
+"""What the tables of a replay hold, by table."""
 
 _READ_WHOLE = (FACTS, CHECKPOINTS)
 """Tables whose bytes go into the digest. Those of an output are compared with its facts when it is published."""
@@ -117,10 +124,10 @@ def staged_contents(root: Location, versions: Mapping[str, int] | None = None) -
 
 def versions_of(contents: Contents) -> dict[str, int]:
     """Returns table to version."""
-    return {name: int(table["version"]) for name, table in contents.items()}
+    return {name: table["version"] for name, table in contents.items()}
 
 
-def _contents(table: Table) -> dict[str, Any]:
+def _contents(table: Table) -> TableContents:
     digest = hashlib.sha256(str(table.delta.metadata().id).encode())
     for file in sorted(table.files(), key=lambda file: file.path):
         digest.update(f"\0{location(file.path).relative_to(table.path)}\0{file.size}\0".encode())
