@@ -56,8 +56,9 @@ def test_every_name_is_there_and_says_what_it_does() -> None:
 
 
 def test_wishes_are_the_fields_of_a_request() -> None:
-    """What `plan` and `replay` take by keyword is what a request has, but for what samples alone are asked with."""
-    wished = {field.name for field in fields(ReplayRequest)} - {"application", "sample_seed"}
+    """What `plan` and `replay` take by keyword is what a request has, but for what samples and candidates alone are asked with."""
+    own = {"application", "sample_seed", "candidate", "code"}
+    wished = {field.name for field in fields(ReplayRequest)} - own
     assert wished == set(Wishes.__annotations__)
 
 
