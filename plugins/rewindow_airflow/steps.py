@@ -140,7 +140,7 @@ class RewindowCheckOperator(ReplayTask, BaseOperator):
             if result.verdict != "passed":
                 failed = [f"{output.output}: {check.check}" for output in result.outputs for check in output.failed]
                 raise GateError(f'gate of replay "{self.replay}" did not pass', detail=f"Failed: {', '.join(failed)}.")
-        return result.summary()
+        return dict(result.summary())
 
 
 class ApprovePublicationOperator(ReplayTask, ApprovalOperator):

@@ -56,7 +56,7 @@ def test_every_name_is_there_and_says_what_it_does() -> None:
 
 
 def test_wishes_are_the_fields_of_a_request() -> None:
-    """What `plan` and `replay` take by keyword is what a request has, but for what samples and candidates alone are asked with."""
+    """What `plan` and `replay` take by keyword is what a request has, but for what samples and candidates have."""
     own = {"application", "sample_seed", "candidate", "code"}
     wished = {field.name for field in fields(ReplayRequest)} - own
     assert wished == set(Wishes.__annotations__)
