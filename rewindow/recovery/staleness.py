@@ -6,7 +6,7 @@ came from. From these alone it follows which windows are stale, however publicat
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -44,9 +44,13 @@ def in_effect(publications: Sequence[EffectivePublication]) -> list[EffectiveStr
     """Returns, ascending and disjoint, which publication each window shows: the newest one over it."""
     segments: list[EffectiveStretch] = []
     for publication in sorted(publications, key=lambda publication: publication.number):
-        kept = [part for segment in segments for part in _outside(segment, publication.range)]
-        segments = [*kept, EffectiveStretch(publication.range, publication)]
-    return sorted(segments, key=lambda segment: segment.range.first)
+        windows = publication.range
+        low = bisect_left(segments, windows.first, key=lambda segment: segment.range.last)
+        high = bisect_right(segments, windows.last, key=lambda segment: segment.range.first)
+        parts = [part for segment in segments[low:high] for part in _outside(segment, windows)]
+        parts.append(EffectiveStretch(windows, publication))
+        segments[low:high] = sorted(parts, key=lambda segment: segment.range.first)
+    return segments
 
 
 def stale_windows(publications: Sequence[EffectivePublication]) -> list[WindowRange]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewindow.recovery.staleness import EffectivePublication, in_effect, stale_windows
+from rewindow.recovery import staleness
+from rewindow.recovery.staleness import EffectivePublication, EffectiveStretch, in_effect, stale_windows
 from rewindow.windows import WindowRange
 
 
@@ -25,6 +27,24 @@ THIRD = publication(3, 20, 29, {19: "b", 29: "c"})
 def test_nothing_is_stale_while_every_range_began_with_what_is_published_before_it() -> None:
     """Three ranges in order."""
     assert stale_windows([FIRST, SECOND, THIRD]) == []
+
+
+def test_a_range_that_comes_behind_a_year_of_others_is_not_held_against_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what it overlaps is cut: a publication a day must not cost more every day."""
+    cut: list[WindowRange] = []
+    outside = staleness._outside
+
+    def noted(segment: EffectiveStretch, windows: WindowRange) -> list[EffectiveStretch]:
+        cut.append(windows)
+        return outside(segment, windows)
+
+    monkeypatch.setattr(staleness, "_outside", noted)
+    days = [publication(day, 10 * day, 10 * day + 9, {}) for day in range(1, 366)]
+    assert [stretch.owner.number for stretch in in_effect(days)] == list(range(1, 366))
+    assert not cut
+    over_two = publication(366, 1005, 1014, {})
+    assert len(in_effect([*days, over_two])) == 366
+    assert cut == [over_two.range, over_two.range]
 
 
 def test_a_changed_end_state_makes_everything_after_it_stale_and_the_next_replay_clears_it() -> None:
