@@ -13,7 +13,7 @@ from rewindow.application.given import Given
 from rewindow.application.modes import Mode
 from rewindow.application.operator import FrameOperator, InputPort, OutputPort
 from rewindow.application.violations import Violation
-from rewindow.application.windowing import Windowing
+from rewindow.application.windowing import EVERY_WINDOW, Windowing
 from rewindow.windows import Grid, parse_duration
 
 CHECKPOINT_WINDOWS = 60
@@ -52,6 +52,11 @@ class Node:
     def windowing(self) -> Windowing:
         """Its application or sliding windows."""
         return Windowing(self.application_windows, self.slide_windows)
+
+    @property
+    def has_longer_windows(self) -> bool:
+        """Whether it takes windows as one, or slides over them: its state is then of these."""
+        return self.windowing != EVERY_WINDOW
 
     @property
     def is_cut_by_checkpoints(self) -> bool:

@@ -47,7 +47,7 @@ def own_files(app: Application, sources: Iterable[Path]) -> set[Path]:
 
 
 def configuration_digest(app: Application) -> str:
-    """Returns what changes with the graph, a property or the grid.
+    """Returns what changes with the graph, a property, the grid or the windows of an operator (W65, X8).
 
     Raises:
         InputError: a property cannot be written as JSON.
@@ -60,6 +60,7 @@ def configuration_digest(app: Application) -> str:
                 "kind": type(node.operator).__qualname__,
                 "properties": _properties(node.name, node.operator),
                 "feeds": {port: str(end) for port, end in node.feeds.items()},
+                **({"windows": [node.windowing.application, node.windowing.slide]} if node.has_longer_windows else {}),
             }
             for node in app.nodes.values()
         },

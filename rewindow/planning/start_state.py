@@ -148,7 +148,8 @@ def _check_fits(rows: pa.Table, app: Application, what: str) -> None:
         if version != operator.state_version or not plain_schema(have).equals(plain_schema(needed)):
             raise CheckpointError(
                 f'{what}: state of operator "{name}" is of version {version} with {_columns(have)}, '
-                f"needed is version {operator.state_version} with {_columns(needed)}"
+                f"needed is version {operator.state_version} with {_columns(needed)}",
+                hint="Start the range from the initial state or a warm-up, or put the operator's fields of state back.",
             )
 
 

@@ -332,8 +332,9 @@ def test_a_start_state_that_does_not_fit_is_refused_whatever_is_allowed(
     folder.mkdir()
     (folder / "totals.py").write_text(source.replace(old, new))
     changed = project.config.model_copy(update={"applications": [folder]})
-    with pytest.raises(CheckpointError, match=words):
+    with pytest.raises(CheckpointError, match=words) as error:
         draft_plan(changed, request(state_from="one", allow_other_code=True))
+    assert "Start the range from the initial state or a warm-up" in (error.value.hint or "")
 
 
 def _reseal(project: Project, properties: dict[str, str]) -> None:

@@ -12,6 +12,7 @@ from rewindow.application import Application, InputPort, Mode, OutputPort, descr
 from rewindow.application.configuring import apply_given
 from rewindow.application.given import OPTION, Given
 from rewindow.errors import InputError
+from rewindow.loading.code_versions import configuration_digest
 from rewindow.operators import SlidingField, StateField, TupleOperator
 from rewindow.testing import check_grouping, run_operator
 
@@ -187,3 +188,13 @@ def test_windows_that_can_be_are_attributes_like_others() -> None:
     (described,) = describe_graph(app).operators
     found = {one.name: one.value for one in described.properties}
     assert (found["application_windows"], found["slide_windows"]) == (6, 2)
+
+
+def test_a_state_is_bound_to_the_windows_that_made_it() -> None:
+    """W65, X8: other windows, given from outside too, are another configuration; none given is what it always was."""
+    plain, four = configuration_digest(_application()), configuration_digest(_application(application_windows=4))
+    slid = configuration_digest(_application(application_windows=4, slide_windows=2))
+    assert len({plain, four, slid}) == 3
+    given = _application()
+    apply_given(given, [Given(operator="per", name="application_windows", value="4", source=OPTION)])
+    assert configuration_digest(given) == four
