@@ -125,7 +125,7 @@ def _unusable(error: Any) -> InputError:
         return InputError(
             f'option "{option}" of `{path}` is unknown', hint=f"{did_you_mean(option, known)}{_all(path)}"
         )
-    words = error.format_message().rstrip(".")
+    words = error.format_message().rstrip(".").replace(": Value error, ", ": ")
     return InputError(f"{words[:1].lower()}{words[1:]}", hint=_all(path))
 
 

@@ -87,6 +87,8 @@ def test_an_unknown_subcommand_is_an_error_like_all_others(project: Project, run
     assert run("ledger", "rebild")[2].startswith('error: subcommand "rebild" of `rewindow ledger` is unknown')
     assert run("streams", "show")[2].startswith("error: missing argument")
     assert run("list", "--limit", "0")[2].startswith("error: invalid value for '--limit'")
+    wrong = run("validate", "totals", "--graph", "dot")[2]
+    assert wrong.startswith("error: invalid value for '--graph': 'dot' is not one of 'text', 'svg', 'json'\n")
 
 
 def test_a_stream_that_an_open_replay_reads_is_not_deleted(project: Project, run: Command) -> None:

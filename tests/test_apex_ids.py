@@ -1,0 +1,76 @@
+"""Ids of Apex: there and back, against counting window by window, and what belongs to no grid."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rewindow.apex_ids import COUNTERS, INITIAL, ApexIds, id_of_state, state_name
+from rewindow.errors import InputError
+from rewindow.windows import Grid
+
+GRIDS = st.builds(Grid, st.integers(1, 10_000), st.integers(-(10**12), 10**12))
+
+
+def counted(grid: Grid, windows: int) -> list[int]:
+    """Returns the ids of the first windows, as a machine makes them that counts on and begins epochs (W1, W2, W6)."""
+    first_ms, width_ms = grid.origin_us // 1000, grid.width_us // 1000
+    found, base_s, counter = [], first_ms // 1000, 0
+    for window in range(windows):
+        if counter == COUNTERS:
+            base_s, counter = (first_ms + window * width_ms) // 1000, 0
+        found.append(base_s * 2**32 + counter)
+        counter += 1
+    return found
+
+
+@pytest.mark.parametrize("grid", [Grid(500, 1_357_016_400_000), Grid(7, -12_345), Grid(1, 999), Grid(3_600_000, 0)])
+def test_ids_are_those_of_a_machine_that_counts(grid: Grid) -> None:
+    """Also over the borders of epochs, where an epoch is no whole number of seconds, and before 1970 (W4, W7, W10)."""
+    ids, machine = ApexIds(grid), counted(grid, 3 * COUNTERS + 2)
+    assert [ids.id_of(window) for window in range(len(machine))] == machine
+    assert [ids.window_of(one) for one in machine] == list(range(len(machine)))
+
+
+@given(GRIDS, st.integers(0, 3 * COUNTERS), st.integers(0, 3 * COUNTERS))
+def test_there_and_back(grid: Grid, window: int, other: int) -> None:
+    """A window has one id, a state one name; distance, order and start are those of the windows (W9, W13)."""
+    ids = ApexIds(grid)
+    one, two = ids.id_of(window), ids.id_of(other)
+    assert ids.window_of(one) == window and id_of_state(state_name(one)) == one
+    assert ids.distance(one, two) == other - window
+    assert (ids.sort_key(one) < ids.sort_key(two)) == (window < other)
+    assert ids.start_us(one) == grid.start_us(window)
+    assert ids.window_of(ids.after(one)) == window + 1
+
+
+def test_the_initial_state_is_before_any_window() -> None:
+    """Its time is the origin, the first window that Apex makes after it is number 1, it is the lowest (W8, W11)."""
+    ids = ApexIds(Grid(500, 1_357_016_400_000))
+    assert ids.start_us(INITIAL) == 1_357_016_400_000_000
+    assert ids.window_of(ids.after(INITIAL)) == 1 and ids.distance(INITIAL, ids.id_of(1)) == 1
+    assert sorted([ids.id_of(0), INITIAL, ids.id_of(1)], key=ids.sort_key) == [INITIAL, ids.id_of(0), ids.id_of(1)]
+    with pytest.raises(InputError, match="initial state"):
+        ids.window_of(INITIAL)
+    assert id_of_state(state_name(INITIAL)) == INITIAL == id_of_state("f" * 16)
+
+
+def test_what_belongs_to_no_window_is_refused() -> None:
+    """A counter past the epoch's end, a base second of another grid, a window before the origin, one too late (W7)."""
+    ids = ApexIds(Grid(500, 1_357_016_400_000))
+    base = ids.id_of(0)
+    for foreign in (base + COUNTERS, base + (1 << 32), base - (1 << 32)):
+        with pytest.raises(InputError, match="belongs to no window of this grid"):
+            ids.window_of(foreign)
+    with pytest.raises(InputError, match="window -1 has no Apex id"):
+        ids.id_of(-1)
+    with pytest.raises(InputError, match="32 bits of seconds"):
+        ids.id_of(2**40)
+
+
+@pytest.mark.parametrize("name", ["", "50e26d50", "50E26D5000000003", "50e26d5000000003.tmp", "+" + "0" * 15])
+def test_names_that_are_no_state_are_refused(name: str) -> None:
+    """Such as temporary ones (W13)."""
+    with pytest.raises(InputError, match="is not the name of a state of Apex"):
+        id_of_state(name)

@@ -1,0 +1,61 @@
+"""What docs/architecture.md tells a newcomer to look at or to write in is there."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+TEXT = (ROOT / "docs/architecture.md").read_text()
+ADDING = TEXT.partition("**Where do I add")[2].partition("\n## ")[0]
+SYMBOL = re.compile(r"[a-z_]+(?:\.[a-z_]+)*\.[A-Z][A-Za-z]+")
+PLACES = ("NAME", "VERB", "ID", "FORMAT")
+"""What stands for a name that is to be chosen."""
+
+
+def named() -> list[str]:
+    """Returns the code in the rows of the table that says where to add something."""
+    rows = [line for line in ADDING.splitlines() if line.startswith("| ")][1:]
+    return sorted({code for row in rows for code in re.findall(r"`([^`]+)`", row)})
+
+
+def paths() -> list[str]:
+    """Returns the files and folders that the table names."""
+    return [code for code in named() if "/" in code or code.endswith(".py")]
+
+
+def test_the_table_is_found() -> None:
+    """Else nothing would be looked at."""
+    assert len(paths()) > 15, paths()
+
+
+@pytest.mark.parametrize("path", paths())
+def test_a_place_to_add_something_is_there(path: str) -> None:
+    """A file as it is named, its symbol in it; of a file that is to be written the folder."""
+    name, _, symbol = path.partition(":")
+    parts = name.rstrip("/").split("/")
+    while any(place in parts[-1] for place in PLACES):
+        parts.pop()
+    found = [root / Path(*parts) for root in (ROOT, ROOT / "rewindow") if (root / Path(*parts)).exists()]
+    assert found, f"{path} is not there"
+    if symbol:
+        assert re.search(rf"\b{symbol}\b", found[0].read_text()), f"{name} has no {symbol}"
+
+
+def test_symbols_of_the_table_are_there() -> None:
+    """Dotted names of classes."""
+    for name in sorted({code for code in named() if SYMBOL.fullmatch(code)}):
+        module, _, symbol = name.rpartition(".")
+        assert hasattr(import_module(f"rewindow.{module}"), symbol), name
+
+
+def test_the_rooms_of_the_table_are_the_rooms_of_the_library() -> None:
+    """Each folder of the library has its sentence, and nothing else has one."""
+    house = TEXT.partition("## The house")[2].partition("**Where do I add")[0]
+    rooms = {row.split("|")[2].strip().strip("`") for row in house.splitlines() if row.count("|") == 4}
+    folders = {path.parent.name for path in (ROOT / "rewindow").glob("*/__init__.py")}
+    assert folders - {"location"} <= rooms, folders - rooms
+    assert {room for room in rooms if re.fullmatch("[a-z_]+", room)} - {"room"} <= folders, rooms - folders
