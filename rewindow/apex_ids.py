@@ -1,8 +1,8 @@
-"""Window ids of Apache Apex, and the windows of ours that they stand for (docs/rules/windows_and_checkpoints.md, section 1).
+"""Window ids of Apache Apex, and the windows of ours that they stand for (docs/rules/windows_and_checkpoints.md).
 
 Our window id is an index on the grid. Apex packs the second at which an epoch of 16,000 windows begins and a counter
-within that epoch into one number. Whoever has recordings or logs with such ids turns them into ours, and ours into them,
-to read or compare both:
+within that epoch into one number. Whoever has recordings or logs with such ids turns them into ours, and ours into
+them, to read or compare both:
 
 >>> from rewindow.windows import Grid
 >>> ids = ApexIds(Grid(width_ms=500, origin_ms=1_357_016_400_000))
@@ -73,7 +73,7 @@ class ApexIds:
         return epoch * COUNTERS + counter
 
     def start_us(self, apex_id: int) -> int:
-        """Returns when the window of an id begins, in microseconds; for the initial state the grid's origin (W7, W8)."""
+        """Returns when the window of an id begins, in microseconds; for the initial state the origin (W7, W8)."""
         return self.grid.start_us(0 if apex_id == INITIAL else self.window_of(apex_id))
 
     def after(self, apex_id: int) -> int:
