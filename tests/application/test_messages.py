@@ -83,19 +83,25 @@ FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
     ("O53", lambda app: app.add("wrong", Pass(factor=10), a=S),
      "wrong: it must be less than or equal to 9 (factor = 10)"),
     ("O28", lambda app: apply_given(app, given_as({"pass.factr": 2}, OPTION)),
-     "pass: Pass has no such property or attribute. Did you mean \"factor\"? It has: factor, mode, checkpoint_windows. "
-     "(factr = 2, from --set)"),
+     "pass: Pass has no such property or attribute. Did you mean \"factor\"? It has: factor, mode, checkpoint_windows, "
+     "application_windows, slide_windows. (factr = 2, from --set)"),
     ("R3", lambda app: app.output("more", app.add("alo", Pass(), mode="at_least_once", a=S), key=["x"]),
      "the replay is exactly once, and operators of another mode need a second container, which this release lacks "
      "(pass exactly once, alo at least once)"),
     ("R13", lambda app: app.add("older", Older(), a=S), "older: this method is called state_after_skip now: rename it "
      "(skipped)"),
+    ("R20", lambda app: app.add("cut", Pass(), mode="at_most_once", a=S, application_windows=4),
+     "cut: checkpoint windows must be a multiple of its 4 application windows (1)"),
     ("R39", _loses, "strict.a: an at-most-once operator may feed only at-most-once ones "
      "(loses at most once -> strict exactly once)"),
     ("R85", lambda app: app.output("more", more(app), key=["x"], tolerance=-1),
      "more: tolerance must be a number, at least 0 (-1)"),
     ("W3", lambda app: setattr(app, "window", "1.5 ms"),
      "window width must be a whole number of ms, from 1 ms to 503079487 ms (5.8 days) (1.5 ms)"),
+    ("W18", lambda app: app.add("long", Pass(), a=S, application_windows=0),
+     "long: application windows must be at least 1 (0)"),
+    ("W30", lambda app: app.add("far", Pass(), a=S, application_windows=4, slide_windows=5),
+     "far: a window slides by at least 1 and at most the application windows, else windows are left out (5)"),
     ("W56", lambda app: app.add("k", Pass(), a=S, checkpoint_windows=0),
      "k: checkpoint windows must be at least 1 (0)"),
     ("X12", _twice, 'again: the same instance is operator "pass" already; make another one for each name (Pass)'),
