@@ -50,9 +50,7 @@ def plain_numbers(values: pa.ChunkedArray) -> pa.Array:
 
 
 def distinct_attempts(index: Ints, attempt: Ints, size: int) -> Ints:
-    """Returns of how many attempts the facts of each window are."""
-    order = np.lexsort((attempt, index))
-    index, attempt = index[order], attempt[order]
+    """Returns of how many attempts the facts of each window are; they come by window and attempt."""
     is_new = np.ones(len(index), dtype=bool)
     is_new[1:] = (index[1:] != index[:-1]) | (attempt[1:] != attempt[:-1])
     return np.bincount(index[is_new], minlength=size)

@@ -36,6 +36,7 @@ from rewindow.quality.stored_measures import StoredMeasures, written_by_attempts
 from rewindow.recovery import InputPlan, OutputPlan, Plan
 from rewindow.storage import Table, query
 from rewindow.storage.layout import CHECKPOINTS, FACTS, state_folder
+from rewindow.storage.queries import in_order
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,12 @@ def make_report(plan: Plan, output: OutputPlan, sources: Sources, measures: tupl
     return WindowReport(made.table(measures), stored, measured, made.remark)
 
 
+def _facts_of(rows: pa.Table, direction: str, port: str) -> pa.Table:
+    """Returns the facts of a port by window; of one that was computed again the newest attempt comes last."""
+    mine = rows.filter(pc.and_(pc.equal(rows["direction"], direction), pc.equal(rows["port"], port)))
+    return in_order(mine, "window_id", "attempt")
+
+
 class _Report:
     def __init__(self, plan: Plan, output: OutputPlan, sources: Sources) -> None:
         self.plan, self.output, self.sources = plan, output, sources
@@ -128,18 +135,16 @@ class _Report:
     def add_facts(self) -> None:
         """Adds what the facts say: seals, losses, attempts and what went in."""
         rows = query("select window_id, direction, port, tuples, attempt, lost from facts", facts=self.sources.facts)
-        mine = pc.and_(pc.equal(rows["direction"], "out"), pc.equal(rows["port"], self.output.name))
-        self._add_seals(rows.filter(mine))
-        self._add_inputs_of_facts(rows.filter(pc.equal(rows["direction"], "in")))
-        self._add_errors(rows.filter(pc.equal(rows["direction"], "error")))
+        self._add_seals(_facts_of(rows, "out", self.output.name))
+        self._add_inputs_of_facts(rows)
+        self._add_errors(rows)
 
     def _add_seals(self, rows: pa.Table) -> None:
         window, attempt, tuples, lost = numbers(rows, "window_id", "attempt", "tuples", "lost")
         index = self._index(window, "facts")
         self.taken = np.full(self.size, -1, dtype=np.int64)
         sealed_rows = np.zeros(self.size, dtype=np.int64)
-        order = np.lexsort((attempt, index))
-        newest = order[lost[order] == 0]
+        newest = np.flatnonzero(lost == 0)
         self.taken[index[newest]] = attempt[newest]
         sealed_rows[index[newest]] = tuples[newest]
         given_up = np.zeros(self.size, dtype=np.int64)
@@ -162,28 +167,23 @@ class _Report:
         """Adds the error tuples that readers see, those of the newest attempt that sealed them."""
         total = np.zeros(self.size, dtype=np.int64)
         for error in self.plan.errors_of(self.output):
-            seals = rows.filter(pc.and_(pc.equal(rows["port"], error.name), pc.invert(rows["lost"])))
-            window, attempt, tuples = numbers(seals, "window_id", "attempt", "tuples")
-            index = self._index(window, "facts")
-            order = np.lexsort((attempt, index))
+            seals = _facts_of(rows, "error", error.name)
+            window, tuples = numbers(seals.filter(pc.invert(seals["lost"])), "window_id", "tuples")
             found = np.zeros(self.size, dtype=np.int64)
-            found[index[order]] = tuples[order]
+            found[self._index(window, "facts")] = tuples
             total += found
         self.columns["error_tuples"] = total
 
     def _add_inputs_of_facts(self, rows: pa.Table) -> None:
         done, lost_tuples = np.zeros(self.size, dtype=np.int64), np.zeros(self.size, dtype=np.int64)
         for entry in self.plan.inputs:
-            window, attempt, tuples, lost = numbers(
-                rows.filter(pc.equal(rows["port"], entry.stream)), "window_id", "attempt", "tuples", "lost"
-            )
+            window, tuples, lost = numbers(_facts_of(rows, "in", entry.stream), "window_id", "tuples", "lost")
             index = self._index(window, "facts")
             # Inputs count as given up when any output lost the window; an output that kept it did process them.
             lost = np.where(self.sealed[index], 0, lost)
-            order = np.lexsort((attempt, index))
             found, given_up = np.zeros(self.size, dtype=np.int64), np.zeros(self.size, dtype=np.int64)
-            found[index[order]] = np.where(lost[order] == 1, 0, tuples[order])
-            given_up[index[order]] = np.where(lost[order] == 1, tuples[order], 0)
+            found[index] = np.where(lost == 1, 0, tuples)
+            given_up[index] = np.where(lost == 1, tuples, 0)
             self.columns[_column("tuples_in", entry.stream)] = found
             done, lost_tuples = done + found, lost_tuples + given_up
         self.columns["tuples_in"], self.columns["lost_tuples"] = done, lost_tuples
