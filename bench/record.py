@@ -1,13 +1,17 @@
 """Recording, against what Spark alone takes to write the same rows sorted by window: a ratio in one session.
 
     python -m bench.record [ROWS_IN_MILLIONS]
+    python -m bench.record memory [ROWS_IN_MILLIONS ...]
 
 From Parquet: a plain read, range partitioning by window, sort by arrival, write. From CSV: Spark's own CSV reader with
-the same types before it. Each is run once beforehand with a tenth of the rows, so that the JVM is warm.
+the same types before it. Each is run once beforehand with a tenth of the rows, so that the JVM is warm. `memory` shows
+how much each process of the whole command takes at most: what has launched it, the job's Python, the JVM.
 """
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
 import sys
 import tempfile
 import time
@@ -16,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
@@ -42,6 +47,39 @@ def main(millions: float) -> None:
             for rows in (int(millions * 100_000), int(millions * 1_000_000)):
                 plain_s, recorded_s = measure(spark, root, kind, rows)
             print(f"{kind:8} plain {plain_s:6.1f} s   record {recorded_s:6.1f} s   {recorded_s / plain_s:.2f} x")
+
+
+def memory(millions: list[float]) -> None:
+    """Prints the largest resident size of each process of `rewindow record`, in MB."""
+    print(f"{'rows':>12}{'launcher MB':>14}{'Python MB':>12}{'JVM MB':>10}{'seconds':>10}")
+    for rows in (int(count * 1_000_000) for count in millions):
+        with tempfile.TemporaryDirectory() as folder:
+            make_source(Path(folder) / "source", "parquet", rows)
+            jars = Path(".rewindow/jars").resolve()
+            settings = f'state = "state"\n[spark]\njars = "{jars}"\n[streams.s]\nsource = "source"\n'
+            (Path(folder) / "rewindow.toml").write_text(f'{settings}arrived_at = "at"\nwidth = "{WINDOW_S} s"\n')
+            began = time.monotonic()
+            peaks = _peaks([sys.executable, "-m", "rewindow.cli", "record", "s"], folder)
+            own, python, java = (peaks[name] / 1e6 for name in ("own", "python", "java"))
+            print(f"{rows:12,}{own:14.0f}{python:12.0f}{java:10.0f}{time.monotonic() - began:10.1f}", flush=True)
+
+
+def _peaks(command: list[str], folder: str) -> dict[str, int]:
+    """Returns the largest resident size that a command, and its children of each name, had together at a look."""
+    peaks = dict.fromkeys(("own", "python", "java"), 0)
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            seen = dict.fromkeys(peaks, 0)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                own = psutil.Process(process.pid)
+                seen["own"] = own.memory_info().rss
+                for child in own.children(recursive=True):
+                    seen["java" if "java" in child.name() else "python"] += child.memory_info().rss
+            peaks = {name: max(peak, seen[name]) for name, peak in peaks.items()}
+            time.sleep(0.05)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
+    return peaks
 
 
 def measure(spark: SparkSession, root: Path, kind: str, rows: int) -> tuple[float, float]:
@@ -98,4 +136,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 2)
+    if sys.argv[1:2] == ["memory"]:
+        memory([float(count) for count in sys.argv[2:]] or [1, 20])
+    else:
+        main(float(sys.argv[1]) if len(sys.argv) > 1 else 2)

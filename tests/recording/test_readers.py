@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +94,19 @@ def test_a_line_that_holds_the_replacement_character_is_no_bad_line(tmp_path: Pa
     assert [line[BAD] for line in lines] == [None, "line is not UTF-8"]
 
 
+class Endless(io.RawIOBase):
+    """A file of one line without an end; whoever reads far too much of it fails before memory is filled."""
+
+    def __init__(self, begin: bytes) -> None:
+        self._begin, self.read_bytes = begin, 0
+
+    def read(self, size: int = -1) -> bytes:
+        assert 0 < size <= 8 << 20 and self.read_bytes < 100 << 20, "it is read as if it had an end"
+        self.read_bytes += size
+        begin, self._begin = self._begin, b""
+        return begin + b"2" * (size - len(begin))
+
+
 def test_one_enormous_line_is_refused_in_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A header, a row and a JSON line that do not end are named, not taken into memory."""
     monkeypatch.setattr(readers, "_HEAD_CHARACTERS", 1000)
@@ -104,6 +119,9 @@ def test_one_enormous_line_is_refused_in_bounded_memory(tmp_path: Path, monkeypa
         csv_columns(header, ",")
     with pytest.raises(InputError, match=r'source file "b.csv" has a row longer than'):
         rows_of(row, ["k", "n"])
+    endless = replace(row, open=lambda: Endless(b'k,n\n1,"'))
+    with pytest.raises(InputError, match=r'source file "b.csv" has a row longer than'):
+        rows_of(endless, ["k", "n"])
     with pytest.raises(InputError, match=r'line 2 of source file "c.json" is longer than'):
         list(json_rows(line))
 

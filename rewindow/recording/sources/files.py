@@ -68,7 +68,7 @@ class FileSource:
         files = self.files()
         present = [file for file in files if file.size]
         if not present:
-            raise InputError(f'source file "{files[0].name}" is empty', hint=_NOT_THERE_YET)
+            raise _all_empty(self.place, files)
         found = select_files(present, position, self.stream)
         empty = [file.name for file in files if not file.size]
         warnings = [f"{len(empty):,} files of the source hold nothing, such as {empty[0]}"] if empty else []
@@ -79,6 +79,14 @@ class FileSource:
         first = contents.present[0]
         more = contents.files if takes_what_appears(self.stream, declared) else []
         return [first, *(file for file in more if file is not first)]
+
+
+def _all_empty(place: str, files: Sequence[SourceFile]) -> InputError:
+    if len(files) == 1:
+        return InputError(f'source file "{files[0].name}" is empty', hint=_NOT_THERE_YET)
+    return InputError(
+        f'all {len(files):,} files of source "{place}" are empty', hint="They hold nothing. Is whoever writes them done?"
+    )
 
 
 def _keeps_line_ends(encoding: str) -> bool:
