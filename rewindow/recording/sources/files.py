@@ -84,9 +84,7 @@ class FileSource:
 def _all_empty(place: str, files: Sequence[SourceFile]) -> InputError:
     if len(files) == 1:
         return InputError(f'source file "{files[0].name}" is empty', hint=_NOT_THERE_YET)
-    return InputError(
-        f'all {len(files):,} files of source "{place}" are empty', hint="They hold nothing. Is whoever writes them done?"
-    )
+    return InputError(f'all {len(files):,} files of source "{place}" are empty', hint="Is whoever writes them done?")
 
 
 def _keeps_line_ends(encoding: str) -> bool:
