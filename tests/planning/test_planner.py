@@ -65,11 +65,12 @@ def test_checkpoint_windows_that_exactly_once_ignores_are_said(project: Project,
 def test_application_windows_that_a_checkpoint_may_cut_are_said(project: Project, tmp_path: Path) -> None:
     """W48, W49, W50: not where checkpoints wait for their ends, and not where every group is saved."""
     source = (project.config.applications[0] / "totals.py").read_text()
-    (tmp_path / "own").mkdir()
-    config = project.config.model_copy(update={"applications": [tmp_path / "own"]})
     for waits, said in ((7, True), (8, False)):
         given = f"RunningTotal(), application_windows=4, checkpoint_windows={waits}, sums"
-        (tmp_path / "own" / "totals.py").write_text(source.replace("RunningTotal(), sums", given))
+        folder = tmp_path / str(waits)  # Python would take one file, rewritten within a second, for the same code.
+        folder.mkdir()
+        config = project.config.model_copy(update={"applications": [folder]})
+        (folder / "totals.py").write_text(source.replace("RunningTotal(), sums", given))
         warnings = draft_plan(config, request(mode="at_least_once")).plan.warnings
         assert any("may fall inside its application windows" in text for text in warnings) == said
         assert not any("application windows" in text for text in draft_plan(config, request()).plan.warnings)
