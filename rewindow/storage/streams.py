@@ -18,6 +18,9 @@ from rewindow.storage.queries import query
 from rewindow.windows import Grid, WindowRange
 
 _TIME = pa.timestamp("us", tz="UTC")
+CHECKPOINT_COMMITS = "16"
+"""So many commits at most are read one by one when a stream is opened: of 100, Delta's own number, that takes longer
+than reading a day of a stream to which a day was added each day."""
 WINDOWS_SCHEMA = pa.schema(
     [
         ("window_id", pa.int64()),
@@ -125,7 +128,7 @@ def create_stream(
         settings: grid and other settings, stored with the seals (W4).
         properties: further properties for tuples and seals, such as how long Delta keeps their history.
     """
-    given = dict(properties or {})
+    given = {"delta.checkpointInterval": CHECKPOINT_COMMITS, **(properties or {})}
     create_table(data, schema, {**given, **format_property(TableKind.STREAM)})
     create_table(files_path(data), FILES_SCHEMA, {**given, **format_property(TableKind.FILES)})
     stored = {**given, **stream_properties(settings), **format_property(TableKind.SEALS)}
