@@ -39,6 +39,7 @@ class Method:
     periods: tuple[int, ...] = ()
     fallback: str = "null"
     constant: Any = None
+    extrapolate: bool = False
 
 
 def fill(
@@ -98,6 +99,8 @@ def _value(
     if name == "constant":
         return method.constant, name
     if name == "linear":
+        if len(known) == 1 and method.extrapolate:
+            return getattr(known[0], method.source), "extrapolated"
         if len(known) < 2:
             return None, name
         start, end = (getattr(row, method.source) for row in known)

@@ -26,6 +26,7 @@ METHODS = {
     "closer": Method("nearest", "a", max_carry=25, max_gap=100),
     "line": Method("linear", "a", max_gap=60),
     "near_line": Method("linear", "a", max_carry=30),
+    "level": Method("linear", "a", max_carry=70, extrapolate=True),
     "other": Method("previous_of", "b"),
     "again": Method("seasonal", "a", periods=(50, 100), fallback="nearest", max_carry=50),
     "computed": Method("forward", "b"),
@@ -38,6 +39,7 @@ GIVEN: dict[str, Any] = {
     "closer": {"method": "nearest", "max_carry": "25 s", "max_gap": "100 s"},
     "line": {"method": "linear", "max_gap": "1 min"},
     "near_line": {"method": "linear", "max_carry": 30},
+    "level": {"method": "linear", "max_carry": 70, "extrapolate": True},
     "other": {"method": "previous_of", "column": "b"},
     "again": {"method": "seasonal", "periods": ["50 s", "100 s"], "fallback": "nearest", "max_carry": 50},
     "computed": {"method": "expression", "sql": "previous.b"},
@@ -194,6 +196,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "what it does not need": (
         {"columns": {"a": {"method": "forward", "sql": "1"}}},
         "sql is for method expression alone",
+    ),
+    "extrapolation of another method": (
+        {"columns": {"a": {"method": "nearest", "extrapolate": True}}},
+        "extrapolate is for linear alone",
     ),
     "a period of nothing": ({"columns": {"a": {"method": "seasonal", "periods": [0]}}}, "a period is 0"),
 }

@@ -31,6 +31,7 @@ class ColumnFill(BaseModel):
             the `fallback` method; expression, `sql` over `previous` and `next`, such as "previous.a + next.b".
         max_gap: in a longer gap (strict) the column stays null from end to end (G29).
         max_carry: a row further away than this is no source (G30); equal is.
+        extrapolate: where rows are on one side of a gap only, linear takes the value of the row there (G22).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -45,6 +46,7 @@ class ColumnFill(BaseModel):
     sql: str | None = None
     max_gap: Decimal | None = None
     max_carry: Decimal | None = None
+    extrapolate: bool = False
 
     @field_validator("max_gap", "max_carry", mode="before")
     @classmethod
@@ -67,6 +69,8 @@ class ColumnFill(BaseModel):
             if given != (self.method == method):
                 words = f"method {method} needs {name}" if not given else f"{name} is for method {method} alone"
                 raise ValueError(words)
+        if self.extrapolate and "linear" not in (self.method, self.fallback):
+            raise ValueError("extrapolate is for linear alone, as method or as fallback")
         return self
 
 

@@ -20,8 +20,8 @@ IS_MADE, ROWS, GAP, IS_OPEN, METHODS, BEFORE, AFTER = PROVENANCE = (
     "_rw_is_made", "_rw_made_rows", "_rw_gap_id", "_rw_gap_is_open", "_rw_methods", "_rw_before_us", "_rw_after_us",
 )  # fmt: skip
 """Columns that `fill_gaps` adds (G39); see there."""
-NONE, EXPIRED = "none", "expired"
-"""In the place of a method: the gap is too long; the source is too far away."""
+NONE, EXPIRED, EXTRAPOLATED = "none", "expired", "extrapolated"
+"""In the place of a method: the gap is too long; the source is too far away; a line has a row on one side only."""
 TS, POINT, ROW, NEXT, PREVIOUS = "_rw_ts", "_rw_point", "_rw_row", "next", "previous"
 FROM, UNTIL, OPEN = "_rw_from", "_rw_until", "_rw_open"
 OWN = {NEXT, PREVIOUS, TS, POINT, ROW, FROM, UNTIL, OPEN}
@@ -205,6 +205,10 @@ def _value(name: str, fill: ColumnFill, method: str, settings: FillRules) -> tup
     if method == "linear":
         share = since / (since + until)
         line = before.cast("double") + (behind.cast("double") - before.cast("double")) * share
+        if fill.extrapolate:
+            one_side = (_of(PREVIOUS, TS).isNull() | _of(NEXT, TS).isNull()) & F.coalesce(since, until).isNotNull()
+            line = F.when(one_side, F.coalesce(before, behind).cast("double")).otherwise(line)
+            word = F.when(one_side, EXTRAPOLATED).otherwise(word)
         return line, word, early & later
     if method == "previous_of":
         return _of(PREVIOUS, str(fill.column)), word, early
