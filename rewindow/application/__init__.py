@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from rewindow.application.configuring import apply_given
     from rewindow.application.description import GraphDescription, OperatorDescription, describe_graph
     from rewindow.application.given import Given
-    from rewindow.application.graph import TOLERANCE, Application, Node, Output, PortHandle
+    from rewindow.application.graph import TOLERANCE, Application, Output
     from rewindow.application.modes import MODES, Mode
+    from rewindow.application.module import Part, Placed
+    from rewindow.application.node import Node, PortHandle
     from rewindow.application.operator import FrameOperator, InputPort, OperatorContext, OutputPort
     from rewindow.application.properties import WrongProperty, matches
     from rewindow.application.validation import find_violations, validate
@@ -23,8 +25,10 @@ _MODULES = {
     "configuring": ("apply_given",),
     "given": ("Given",),
     "description": ("GraphDescription", "OperatorDescription", "describe_graph"),
-    "graph": ("TOLERANCE", "Application", "Node", "Output", "PortHandle"),
+    "graph": ("TOLERANCE", "Application", "Output"),
+    "module": ("Part", "Placed"),
     "modes": ("MODES", "Mode"),
+    "node": ("Node", "PortHandle"),
     "operator": ("FrameOperator", "InputPort", "OperatorContext", "OutputPort"),
     "properties": ("WrongProperty", "matches"),
     "validation": ("find_violations", "validate"),
@@ -45,6 +49,8 @@ __all__ = [
     "OperatorDescription",
     "Output",
     "OutputPort",
+    "Part",
+    "Placed",
     "PortHandle",
     "Violation",
     "WrongProperty",

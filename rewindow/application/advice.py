@@ -5,6 +5,7 @@ from __future__ import annotations
 ADVICE = {
     "H17": "The name becomes a folder and a table, so it has letters, digits and _ only. Rename it.",
     "O9": "Tuples enter an application through recorded streams only: feed the operator from app.input(STREAM).",
+    "O10": "A module is fed like an operator, by the parameters of its function. Rename the one in app.module.",
     "O12": "A port is known by its name within its operator. Name the ports in `inputs` and `outputs` of its class, "
     "and use these names in app.add.",
     "O13": "What a port emits must have the columns, by name and type, that whatever reads it asks for; and a stored "

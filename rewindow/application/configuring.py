@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from rewindow.application.given import Given, strongest
-from rewindow.application.graph import Application, Node
+from rewindow.application.graph import Application
 from rewindow.application.modes import Mode
+from rewindow.application.node import Node
 from rewindow.application.operator import FrameOperator
 from rewindow.application.violations import Violation
 from rewindow.errors import InputError

@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_jsonable_python
 
 from rewindow.application.given import CODE, DEFAULT, Given
-from rewindow.application.graph import Application, Node
+from rewindow.application.graph import Application
+from rewindow.application.node import Node
 
 
 class _Value(BaseModel):

@@ -50,7 +50,7 @@ def given_as(pairs: Mapping[str, Any], source: str) -> list[Given]:
     """
     found = []
     for path, value in pairs.items():
-        operator, stop, name = path.partition(".")
+        operator, stop, name = path.rpartition(".")
         if not (operator and stop and name):
             raise InputError(
                 f'property "{path}" does not say of which operator', hint="Write it as operator.property=value."

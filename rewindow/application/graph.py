@@ -11,90 +11,16 @@ import pyarrow as pa
 from rewindow.application.error_tuples import error_columns
 from rewindow.application.given import Given
 from rewindow.application.modes import Mode
+from rewindow.application.module import Build, Placed, place
+from rewindow.application.node import End, Node, PortHandle, end_of
 from rewindow.application.operator import FrameOperator, InputPort, OutputPort
 from rewindow.application.violations import Violation
-from rewindow.application.windowing import EVERY_WINDOW, Windowing
 from rewindow.windows import Grid, parse_duration
 
 CHECKPOINT_WINDOWS = 60
 UNREAD = "none of its output ports is connected or marked optional"
 TOLERANCE = 1e-9
 """How close floating-point values of an output lie that count as equal, unless it declares something else (R85)."""
-
-
-@dataclass(frozen=True)
-class PortHandle:
-    """One end of a stream: an operator's output port, or a recorded stream when `operator` is None."""
-
-    operator: str | None
-    port: str
-
-    def __str__(self) -> str:
-        return self.port if self.operator is None else f"{self.operator}.{self.port}"
-
-
-@dataclass(frozen=True)
-class Node:
-    """An operator in its place: name, attributes, and what feeds its input ports."""
-
-    name: str
-    operator: FrameOperator
-    mode: Mode | None
-    checkpoint_windows: int
-    feeds: dict[str, PortHandle]
-    application_windows: int = 1
-    slide_windows: int | None = None
-
-    def __getitem__(self, port: str) -> PortHandle:
-        return PortHandle(self.name, port)
-
-    @property
-    def windowing(self) -> Windowing:
-        """Its application or sliding windows."""
-        return Windowing(self.application_windows, self.slide_windows)
-
-    @property
-    def has_longer_windows(self) -> bool:
-        """Whether it takes windows as one, or slides over them: its state is then of these."""
-        return self.windowing != EVERY_WINDOW
-
-    @property
-    def is_cut_by_checkpoints(self) -> bool:
-        """Whether a checkpoint may fall inside one of its application windows; not at multiples (W49, W50, R20)."""
-        return self.application_windows > 1 and self.checkpoint_windows % self.windowing.pane != 0
-
-    def default_port(self) -> PortHandle:
-        """Returns the one output port that is not an error port."""
-        ports = [name for name, port in self.output_ports().items() if not port.error]
-        return PortHandle(self.name, ports[0] if len(ports) == 1 else "?")
-
-    def input_ports(self) -> Mapping[str, InputPort]:
-        """Returns the input ports, none where they cannot be told."""
-        return (self._ports() or ({}, {}))[0]
-
-    def output_ports(self) -> Mapping[str, OutputPort]:
-        """Returns the output ports, none where they cannot be told."""
-        return (self._ports() or ({}, {}))[1]
-
-    @property
-    def has_known_ports(self) -> bool:
-        """Whether the ports can be told: they may depend on properties that are wrong, or raise."""
-        return self._ports() is not None
-
-    @property
-    def fault(self) -> str | None:
-        """What telling ports or state raised, None where nothing did or wrong properties explain it."""
-        try:
-            self.operator.input_ports(), self.operator.output_ports(), self.operator.state_columns()
-        except Exception as error:  # noqa: BLE001  (code of a user: validation reports it)
-            return None if self.operator.wrong_properties() else f"{type(error).__name__}: {error}"
-        return None
-
-    def _ports(self) -> tuple[Mapping[str, InputPort], Mapping[str, OutputPort]] | None:
-        try:
-            return self.operator.input_ports(), self.operator.output_ports()
-        except Exception:  # noqa: BLE001  (code of a user: validation reports it)
-            return None
 
 
 @dataclass(frozen=True)
@@ -177,7 +103,7 @@ class Application:
         checkpoint_windows: int = 1,
         application_windows: int = 1,
         slide_windows: int | None = None,
-        **feeds: Node | PortHandle,
+        **feeds: End,
     ) -> Node:
         """Adds an operator and connects its input ports, given by name.
 
@@ -186,7 +112,7 @@ class Application:
 
         Another one under a name that is taken is reported at launch and leaves the graph as it was (O48, O49).
         """
-        ends = {port: end.default_port() if isinstance(end, Node) else end for port, end in feeds.items()}
+        ends = {port: end_of(feed) for port, feed in feeds.items()}
         known_mode = Mode.parse(mode) if mode else None
         node = Node(name, operator, known_mode, checkpoint_windows, ends, application_windows, slide_windows)
         known = self.nodes.setdefault(name, node)
@@ -194,10 +120,20 @@ class Application:
             self.declared.append(Violation("O48", name, "", name, "operator name is taken by another one"))
         return known
 
+    def module(self, name: str, build: Build, **feeds: End) -> Placed:
+        """Adds a part of a graph as if it were one operator, and connects its input ports, given by name (O10).
+
+        Args:
+            name: begins the names of its operators, before a full stop (X50).
+            build: gets a `Part`, to which it adds operators, and by their names what feeds its input ports; returns
+                by name what its output ports emit, or its one output port. A parameter with a default is optional.
+        """
+        return place(self, name, build, feeds)
+
     def output(
         self,
         name: str,
-        source: Node | PortHandle,
+        source: End,
         *,
         key: Sequence[str],
         suite: str | None = None,
@@ -213,7 +149,7 @@ class Application:
         `sorted_by` sorts the rows of each file that is written by columns that readers filter by, `window_id` among
         them: it costs a sort in every group, and readers pass over the row groups that hold nothing they ask for.
         """
-        handle = source.default_port() if isinstance(source, Node) else source
+        handle = end_of(source)
         given = tuple(sorted((suite_parameters or {}).items()))
         output = Output(name, handle, tuple(key), suite, tolerance, suite_parameters=given, sorted_by=tuple(sorted_by))
         if not 0 <= tolerance < math.inf:

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 import pyarrow as pa
 
 from rewindow.application.error_tuples import COLUMNS
-from rewindow.application.graph import UNREAD, Application, Node, PortHandle
+from rewindow.application.graph import UNREAD, Application
 from rewindow.application.modes import Mode
+from rewindow.application.node import Node, PortHandle
 from rewindow.application.violations import Violation
 from rewindow.errors import InputError, ValidationFailed
 from rewindow.names import BOOKKEEPING, check_suite
@@ -91,7 +92,8 @@ def _check_window(app: Application) -> Iterator[Violation]:
 def _check_names(app: Application) -> Iterator[Violation]:
     for kind, names in (("operator", app.nodes), ("output", app.outputs), ("application", [app.name])):
         for name in names:
-            if not _NAME.fullmatch(name):
+            # The name of an operator of a module follows the module's, after a full stop (X50).
+            if not all(map(_NAME.fullmatch, name.split(".") if kind == "operator" else [name])):
                 yield Violation(
                     "H17", name, "", name, f"{kind} names are letters, digits and _, not beginning with a digit"
                 )
