@@ -178,7 +178,8 @@ def test_certificates_compare_error_tables(
         assert (equal.verdict, equal.data_read, equal.notes) == (EQUAL, False, [])
         verdicts = {output.name: bool(output.ranges) for output in other.outputs}
         assert verdicts == {"even": False, PORT: True}
-        first = other.first_difference or {}
+        first = other.first_difference
+        assert first is not None
         assert (first["output"], {row["_rw_reason"] for row in first["rows_b"]}) == (PORT, {"late"})
         full = certify(config, reference, "two", full=True)
         assert (full.verdict, full.contents) == (EQUAL, "read")

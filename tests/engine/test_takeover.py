@@ -33,7 +33,8 @@ class Watched(MemoryLog):
 @pytest.mark.parametrize("mode", MODES.values(), ids=str)
 def test_takeover_fences_first_and_then_reads_the_checkpoints_before_every_other_fence(mode: Mode) -> None:
     """What it reads can no longer change, and at least once knows what it restores before it sets tables back."""
-    world, done = World(), []
+    world = World()
+    done: list[str] = []
 
     def open_table(path: Path) -> Watched:
         log = Watched(world, path, lambda: None)

@@ -25,7 +25,8 @@ class CrashError(Exception):
 def run(world: World, mode: Mode, dies_after: int | None = None) -> list[str]:
     """Runs an attempt, in groups of three windows, of a replay whose state is warmed up; returns what it said."""
     world.epoch += 1
-    epoch, said = world.epoch, []
+    epoch = world.epoch
+    said: list[str] = []
     start = StartState(source="warm_up", window=WARM_UP[0] - 1, warm_up_first=WARM_UP[0])
     plan = make_plan(mode).model_copy(update={"start": start, "group_windows": 3})
 

@@ -83,7 +83,7 @@ def report_until_fenced(url: str, replay_id: str, rounds: int) -> list[int]:
 def acquire_at_once(url: str, replay_id: str, ranges: list[tuple[int, int]]) -> list[str | None]:
     """Asks for a lease on each range of one table; returns the holder that stood in the way, None when granted."""
     ledger = Ledger.open(url)
-    holders = []
+    holders: list[str | None] = []
     for number, (first, last) in enumerate(ranges):
         together()
         try:

@@ -102,8 +102,8 @@ def missing_rows(own: Sequence[Row], points: Sequence[int], rules: Expectation, 
     gaps, tolerated = [], 0
     for run in stretches(points, set(points) - at):
         before = [row for row in own if point(row, rules) < run[0]]
-        after = sorted((row.t, row.window, row.place) for row in own if point(row, rules) > run[-1])
-        last = max(row.t for row in before) if before else rules.origin + points[0] * rules.cadence - 1
+        after = sorted((row.t or 0, row.window, row.place) for row in own if point(row, rules) > run[-1])
+        last = max(row.t or 0 for row in before) if before else rules.origin + points[0] * rules.cadence - 1
         apart = (after[0][0] if after else end) - last
         never = not before and not after
         if apart * 10 <= rules.factor_tenths * rules.cadence and not never:

@@ -122,7 +122,8 @@ class Clock:
             count, crossed = len(crossed), crossed[-1:]
         if rules.answered == "drop" and count == 1:
             crossed = [index for index in crossed if index * interval_us != ts_us]
-        before, after = [], []
+        before: list[Emitted] = []
+        after: list[Emitted] = []
         for index in crossed:
             is_early = self.arrived_us is not None and tuple_.at_us < self.scheduled_us(index)
             place = after if is_early and self.rules.early_crossing == "data_first" else before

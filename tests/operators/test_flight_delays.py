@@ -63,7 +63,8 @@ def hour(count: float) -> datetime:
 
 def weather_of(spark: SparkSession, reports: list[tuple[str | None, int, float, float]]) -> DataFrame:
     """Returns reports (station, hour, hour of arrival, temperature) as a recorded stream."""
-    rows, offsets = [], defaultdict(int)
+    rows: list[tuple[Any, ...]] = []
+    offsets: dict[int, int] = defaultdict(int)
     for origin, about, arrival, temp in sorted(reports, key=lambda report: report[2]):
         window = int(arrival)
         rows.append((window, offsets[window], hour(arrival), origin, hour(about), temp, 5.5, 0.0, 10.0))
@@ -205,7 +206,8 @@ def test_ranks_are_the_season_so_far(spark: SparkSession) -> None:
     flights = some_flights()
     inputs = {"flights": flights_of(spark, flights)}
     rows = run("ranks", inputs, spark)
-    wanted, totals = [], {}
+    wanted: list[tuple[Any, ...]] = []
+    totals: dict[str, tuple[int, int, int]] = {}
     for window in range(HOURS):
         for _, _, carrier, delay in (flight for flight in flights if flight[0] == window):
             count, departed, minutes = totals.get(carrier, (0, 0, 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +75,7 @@ EXAMPLES: dict[str, tuple[list[tuple[int, int | None]], list[tuple[int, int | No
 }
 
 
-def frame_of(spark: SparkSession, recordings: dict[str, list[tuple[int, int | None]]]) -> DataFrame:
+def frame_of(spark: SparkSession, recordings: Mapping[str, Sequence[tuple[int, int | None]]]) -> DataFrame:
     """Returns recordings as one frame with TIMESTAMP columns, a key each and a payload."""
     rows = [
         (case, _time(arrived), None if at is None else _time(at), offset, 1.5)
@@ -140,7 +141,7 @@ def test_timers_that_a_skip_left_in_the_output_do_not_come_again(spark: SparkSes
     assert (510, 120, True) in again["a"], "the restored state alone would repeat a timer"
 
 
-REFUSED: dict[str, tuple[list[tuple[int | None, int]], dict[str, Any], int, str]] = {
+REFUSED: dict[str, tuple[list[tuple[int, int | None]], dict[str, Any], int, str]] = {
     "steps back": ([(60, 60), (59, 61)], {}, 100, r'\{"case":"a","offset":1\} 59000000 us goes back from 60000000 us'),
     "past the end": ([(60, 60)], {}, 59, "60000000 us is after the end, 59000000 us"),
     "crossing": ([(0, 0), (1, 600)], {"max_timers": 9}, 10, "brings 10 timers from 60000000 us to 600000000 us"),

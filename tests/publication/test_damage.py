@@ -107,7 +107,7 @@ def test_good_windows_are_put_back_and_published_beside_damaged_ones(
     path, seals = config.stream_table("app.ranks"), config.windows_table("app.ranks")
     publish(config, "r0")
     damaged = file_of(path, 103)
-    (held,) = [(file.first, file.last) for file in Table.open(path).files() if file.path == str(damaged)]
+    (held,) = [(file.first or 0, file.last or 0) for file in Table.open(path).files() if file.path == str(damaged)]
     publish(config, "fix")
     cut(damaged)
     with pytest.raises(TableError, match=f'of table "app.ranks" is damaged: windows {held[0]} to {held[1]}'):

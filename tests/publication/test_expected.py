@@ -170,7 +170,8 @@ def test_a_disk_that_fills_while_files_are_linked_leaves_nothing_half_there(
     for first in (100, 105):
         replay.group(first, first + 4, rows_of(range(first, first + 5)), state=state_of(first))
     replay.digest().end()
-    link, linked = os.link, []
+    link = os.link
+    linked: list[str] = []
 
     def fill(source: str, target: str) -> None:
         if "linked-" in str(target) and linked:

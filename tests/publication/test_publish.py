@@ -77,7 +77,7 @@ def test_a_published_output_is_a_recorded_stream(placed: bool, config: Config, m
     monkeypatch.setattr(staged_output, "TUPLES_PER_FILE", 5)
     simple(config, "r1", 100, 107, publishable=True, placed=placed)
     result = publish(config, "r1")
-    files = sorted((file.first, file.last) for file in Table.open(config.stream_table("app.ranks")).files())
+    files = sorted((file.first or 0, file.last or 0) for file in Table.open(config.stream_table("app.ranks")).files())
     assert len(files) == (1 if placed else 4) and all(one[1] < other[0] for one, other in pairwise(files))
     rows = published_arrow(config, "app", "ranks", WindowRange(100, 107))
     assert rows.column_names == ["window_id", "offset", "arrived_at", "carrier", "minutes", "share"]

@@ -61,7 +61,7 @@ def test_files_that_were_compacted_and_vacuumed_are_found_in_the_whole_table(tmp
     for number in range(4):
         write(source, number)
     table = DeltaTable(str(source))
-    waiting = {path.name: {} for path in source.glob("*.parquet")}
+    waiting: dict[str, dict[str, Any]] = {path.name: {} for path in source.glob("*.parquet")}
     table.optimize.compact()
     table.vacuum(0, enforce_retention_duration=False, dry_run=False)
     found = find_delta_files("s", source, SourcePosition(1, None, waiting))

@@ -225,7 +225,8 @@ def test_a_growing_file_gives_what_the_whole_file_gives(bench: Bench, kind: str)
         as_json = as_json or f'{{"k": "k{number}", "at": "{at}", "n": {n}}}\n'
         lines.append(as_json if kind == "json" else f"k{number},{at},{n}\n")
     settings: dict[str, Any] = {"source": str(path), "sealed_to": None, "malformed_max_share": 1.0}
-    begins, seen = [], 0
+    begins: list[Any] = []
+    seen = 0
     read = record_module.open_source
 
     def watched(*args: Any) -> Any:

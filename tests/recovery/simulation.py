@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
@@ -85,7 +85,7 @@ class SimulatedAttempt(Attempt):
         return RandomSizer(self.rng)
 
 
-Process = greenlet
+Process: TypeAlias = greenlet
 _END = object()
 
 
