@@ -8,7 +8,7 @@ RUN := . scripts/environment.sh &&
 # Test processes share nothing; as many run side by side as the machine has processors.
 PYTEST := python -m pytest -n logical --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-fast test-recovery test-install test-all docs check format bench up down clean lock
+.PHONY: help setup demo test test-fast test-long test-recovery test-install test-all docs check format bench up down clean lock
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -19,11 +19,14 @@ setup: ## Python packages as locked, Java 17, Delta's jars, into .rewindow
 demo: setup ## a year of flights: recorded, replayed, killed, recovered, checked, published, proven (10 minutes)
 	@$(RUN) rewindow demo $(ARGS)
 
-test: setup ## all tests but the recovery matrix (15 minutes); ARGS="-k heartbeat" picks
+test: setup ## all tests but the longest and the recovery matrix (10 minutes); ARGS="-k heartbeat" picks
 	@$(RUN) $(PYTEST) $(ARGS)
 
 test-fast: setup ## what needs no JVM, no Airflow and no server (a minute); run it before every commit
-	@$(RUN) $(PYTEST) --ignore tests/airflow -m "not jvm and not recovery_matrix and not exhaustive and not install" $(ARGS)
+	@$(RUN) $(PYTEST) --ignore tests/airflow -m "not jvm and not long and not recovery_matrix and not exhaustive and not install" $(ARGS)
+
+test-long: setup ## the longest tests: more cases, whole schedules of Airflow (10 minutes)
+	@$(RUN) $(PYTEST) --dist load -m "long and not recovery_matrix and not exhaustive" $(ARGS)
 
 test-recovery: setup ## the recovery matrix: SIGKILL at every step, in every mode (17 minutes)
 	@$(RUN) $(PYTEST) --dist loadgroup -m "recovery_matrix and not exhaustive" --timeout 900 $(ARGS)

@@ -52,4 +52,4 @@ def write_report(rows: list[Row], millions: int) -> Path:
 def _apart() -> str:
     """Returns the page's part that is written by hand; it stays."""
     text = PAGE.read_text() if PAGE.is_file() else ""
-    return text[text.find(APART) :] if APART in text else f"{APART}\n"
+    return "\n" + (text[text.find(APART) :] if APART in text else f"{APART}\n")

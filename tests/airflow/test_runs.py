@@ -106,6 +106,7 @@ def test_replay_daily_goes_on_where_the_day_before_ended(
         assert home.to_pylist() == [{"total": sum(number % 7 for number in range(48))}]
 
 
+@pytest.mark.long
 def test_growing_stream_is_followed_and_its_publication_is_an_asset(
     first_day: Any, recorded: Config, tmp_path: Path
 ) -> None:
@@ -176,6 +177,7 @@ def test_replay_daily_waits_for_the_recording_and_gives_up_at_last(
     assert (plan.state, plan.try_number, waits) == ("failed", 1, 2)
 
 
+@pytest.mark.long
 def test_fill_heartbeat_gaps_publishes_the_filled_stream(dags: Mapping[str, Any], recorded: Config) -> None:
     """The silent hours of the shop come out as timers."""
     assert_success(dags["fill_heartbeat_gaps"].test(logical_date=FIRST_DAY))

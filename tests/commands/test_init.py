@@ -108,6 +108,7 @@ def test_a_variable_that_names_another_project_is_said(
     assert code == 2 and "unset REWINDOW_CONFIG" in errors
 
 
+@pytest.mark.long
 @pytest.mark.jvm
 def test_the_commands_that_are_printed_work_as_printed(run: Command, folder: Path) -> None:
     """From a JSON lines file with nested values to a published and certified table."""

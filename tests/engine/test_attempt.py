@@ -89,6 +89,7 @@ def test_window_that_differs_when_computed_again_is_refused(
     assert query("select count(*) as n from o", o=config.replay_root("one") / "again").to_pylist() == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("tolerance", "noise"), [("1e-9", "1e-12"), ("1e-3", "1e-4")])
 def test_floats_that_differ_within_the_tolerance_are_taken_as_equal(
     tolerance: str, noise: str, attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch
@@ -101,6 +102,7 @@ def test_floats_that_differ_within_the_tolerance_are_taken_as_equal(
     attempt("noisy", "one").run()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["at_least_once", "at_most_once"])
 def test_a_stop_by_the_user_repeats_and_loses_nothing(mode: str, attempt: Callable[..., Attempt]) -> None:
     """Where the user stops a checkpoint is made, also where none falls due."""
@@ -117,6 +119,7 @@ def test_a_stop_by_the_user_repeats_and_loses_nothing(mode: str, attempt: Callab
         assert raw(config, rest.plan, output) == raw(config, whole.plan, output)
 
 
+@pytest.mark.long
 def test_windows_that_are_settled_empty_were_not_begun_by_the_attempt_that_settles_them(
     attempt: Callable[..., Attempt],
 ) -> None:
@@ -158,6 +161,7 @@ def test_a_recovery_is_foretold_and_goes_as_foretold(
     assert lost == {name: [windows] for name, windows in expected.lost.items()}
 
 
+@pytest.mark.long
 def test_what_is_computed_again_is_foretold_after_an_attempt_that_got_nowhere(attempt: Callable[..., Attempt]) -> None:
     """Its fence has set the marks back; the facts know how far the one before had come."""
     with pytest.raises(Crash):
@@ -169,6 +173,7 @@ def test_what_is_computed_again_is_foretold_after_an_attempt_that_got_nowhere(at
     assert again == WindowRange(FIRST + 8, FIRST + 10)
 
 
+@pytest.mark.long
 def test_a_warm_up_that_dies_goes_on_and_gives_the_state_of_the_whole_stream(attempt: Callable[..., Attempt]) -> None:
     """It begins at the first recorded window, writes nothing that is read, and is not begun anew (W63)."""
     config: Config = attempt.config  # type: ignore[attr-defined]
@@ -190,6 +195,7 @@ def test_a_warm_up_that_dies_goes_on_and_gives_the_state_of_the_whole_stream(att
         assert raw(config, rest.plan, output) == wanted
 
 
+@pytest.mark.long
 def test_a_heartbeat_repeats_no_timer_after_a_skip(attempt: Callable[..., Attempt]) -> None:
     """Tuples of a time before the loss come after it: the output knows which timers of that time were emitted (H58)."""
     config: Config = attempt.config  # type: ignore[attr-defined]
@@ -248,6 +254,7 @@ def affected(config: Config, plan: Plan) -> dict[str, int]:
     return losses_of(plan, Table.open(root / FACTS), Table.open(root / CHECKPOINTS), plan.range).affected_first
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dies_at", [Step.MATERIALISED, Step.AFTER_FIRST_OUTPUT])
 def test_tuples_that_a_skip_drops_from_a_state_are_facts(dies_at: Step, attempt: Callable[..., Attempt]) -> None:
     """Recorded = emitted + lost + dropped by the skip + still waiting; what only the state lost is listed (X2, X3)."""

@@ -163,6 +163,7 @@ def test_columns_with_odd_names_are_written_and_published(attempt: Attempts, spa
     assert all(row["x"] % 2 == 0 for row in even.to_pylist())
 
 
+@pytest.mark.long
 def test_certificates_compare_error_tables(
     attempt: Attempts, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,7 @@ def report(config: Config, attempt: Attempt, *, stored: bool, output: int = 0) -
     return make_report(attempt.plan, found, sources, measures)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mode", "step"),
     [

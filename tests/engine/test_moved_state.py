@@ -78,6 +78,7 @@ def naming(config: Config, place: Path) -> list[Path]:
     return [path for path in files if str(place).encode() in _CREATED_AT.sub(b"", path.read_bytes())]
 
 
+@pytest.mark.long
 def test_everything_goes_on_in_a_moved_state_folder(
     before: Config, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, run: Command
 ) -> None:

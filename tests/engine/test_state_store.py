@@ -90,6 +90,7 @@ def test_a_column_that_is_not_there_is_named(spark: SparkSession, tmp_path: Path
         FileStates(spark, tmp_path).save(node_of(rows.schema), spark.createDataFrame(rows).drop("long"), "x")
 
 
+@pytest.mark.long
 def test_changes_come_to_the_same_state(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random changes, keys that go and come back, null as a key: rows and digest are those of a state written whole."""
     monkeypatch.setattr(store, "CHANGES_SHARE", 2.5)  # Small files are mostly footers.
@@ -228,6 +229,7 @@ def _each_damage_once() -> list[Any]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("mode", "damage"), _each_damage_once())
 def test_a_damaged_bucket_is_a_damaged_checkpoint(
     mode: str, damage: Callable[[Path], None], attempt: Callable[..., Attempt]
@@ -253,6 +255,7 @@ def test_a_damaged_bucket_is_a_damaged_checkpoint(
     check_promise(config, last.plan, whole.plan)
 
 
+@pytest.mark.long
 def test_a_replay_from_another_ones_state_links_its_files(attempt: Callable[..., Attempt]) -> None:
     """It depends on nothing else then; the state goes on where it was."""
     config: Config = attempt.config  # type: ignore[attr-defined]

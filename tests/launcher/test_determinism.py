@@ -66,6 +66,7 @@ def test_a_sound_application_is_verified(project: Project, capfd: pytest.Capture
     assert {row.state.value for row in Ledger.open(project.config.ledger_url).replays.newest()} == {"abandoned"}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("here")
 def test_an_application_of_a_declared_mode_is_verified_in_it(
     project: Project, capfd: pytest.CaptureFixture[str]
@@ -76,6 +77,7 @@ def test_an_application_of_a_declared_mode_is_verified_in_it(
     assert "verified: 8 windows" in said and f"windows {FIRST} to {FIRST + 7}: 8/8" in said
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("here")
 def test_an_application_in_which_groups_show_is_caught(project: Project) -> None:
     """Operator, port and first window are named: the first behind the border of a group (R86)."""
@@ -88,6 +90,7 @@ def test_an_application_in_which_groups_show_is_caught(project: Project) -> None
     assert "carry what spans windows in the state" in error.value.hint
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("fault", "said"), [("order", "depends on the order of rows"), ("chance", "differs when it is computed again")]

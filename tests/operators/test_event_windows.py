@@ -126,6 +126,7 @@ def test_windows_are_those_of_a_machine_for_every_cut(spark: SparkSession) -> No
         check_balance(counts, number, case, last, told)
 
 
+@pytest.mark.long
 def test_sessions_are_those_of_a_machine(spark: SparkSession) -> None:
     """Sessions grow and merge as tuples come; their order of arrival and the cuts change nothing (E67, E68, E70)."""
     seed = new_seed()

@@ -129,6 +129,7 @@ def run(
     return {case: sorted(rows) for case, rows in found.items()}, reported
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("bounded", "cuts"), [(True, [0, 3, 8]), (False, [0, 2, 8])], ids=str)
 def test_filling_in_groups_of_windows_is_that_of_one_pass(
     spark: SparkSession, *, bounded: bool, cuts: list[int]

@@ -119,6 +119,7 @@ def test_filling_is_that_of_the_reference(spark: SparkSession, max_rows: int) ->
             assert is_same(one, want), f"{place}: {sorted(rows)}\nwanted {want}\nfound  {one}"
 
 
+@pytest.mark.long
 def test_what_was_recorded_is_untouched_and_filling_again_changes_nothing(spark: SparkSession) -> None:
     """Without made rows the result is the input (G40); a made row is no source of a later filling (G26, G43, G44)."""
     frame = frame_of(spark, dict(list(make_cases(3).items())[:40]))

@@ -153,6 +153,7 @@ def test_heartbeat_quarantines_what_runs_too_far_ahead(
     assert refused(result.errors) == expected_refused(cases, rules)
 
 
+@pytest.mark.long
 @batches(1)
 @given(cases=cases, case=long_case, rules=rules, jump=st.integers(1, 30), cuts=anywhere)
 def test_heartbeat_quarantines_the_same_in_any_grouping_of_windows(
@@ -182,6 +183,7 @@ def test_heartbeat_counts_timestamps_and_windows_from_where_their_grid_begins(
     assert_same(found, expected(cases, rules, included=False), cases)
 
 
+@pytest.mark.long
 @batches(1)
 @given(cases=cases, rules=st.one_of(rules, readings), cuts=anywhere)
 def test_heartbeat_has_the_same_timers_whatever_the_width_of_its_windows(

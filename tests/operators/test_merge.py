@@ -118,6 +118,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rewindow.operators.merge.function.BLOCK_WINDOWS", 4)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small_blocks")
 @batches(2)
 @given(seed=st.integers(0, 2**32), ports=st.integers(2, 3))
@@ -164,6 +165,7 @@ def test_merge_passes_on_what_every_input_has_covered(spark: SparkSession) -> No
     ]
 
 
+@pytest.mark.long
 def test_merge_goes_on_past_a_silent_input_that_has_a_heartbeat(spark: SparkSession) -> None:
     """Timers count as shown time; without them all that comes after the silence began waits in the state (H59)."""
     tuples = [Tuple(0, at_us, 0, at_us) for at_us in range(200, 3_000, 500)] + [Tuple(1, 300, 0, 300)]

@@ -8,6 +8,8 @@ from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from rewindow.operators.event_time.lateness import lateness
 from rewindow.operators.event_time.window_settings import ApexWindows, EventWindows, GlobalWindow
 from rewindow.operators.event_time.windows import Windows, event_windows
@@ -90,6 +92,7 @@ def last_of(outcomes: Sequence[Judged], again: Again, fired: list[str], ends: bo
     return ["pending_after" if one.outcome == "on_time" and not ends else one.outcome for one in outcomes]
 
 
+@pytest.mark.long
 def test_windows_fire_again_as_a_machine_would(spark: SparkSession) -> None:
     """Early, late and retracted rows are the machine's, however cut (E41, E49, E51 to E61, E64 to E66, X29)."""
     seed = new_seed()

@@ -125,6 +125,7 @@ def test_split_late_is_the_reference_in_any_grouping(spark: SparkSession) -> Non
         assert run(spark, case, cuts) == wanted, f"windows cut at {cuts}"
 
 
+@pytest.mark.long
 def test_a_heartbeat_closes_windows_in_a_silent_stretch(spark: SparkSession) -> None:
     """A timer is the passage of time: it moves the watermark, and no aggregate counts it (H60)."""
     frame = spark.createDataFrame([(1_000_000, "a"), (2_000_000, "a")], "at bigint, key string")

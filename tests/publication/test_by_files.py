@@ -326,6 +326,7 @@ def test_a_table_that_needs_spark_is_refused_without_it_before_anything_is_begun
     assert ledger.publications.unfinished() == [] and ledger.leases.held() == []
 
 
+@pytest.mark.long
 def test_tables_that_others_changed_are_published_and_taken_back_by_spark(spark: SparkSession, config: Config) -> None:
     """Deletion vectors on files of the range, and on files that are put back; where none is touched, no Spark."""
     stage(config, "one", 100, 104)

@@ -61,6 +61,7 @@ def test_the_next_run_completes_a_file_recording(bench: Bench, monkeypatch: pyte
     assert (third.windows_sealed, third.late, third.malformed, third.files_unchanged) == (0, 0, 0, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", [*POINTS, "move_on"])
 def test_the_next_run_completes_a_delta_recording(bench: Bench, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
     """Files that a dead run has read are read again, and their tuples are neither doubled nor taken for late."""

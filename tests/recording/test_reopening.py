@@ -39,6 +39,7 @@ def test_late_tuples_are_taken_into_their_windows(bench: Bench) -> None:
     assert bench.rows("select arrived_at from s where n = 9")[0]["arrived_at"].microsecond == 123456
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", ["reopen_after_note", "reopen_after_data", "reopen_after_seals"])
 def test_a_reopening_that_dies_is_completed(bench: Bench, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
     """Wherever it died: the next run leaves every tuple once, in its window or, if nothing had begun, in quarantine."""

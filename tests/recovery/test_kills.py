@@ -58,6 +58,7 @@ STEPS = [step for step in Step if step is not Step.WARMED_UP]
 RECOVERING = [step for step in STEPS if step is not Step.FENCED]
 
 
+@pytest.mark.long
 def test_exactly_once_keeps_its_promise_through_a_kill(project: Project, baseline: Plan) -> None:
     """Killed between two outputs of a group; the second attempt ends."""
     plan = project.plan("quick", "exactly_once")
