@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from rewindow.application.modes import MODES, Mode
     from rewindow.application.module import Part, Placed
     from rewindow.application.node import Node, PortHandle
-    from rewindow.application.operator import FrameOperator, InputPort, OperatorContext, OutputPort
+    from rewindow.application.operator import (
+        WRITTEN,
+        FrameOperator,
+        InputPort,
+        OperatorContext,
+        OutputPort,
+        PartSink,
+    )
     from rewindow.application.properties import WrongProperty, matches
     from rewindow.application.validation import find_violations, validate
     from rewindow.application.violations import Violation
@@ -29,7 +36,7 @@ _MODULES = {
     "module": ("Part", "Placed"),
     "modes": ("MODES", "Mode"),
     "node": ("Node", "PortHandle"),
-    "operator": ("FrameOperator", "InputPort", "OperatorContext", "OutputPort"),
+    "operator": ("WRITTEN", "FrameOperator", "InputPort", "OperatorContext", "OutputPort", "PartSink"),
     "properties": ("WrongProperty", "matches"),
     "validation": ("find_violations", "validate"),
     "violations": ("Violation",),
@@ -38,6 +45,7 @@ _PLACES = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = [
     "MODES",
     "TOLERANCE",
+    "WRITTEN",
     "Application",
     "FrameOperator",
     "Given",
@@ -50,6 +58,7 @@ __all__ = [
     "Output",
     "OutputPort",
     "Part",
+    "PartSink",
     "Placed",
     "PortHandle",
     "Violation",

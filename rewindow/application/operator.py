@@ -6,7 +6,7 @@ where the operator is added to an application; they change how it is run (O23).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -48,6 +48,13 @@ class OutputPort:
     error: bool = False
 
 
+WRITTEN = pa.schema([("part", pa.string()), ("file", pa.string())])
+"""Columns of the rows that come back where tasks write what they emit: a row a file."""
+PartSink = Callable[[Iterable[tuple[str, pa.Table]]], Iterator[pa.RecordBatch]]
+"""Takes parts and rows of theirs, `window_id` and their columns, within a task; gives rows of `WRITTEN`."""
+Parts = Callable[[Mapping[str, pa.Schema], Callable[[PartSink], "DataFrame"]], Mapping[str, "DataFrame"]]
+
+
 def _each_time(name: str, make: Callable[[], DataFrame]) -> DataFrame:
     return make()
 
@@ -68,6 +75,9 @@ class OperatorContext:
         published: input ports that read a published stream, whose offsets name no order (X51).
         once: `once(name, make)` computes the frame that `make` returns once in a group, for whoever asks for the name:
             `transform` and `next_state` then read the same rows. Outside a replay each computes it.
+        parts: `parts(schemas, make)` does so for the one pass of an operator, which gives rows of several parts, each
+            with its columns. Tasks of the frame that `make` returns give their rows to the sink that it gets, which
+            writes them to files. None outside a replay.
         windowing: the operator's application or sliding windows; a frame operator groups by `windowing.last_of` (X8).
         checkpointed: the window of a checkpoint that was saved since the group before, or that was restored; else None.
         is_mark: returns whether a checkpoint falls due after a window, by its id (X7).
@@ -79,13 +89,14 @@ class OperatorContext:
     operator: str = ""
     published: frozenset[str] = frozenset()
     once: Callable[[str, Callable[[], DataFrame]], DataFrame] = field(default=_each_time, compare=False, repr=False)
+    parts: Parts | None = field(default=None, compare=False, repr=False)
     windowing: Windowing = EVERY_WINDOW
     checkpointed: int | None = None
     is_mark: Callable[[int], bool] = field(default=_never, compare=False, repr=False)
 
     def alone(self) -> OperatorContext:
         """Returns it without what belongs to the process that runs the group."""
-        return replace(self, once=_each_time)
+        return replace(self, once=_each_time, parts=None)
 
     @property
     def first(self) -> int:

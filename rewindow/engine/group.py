@@ -21,6 +21,7 @@ from rewindow.application.error_tuples import COLUMNS
 from rewindow.engine.computation import Digests, GroupResult, SkipResult
 from rewindow.engine.error_tuples import as_errors, check_reasons
 from rewindow.engine.measuring import NO_MEASURES, AskedMeasure, MeasuredRows
+from rewindow.engine.once import OnceInGroup, take_over
 from rewindow.engine.operator_errors import explained, frames_of
 from rewindow.engine.ports import levels, ports_to_count, ports_to_write
 from rewindow.errors import InputError
@@ -89,7 +90,7 @@ class GroupRunner:
         self._tuples, self._is_small = 0, False
         self._order = app.order()
         self._asked, self._say = asked, say
-        self._once: dict[str, DataFrame] = {}
+        self._once = OnceInGroup(spark, root, epoch, self._in_one_task)
         self._aggregates: dict[str, tuple[list[Column], list[Column]]] = {}
         self._staged = app.staged()
         self._outputs = {output.source: output for output in app.outputs.values()}
@@ -307,7 +308,12 @@ class GroupRunner:
         by = output.sorted_by if output else ()
         if by:
             rows = rows.sortWithinPartitions(*map(quoted_column, by))
-        folder = self._write(rows, name, mark, staged, grid, SORTED_GROUP_BYTES if by else None)
+        written = None if by else self._once.files_of(str(handle.operator), handle.port, frame)
+        folder = (
+            self._write(rows, name, mark, staged, grid, SORTED_GROUP_BYTES if by else None)
+            if written is None
+            else take_over(written, self._folder(name, mark, staged))
+        )
         if output:
             result.folders[output.name] = folder
         if handle in self._dropped:
@@ -322,7 +328,7 @@ class GroupRunner:
         The offset is the place of writing, task and row in it: unique in a window, which one job writes, and free,
         where an order or a number in each window would cost a sort.
         """
-        folder = self._root / (name if name in staged else f"scratch/{name}") / f"{self._epoch}-{mark}"
+        folder = self._folder(name, mark, staged)
         own = {
             "window_id": F.col("window_id"),
             "attempt": F.lit(self._epoch).cast("bigint"),
@@ -333,6 +339,9 @@ class GroupRunner:
         placed = [made.alias(column) for column, made in own.items() if column not in events]
         write_files(rows.select(*placed, *map(quoted_column, events)), folder, row_group_bytes)
         return folder
+
+    def _folder(self, name: str, mark: int, staged: set[str]) -> Location:
+        return self._root / (name if name in staged else f"scratch/{name}") / f"{self._epoch}-{mark}"
 
     def _next_state(
         self,
@@ -352,19 +361,9 @@ class GroupRunner:
             return self._states.save(node, frame, before, place, **size)
 
     def _context_of(self, node: Node, context: OperatorContext) -> OperatorContext:
-        def once(name: str, make: Callable[[], DataFrame]) -> DataFrame:
-            """Writes a frame to files at the first request of a group; everybody reads these."""
-            place = f"{node.name}+{name}"
-            if place not in self._once:
-                folder = self._root / f"scratch/{place}" / f"{self._epoch}-{context.last}"
-                frame = make()
-                write_files(frame, folder)
-                self._once[place] = self._in_one_task(read_files(self._spark, folder, frame.schema))
-            return self._once[place]
-
         published = frozenset(port for port, end in node.feeds.items() if not end.operator and "." in end.port)
-        context = replace(context, windowing=node.windowing)
-        return replace(context, operator=f"{self._app.name}.{node.name}", published=published, once=once)
+        context = self._once.context(node.name, replace(context, windowing=node.windowing))
+        return replace(context, operator=f"{self._app.name}.{node.name}", published=published)
 
     def _schema(self, output: str) -> pa.Schema:
         return self._app.columns(self._staged[output])

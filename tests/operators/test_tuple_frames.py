@@ -11,7 +11,7 @@ import pytest
 from rewindow.application import InputPort, OperatorContext, OutputPort
 from rewindow.application.windowing import Windowing
 from rewindow.operators import SlidingField, StateField, TupleOperator
-from rewindow.operators.tuples.frames import emitted, one_pass, states
+from rewindow.operators.tuples.frames import emitted, states
 from rewindow.windows import Grid, WindowRange
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ def test_a_window_slides_over_the_end_of_a_group(spark: SparkSession) -> None:
     for first, last in ((0, 6), (7, 13)):
         context = OperatorContext(Grid(1000), WindowRange(first, last), windowing=windowing)
         group = frame.where(f"window_id between {first} and {last}")
-        made = one_pass(operator, {"events": group}, state, context).localCheckpoint()
-        found += [tuple(row) for row in emitted(operator, made, "out").collect()]
-        state = states(operator, made).drop("_rw_gone")
+        given = operator, {"events": group}, state, context
+        found += [tuple(row) for row in emitted(*given)["out"].collect()]
+        state = states(*given).drop("_rw_gone").localCheckpoint()
     assert sorted(found) == [(5, "ann", 6), (9, "ann", 6), (9, "bob", 1), (13, "ann", 6), (13, "bob", 0)]
 
 
@@ -89,11 +89,11 @@ def test_windows_are_called_also_where_spark_knows_beforehand_that_nothing_comes
     columns = "0L as window_id", "'a' as key", "0L as x", "0L as offset"
     nothing = spark.range(1).selectExpr(*columns).where("false")
     state = spark.createDataFrame([(0,)], "count bigint").where("false")
-    made = one_pass(operator, {"events": nothing}, state, context)
-    assert sorted(map(tuple, emitted(operator, made, "out").collect())) == [(4, 1), (5, 2), (6, 3)]
+    found = emitted(operator, {"events": nothing}, state, context)["out"].collect()
+    assert sorted(map(tuple, found)) == [(4, 1), (5, 2), (6, 3)]
     before = spark.createDataFrame([(7,)], "count bigint")
-    made = one_pass(operator, {"events": nothing}, before, context)
-    assert sorted(map(tuple, emitted(operator, made, "out").collect())) == [(4, 8), (5, 9), (6, 10)]
+    found = emitted(operator, {"events": nothing}, before, context)["out"].collect()
+    assert sorted(map(tuple, found)) == [(4, 8), (5, 9), (6, 10)]
 
 
 def test_tuples_of_a_window_come_by_their_offset(spark: SparkSession) -> None:
@@ -102,7 +102,7 @@ def test_tuples_of_a_window_come_by_their_offset(spark: SparkSession) -> None:
     Random(3).shuffle(rows)
     frame = spark.createDataFrame(rows, "window_id bigint, key string, x bigint, offset bigint")
     operator, context = Numbers(), OperatorContext(Grid(1000), WindowRange(0, 2))
-    found = emitted(operator, one_pass(operator, {"events": frame}, None, context), "out").collect()
+    found = emitted(operator, {"events": frame}, None, context)["out"].collect()
     for key in "abc":
         called = sorted((row["number"], row["window_id"], -row["x"]) for row in found if row["key"] == key)
         assert [place for _, *place in called] == [[window, offset] for window in range(3) for offset in range(40)]

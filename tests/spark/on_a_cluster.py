@@ -14,9 +14,11 @@ import pyarrow as pa
 
 from rewindow.application import InputPort, OperatorContext, OutputPort
 from rewindow.config import Config, SparkConfig
+from rewindow.engine.once import OnceInGroup
 from rewindow.errors import RewindowError
+from rewindow.location import Location, location
 from rewindow.operators import StateField, TupleOperator
-from rewindow.operators.tuples.frames import emitted, one_pass
+from rewindow.operators.tuples.frames import emitted
 from rewindow.spark.executors import check_executors, send_code
 from rewindow.spark.frames import spark_schema
 from rewindow.spark.session import spark_session
@@ -74,14 +76,15 @@ def refused(spark: SparkSession, python_exec: str) -> str:
     return "nothing"
 
 
-def computed(spark: SparkSession) -> list[Any]:
-    """Returns what a tuple operator emits."""
+def computed(spark: SparkSession, root: Location) -> list[Any]:
+    """Returns what a tuple operator emits, and what its tasks have written of it."""
     clicks = spark.createDataFrame([(7, 0, "ann"), (7, 1, "ann")], "window_id bigint, offset bigint, user string")
     operator = Prices()
     state = spark.createDataFrame([], spark_schema(operator.state_columns() or pa.schema([])))
     context = OperatorContext(Grid(1000), WindowRange(7, 7))
-    rows = emitted(operator, one_pass(operator, {"clicks": clicks}, state, context), "out").collect()
-    return [list(row) for row in rows]
+    in_group = OnceInGroup(spark, root, 1, lambda frame: frame).context("prices", context)
+    found = (emitted(operator, {"clicks": clicks}, state, one)["out"].collect() for one in (context, in_group))
+    return [[list(row) for row in rows] for rows in found]
 
 
 def main(folder: Path, jars: str) -> None:
@@ -100,7 +103,7 @@ def main(folder: Path, jars: str) -> None:
     send_code(spark, config, [module])
     assert sys.path == path, "the driver goes on with its own"
     found["good"] = refused(spark, python(folder, "good", ()))
-    found["rows"] = computed(spark)
+    found["rows"] = computed(spark, location(str(folder / "replay")))
     (folder / "found.json").write_text(json.dumps(found))
     spark.stop()
 

@@ -48,4 +48,4 @@ def test_executors_compute_with_what_was_sent_and_lack_nothing_unsaid(tmp_path: 
     assert f'the executors have no Python "{tmp_path / "no-python"}"' in found["none"]
     assert "Python on the executors lacks pyarrow" in found["poor"] and "spark.pyspark.python" in found["poor"]
     assert found["good"] == "nothing"
-    assert found["rows"] == [[7, "ann", 3], [7, "ann", 6]]
+    assert found["rows"] == [[[7, "ann", 3], [7, "ann", 6]]] * 2

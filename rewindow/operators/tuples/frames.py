@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rewindow.application import OperatorContext
+from rewindow.application import WRITTEN, OperatorContext, PartSink
 from rewindow.names import quoted_column
 from rewindow.operators.tuples.key_range import KeyRange
 from rewindow.operators.tuples.operator import TupleOperator
@@ -23,17 +23,54 @@ from rewindow.operators.tuples.tagged_rows import (
     output_tags,
     state_tag,
     tagged_schema,
+    untagged,
 )
 from rewindow.spark.frames import spark_schema
 
 _ORDER = "_rw_order"
 _OFFSET = "offset"
+_STATE = ""
+"""The part of a pass that is state: no port has this name."""
+
+
+def emitted(
+    operator: TupleOperator, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+) -> dict[str, DataFrame]:
+    """Returns what a group emits on each port: `window_id` and its columns."""
+    found = _parts(operator, inputs, state, context)
+    return {port: found[port] for port in operator.output_ports()}
+
+
+def states(
+    operator: TupleOperator, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+) -> DataFrame:
+    """Returns the state rows after a group, of the same pass; a key that is gone is marked where there are keys."""
+    found = _parts(operator, inputs, state, context)[_STATE].drop(WINDOW)
+    return found if operator.state_increments else found.drop(GONE)
+
+
+def _parts(
+    operator: TupleOperator, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+) -> Mapping[str, DataFrame]:
+    """Returns what the one pass of a group gives, by port, and the state; in a replay nothing is computed twice."""
+    tags = {_STATE: state_tag(operator), **output_tags(operator)}
+    if context.parts is None:
+        rows = one_pass(operator, inputs, state, context)
+        return {part: _untagged(rows, columns) for part, columns in tags.items()}
+    schemas = {part: columns.schema for part, columns in tags.items()}
+    return context.parts(schemas, lambda sink: one_pass(operator, inputs, state, context, sink))
 
 
 def one_pass(
-    operator: TupleOperator, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    operator: TupleOperator,
+    inputs: Mapping[str, DataFrame],
+    state: DataFrame | None,
+    context: OperatorContext,
+    sink: PartSink | None = None,
 ) -> DataFrame:
-    """Returns the tagged rows of what a group emits on all ports, and of the state after it; nothing is computed twice.
+    """Returns the tagged rows of what a group emits on all ports, and of the state after it.
+
+    With a sink, tasks give it their rows, and the files that it has written come back.
 
     Tuples of a window come by port, then by recorded offset; those of a published stream, and those behind a frame
     operator, by a hash of their columns (X43, X51).
@@ -54,24 +91,14 @@ def one_pass(
     by_port = [TAG] if len(operator.input_ports()) > 1 else []  # State and mark come first by their window and order.
     ordered = placed.sortWithinPartitions(WINDOW, *by_port, _ORDER)
     sent = ordered.select(*(name if name in ordered.columns else F.lit(None).alias(name) for name in wanted))
-    made = tagged_schema([state_tag(operator), *output_tags(operator).values()])
+    tags = {_STATE: state_tag(operator), **output_tags(operator)}
     alone = context.alone()
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return KeyRange(operator, alone).run(batches)
+        made = KeyRange(operator, alone).run(batches)
+        return made if sink is None else sink(untagged(tags, made))
 
-    return sent.mapInArrow(run, spark_schema(made))
-
-
-def emitted(operator: TupleOperator, rows: DataFrame, port: str) -> DataFrame:
-    """Returns what was emitted on a port: `window_id` and its columns."""
-    return _untagged(rows, output_tags(operator)[port], WINDOW)
-
-
-def states(operator: TupleOperator, rows: DataFrame) -> DataFrame:
-    """Returns the state rows of a pass; a key that is gone is marked where the operator has keys."""
-    found = _untagged(rows, state_tag(operator))
-    return found if operator.state_increments else found.drop(GONE)
+    return sent.mapInArrow(run, spark_schema(tagged_schema(tags.values()) if sink is None else WRITTEN))
 
 
 def _tagged(frame: DataFrame, columns: Columns, operator: TupleOperator, port: str, *, has_order: bool) -> DataFrame:
@@ -123,9 +150,9 @@ def _named(values: list[Column], columns: Columns) -> list[Column]:
     return [value.alias(name) for value, name in zip(values, columns.names, strict=True)]
 
 
-def _untagged(rows: DataFrame, columns: Columns, *more: str) -> DataFrame:
+def _untagged(rows: DataFrame, columns: Columns) -> DataFrame:
     values = []
     for field, sent in zip(columns.schema, columns.names, strict=True):
         column = F.timestamp_micros(sent) if pa.types.is_timestamp(field.type) else F.col(sent)
         values.append(column.cast(spark_schema(pa.schema([field]))[0].dataType).alias(field.name))
-    return rows.where(F.col(TAG) == columns.tag).select(*more, *values)
+    return rows.where(F.col(TAG) == columns.tag).select(WINDOW, *values)

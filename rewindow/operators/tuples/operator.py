@@ -204,10 +204,9 @@ class TupleOperator(FrameOperator):
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> Mapping[str, DataFrame]:
         """Returns what was emitted on each port, from the one pass in which everything is computed."""
-        from rewindow.operators.tuples.frames import emitted, one_pass
+        from rewindow.operators.tuples.frames import emitted
 
-        found = context.once("pass", lambda: one_pass(self, inputs, state, context))
-        return {port: emitted(self, found, port) for port in self.output_ports()}
+        return emitted(self, inputs, state, context)
 
     def next_state(
         self,
@@ -217,9 +216,9 @@ class TupleOperator(FrameOperator):
         context: OperatorContext,
     ) -> DataFrame:
         """Returns the state rows of the same pass: those that changed where there is a key, else all."""
-        from rewindow.operators.tuples.frames import one_pass, states
+        from rewindow.operators.tuples.frames import states
 
-        return states(self, context.once("pass", lambda: one_pass(self, inputs, state, context)))
+        return states(self, inputs, state, context)
 
 
 def _can_be_key(field: pa.Field) -> bool:

@@ -6,7 +6,7 @@ State is tag 0, ports count from 1. A column of a tag is named by it, so that no
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -79,6 +79,25 @@ def tagged_schema(tags: Iterable[Columns]) -> pa.Schema:
 
 def _declared(schema: pa.Schema | None) -> pa.Schema:
     return schema if schema is not None else pa.schema([])
+
+
+def untagged(tags: Mapping[str, Columns], batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
+    """Gives `window_id` and the columns of each batch, whose rows are of one tag, as they are declared."""
+    parts = {columns.tag: (part, columns) for part, columns in tags.items()}
+    for batch in batches:
+        if batch.num_rows:
+            part, columns = parts[batch[TAG][0].as_py()]
+            values = [
+                _declared_values(batch[name], field.type)
+                for name, field in zip(columns.names, columns.schema, strict=True)
+            ]
+            yield part, pa.table([batch[WINDOW], *values], names=[WINDOW, *columns.schema.names])
+
+
+def _declared_values(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if not pa.types.is_timestamp(kind):
+        return column
+    return column.cast(pa.timestamp("us", kind.tz))
 
 
 class TagShape:
