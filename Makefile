@@ -26,7 +26,7 @@ test-fast: setup ## what needs no JVM, no Airflow and no server (a minute); run 
 	@$(RUN) $(PYTEST) --ignore tests/airflow -m "not jvm and not long and not recovery_matrix and not exhaustive and not install" $(ARGS)
 
 test-long: setup ## the longest tests: more cases, whole schedules of Airflow (10 minutes)
-	@$(RUN) $(PYTEST) --dist load -m "long and not recovery_matrix and not exhaustive" $(ARGS)
+	@$(RUN) $(PYTEST) --dist loadgroup -m "long and not recovery_matrix and not exhaustive" $(ARGS)
 
 test-recovery: setup ## the recovery matrix: SIGKILL at every step, in every mode (17 minutes)
 	@$(RUN) $(PYTEST) --dist loadgroup -m "recovery_matrix and not exhaustive" --timeout 900 $(ARGS)

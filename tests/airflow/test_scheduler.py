@@ -24,10 +24,7 @@ from tests.airflow.conftest import ROOT
 from tests.airflow.small_project import DAYS as PROJECT_DAYS
 from tests.airflow.small_project import make_project, record
 
-pytestmark = [
-    pytest.mark.timeout(1500),  # Of a loaded machine; a free one needs two minutes.
-    pytest.mark.xdist_group("scheduler"),  # One Airflow serves them all.
-]
+pytestmark = [pytest.mark.timeout(1500), pytest.mark.xdist_group("scheduler")]  # One Airflow serves them all.
 DAYS = 21
 DAY = timedelta(days=1)
 START = datetime(2026, 1, 1, tzinfo=UTC)
