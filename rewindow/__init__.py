@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rewindow.launcher.repair import find_repairs, repair
     from rewindow.launcher.verbs import abandon, plan, publish, record, replay, resume, undo, withdraw
     from rewindow.listener import Lines, Listener
+    from rewindow.planning.changing import set_property
     from rewindow.planning.unpublished import unpublished
     from rewindow.planning.validation import validate
     from rewindow.playback import play
@@ -60,6 +61,7 @@ _PLACES = {
     "repair": "launcher.repair:repair",
     "replay": "launcher.verbs:replay",
     "resume": "launcher.verbs:resume",
+    "set_property": "planning.changing:set_property",
     "status": "inspection.replay_status:replay_status",
     "streams": "recording.inventory:list_streams",
     "undo": "launcher.verbs:undo",
@@ -93,6 +95,7 @@ __all__ = [
     "repair",
     "replay",
     "resume",
+    "set_property",
     "status",
     "streams",
     "undo",

@@ -23,6 +23,7 @@ VERBS = {
     "check-determinism": "Compute a sample of windows in several ways, and compare every port.",
     "plan": "Show what a replay would do.",
     "replay": "Replay a range of windows into staged tables.",
+    "set": "Change a property of an operator while its replay runs.",
     "status": "Show where a replay stands.",
     "list": "List replays.",
     "check": "Judge a replay's output by its expectations.",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from rewindow.application.given import Given, strongest
+from rewindow.application.given import Given, PropertyChange, strongest
 from rewindow.application.graph import Application
 from rewindow.application.modes import Mode
 from rewindow.application.node import Node
@@ -46,6 +46,52 @@ def _apply(app: Application, node: Node, one: Given) -> None:
         kind = type(node.operator).__name__
         words = f"{kind} has no such property or attribute. {did_you_mean(one.name, known)}It has: {', '.join(known)}."
         app.declared.append(_violation(one, words))
+
+
+def apply_changes(app: Application, changes: Iterable[PropertyChange]) -> None:
+    """Gives changeable properties the values that they have from here on (O26, O27)."""
+    for one in changes:
+        operator = app.nodes[one.operator].operator
+        _set(operator, property_key(operator, one.name) or one.name, one.name, one.value)
+
+
+def check_changes(app: Application, changes: Iterable[PropertyChange]) -> list[Any]:
+    """Makes changes in an application, in their order, to see whether it takes them; returns the values as it has them.
+
+    Raises:
+        InputError: there is no such operator or property, it is not changeable, or it does not take the value.
+    """
+    return [_check_change(app, one) for one in changes]
+
+
+def _check_change(app: Application, change: PropertyChange) -> Any:
+    where = f'property "{change.path}"'
+    if change.operator not in app.nodes:
+        known = f"{did_you_mean(change.operator, app.nodes)}There are: {', '.join(app.nodes)}."
+        raise InputError(f'{where}: no operator has the name "{change.operator}"', hint=known)
+    operator = app.nodes[change.operator].operator
+    kind, changeable = type(operator), sorted(type(operator).changeable)
+    names = {name for name, info in kind.model_fields.items() if change.name in (name, info.alias)}
+    if not names:
+        known = f"{did_you_mean(change.name, kind.model_fields)}It has: {', '.join(kind.model_fields) or 'none'}."
+        raise InputError(f"{where}: {kind.__name__} has no such property", hint=known)
+    if not names & set(changeable):
+        raise InputError(
+            f"{where} is not changeable while a replay runs",
+            detail=f"Changeable of {kind.__name__}: {', '.join(changeable) or 'none'}.",
+            hint=f'Give it to a new replay (--set), or declare it: changeable: ClassVar = ("{min(names)}",)',
+        )
+    before = operator.output_ports(), operator.state_columns()
+    apply_changes(app, [change])
+    wrong = [one for one in operator.wrong_properties() if one.path.partition(".")[0] in {change.name, *names}]
+    if wrong:
+        raise InputError(f"{where} cannot be {change.value!r}: {wrong[0].message}")
+    if (operator.output_ports(), operator.state_columns()) != before:
+        raise InputError(
+            f"{where} cannot become {change.value!r} while a replay runs: ports or state would have other columns"
+        )
+    [value] = operator.model_dump(mode="json", include=names).values()
+    return value
 
 
 def property_key(operator: FrameOperator, name: str) -> str | None:

@@ -7,6 +7,7 @@ from the code, from rewindow.toml, and from `--set operator.property=value` or t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -40,6 +41,29 @@ class Given(BaseModel):
         if self.output:
             return f"outputs.{self.output}.{self.name}"
         return f"{self.operator}.{self.name}" if self.operator else self.name
+
+
+class PropertyChange(BaseModel):
+    """Another value that a property of an operator has from a window on, set while its replay ran (X10).
+
+    Attributes:
+        at: when it was set, in UTC.
+        by: the user who has set it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    operator: str
+    name: str
+    value: Any
+    from_window: int
+    at: datetime
+    by: str
+
+    @property
+    def path(self) -> str:
+        """Operator and name, as `--set` has them."""
+        return f"{self.operator}.{self.name}"
 
 
 def given_as(pairs: Mapping[str, Any], source: str) -> list[Given]:

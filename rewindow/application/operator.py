@@ -6,7 +6,7 @@ where the operator is added to an application; they change how it is run (O23).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -130,6 +130,9 @@ class FrameOperator(BaseModel):
     a group ends must not show. Properties are checked when an operator is built, defaults too. Wrong ones do not raise
     there: they are reported with every other violation of the application at launch (O53, O60). A built operator is
     changed by `set_properties` only.
+
+    `changeable` names the properties that `rewindow set` may change while a replay runs (X10); ports and state must not
+    depend on them.
     """
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, validate_default=True, frozen=True)
@@ -142,6 +145,7 @@ class FrameOperator(BaseModel):
     state_buckets: ClassVar[int] = 16
     state_increments: ClassVar[bool] = False
     state_reads_outputs: ClassVar[bool] = True
+    changeable: ClassVar[Collection[str]] = ()
     _given: dict[str, Any] = PrivateAttr()
     _wrong: list[WrongProperty] = PrivateAttr()
 

@@ -38,6 +38,10 @@ AllowMissing = Annotated[
 StateFrom = Annotated[
     str | None, typer.Option(help="Id of a replay whose last state is the start state.", autocompletion=replays)
 ]
+ChangesFrom = Annotated[
+    str | None,
+    typer.Option(help="Id of a replay whose changes of properties are made again.", autocompletion=replays),
+]
 InitialState = Annotated[
     bool, typer.Option("--initial-state", help="Start from the initial state although the range begins later.")
 ]
@@ -81,6 +85,7 @@ def plan(
     checkpoint_windows: CheckpointWindows = None,
     allow_missing: AllowMissing = False,
     state_from: StateFrom = None,
+    changes_from: ChangesFrom = None,
     initial_state: InitialState = False,
     allow_other_code: OtherCode = False,
     allow_affected: Affected = False,
@@ -109,7 +114,7 @@ def plan(
     wishes = Wishes(
         first=first, last=last, from_time=from_time, to_time=to_time, mode=mode,
         parameters=parameters(parameter), group_windows=group_windows, checkpoint_windows=checkpoint_windows,
-        allow_missing=allow_missing, state_from=state_from, initial_state=initial_state,
+        allow_missing=allow_missing, state_from=state_from, initial_state=initial_state, changes_from=changes_from,
         allow_other_code=allow_other_code, allow_affected=allow_affected, verify_inputs=verify_inputs,
         properties=parameters(properties),
     )  # fmt: skip

@@ -11,6 +11,7 @@ from rewindow.commands.completion import applications, replays
 from rewindow.commands.plan import (
     Affected,
     AllowMissing,
+    ChangesFrom,
     CheckpointWindows,
     GroupWindows,
     InitialState,
@@ -55,6 +56,7 @@ def replay(
     checkpoint_windows: CheckpointWindows = None,
     allow_missing: AllowMissing = False,
     state_from: StateFrom = None,
+    changes_from: ChangesFrom = None,
     initial_state: InitialState = False,
     allow_other_code: OtherCode = False,
     allow_affected: Affected = False,
@@ -93,7 +95,7 @@ def replay(
             config, application, listener=JobScreen(), crash=crash,
             first=first, last=last, from_time=from_time, to_time=to_time, mode=mode, replay_id=replay_id,
             parameters=parameters(parameter), group_windows=group_windows, checkpoint_windows=checkpoint_windows,
-            allow_missing=allow_missing, state_from=state_from, initial_state=initial_state,
+            allow_missing=allow_missing, state_from=state_from, initial_state=initial_state, changes_from=changes_from,
             allow_other_code=allow_other_code, allow_affected=allow_affected, reason=reason,
             verify_inputs=verify_inputs, properties=parameters(properties),
         )  # fmt: skip

@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rewindow.application import Application, OperatorContext
+from rewindow.application.configuring import apply_changes
 from rewindow.crash import Step, crash_point
 from rewindow.engine.computation import Counts, Engine
 from rewindow.engine.group_commit import GroupCommit, GroupEnd
@@ -30,6 +31,7 @@ from rewindow.ledger import Ledger
 from rewindow.location import Location
 from rewindow.recovery import CheckpointSchedule, GroupSizer, Plan, next_end
 from rewindow.state import checkpoints as stored
+from rewindow.state.changes import ChangeLog
 from rewindow.state.files import KeptFiles, States, folder_of
 from rewindow.storage import FencedTable, Log, Table
 from rewindow.storage.layout import CHECKPOINTS, state_folder
@@ -76,6 +78,8 @@ class Attempt:
         self._crash = crash or partial(crash_point, attempt=epoch)
         self._held = KeptFiles(folder_of(root / CHECKPOINTS), epoch)
         self._schedule = CheckpointSchedule(plan.checkpoint_windows, plan.checkpoint_multiple)
+        changeable = any(type(node.operator).changeable for node in app.nodes.values())
+        self._changes = ChangeLog(root, plan.changes) if changeable else None
 
     def run(self) -> None:
         """Runs to the end of the range.
@@ -94,6 +98,8 @@ class Attempt:
         states = self._restore(takeover, engine)
         self._crash(Step.RESUMED, 1)
         self._run_groups(takeover, engine, states)
+        if self._changes is not None:
+            self.ledger.replays.keep_changes(self.plan.replay_id, self._changes.changes())
         engine.join_files()
         self._crash(Step.JOINED, 1)
         engine.clear_scratch()
@@ -143,7 +149,7 @@ class Attempt:
         saved = plan.window_of(restored) if restored else None
         while window <= plan.last:
             began = time.monotonic()
-            end = next_end(window, plan.last, sizer.size, plan.mode, self._schedule, cuts)
+            end = self._begin(window, next_end(window, plan.last, sizer.size, plan.mode, self._schedule, cuts))
             number += 1
             windows, is_mark = WindowRange(window, end), self._schedule.is_due
             group = OperatorContext(plan.grid, windows, plan.mode, checkpointed=saved, is_mark=is_mark)
@@ -158,6 +164,14 @@ class Attempt:
                     detail="Everything up to there is committed.",
                     hint=f"Go on with: rewindow replay --resume {plan.replay_id}",
                 )
+
+    def _begin(self, first: int, last: int) -> int:
+        """Gives changeable properties the values of a group's windows; returns its end, before the next change (O26)."""
+        if self._changes is None:
+            return last
+        end = self._changes.begin(first, last)
+        apply_changes(self.app, self._changes.at(first))
+        return end
 
     def _start(self, takeover: Takeover, mark: int) -> None:
         """At most once makes durable, before any work of a group, that its last window was begun (R13)."""

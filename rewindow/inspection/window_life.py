@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from rewindow.application.given import PropertyChange
 from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.inspection.visibility import outcome
@@ -13,6 +14,7 @@ from rewindow.ledger import AttemptRecord, Ledger
 from rewindow.ledger.replays import Replay, State
 from rewindow.location import Location
 from rewindow.names import did_you_mean
+from rewindow.planning.changing import change_log
 from rewindow.recovery import Plan
 from rewindow.storage import Table, query
 from rewindow.storage.layout import CHECKPOINTS, FACTS
@@ -226,17 +228,25 @@ def _life(config: Config, ledger: Ledger, row: Replay, window: int) -> WindowLif
             if window in act.range
         ),
         attempts=tuple(ledger.attempts.of(row.replay_id)),
-        properties=_properties(plan),
+        properties=_properties(plan, change_log(config, plan).at(window)),
     )
 
 
-def _properties(plan: Plan) -> tuple[PropertyOrigin, ...]:
+def _properties(plan: Plan, changes: list[PropertyChange]) -> tuple[PropertyOrigin, ...]:
+    """Returns the values in one window: those of the plan, but for what was changed while the replay ran."""
     own = [PropertyOrigin("", one.path, one.value, one.source) for one in plan.given if not one.operator]
     operators = plan.graph.operators if plan.graph else []
-    return (
+    found = [
         *own,
         *(PropertyOrigin(node.name, one.name, one.value, one.source) for node in operators for one in node.properties),
-    )
+    ]
+    changed = {
+        (one.operator, one.name): PropertyOrigin(
+            one.operator, one.name, one.value, f"rewindow set, from window {one.from_window} on"
+        )
+        for one in changes
+    }
+    return tuple(changed.get((one.operator, one.name), one) for one in found)
 
 
 def _facts(root: Location, window: int) -> tuple[PortFact, ...]:

@@ -36,7 +36,8 @@ class PublishedStretch:
     def kind(self) -> tuple[object, ...]:
         """What replays must have in common to be done as one."""
         given = sorted((one.path, repr(one.value)) for one in self.plan.given)
-        return self.plan.mode, tuple(sorted(self.plan.parameters.items())), tuple(given)
+        changes = tuple((one.path, repr(one.value), one.from_window) for one in self.plan.changes)
+        return self.plan.mode, tuple(sorted(self.plan.parameters.items())), tuple(given), changes
 
     def wishes(self, windows: WindowRange) -> Wishes:
         """Returns how a range that begins in it is asked for, as the replay was that is published there."""
@@ -44,6 +45,7 @@ class PublishedStretch:
             mode=self.plan.mode.name,
             parameters=dict(self.plan.parameters),
             properties=self.plan.properties,
+            changes_from=self.plan.replay_id if self.plan.changes else None,
             allow_missing=any(entry.missing for entry in self.plan.inputs),
             initial_state=self.plan.start.source == "initial" and windows.first == self.plan.first
             and "--initial-state" in (self.plan.options or ()),

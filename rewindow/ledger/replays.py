@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -27,6 +27,7 @@ from rewindow.names import did_you_mean
 from rewindow.windows import Grid, WindowRange, format_time
 
 if TYPE_CHECKING:
+    from rewindow.application.given import PropertyChange
     from rewindow.recovery import Plan
 
 
@@ -247,6 +248,13 @@ class Replays(LedgerPart):
         """
         with self.writing() as connection:
             self.move(connection, replay_id, State.FAILED, message)
+
+    def keep_changes(self, replay_id: str, changes: Sequence[PropertyChange]) -> None:
+        """Enters into the plan which properties were changed while it ran, so that a purge does not lose them."""
+        with self.serialised() as connection:
+            plan = {**read_replay(connection, replay_id).plan}
+            plan["changes"] = [one.model_dump(mode="json") for one in changes]
+            connection.execute(update(replays).where(replays.c.replay_id == replay_id).values(plan=plan))
 
     def hold_epoch(self, connection: Connection, replay_id: str, epoch: int) -> None:
         """Locks a replay's row for an attempt's write, if no newer epoch was given out.

@@ -95,7 +95,7 @@ def _file(kind: type) -> str | None:
 def _properties(name: str, operator: FrameOperator) -> Any:
     """Returns properties as JSON has them."""
     try:
-        return _canonical(operator.model_dump(warnings=False))
+        return _canonical(operator.model_dump(warnings=False, exclude=set(type(operator).changeable)))
     except PydanticSerializationError as error:
         raise InputError(
             f'operator "{name}" has a property that cannot be written as JSON: {error}',

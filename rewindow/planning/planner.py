@@ -9,7 +9,8 @@ from pathlib import PurePath
 from typing import Any
 
 from rewindow.application import Application, Mode, Output, describe_graph, validate
-from rewindow.application.given import FILE
+from rewindow.application.configuring import check_changes
+from rewindow.application.given import FILE, PropertyChange
 from rewindow.application.watching import watch_every_port
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
@@ -19,6 +20,7 @@ from rewindow.loading.catalog import LoadedApplication, given_in_file, load_appl
 from rewindow.loading.suite_flaws import suite_flaws
 from rewindow.names import check_replay_id
 from rewindow.operators.heartbeat.operator import Heartbeat
+from rewindow.planning.changing import change_log
 from rewindow.planning.creation import create_tables
 from rewindow.planning.forecast import blockers, estimate
 from rewindow.planning.inputs import (
@@ -101,6 +103,16 @@ def draft_plan(config: Config, request: ReplayRequest) -> Draft:
     return Draft(plan, loaded, blockers(config, plan), seconds, basis, refused)
 
 
+def _changes(config: Config, request: ReplayRequest, app: Application) -> list[PropertyChange]:
+    """Returns the changes of properties that another replay had and this one makes again."""
+    if request.changes_from is None:
+        return []
+    other = Ledger.open(config.ledger_url).replays.get(request.changes_from).read_plan()
+    changes = change_log(config, other).changes()
+    check_changes(load_application(config, app.name, request.parameters, app.given).app, changes)
+    return changes
+
+
 def _is_allowed(config: Config, request: ReplayRequest) -> bool:
     """Returns whether a start state that lacks windows or is stale was asked for."""
     return request.allow_affected or config.replay.allow_affected
@@ -154,6 +166,7 @@ def _plan(
         options=request.options(),
         graph=describe_graph(app),
         given=app.given,
+        changes=_changes(config, request, app),
         sample_seed=request.sample_seed,
         candidate=request.candidate,
         dag=request.dag,

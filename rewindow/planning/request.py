@@ -24,6 +24,7 @@ class ReplayRequest:
         properties: value of a property or attribute by operator.property, before those of rewindow.toml and the code.
         sample_seed: for a sample that is compared with another one, see Plan.
         candidate: for a candidate, see Plan.
+        changes_from: a replay whose changes of properties are made again, at the same windows.
         code: folder with the application's code, in the place of those in the settings; the replay keeps a copy.
         state_from: a replay whose last checkpoint is the start state.
         initial_state: start from the initial state although the range begins later.
@@ -55,11 +56,12 @@ class ReplayRequest:
     sample_seed: int | None = None
     candidate: Candidate | None = None
     code: Location | None = None
+    changes_from: str | None = None
 
     def options(self) -> list[str]:
         """Returns how it is asked for as words of a command line, without range and id: what a plan repeats them by."""
         words = ["--mode", self.mode] if self.mode != Mode.EXACTLY_ONCE.name else []
-        for name in ("group_windows", "checkpoint_windows", "state_from", "reason"):
+        for name in ("group_windows", "checkpoint_windows", "state_from", "changes_from", "reason"):
             value = getattr(self, name)
             words += [_option(name), str(value)] if value not in (None, "") else []
         for name in ("allow_missing", "initial_state", "allow_other_code", "allow_affected"):
@@ -102,6 +104,7 @@ class Wishes(TypedDict, total=False):
     reason: str
     dag: str
     verify_inputs: bool | None
+    changes_from: str | None
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from rewindow.application import TOLERANCE, Given, GraphDescription, Mode
+from rewindow.application.given import PropertyChange
 from rewindow.location import Location
 from rewindow.names import windows_name
 from rewindow.recovery.groups import CheckpointSchedule
@@ -162,6 +163,8 @@ class Plan(_Value):
             come in an order and in parts that this number chooses.
         candidate: what makes it a candidate, None for a replay that may be published.
         given: properties and attributes that were given from outside of the code, which every attempt uses again.
+        changes: values that changeable properties have from a window on (X10), as another replay had them; those that
+            were set while it ran stand here when it has ended, before that in its log of changes.
         graph: the application's graph; None in plans of older versions.
         options: how it was asked for, as words of a command line behind the range; None in plans of older versions.
     """
@@ -195,6 +198,7 @@ class Plan(_Value):
     graph: GraphDescription | None = None
     sample_seed: int | None = None
     given: list[Given] = Field(default_factory=list)
+    changes: list[PropertyChange] = Field(default_factory=list)
     candidate: Candidate | None = None
 
     @property

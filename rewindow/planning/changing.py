@@ -1,0 +1,76 @@
+"""Changes a property of an operator while its replay runs, from a window on (X10, O26, O27)."""
+
+from __future__ import annotations
+
+import getpass
+from datetime import UTC, datetime
+
+from rewindow.application.configuring import check_changes
+from rewindow.application.given import PropertyChange, given_as
+from rewindow.config import Config
+from rewindow.errors import InputError, RangeError
+from rewindow.ledger import Ledger
+from rewindow.ledger.replays import RUNNABLE
+from rewindow.loading.catalog import load_planned
+from rewindow.recovery import Plan
+from rewindow.state.changes import ChangeLog
+
+
+def change_log(config: Config, plan: Plan) -> ChangeLog:
+    """Returns the changes of a replay."""
+    return ChangeLog(config.replay_root(plan.replay_id), plan.changes)
+
+
+def set_property(
+    config: Config, replay_id: str, path: str, value: object, *, from_window: int | None = None
+) -> PropertyChange:
+    """Gives a changeable property another value from a window on; a replay that runs notices it at its next group.
+
+    Every attempt computes a window with the same values. Whoever replays the range as it was, such as a repair, makes
+    the same changes at the same windows.
+
+    Args:
+        config: settings in force.
+        replay_id: a replay that has not ended.
+        path: operator.property.
+        value: the new one; a text is read as on the command line.
+        from_window: the first window that it holds in; by default the first one that is not begun yet.
+
+    Raises:
+        InputError: the replay has ended, the window was begun, there is no such operator or property, it is not
+            changeable, or it does not take the value.
+        RangeError: the window is not of the replay.
+    """
+    ledger = Ledger.open(config.ledger_url)
+    row = ledger.replays.get(replay_id)
+    if row.state not in RUNNABLE:
+        raise InputError(
+            f'replay "{replay_id}" is {row.state}: none of its windows is still to be computed',
+            hint=f"Replay the range again with --set {path}=VALUE.",
+        )
+    plan = row.read_plan()
+    [given] = given_as({path: value}, "")
+    by, at = getpass.getuser(), datetime.now(UTC)
+
+    def change(begun: int | None) -> PropertyChange:
+        first = plan.first if begun is None else begun + 1
+        window = first if from_window is None else from_window
+        if window not in plan.range:
+            raise RangeError(
+                f"window {window} is not of the replay, whose range is {plan.range}"
+                if from_window is not None
+                else f"every window of the replay was begun, up to {begun}"
+            )
+        if window < first:
+            raise InputError(
+                f"window {window} was begun with the value that {path} has now",
+                detail=f"Windows up to {begun} were begun.",
+                hint=f"PropertyChange it from a later window on: --from-window {first}",
+            )
+        return PropertyChange(operator=given.operator, name=given.name, value=value, from_window=window, at=at, by=by)
+
+    [value] = check_changes(load_planned(config, plan).app, [change(None)])
+    log = change_log(config, plan)
+    made = log.add(change)
+    ledger.replays.keep_changes(replay_id, log.changes())
+    return made

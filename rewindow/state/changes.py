@@ -1,0 +1,100 @@
+"""Values that properties got while their replay ran: who changed what, from which window on (X10, O26, O27).
+
+A replay keeps them in one log of numbered files, in which it also notes, before it begins a group, up to where its
+windows are begun. A number is given once, by a conditional put, so changes and begun windows have one order: no window
+that was begun is changed afterwards, and every attempt computes a window with the same values, whenever it is killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel, ConfigDict
+
+from rewindow.application.given import PropertyChange
+from rewindow.location import Location
+
+FOLDER = "changes"
+
+
+class _Entry(BaseModel):
+    """One file of the log: a change, or the last window that is begun."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    change: PropertyChange | None = None
+    begun: int | None = None
+
+
+@dataclass
+class ChangeLog:
+    """The changes of one replay.
+
+    Args:
+        root: folder of the replay.
+        planned: those that its plan has from the start.
+    """
+
+    root: Location
+    planned: Iterable[PropertyChange] = ()
+    _entries: list[_Entry] = field(default_factory=list, init=False, repr=False)
+
+    def changes(self) -> list[PropertyChange]:
+        """Returns all changes; of one property and window the last one counts."""
+        self._read()
+        made = (entry.change for entry in self._entries if entry.change is not None)
+        return list({(one.path, one.from_window, one.at): one for one in (*self.planned, *made)}.values())
+
+    def begun(self) -> int | None:
+        """Returns the last window that was begun, None before the first."""
+        self._read()
+        return max((entry.begun for entry in self._entries if entry.begun is not None), default=None)
+
+    def add(self, change: Callable[[int | None], PropertyChange]) -> PropertyChange:
+        """Notes a change, and returns it.
+
+        Args:
+            change: gives it, in view of the last window that was begun; may raise, then nothing is noted.
+        """
+        made: list[PropertyChange] = []
+
+        def entry() -> _Entry:
+            made.append(change(self.begun()))
+            return _Entry(change=made[-1])
+
+        self._append(entry)
+        return made[-1]
+
+    def begin(self, first: int, last: int) -> int:
+        """Notes that the windows of a group are begun; returns its last one, before which no change falls."""
+        end = last
+
+        def entry() -> _Entry | None:
+            nonlocal end
+            begun = self.begun()
+            end = min([last, *(one.from_window - 1 for one in self.changes() if first < one.from_window <= last)])
+            return None if begun is not None and begun >= end else _Entry(begun=end)
+
+        self._append(entry)
+        return end
+
+    def at(self, window: int) -> list[PropertyChange]:
+        """Returns the changes that hold in a window, the last one of each property."""
+        held = sorted((one for one in self.changes() if one.from_window <= window), key=lambda one: one.from_window)
+        return list({one.path: one for one in held}.values())
+
+    def _append(self, entry: Callable[[], _Entry | None]) -> None:
+        """Puts what an entry is, in view of all before it, under the next number; again where that was taken."""
+        while (made := entry()) is not None:
+            content = made.model_dump_json(exclude_none=True)
+            if self._place(len(self._entries)).put_if_absent(content):
+                return
+
+    def _read(self) -> None:
+        while (place := self._place(len(self._entries))).is_file():
+            with place.open() as stream:
+                self._entries.append(_Entry.model_validate_json(stream.read()))
+
+    def _place(self, number: int) -> Location:
+        return self.root / FOLDER / f"{number:08}.json"
