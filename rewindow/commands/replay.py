@@ -105,10 +105,9 @@ def replay(
             hint="Begin one: rewindow replay APPLICATION; or go on with one: rewindow replay --resume REPLAY",
         )
     if as_json:
-        print_json({"exit_code": 0, **result.to_json()})
-    else:
-        state = "staged" if result.state is State.ENDED else result.state.value
-        out.print(escape(f"replay {result.replay_id} is {state}. {next_step(result.replay_id, result.state)}"))
+        return print_json({"exit_code": 0, **result.to_json()})
+    state = "staged" if result.state is State.ENDED else result.state.value
+    return out.print(escape(f"replay {result.replay_id} is {state}. {next_step(result.replay_id, result.state)}"))
 
 
 def _refuse_wishes(context: typer.Context, replay_id: str) -> None:

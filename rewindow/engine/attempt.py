@@ -166,7 +166,7 @@ class Attempt:
                 )
 
     def _begin(self, first: int, last: int) -> int:
-        """Gives changeable properties the values of a group's windows; returns its end, before the next change (O26)."""
+        """Gives changeable properties the values of a group's windows; returns its end, before a change (O26)."""
         if self._changes is None:
             return last
         end = self._changes.begin(first, last)
