@@ -20,8 +20,9 @@ ADVICE = {
     "there. Rename one of the two.",
     "O50": "A stream goes from something that writes it to something that reads it. Connect the end that is missing, "
     "or leave the stream out.",
-    "O51": "An operator cannot wait for its own results. What a window hands on to the next one is state: keep it in "
-    "next_state.",
+    "O51": "An operator cannot wait for its own results of the same window. Let the cycle go through a DelayOperator, "
+    "which hands its tuples to the next window, or keep what is handed on in a state.",
+    "O52": "A delay operator shifts tuples by windows, by one unless its property `windows` says more.",
     "O53": "A property says within which bounds it works. Give it a value that is allowed.",
     "O60": "The suite judges the output before anybody may read it, so it is checked before anything runs. Mend the "
     "suite in the folder of expectations.",
@@ -46,6 +47,8 @@ ADVICE = {
     "W65": "A checkpoint is bound to the properties that made it, so they must be written down. Give the property a "
     "@field_serializer.",
     "X12": "Each operator has a state and properties of its own. Make a second instance.",
+    "X40": "The operators of a cycle are called window by window in one pass. Make them tuple operators, and feed the "
+    "cycle from a recorded stream or another operator.",
     "X47": "A large state is stored in files by the hash of its key. Name columns of the state, and a number of "
     "buckets such as 16.",
 }  # fmt: skip

@@ -52,13 +52,17 @@ class OperatorDescription(_Value):
 
 
 class GraphDescription(_Value):
-    """The graph of an application: recorded streams, operators in topological order, and outputs by their source."""
+    """The graph of an application: recorded streams, operators in topological order, and outputs by their source.
+
+    `cycles` has the operators of each cycle, in the order in which they are called in a window.
+    """
 
     application: str
     window: str
     streams: list[str] = Field(default_factory=list)
     operators: list[OperatorDescription] = Field(default_factory=list)
     outputs: dict[str, str] = Field(default_factory=dict)
+    cycles: list[list[str]] = Field(default_factory=list)
 
 
 def describe_graph(app: Application) -> GraphDescription:
@@ -69,6 +73,7 @@ def describe_graph(app: Application) -> GraphDescription:
         streams=list(app.streams),
         operators=[_operator(node, [one for one in app.given if one.operator == node.name]) for node in app.order()],
         outputs={output.name: str(output.source) for output in app.outputs.values()},
+        cycles=[[node.name for node in cycle] for cycle in app.cycles()],
     )
 
 

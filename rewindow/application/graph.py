@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from rewindow.application.cycles import cycles_of
 from rewindow.application.error_tuples import error_columns
 from rewindow.application.given import Given
 from rewindow.application.modes import Mode
@@ -202,21 +203,29 @@ class Application:
             )
         ]
 
-    def order(self) -> list[Node]:
-        """Returns the operators so that each comes after what feeds it; members of a cycle come last."""
-        placed: dict[str, Node] = {}
-        rest = dict(self.nodes)
+    def cycles(self) -> list[list[Node]]:
+        """Returns the operators of each cycle in the order in which they are called, see `cycles_of` (X40)."""
+        return cycles_of(self.nodes)
+
+    def units(self) -> list[list[Node]]:
+        """Returns what is computed in one: an operator, or those of a cycle; each unit after what feeds it (X40)."""
+        cycles = self.cycles()
+        inside = {node.name for cycle in cycles for node in cycle}
+        units = [*cycles, *([node] for name, node in self.nodes.items() if name not in inside)]
+        places = {name: place for place, name in enumerate(self.nodes)}
+        rest = sorted(units, key=lambda unit: min(places[node.name] for node in unit))
+        placed: list[list[Node]] = []
+        names: set[str] = set()
         while rest:
-            ready = [
-                node
-                for node in rest.values()
-                if all(end.operator is None or end.operator in placed for end in node.feeds.values())
-            ]
-            if not ready:
-                return [*placed.values(), *rest.values()]
-            for node in ready:
-                placed[node.name] = rest.pop(node.name)
-        return list(placed.values())
+            ready = [unit for unit in rest if _sources(unit) <= names] or rest  # What has no source is refused.
+            rest = [unit for unit in rest if unit not in ready]
+            placed += ready
+            names |= {node.name for unit in ready for node in unit}
+        return placed
+
+    def order(self) -> list[Node]:
+        """Returns the operators so that each comes after what feeds it; those of a cycle come together."""
+        return [node for unit in self.units() for node in unit]
 
     def upstream(self, name: str) -> set[str]:
         """Returns the names of all operators that feed an operator, directly or not, and its own."""
@@ -251,3 +260,8 @@ class Application:
             if node.slide_windows == node.application_windows
         ]
         return odd + [f"{name}: {UNREAD}" for name in self.unread()]
+
+
+def _sources(unit: list[Node]) -> set[str]:
+    """Returns the operators that feed an operator or a cycle from outside."""
+    return {end.operator for node in unit for end in node.feeds.values() if end.operator} - {one.name for one in unit}

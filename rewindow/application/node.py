@@ -52,6 +52,11 @@ class Node:
         """Whether a checkpoint may fall inside one of its application windows; not at multiples (W49, W50, R20)."""
         return self.application_windows > 1 and self.checkpoint_windows % self.windowing.pane != 0
 
+    @property
+    def published(self) -> frozenset[str]:
+        """The input ports that read a published stream, whose offsets name no order (X51)."""
+        return frozenset(port for port, end in self.feeds.items() if not end.operator and "." in end.port)
+
     def default_port(self) -> PortHandle:
         """Returns the one output port that is not an error port."""
         ports = [name for name, port in self.output_ports().items() if not port.error]

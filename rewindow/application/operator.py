@@ -146,6 +146,8 @@ class FrameOperator(BaseModel):
     state_increments: ClassVar[bool] = False
     state_reads_outputs: ClassVar[bool] = True
     changeable: ClassVar[Collection[str]] = ()
+    called_by_tuples: ClassVar[bool] = False
+    delays: ClassVar[bool] = False
     _given: dict[str, Any] = PrivateAttr()
     _wrong: list[WrongProperty] = PrivateAttr()
 

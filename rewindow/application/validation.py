@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
+from rewindow.application.cycles import lacks_delay, wrong_members
 from rewindow.application.error_tuples import COLUMNS
 from rewindow.application.graph import UNREAD, Application
 from rewindow.application.modes import Mode
@@ -226,10 +227,16 @@ def _check_streams(app: Application, recorded: Mapping[str, pa.Schema]) -> Itera
 
 
 def _check_cycles(app: Application) -> Iterator[Violation]:
+    for cycle in app.cycles():
+        if lacks_delay(cycle):
+            for node in cycle:
+                yield Violation("O51", node.name, "", node.name, "the application must be acyclic")
+        else:
+            yield from wrong_members(cycle)
     for node in app.nodes.values():
-        sources = [end.operator for end in node.feeds.values() if end.operator]
-        if any(node.name in app.upstream(source) for source in sources):
-            yield Violation("O51", node.name, "", node.name, "the application must be acyclic")
+        if node.operator.delays and node.has_longer_windows:
+            message = "a delay operator hands on every window: leave application_windows and slide_windows out"
+            yield Violation("O52", node.name, "", node.application_windows, message)
 
 
 def _check_outputs(app: Application) -> Iterator[Violation]:
@@ -280,7 +287,7 @@ def _is_other_arrival(column: str) -> bool:
 
 
 def _check_modes(app: Application, default_mode: Mode) -> Iterator[Violation]:
-    """R39, R40 and X6 in topological order, and the border of this release: one container, so one mode."""
+    """R39, R40, R41 and X6 in topological order, and the border of this release: one container, so one mode."""
     modes: dict[str, Mode] = {}
     for node in app.order():
         sources = [modes[end.operator] for end in node.feeds.values() if end.operator in modes]
@@ -289,6 +296,7 @@ def _check_modes(app: Application, default_mode: Mode) -> Iterator[Violation]:
         if modes[node.name].may_lose and node.is_cut_by_checkpoints:
             message = f"checkpoint windows must be a multiple of its {node.windowing.pane} application windows"
             yield Violation("R20", node.name, "", node.checkpoint_windows, message)
+    for node in app.order():  # All modes are known by now: the way back of a cycle is checked as any stream (R41).
         for port, end in node.feeds.items():
             if end.operator in modes and not modes[end.operator].may_feed(modes[node.name]):
                 pair = f"{end.operator} {modes[end.operator].words} -> {node.name} {modes[node.name].words}"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from rewindow.application import Application, Node, OperatorContext, PortHandle
 from rewindow.application.error_tuples import COLUMNS
 from rewindow.engine.computation import Digests, GroupResult, SkipResult
+from rewindow.engine.cycles import Cycles
 from rewindow.engine.error_tuples import as_errors, check_reasons
 from rewindow.engine.measuring import NO_MEASURES, AskedMeasure, MeasuredRows
 from rewindow.engine.once import OnceInGroup, take_over
@@ -41,6 +42,7 @@ from rewindow.spark.frames import (
     write_files,
 )
 from rewindow.spark.job import in_words
+from rewindow.spark.session import whole_stages
 from rewindow.state.files import State
 from rewindow.state.store import SizedStates, what
 from rewindow.storage import Table
@@ -54,7 +56,9 @@ SORTED_GROUP_BYTES = 4 << 20
 """Size of the row groups of a file with sorted rows: small, so that a reader has some to pass over."""
 _ATTEMPTS = ("window_id", "attempt")
 _DIGESTS_AND_MEASURES = pa.schema([*DIGESTS_SCHEMA, ("measures", MEASURES)])
-_WHOLE_STAGE = "spark.sql.codegen.wholeStage"
+
+
+Frames = dict[PortHandle, DataFrame]
 
 
 class GroupRunner:
@@ -88,7 +92,8 @@ class GroupRunner:
         self._root = root
         self._epoch = epoch
         self._tuples, self._is_small = 0, False
-        self._order = app.order()
+        self._units, self._order = app.units(), app.order()
+        self._cycles = Cycles(app)
         self._asked, self._say = asked, say
         self._once = OnceInGroup(spark, root, epoch, self._in_one_task)
         self._aggregates: dict[str, tuple[list[Column], list[Column]]] = {}
@@ -98,6 +103,7 @@ class GroupRunner:
         self._dropped = app.dropped()
         self._counted = ports_to_count(app)
         self._materialised = (ports_to_write(app) | self._dropped | set(self._errors)) - self._counted
+        self._materialised -= self._cycles.unseen
 
     def compute(
         self, context: OperatorContext, mark: int, states: Mapping[str, State], staged: Iterable[str], tuples: int
@@ -113,7 +119,7 @@ class GroupRunner:
         """
         self._tuples, self._is_small = tuples, tuples <= SMALL_TUPLES
         self._once.clear()
-        with _whole_stages(self._spark, compiled=not self._is_small):
+        with whole_stages(self._spark, compiled=not self._is_small):
             return self._compute(context, mark, states, staged)
 
     def _compute(
@@ -127,10 +133,10 @@ class GroupRunner:
         state_frames = self._states.load_all(states)
         wanted = set(staged)
         with ThreadPoolExecutor(max_workers=4) as pool:
-            for level in levels(self._order):
+            for level in levels(self._units):
                 jobs = [
-                    pool.submit(self._run_node, node, frames, state_frames, context, mark, wanted, result)
-                    for node in level
+                    pool.submit(self._run_unit, unit, frames, state_frames, context, mark, wanted, result)
+                    for unit in level
                 ]
                 for job in jobs:
                     frames.update(job.result())
@@ -241,6 +247,18 @@ class GroupRunner:
         """Deletes the scratch files; what is needed of them has been committed."""
         (self._root / "scratch").delete_tree()
 
+    def _run_unit(
+        self, unit: list[Node], frames: Frames, states: Mapping[str, DataFrame], context: OperatorContext, *more: Any
+    ) -> Frames:
+        """Runs an operator, or the operators of a cycle, which are computed in one pass (X40)."""
+        if self._cycles.of(unit[0]):
+            with explained(unit, context.windows, "the pass of its cycle", self._next_act):
+                self._cycles.run(unit, frames, states, context, self._once)
+        found: Frames = {}
+        for node in unit:
+            found |= self._run_node(node, frames, states, context, *more)
+        return found
+
     def _run_node(
         self,
         node: Node,
@@ -251,11 +269,11 @@ class GroupRunner:
         staged: set[str],
         result: GroupResult,
     ) -> dict[PortHandle, DataFrame]:
-        inputs = {port: frames[end] for port, end in node.feeds.items()}
+        inputs = self._cycles.inputs_of(node, frames)
         with explained([node], context.windows, "transform", self._next_act):
             made = node.operator.transform(inputs, states.get(node.name), self._context_of(node, context))
             by_port = frames_of(node, made)
-        found: dict[PortHandle, DataFrame] = {}
+        found: Frames = {}
         for port, frame in by_port.items():
             handle = node[port]
             if handle in self._counted:
@@ -351,7 +369,7 @@ class GroupRunner:
         state: DataFrame,
         context: OperatorContext,
     ) -> State:
-        inputs = {port: frames[end] for port, end in node.feeds.items()}
+        inputs = self._cycles.inputs_of(node, frames)
         outputs = {port: frames[node[port]] for port in node.operator.output_ports() if node[port] in frames}
         place, size = f"{self._epoch}-{context.last}", {"is_small": self._is_small}
         with explained(self._computed_with(node), context.windows, "next_state", self._next_act):
@@ -361,9 +379,8 @@ class GroupRunner:
             return self._states.save(node, frame, before, place, **size)
 
     def _context_of(self, node: Node, context: OperatorContext) -> OperatorContext:
-        published = frozenset(port for port, end in node.feeds.items() if not end.operator and "." in end.port)
         context = self._once.context(node.name, replace(context, windowing=node.windowing))
-        return replace(context, operator=f"{self._app.name}.{node.name}", published=published)
+        return replace(context, operator=f"{self._app.name}.{node.name}", published=node.published)
 
     def _schema(self, output: str) -> pa.Schema:
         return self._app.columns(self._staged[output])
@@ -382,13 +399,3 @@ def _check_inside(output: str, found: WindowFacts, windows: WindowRange) -> None
 
 def _with_windows(events: pa.Schema) -> StructType:
     return spark_schema(pa.schema([("window_id", pa.int64()), *events]))
-
-
-@contextmanager
-def _whole_stages(spark: SparkSession, *, compiled: bool) -> Iterator[None]:
-    before = spark.conf.get(_WHOLE_STAGE)
-    spark.conf.set(_WHOLE_STAGE, before if compiled else "false")
-    try:
-        yield
-    finally:
-        spark.conf.set(_WHOLE_STAGE, before)

@@ -7,7 +7,7 @@ files; those that no row names are strays, stay in scratch and go with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 from uuid import uuid4
@@ -74,6 +74,19 @@ class OnceInGroup:
             return {part: written.frame for part, written in self._passes[operator].items()}
 
         return replace(context, once=once, parts=parts)
+
+    def run_together(
+        self,
+        operators: Sequence[str],
+        schemas: Mapping[str, pa.Schema],
+        make: Callable[[PartSink], DataFrame],
+        context: OperatorContext,
+    ) -> None:
+        """Runs the one pass of several operators, whose parts are called `OPERATOR/PART`; each then has its own."""
+        written = self._run(self._folder(f"{operators[0]}+parts", context), schemas, make, context.grid)
+        for operator in operators:
+            own = [part for part in written if part.partition("/")[0] == operator]
+            self._passes[operator] = {part.partition("/")[2]: written[part] for part in own}
 
     def files_of(self, operator: str, part: str, frame: DataFrame) -> Location | None:
         """Returns the folder whose rows a frame is, if tasks wrote them and nothing was done to the frame since."""

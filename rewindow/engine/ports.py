@@ -30,9 +30,17 @@ def ports_to_count(app: Application) -> set[PortHandle]:
     }
 
 
-def levels(order: list[Node]) -> list[list[Node]]:
-    """Returns the operators in levels; those of one level do not depend on each other."""
+def levels(units: list[list[Node]]) -> list[list[list[Node]]]:
+    """Returns what is computed in one, operators and cycles, in levels; those of one level do not depend on each other.
+
+    Args:
+        units: each after what feeds it, see `Application.units`.
+    """
     level: dict[str, int] = {}
-    for node in order:
-        level[node.name] = 1 + max((level[end.operator] for end in node.feeds.values() if end.operator), default=0)
-    return [[node for node in order if level[node.name] == depth] for depth in sorted(set(level.values()))]
+    depths: dict[int, list[list[Node]]] = {}
+    for unit in units:
+        ends = {end.operator for node in unit for end in node.feeds.values() if end.operator}
+        depth = 1 + max((level[name] for name in ends - {node.name for node in unit}), default=0)
+        level.update({node.name: depth for node in unit})
+        depths.setdefault(depth, []).append(unit)
+    return [depths[depth] for depth in sorted(depths)]

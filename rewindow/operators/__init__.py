@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rewindow.operators.heartbeat.operator import Heartbeat
     from rewindow.operators.merge.operator import Merge
     from rewindow.operators.metronome import Metronome
+    from rewindow.operators.tuples.delay import DelayOperator
     from rewindow.operators.tuples.operator import TupleOperator
     from rewindow.operators.tuples.sliding import SlidingField
     from rewindow.operators.tuples.state import StateField
@@ -39,6 +40,7 @@ _PLACES = {
     "ApexWindows": "event_time.window_settings",
     "ColumnFill": "filling.settings",
     "CountWindows": "event_time.window_settings",
+    "DelayOperator": "tuples.delay",
     "EventTime": "event_time.settings",
     "EventWindows": "event_time.window_settings",
     "FillGaps": "filling.operator",
@@ -72,6 +74,7 @@ __all__ = [
     "ApexWindows",
     "ColumnFill",
     "CountWindows",
+    "DelayOperator",
     "EventTime",
     "EventWindows",
     "FillGaps",

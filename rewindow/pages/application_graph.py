@@ -55,8 +55,16 @@ class Line(NamedTuple):
     y2: int
 
     @property
+    def is_back(self) -> bool:
+        """Whether it ends before it begins: what a delay operator gets, and hands to a later window."""
+        return self.x2 < self.x1
+
+    @property
     def path(self) -> str:
-        """The curve."""
+        """The curve; the way back of a cycle goes below the boxes."""
+        if self.is_back:
+            below = max(self.y1, self.y2) + _HEIGHT
+            return f"M{self.x1} {self.y1}C{self.x1 + _ACROSS} {below} {self.x2 - _ACROSS} {below} {self.x2} {self.y2}"
         middle = (self.x1 + self.x2) // 2
         return f"M{self.x1} {self.y1}C{middle} {self.y1} {middle} {self.y2} {self.x2} {self.y2}"
 
@@ -89,6 +97,8 @@ def graph_text(graph: GraphDescription) -> str:
     lines = [f"{graph.application}, windows of {graph.window}"]
     for stream in graph.streams:
         lines.append(f"  stream {stream} -> {', '.join(readers.get(stream, [])) or 'nothing reads it'}")
+    for cycle in graph.cycles:
+        lines.append(f"  cycle of {', '.join(cycle)}, window by window in one pass")
     for operator in graph.operators:
         lines.append(f"  operator {operator.name}: {operator.kind}{', with state' if operator.stateful else ''}")
         lines += [

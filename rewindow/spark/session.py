@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ from rewindow.spark.settings import (
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_WHOLE_STAGE = "spark.sql.codegen.wholeStage"
 
 
 def spark_session(
@@ -106,3 +109,14 @@ def _prepare_environment() -> None:
         del os.environ[name]
     os.environ.update(wanted)
     time.tzset()
+
+
+@contextmanager
+def whole_stages(spark: SparkSession, *, compiled: bool) -> Iterator[None]:
+    """Has queries compiled in whole stages, or not."""
+    before = spark.conf.get(_WHOLE_STAGE)
+    spark.conf.set(_WHOLE_STAGE, before if compiled else "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(_WHOLE_STAGE, before)

@@ -16,7 +16,8 @@ from rewindow.application import Application, Mode, Node, OperatorContext, PortH
 from rewindow.application.error_tuples import GIVEN
 from rewindow.errors import InputError
 from rewindow.operators import TupleOperator
-from rewindow.testing.operators import CRASH, Tuples, groups_of, random_cut, run_operator, windows_of, words_of
+from rewindow.operators.tuples.passes import Pass
+from rewindow.testing.operators import CRASH, PassRun, Tuples, groups_of, random_cut, run_context, windows_of, words_of
 from rewindow.windows import WindowRange, to_datetime
 
 if TYPE_CHECKING:
@@ -33,11 +34,13 @@ class ApplicationRun:
         outputs: by output, and by `operator.port` of each error port, the tuples as (window, value ...), by window.
         ports: the same of every port, as `operator.port`.
         states: by operator with a state, that after the last window: see OperatorRun; of a frame operator its rows.
+        lost: windows that at most once has given up after a crash: all operators lose the group in which one dies.
     """
 
     outputs: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
     ports: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
     states: dict[str, Any] = field(default_factory=dict)
+    lost: list[int] = field(default_factory=list)
 
     def __getitem__(self, output: str) -> list[tuple[Any, ...]]:
         return self.outputs[output]
@@ -77,27 +80,21 @@ def run_application(
         )
     asked = windows_of(inputs, windows)
     rows = {PortHandle(None, stream): _recorded(app, stream, inputs.get(stream, {})) for stream in app.streams}
-    found = ApplicationRun()
-    how = _How(app, asked, group_windows, Mode.parse(mode), spark)
-    for node in app.order():
-        given = {port: rows[handle] for port, handle in node.feeds.items()}
-        if isinstance(node.operator, TupleOperator):
-            run = run_operator(
-                node.operator,
-                {port: _projected(node, port, of_port) for port, of_port in given.items()},
-                windows=(asked.first, asked.last), group_windows=group_windows, key_ranges=key_ranges, mode=mode,
-                width_ms=app.grid.width_ms, batch=batch, port_order=port_order,
-                application_windows=node.application_windows, slide_windows=node.slide_windows,
-                checkpoint_windows=app.checkpoint_windows,
-            )  # fmt: skip
-            emitted, state = run.outputs, run.states
+    how = _How(app, asked, group_windows, Mode.parse(mode), spark, key_ranges, batch, port_order)
+    found = ApplicationRun(lost=how.lose(rows))
+    for unit in app.units():
+        if isinstance(unit[0].operator, TupleOperator):
+            made = _run_tuples(unit, rows, how, found.lost)
         else:
-            emitted, state = _run_frames(node, given, how)
-        if node.operator.is_stateful:
-            found.states[node.name] = state
-        for port, of_port in emitted.items():
-            found.ports[f"{node.name}.{port}"] = of_port
-            rows[node[port]] = _by_window(_names(node, port), of_port)
+            given = {port: rows[handle] for port, handle in unit[0].feeds.items()}
+            made = {unit[0].name: _run_frames(unit[0], given, how, found.lost)}
+        for node in unit:
+            emitted, state = made[node.name]
+            if node.operator.is_stateful:
+                found.states[node.name] = state
+            for port, of_port in emitted.items():
+                found.ports[f"{node.name}.{port}"] = of_port
+                rows[node[port]] = _by_window(_names(node, port), of_port)
     found.outputs = {name: found.ports[str(output.source)] for name, output in (app.outputs | app.errors()).items()}
     return found
 
@@ -141,11 +138,50 @@ class _How:
     group_windows: int | Sequence[int]
     mode: Mode
     spark: SparkSession | None
+    key_ranges: int
+    batch: int
+    port_order: Sequence[str]
 
-    def contexts(self) -> Iterator[OperatorContext]:
+    def lose(self, rows: Mapping[PortHandle, ByWindow]) -> list[int]:
+        """Returns the windows that at most once loses to crashes, which are then taken out of the tuples."""
+        if not self.mode.may_lose:
+            return []
+        dead = {window for by_window in rows.values() for window, of in by_window.items() if CRASH in of}
+        groups = groups_of(self.windows, self.group_windows)
+        for by_window in rows.values():
+            by_window.update({window: [row for row in of if row is not CRASH] for window, of in by_window.items()})
+        return [window for group in groups if dead & {*group} for window in group]
+
+    def groups(self, lost: Sequence[int]) -> Iterator[WindowRange]:
+        """Gives the groups that are computed."""
+        return (group for group in groups_of(self.windows, self.group_windows) if group.first not in lost)
+
+    def contexts(self, lost: Sequence[int]) -> Iterator[OperatorContext]:
         """Gives what each group is about."""
-        for group in groups_of(self.windows, self.group_windows):
+        for group in self.groups(lost):
             yield OperatorContext(self.app.grid, group, self.mode, self.app.name)
+
+
+Made = tuple[dict[str, list[tuple[Any, ...]]], Any]
+"""What an operator emits on each port, and its state after the last window."""
+
+
+def _run_tuples(
+    unit: list[Node], rows: Mapping[PortHandle, ByWindow], how: _How, lost: Sequence[int]
+) -> dict[str, Made]:
+    """Returns what a tuple operator, or the operators of a cycle, have made."""
+    one = Pass.of(unit)
+    names = dict(zip(one.members, unit, strict=True))
+    inputs = {
+        (name, port): _projected(names[name], port, rows[names[name].feeds[port]])
+        for name, port in one.inputs
+        if port in names[name].feeds
+    }
+    context = run_context(how.windows, how.mode, how.app.grid.width_ms, how.app.checkpoint_windows)
+    run = PassRun(one, inputs, context, how.key_ranges, how.batch, how.port_order)
+    for group in how.groups(lost):
+        run.group(group)
+    return {node.name: (run.run_of(name).outputs, run.run_of(name).states) for name, node in names.items()}
 
 
 def _recorded(app: Application, stream: str, by_window: Mapping[int, Sequence[Any]]) -> ByWindow:
@@ -165,7 +201,8 @@ def _recorded(app: Application, stream: str, by_window: Mapping[int, Sequence[An
         found[window] = []
         for offset, row in enumerate(rows):
             if row is CRASH:
-                raise InputError("a whole application cannot be run through a crash", hint="Use run_operator.")
+                found[window].append(CRASH)  # type: ignore[arg-type]
+                continue
             values = row if isinstance(row, Mapping) else dict(zip(names, _as_tuple(row, stream, names), strict=True))
             found[window].append({"offset": offset, "arrived_at": begin, **values})
     return found
@@ -187,10 +224,13 @@ def _projected(node: Node, port: str, rows: ByWindow) -> ByWindow:
     names = schema.names if schema is not None else []
     for of_window in rows.values():
         for row in of_window:
-            absent = [name for name in names if name not in row]
+            absent = [name for name in names if row is not CRASH and name not in row]
             if absent:
                 raise InputError(f'input "{port}" of operator "{node.name}" lacks the column "{absent[0]}"')
-    return {window: [{name: row[name] for name in names} for row in of_window] for window, of_window in rows.items()}
+    return {
+        window: [row if row is CRASH else {name: row[name] for name in names} for row in of_window]
+        for window, of_window in rows.items()
+    }
 
 
 def _names(node: Node, port: str) -> list[str]:
@@ -205,7 +245,7 @@ def _by_window(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> ByWindo
     return found
 
 
-def _run_frames(node: Node, given: Mapping[str, ByWindow], how: _How) -> tuple[dict[str, list[tuple[Any, ...]]], Any]:
+def _run_frames(node: Node, given: Mapping[str, ByWindow], how: _How, lost: Sequence[int]) -> Made:
     """Returns what a frame operator emits on each port, and the rows of its state after the last window."""
     from rewindow.engine.operator_errors import frames_of
     from rewindow.spark.frames import conform, to_frame
@@ -213,7 +253,7 @@ def _run_frames(node: Node, given: Mapping[str, ByWindow], how: _How) -> tuple[d
     spark, operator = how.spark or local_spark(), node.operator
     emitted: dict[str, list[tuple[Any, ...]]] = {port: [] for port in node.output_ports()}
     state = operator.initial_state() if operator.is_stateful else None
-    for group in how.contexts():
+    for group in how.contexts(lost):
         context = replace(group, windowing=node.windowing)
         inputs = {port: _frame(spark, node, port, rows, context.windows) for port, rows in given.items()}
         before = to_frame(spark, state) if state is not None else None
@@ -246,7 +286,7 @@ def _after(operator: Any, before: DataFrame, after: DataFrame) -> pa.Table:
 
 def _frame(spark: SparkSession, node: Node, port: str, rows: ByWindow, windows: WindowRange) -> DataFrame:
     """Returns the tuples of a group as an operator gets them: `window_id` and the columns."""
-    flat = [{"window_id": window, **row} for window in windows for row in rows.get(window, [])]
+    flat = [{"window_id": window, **row} for window in windows for row in rows.get(window, []) if row is not CRASH]
     declared = node.input_ports()[port].schema
     own = [("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", pa.timestamp("us", tz="UTC"))]
     known = pa.schema(own if (flat and "offset" in flat[0]) or not flat else own[:1])

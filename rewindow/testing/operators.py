@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from rewindow.application import Mode, OperatorContext
 from rewindow.application.graph import CHECKPOINT_WINDOWS
-from rewindow.application.windowing import EVERY_WINDOW, Windowing
+from rewindow.application.windowing import Windowing
 from rewindow.errors import InputError
-from rewindow.operators.tuples.key_range import KeyRange
 from rewindow.operators.tuples.operator import TupleOperator
-from rewindow.operators.tuples.tagged_rows import Columns, TagShape, input_tags, state_tag
+from rewindow.operators.tuples.passes import ALONE, Member, Pass
+from rewindow.operators.tuples.tagged_rows import Columns, Place
 from rewindow.recovery import CheckpointSchedule
 from rewindow.state.row_hash import row_hashes
 from rewindow.windows import Grid, WindowRange
@@ -96,13 +96,22 @@ def run_operator(
             f'there is no input port "{unknown[0]}"', hint=f"There are: {', '.join(operator.input_ports())}."
         )
     asked = windows_of(inputs, windows)
-    run = _Run(operator, inputs, Mode.parse(mode), Grid(width_ms, 0), key_ranges, batch)
-    run.windowing = Windowing(application_windows, slide_windows)
-    run.is_mark = CheckpointSchedule(checkpoint_windows).is_due
-    run.ports = sorted(run.ports, key=lambda port: port_order.index(port) if port in port_order else -1)
+    windowing = Windowing(application_windows, slide_windows)
+    run = PassRun(
+        Pass({ALONE: Member(operator, windowing)}),
+        {(ALONE, port): by_window for port, by_window in inputs.items()},
+        run_context(asked, Mode.parse(mode), width_ms, checkpoint_windows),
+        key_ranges, batch, port_order,
+    )  # fmt: skip
     for group in groups_of(asked, group_windows):
         run.group(group)
-    return run.result()
+    return run.run_of(ALONE)
+
+
+def run_context(windows: WindowRange, mode: Mode, width_ms: int, checkpoint_windows: int) -> OperatorContext:
+    """Returns what all groups of a run have in common."""
+    is_mark = CheckpointSchedule(checkpoint_windows).is_due
+    return OperatorContext(Grid(width_ms, 0), windows, mode, "test", is_mark=is_mark)
 
 
 def check_grouping(
@@ -180,59 +189,69 @@ def groups_of(windows: WindowRange, sizes: int | Sequence[int]) -> Iterator[Wind
         first, number = first + size, number + 1
 
 
-class _Run:
-    """A run of an operator: groups one after the other, and the state between them, as a checkpoint would hold it."""
+class PassRun:
+    """A run of an operator or a cycle: groups one after the other, and the states between, as checkpoints hold them.
+
+    Args:
+        one: what is computed in one.
+        inputs: by operator and port; CRASH among the tuples of any.
+        context: what the runs of all groups have in common; its windows are of no account.
+        port_order: names of ports in the order in which they come.
+    """
 
     def __init__(
-        self, operator: TupleOperator, inputs: Tuples, mode: Mode, grid: Grid, key_ranges: int, batch: int
+        self,
+        one: Pass,
+        inputs: Mapping[Place, Mapping[int, Sequence[Any]]],
+        context: OperatorContext,
+        key_ranges: int,
+        batch: int,
+        port_order: Sequence[str] = (),
     ) -> None:
-        self._operator, self._shape = operator, TagShape(operator)
-        self._mode, self._grid, self._batch = mode, grid, batch
-        self._key_ranges = key_ranges if self._shape.keys else 1
-        self._pending = {port: {window: list(rows) for window, rows in by.items()} for port, by in inputs.items()}
-        self._state: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        self._stored = {columns.tag: columns.stored for columns in (self._shape.state, *self._shape.inputs.values())}
-        self._outputs = {columns.tag: port for port, columns in self._shape.outputs.items()}
-        self.ports = [port for port in self._shape.inputs if self._pending.get(port)]
-        self.windowing, self.is_mark = EVERY_WINDOW, CheckpointSchedule(CHECKPOINT_WINDOWS).is_due
+        self._pass, self._shapes, self._context, self._batch = one, one.shapes(), context, batch
+        self._key_ranges = key_ranges if one.keys else 1
+        self._pending = {place: {window: list(rows) for window, rows in by.items()} for place, by in inputs.items()}
+        self._states: dict[str, dict[tuple[Any, ...], tuple[Any, ...]]] = {name: {} for name in one.members}
+        self._port_order = port_order
+        order = [place for place in one.inputs if self._pending.get(place)]
+        self._order = sorted(order, key=lambda place: port_order.index(place[1]) if place[1] in port_order else -1)
         self._saved: int | None = None
-        self._found = OperatorRun({port: [] for port in operator.output_ports()})
+        self.outputs: dict[Place, list[tuple[Any, ...]]] = {place: [] for place in one.outputs}
+        self.lost: list[int] = []
 
     def group(self, windows: WindowRange) -> None:
         """Runs a group, again where it has died and the mode goes back to what was saved."""
-        context = OperatorContext(
-            self._grid, windows, self._mode, "test",
-            windowing=self.windowing, checkpointed=self._saved, is_mark=self.is_mark,
-        )  # fmt: skip
+        context = replace(self._context, windows=windows, checkpointed=self._saved)
         while True:
             try:
                 made = list(self._made(context))
             except _Died:
-                if not self._mode.may_lose:
+                if not context.mode.may_lose:
                     continue
-                self._found.lost += windows
+                self.lost += windows
                 return
             self._keep(made)
             self._saved = windows.last
             return
 
-    def result(self) -> OperatorRun:
-        """Returns what the operator has done."""
-        for rows in self._found.outputs.values():
-            rows.sort(key=lambda row: row[0])
-        self._found.states = self._readable()
-        return self._found
+    def run_of(self, member: str) -> OperatorRun:
+        """Returns what an operator has done."""
+        outputs = {
+            port: sorted(rows, key=lambda row: row[0]) for (name, port), rows in self.outputs.items() if name == member
+        }
+        return OperatorRun(outputs, self._readable(member), self.lost)
 
     def _made(self, context: OperatorContext) -> Iterator[pa.RecordBatch]:
         """Gives what the key ranges of a group make; one of them dies where a tuple is CRASH, which is then gone."""
         stretches, dies = self._stretches(context.windows)
         rows = self._tagged(stretches)
-        place = _ranges(self._operator, rows, self._key_ranges)
+        place = _ranges(self._pass, rows, self._key_ranges)
         for number in range(self._key_ranges):
             own = rows if place is None else rows.filter(pc.equal(place, number))
-            if self._shape.keys and not own.num_rows:
+            if self._pass.keys and not own.num_rows:
                 continue  # As under Spark: where no tuple and no state of a key is, nothing is called.
-            yield from KeyRange(self._operator, context, self._shape, tells_changes=True).run(self._batches(own, dies))
+            batches = self._batches(own, dies)
+            yield from self._pass.run(context, batches, self._shapes, tells_changes=True, port_order=self._port_order)
 
     def _batches(self, rows: pa.RecordBatch, dies: bool) -> Iterator[pa.RecordBatch]:
         for begin in range(0, rows.num_rows, self._batch):
@@ -241,16 +260,19 @@ class _Run:
             raise _Died
 
     def _stretches(self, windows: WindowRange) -> tuple[list[_Stretch], bool]:
-        """Returns the state, then the tuples by window and port, up to where a process dies; and whether it does."""
-        found = [_Stretch(windows.first - 1, 0, [(*values, False) for values in self._state.values()])]
-        inputs = [(port, self._shape.inputs[port]) for port in self.ports]
+        """Returns the states, then the tuples by window and port, up to where a process dies; and whether it does."""
+        found = [
+            _Stretch(windows.first - 1, self._pass.states[name].tag, [(*values, False) for values in states.values()])
+            for name, states in self._states.items()
+        ]
         for window in windows:
-            for port, columns in inputs:
-                given = self._pending[port].get(window, [])
+            for place in self._order:
+                columns = self._pass.inputs[place]
+                given = self._pending[place].get(window, [])
                 dies = CRASH in given
                 if dies:
                     given.remove(CRASH)
-                rows = [_tuple(port, columns, one) for one in given if one is not CRASH]
+                rows = [_tuple(place[1], columns, one) for one in given if one is not CRASH]
                 found.append(_Stretch(window, columns.tag, rows))
                 if dies:
                     return found, True
@@ -262,51 +284,59 @@ class _Run:
         tags = [one.tag for one in stretches for _ in one.rows]
         ids = [one.window for one in stretches for _ in one.rows]
         arrays = [pa.array(tags, pa.int32()), pa.array(ids, pa.int64())]
-        for columns in (self._shape.state, *self._shape.inputs.values()):
+        states = {columns.tag for columns in self._pass.states.values()}
+        for columns in (*self._pass.states.values(), *self._pass.inputs.values()):
             empty = (None,) * len(columns.schema)
             rows = [
                 row for one in stretches for row in (one.rows if one.tag == columns.tag else [empty] * len(one.rows))
             ]
             values = zip(*rows, strict=True) if rows else [()] * len(columns.schema)
-            stored = self._stored[columns.tag]
-            for given, declared, sent in zip(values, columns.schema, stored, strict=True):
-                arrays.append(_array(given, sent.type if columns.tag == 0 else declared.type, sent.type))
-        return pa.RecordBatch.from_arrays(arrays, schema=self._shape.sent)
+            for given, declared, sent in zip(values, columns.schema, columns.stored, strict=True):
+                arrays.append(_array(given, sent.type if columns.tag in states else declared.type, sent.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._pass.sent)
 
     def _keep(self, made: Iterable[pa.RecordBatch]) -> None:
-        """Keeps what a group has emitted, and its state: changed keys replaced, those gone left out."""
-        if not self._shape.keys:
-            self._state.clear()
+        """Keeps what a group has emitted, and its states: changed keys replaced, those gone left out."""
+        outputs = {columns.tag: (place, columns) for place, columns in self._pass.outputs.items()}
+        states = {columns.tag: (name, columns) for name, columns in self._pass.states.items()}
+        for name, shape in self._shapes.items():
+            if not shape.keys:
+                self._states[name].clear()
         for batch in made:
             tag = batch.column(0)[0].as_py()
-            columns = self._shape.outputs[self._outputs[tag]] if tag else self._shape.state
-            values = [batch.column(name).to_pylist() for name in columns.names]
-            if tag:
-                self._found.outputs[self._outputs[tag]] += zip(batch.column(1).to_pylist(), *values, strict=True)
-                continue
-            for row in zip(*values, strict=True):
-                key = row[: self._shape.keys]
-                if row[-1]:
-                    self._state.pop(key, None)
-                else:
-                    self._state[key] = row[:-1]
+            if tag in outputs:
+                place, columns = outputs[tag]
+                values = [batch.column(name).to_pylist() for name in columns.names]
+                self.outputs[place] += zip(batch.column(1).to_pylist(), *values, strict=True)
+            else:
+                name, columns = states[tag]
+                self._keep_states(name, zip(*(batch.column(one).to_pylist() for one in columns.names), strict=True))
 
-    def _readable(self) -> dict[Any, dict[str, Any]]:
-        schema, stored = self._operator.state_columns(), self._shape.state.stored
-        if schema is None or not self._state:
+    def _keep_states(self, member: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        for row in rows:
+            key = row[: self._shapes[member].keys]
+            if row[-1]:
+                self._states[member].pop(key, None)
+            else:
+                self._states[member][key] = row[:-1]
+
+    def _readable(self, member: str) -> dict[Any, dict[str, Any]]:
+        shape, states = self._shapes[member], self._states[member]
+        operator = self._pass.members[member].operator
+        schema, stored = operator.state_columns(), shape.state.stored
+        if schema is None or not states:
             return {}
-        values = zip(*self._state.values(), strict=True)
+        values = zip(*states.values(), strict=True)
         columns = [
             pa.array(column, sent.type).cast(field.type).to_pylist()
             for column, sent, field in zip(values, stored, schema, strict=False)
         ]
-        names = [field.name for field in self._operator.fields]
-        keys = zip(*columns[: self._shape.keys], strict=True) if self._shape.keys else [()]
+        keys = zip(*columns[: shape.keys], strict=True) if shape.keys else [()]
         found = {}
-        for key, row in zip(keys, zip(*columns[self._shape.keys :], strict=True), strict=True):
-            fields = zip(self._operator.fields, names, row, strict=True)
+        for key, row in zip(keys, zip(*columns[shape.keys :], strict=True), strict=True):
             found[key[0] if len(key) == 1 else key] = {
-                name: copy.deepcopy(field.from_stored(value)) for field, name, value in fields
+                field.name: copy.deepcopy(field.from_stored(value))
+                for field, value in zip(operator.fields, row, strict=True)
             }
         return found
 
@@ -339,17 +369,15 @@ def _tuple(port: str, columns: Columns, given: Any) -> tuple[Any, ...]:
     return values
 
 
-def _ranges(operator: TupleOperator, rows: pa.RecordBatch, key_ranges: int) -> pa.Array | None:
+def _ranges(one: Pass, rows: pa.RecordBatch, key_ranges: int) -> pa.Array | None:
     """Returns the key range of each row: by a hash of its key, whichever port it came to; None where there is one."""
     if key_ranges == 1:
         return None
-    keys = operator.key_schema()
     columns = []
-    for place in range(len(keys)):
-        names = [state_tag(operator).names[place]] if operator.fields else []
-        for port, columns_of in input_tags(operator).items():
-            declared = operator.input_ports()[port]
-            names.append(columns_of.names[columns_of.schema.get_field_index(declared.key[place])])
+    for place in range(one.keys):
+        names = [one.states[name].names[place] for name, member in one.members.items() if member.operator.fields]
+        for (name, port), sent in one.inputs.items():
+            names.append(sent.names[sent.schema.get_field_index(one.key_of(name, port)[place])])
         columns.append(pc.coalesce(*(rows[name] for name in names)))
-    hashed = row_hashes(pa.table(columns, names=[str(place) for place in range(len(keys))]))
+    hashed = row_hashes(pa.table(columns, names=[str(place) for place in range(one.keys)]))
     return pa.array(hashed % key_ranges)

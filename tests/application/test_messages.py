@@ -16,11 +16,13 @@ from rewindow.application import (
     OutputPort,
     PortHandle,
     apply_given,
+    cycles,
     find_violations,
     validation,
 )
 from rewindow.application.advice import ADVICE
 from rewindow.application.given import OPTION, given_as
+from rewindow.operators import DelayOperator
 from tests.application.test_validation import Echo, LostKey, Needed, Pass, X, good, more
 
 S = PortHandle(None, "s")
@@ -39,6 +41,12 @@ class Rootless(FrameOperator):
     outputs: ClassVar = {"out": OutputPort(X, optional=True)}
 
 
+class Around(DelayOperator):
+    """What comes around."""
+
+    columns: ClassVar = X
+
+
 class Older(Pass):
     """One with a method of an old name."""
 
@@ -49,6 +57,16 @@ class Older(Pass):
 def _twice(app: Application) -> None:
     shared = app.nodes["pass"].operator
     app.output("more", app.add("again", shared, a=S), key=["x"])
+
+
+def _around(app: Application) -> None:
+    app.add("frames", Pass(), a=PortHandle("around", "out"), b=S)
+    app.add("around", Around(), tuples=PortHandle("frames", "out"))
+
+
+def _unfed(app: Application) -> None:
+    app.add("around", Around(), tuples=PortHandle("again", "out"))
+    app.add("again", Around(), tuples=PortHandle("around", "out"))
 
 
 def _loses(app: Application) -> None:
@@ -80,6 +98,8 @@ FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
      "lost.a: the stream has no source: there is no such output port (pass.nosuch)"),
     ("O51", lambda app: app.add("loop", Pass(), a=PortHandle("loop", "out")),
      "loop: the application must be acyclic (loop)"),
+    ("O52", lambda app: app.add("later", Around(), tuples=S, application_windows=4),
+     "later: a delay operator hands on every window: leave application_windows and slide_windows out (4)"),
     ("O53", lambda app: app.add("wrong", Pass(factor=10), a=S),
      "wrong: it must be less than or equal to 9 (factor = 10)"),
     ("O28", lambda app: apply_given(app, given_as({"pass.factr": 2}, OPTION)),
@@ -105,6 +125,9 @@ FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
     ("W56", lambda app: app.add("k", Pass(), a=S, checkpoint_windows=0),
      "k: checkpoint windows must be at least 1 (0)"),
     ("X12", _twice, 'again: the same instance is operator "pass" already; make another one for each name (Pass)'),
+    ("X40", _around, "frames: it gets all windows of a group at once, so it cannot be in a cycle: make it a "
+     "TupleOperator (Pass)"),
+    ("X40", _unfed, "around: nothing outside of the cycle feeds it (again, around)"),
     ("X47", lambda app: app.add("k", LostKey(), a=S), "k: the state key is no column of the state (nosuch)"),
 ]  # fmt: skip
 
@@ -121,6 +144,6 @@ def test_a_broken_rule_is_said_in_a_sentence(rule: str, spoil: Callable[[Applica
 
 def test_every_launch_rule_has_advice_and_a_message_here() -> None:
     """Those that the source of launch validation reports."""
-    reported = set(re.findall(r'Violation\(\s*"([A-Z]\d+)"', inspect.getsource(validation)))
+    reported = set(re.findall(r'Violation\(\s*"([A-Z]\d+)"', inspect.getsource(validation) + inspect.getsource(cycles)))
     assert reported <= ADVICE.keys()
     assert reported <= {rule for rule, _, _ in FAULTS}

@@ -8,8 +8,19 @@ import pyarrow as pa
 import pytest
 from pydantic import Field
 
-from rewindow.application import Application, FrameOperator, InputPort, Mode, Node, OutputPort, PortHandle, validate
+from rewindow.application import (
+    Application,
+    FrameOperator,
+    InputPort,
+    Mode,
+    Node,
+    OutputPort,
+    PortHandle,
+    find_violations,
+    validate,
+)
 from rewindow.errors import ValidationFailed
+from rewindow.operators import DelayOperator, TupleOperator
 
 X = pa.schema([("x", pa.int64())])
 Y = pa.schema([("y", pa.int64())])
@@ -130,6 +141,64 @@ def test_each_rule_is_reported(rule: str, spoil: object) -> None:
     app = good()
     spoil(app)  # type: ignore[operator]
     assert rules(app) == [rule]
+
+
+def test_a_cycle_goes_through_a_delay_operator() -> None:
+    """O51: one that does is allowed; one beside it, a self loop, and a delay that feeds itself are not."""
+
+    class Around(DelayOperator):
+        columns: ClassVar = X
+
+    class Count(TupleOperator):
+        inputs: ClassVar = {"a": InputPort(X), "b": InputPort(X, optional=True), "c": InputPort(X, optional=True)}
+        outputs: ClassVar = {"out": OutputPort(X)}
+
+        def process_a(self, row: object) -> None:
+            """Does nothing."""
+
+        process_b = process_c = process_a  # type: ignore[pydantic-field]
+
+    def cyclic(**more: PortHandle) -> Application:
+        app = good()
+        app.add("count", Count(), a=PortHandle(None, "s"), b=PortHandle("around", "out"), **more)
+        app.add("around", Around(), tuples=PortHandle("count", "out"))
+        return app
+
+    app = cyclic()
+    assert rules(app) == []
+    assert [[node.name for node in unit] for unit in app.units()] == [["pass"], ["around", "count"]]
+    app.add("back", Count(), a=PortHandle("count", "out"))
+    assert rules(app) == []
+    assert rules(cyclic(c=PortHandle("count", "out"))) == ["O51"] * 2
+    app = cyclic(c=PortHandle("back", "out"))
+    app.add("back", Count(), a=PortHandle("count", "out"))
+    assert rules(app) == ["O51"] * 3
+    app = good()
+    app.add("self", Around(), tuples=PortHandle("self", "out"))
+    assert rules(app) == ["O51"]
+
+
+def test_modes_are_checked_on_the_way_back_of_a_cycle_too() -> None:
+    """R41: what may lose windows feeds nothing that promises more, around the cycle either."""
+
+    class Around(DelayOperator):
+        columns: ClassVar = X
+
+    class Count(TupleOperator):
+        inputs: ClassVar = {"a": InputPort(X), "b": InputPort(X)}
+        outputs: ClassVar = {"out": OutputPort(X)}
+
+        def process_a(self, row: object) -> None:
+            """Does nothing."""
+
+        process_b = process_a  # type: ignore[pydantic-field]
+
+    app = good()
+    app.add("count", Count(), mode="exactly_once", a=PortHandle(None, "s"), b=PortHandle("around", "out"))
+    app.add("around", Around(), mode="at_most_once", tuples=PortHandle("count", "out"))
+    assert [(row.rule, row.operator, row.port) for row in find_violations(app) if row.rule == "R39"] == [
+        ("R39", "count", "b")
+    ]
 
 
 def test_a_method_of_an_old_name_is_refused_not_forgotten() -> None:

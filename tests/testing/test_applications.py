@@ -110,16 +110,24 @@ def test_cuts_and_orders_of_ports_show_nowhere_in_a_sound_application() -> None:
         check_application(app, GIVEN)
 
 
+def test_a_crash_costs_what_the_mode_says() -> None:
+    """Nothing, or at most once the group in which it was, of all operators alike."""
+    whole = run_application(leaders(), GIVEN)
+    dying = {**GIVEN, "clicks": {**GIVEN["clicks"], 9: [CRASH, *GIVEN["clicks"][9]]}}
+    assert run_application(leaders(), dying) == whole
+    lossy = run_application(leaders(), dying, mode="at_most_once")
+    assert lossy.lost == [9]
+    assert lossy.ports == {port: [row for row in rows if row[0] != 9] for port, rows in whole.ports.items()}
+
+
 def test_what_cannot_be_run_is_refused() -> None:
-    """Streams and columns that are not there, a crash, and an application that breaks rules."""
+    """Streams and columns that are not there, and an application that breaks rules."""
     with pytest.raises(InputError, match='"leaders" reads no stream "visits"'):
         run_application(leaders(), {"visits": {1: []}})
     with pytest.raises(InputError, match='a tuple of stream "clicks" has 1 values, its columns are user, count'):
         run_application(leaders(), {"clicks": {1: ["ann"]}})
     with pytest.raises(InputError, match='input "clicks" of operator "totals" lacks the column "count"'):
         run_application(leaders(), {"clicks": {1: [{"user": "ann"}]}})
-    with pytest.raises(InputError, match="cannot be run through a crash"):
-        run_application(leaders(), {"clicks": {1: [CRASH]}})
     app = Application("wrong", window="1 second")
     app.output("totals", app.add("totals", Totals(), click=app.input("clicks")), key=["user"])
     with pytest.raises(ValidationFailed):

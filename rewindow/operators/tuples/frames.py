@@ -11,26 +11,13 @@ from pyspark.sql import functions as F
 
 from rewindow.application import WRITTEN, OperatorContext, PartSink
 from rewindow.names import quoted_column
-from rewindow.operators.tuples.key_range import KeyRange
 from rewindow.operators.tuples.operator import TupleOperator
-from rewindow.operators.tuples.tagged_rows import (
-    GONE,
-    NO_TAG,
-    TAG,
-    WINDOW,
-    Columns,
-    input_tags,
-    output_tags,
-    state_tag,
-    tagged_schema,
-    untagged,
-)
+from rewindow.operators.tuples.passes import ALONE, STATE, Member, Pass
+from rewindow.operators.tuples.tagged_rows import GONE, NO_TAG, TAG, WINDOW, Columns, Place, untagged
 from rewindow.spark.frames import spark_schema
 
 _ORDER = "_rw_order"
 _OFFSET = "offset"
-_STATE = ""
-"""The part of a pass that is state: no port has this name."""
 
 
 def emitted(
@@ -45,7 +32,7 @@ def states(
     operator: TupleOperator, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
 ) -> DataFrame:
     """Returns the state rows after a group, of the same pass; a key that is gone is marked where there are keys."""
-    found = _parts(operator, inputs, state, context)[_STATE].drop(WINDOW)
+    found = _parts(operator, inputs, state, context)[STATE].drop(WINDOW)
     return found if operator.state_increments else found.drop(GONE)
 
 
@@ -53,7 +40,7 @@ def _parts(
     operator: TupleOperator, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
 ) -> Mapping[str, DataFrame]:
     """Returns what the one pass of a group gives, by port, and the state; in a replay nothing is computed twice."""
-    tags = {_STATE: state_tag(operator), **output_tags(operator)}
+    tags = _alone(operator, context).parts
     if context.parts is None:
         rows = one_pass(operator, inputs, state, context)
         return {part: _untagged(rows, columns) for part, columns in tags.items()}
@@ -68,57 +55,78 @@ def one_pass(
     context: OperatorContext,
     sink: PartSink | None = None,
 ) -> DataFrame:
-    """Returns the tagged rows of what a group emits on all ports, and of the state after it.
+    """Returns the tagged rows of what a group emits on all ports, and of the state after it; see `pass_of`."""
+    given = {(ALONE, port): frame for port, frame in inputs.items()}
+    return pass_of(_alone(operator, context), given, {ALONE: state} if state is not None else {}, context, sink)
+
+
+def _alone(operator: TupleOperator, context: OperatorContext) -> Pass:
+    return Pass({ALONE: Member(operator, context.windowing, published=context.published)})
+
+
+def pass_of(
+    one: Pass,
+    inputs: Mapping[Place, DataFrame],
+    states: Mapping[str, DataFrame],
+    context: OperatorContext,
+    sink: PartSink | None = None,
+) -> DataFrame:
+    """Returns the tagged rows of what the operators of a pass emit on all ports, and of their states after it (X40).
 
     With a sink, tasks give it their rows, and the files that it has written come back.
 
     Tuples of a window come by port, then by recorded offset; those of a published stream, and those behind a frame
     operator, by a hash of their columns (X43, X51).
+
+    Args:
+        inputs: what feeds it from outside, by operator and port.
+        states: those before the group, by operator.
     """
-    keys = operator.key_schema()
     parts = [
-        _tagged(inputs[port], columns, operator, port, has_order=port not in context.published)
-        for port, columns in input_tags(operator).items()
-        if port in inputs
+        _tagged(inputs[name, port], columns, one.key_of(name, port), has_order=port not in one.members[name].published)
+        for (name, port), columns in one.inputs.items()
+        if (name, port) in inputs
     ]
-    if state is not None:
-        parts.append(_tagged_state(state, operator, context))
-    if not keys.names:  # Without a row Spark would call nothing, and no window would be begun.
+    parts += [
+        _tagged_state(states[name], columns, one.state_key_of(name), context)
+        for name, columns in one.states.items()
+        if name in states
+    ]
+    if not one.keys:  # Without a row Spark would call nothing, and no window would be begun.
         parts.append(_mark(parts[0].sparkSession, context))
-    rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
-    placed = rows.repartition(*(f"_key_{place}" for place in range(len(keys)))) if keys.names else rows.coalesce(1)
-    wanted = tagged_schema([state_tag(operator), *input_tags(operator).values()]).names
-    by_port = [TAG] if len(operator.input_ports()) > 1 else []  # State and mark come first by their window and order.
+    rows = reduce(lambda first, other: first.unionByName(other, allowMissingColumns=True), parts)
+    placed = rows.repartition(*(f"_key_{place}" for place in range(one.keys))) if one.keys else rows.coalesce(1)
+    by_port = (
+        [TAG] if len(one.inputs) > 1 or len(one.states) > 1 else []
+    )  # State and mark come first by their window and order.
     ordered = placed.sortWithinPartitions(WINDOW, *by_port, _ORDER)
-    sent = ordered.select(*(name if name in ordered.columns else F.lit(None).alias(name) for name in wanted))
-    tags = {_STATE: state_tag(operator), **output_tags(operator)}
-    alone = context.alone()
+    sent = ordered.select(*(name if name in ordered.columns else F.lit(None).alias(name) for name in one.sent.names))
+    members, alone = one.members, context.alone()
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        made = KeyRange(operator, alone).run(batches)
-        return made if sink is None else sink(untagged(tags, made))
+        fused = Pass(members)
+        made = fused.run(alone, batches)
+        return made if sink is None else sink(untagged(fused.parts, made))
 
-    return sent.mapInArrow(run, spark_schema(tagged_schema(tags.values()) if sink is None else WRITTEN))
+    return sent.mapInArrow(run, spark_schema(one.made if sink is None else WRITTEN))
 
 
-def _tagged(frame: DataFrame, columns: Columns, operator: TupleOperator, port: str, *, has_order: bool) -> DataFrame:
+def _tagged(frame: DataFrame, columns: Columns, key: Iterable[str], *, has_order: bool) -> DataFrame:
     names = [quoted_column(name) for name in columns.schema.names]
     has_order = has_order and _OFFSET in frame.columns
     placed = F.col(_OFFSET).cast("bigint") if has_order else F.xxhash64(*names)
     values = _values(columns)
-    key = [values[columns.schema.get_field_index(name)] for name in operator.input_ports()[port].key]
+    keys = [values[columns.schema.get_field_index(name)] for name in key]
     return frame.select(
-        F.lit(columns.tag).alias(TAG), WINDOW, placed.alias(_ORDER), *_keys(key), *_named(values, columns)
+        F.lit(columns.tag).alias(TAG), WINDOW, placed.alias(_ORDER), *_keys(keys), *_named(values, columns)
     )
 
 
-def _tagged_state(state: DataFrame, operator: TupleOperator, context: OperatorContext) -> DataFrame:
-    columns = state_tag(operator)
+def _tagged_state(state: DataFrame, columns: Columns, key: tuple[str, ...], context: OperatorContext) -> DataFrame:
     values = _values(columns._replace(schema=columns.schema.remove(len(columns.schema) - 1)))
-    key = values[: len(operator.key_schema())]
     return state.select(
-        F.lit(0).alias(TAG), F.lit(context.first - 1).cast("bigint").alias(WINDOW),
-        _before(1), *_keys(key), *_named([*values, F.lit(False)], columns),
+        F.lit(columns.tag).alias(TAG), F.lit(context.first - 1).cast("bigint").alias(WINDOW),
+        _before(1), *_keys(values[: len(key)]), *_named([*values, F.lit(False)], columns),
     )  # fmt: skip
 
 

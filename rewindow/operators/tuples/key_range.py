@@ -51,6 +51,7 @@ class KeyRange:
         self._assigned = dict(self._operator.__dict__)
         self._state = KeyedState(self._shape, self._operator)
         self.take, self.each_key, self.forget = self._state.take, self._state.each_key, self._state.forget
+        self.load, self.flush = self._state.load, self._out.flush
         self.own, self.peek, self.unkeyed = self._state.own, self._state.peek, self._state.unkeyed
         self._in_batches = hasattr(operator, "process_batch")
         only = len(self._names) == 1
@@ -70,27 +71,36 @@ class KeyRange:
         try:
             for batch in map(_without_mark, batches):
                 states = int(np.searchsorted(batch[TAG].to_numpy() != 0, True)) if batch.num_rows else 0
-                self._state.load(batch.slice(0, states))
+                self.load(batch.slice(0, states))
                 if states < batch.num_rows:
-                    is_set_up = is_set_up or self._set_up()
+                    is_set_up = is_set_up or self.set_up()
                     yield from self._take_batch(batch.slice(states))
-            is_set_up = is_set_up or self._set_up()
-            yield from self._begin(self._windows.last)
-            self._end()
+            is_set_up = is_set_up or self.set_up()
+            yield from self._go_on(self._windows.last)
+            self.end()
         except BaseException as error:
             if is_set_up:
-                self._tear_down_after(error)
+                self.tear_down_after(error)
             raise
-        self._call("teardown", self._operator.teardown)
+        self.tear_down()
         yield from self._out.flush()
+        yield from self.states()
+
+    def states(self) -> Iterator[pa.RecordBatch]:
+        """Gives the rows of state."""
         for arrays in self._state.rows():
             ids = pa.repeat(pa.scalar(self._windows.last, pa.int64()), len(arrays[0]))
             yield self._out.tagged(self._shape.state, ids, arrays)
 
-    def _set_up(self) -> bool:
+    def set_up(self) -> bool:
+        """Calls `setup`, once the state is loaded; returns True."""
         self._state.begin()
         self._call("setup", self._operator.setup)
         return True
+
+    def tear_down(self) -> None:
+        """Calls `teardown`."""
+        self._call("teardown", self._operator.teardown)
 
     def _tell(self) -> None:
         """Tells a copy that has been set up which state has been saved (W78, X42)."""
@@ -110,7 +120,7 @@ class KeyRange:
                 self._note(called, error)
                 raise error
 
-    def _tear_down_after(self, error: BaseException) -> None:
+    def tear_down_after(self, error: BaseException) -> None:
         """Closes what setup has opened (O35); what fails then is said beside the error, which it must not hide."""
         try:
             self._call("teardown", self._operator.teardown)
@@ -120,26 +130,31 @@ class KeyRange:
     def _take_batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         tags, ids = (batch[name].to_numpy() for name in (TAG, WINDOW))
         for port, window, rows in self._runs(batch, tags, ids):
-            yield from self._begin(window)
+            yield from self._go_on(window)
             self._take(port, rows)
         if self._out.is_full():
             yield from self._out.flush()
 
-    def _begin(self, window: int) -> Iterator[pa.RecordBatch]:
+    def _go_on(self, window: int) -> Iterator[pa.RecordBatch]:
         """Ends the window that is open and begins the next ones, up to one."""
         while self._window < window:
-            if self._window < self._windows.first:
-                self._tell()
-            self._end()
-            self._window += 1
-            self._operator.__dict__["window_id"] = self._window
-            self._out.begin(self._window)
-            if self._windowing.begins(self._window):
-                self._call("begin_window", self._operator.begin_window, self._window)
+            self.end()
+            self.begin(self._window + 1)
             if self._out.is_full():
                 yield from self._out.flush()
 
-    def _end(self) -> None:
+    def begin(self, window: int) -> None:
+        """Begins the next window."""
+        if self._window < self._windows.first:
+            self._tell()
+        self._window = window
+        self._operator.__dict__["window_id"] = window
+        self._out.begin(window)
+        if self._windowing.begins(window):
+            self._call("begin_window", self._operator.begin_window, window)
+
+    def end(self) -> None:
+        """Ends the window that is open, if one is."""
         if self._window >= self._windows.first:
             if self._windowing.ends(self._window):
                 self._call("end_window", self._operator.end_window)
@@ -191,6 +206,10 @@ class KeyRange:
         values: Iterator[Any] = zip(*lists, strict=True) if lists else repeat((), batch.num_rows)
         keys = iter(lists[key_of[0]]) if len(key_of) == 1 else zip(*(lists[place] for place in key_of), strict=True)
         return map(tuple.__new__, repeat(make), values), keys
+
+    def receive(self, port: str, batch: pa.RecordBatch) -> None:
+        """Takes tuples of the window that is open, with the columns of a port as they travel."""
+        self._take(port, batch if self._in_batches else self._tuples(port, batch))
 
     def _take(self, port: str, rows: Any) -> None:
         if self._in_batches:

@@ -53,6 +53,7 @@ class TupleOperator(FrameOperator):
 
     model_config = ConfigDict(ignored_types=(StateField, SlidingField))
 
+    called_by_tuples: ClassVar[bool] = True
     transient: ClassVar[Sequence[str]] = ()
     fields: ClassVar[tuple[StateField, ...]] = ()
     places: ClassVar[Mapping[str, int]] = {}

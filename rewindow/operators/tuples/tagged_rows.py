@@ -20,6 +20,8 @@ from rewindow.operators.tuples.sliding import SlidingField
 TAG, WINDOW, GONE = "_rw_tag", "window_id", "_rw_gone"
 NO_TAG = -1
 """The tag of a row that is nothing: a key range that has no other is called all the same."""
+Place = tuple[str, str]
+"""An operator and its port."""
 _Getter: Any = type(vars(namedtuple("_Pair", ("first", "second")))["first"])
 """What reads a place of a tuple: a third of the time of a property."""
 

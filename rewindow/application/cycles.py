@@ -1,0 +1,78 @@
+"""Cycles of a graph: allowed where each goes through a delay operator, and then called window by window (O51, X40)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rewindow.application.node import Node
+from rewindow.application.violations import Violation
+
+
+def cycles_of(nodes: Mapping[str, Node]) -> list[list[Node]]:
+    """Returns the operators of each cycle, those together that can be reached from each other.
+
+    They come in the order in which they are called in a window: delay operators first, as they emit what the windows
+    before have left, then each after those that feed it. Of a cycle without a delay operator the order is as added.
+    """
+    reached = {name: _reached(nodes, name) for name in nodes}
+    found: list[list[Node]] = []
+    for name, node in nodes.items():
+        if name in reached[name] and not any(node in cycle for cycle in found):
+            found.append(
+                _called([nodes[other] for other in nodes if other in reached[name] and name in reached[other]])
+            )
+    return found
+
+
+def lacks_delay(cycle: list[Node]) -> bool:
+    """Returns whether operators of a cycle wait for each other in one window; a delay that feeds itself too (O51)."""
+    if any(end.operator == node.name for node in cycle for end in node.feeds.values()):
+        return True
+    return len(_in_order([node for node in cycle if not node.operator.delays])) < sum(
+        not node.operator.delays for node in cycle
+    )
+
+
+def wrong_members(cycle: list[Node]) -> Iterator[Violation]:
+    """Yields what cannot be in a cycle that goes through a delay operator, as it is one pass over its tuples (X40)."""
+    names = {node.name for node in cycle}
+    for node in cycle:
+        if not node.operator.called_by_tuples:
+            message = "it gets all windows of a group at once, so it cannot be in a cycle: make it a TupleOperator"
+            yield Violation("X40", node.name, "", type(node.operator).__name__, message)
+    if all(end.operator in names for node in cycle for end in node.feeds.values()):
+        yield Violation("X40", cycle[0].name, "", ", ".join(sorted(names)), "nothing outside of the cycle feeds it")
+
+
+def _reached(nodes: Mapping[str, Node], name: str) -> set[str]:
+    """Returns the operators that an operator reads from, directly or not; its own name where it is in a cycle."""
+    found: set[str] = set()
+    todo = [name]
+    while todo:
+        for end in nodes[todo.pop()].feeds.values():
+            if end.operator in nodes and end.operator not in found:
+                found.add(str(end.operator))
+                todo.append(str(end.operator))
+    return found
+
+
+def _called(cycle: list[Node]) -> list[Node]:
+    delays = [node for node in cycle if node.operator.delays]
+    others = [node for node in cycle if not node.operator.delays]
+    ordered = _in_order(others)
+    return [*delays, *(ordered if len(ordered) == len(others) else others)]
+
+
+def _in_order(nodes: list[Node]) -> list[Node]:
+    """Returns operators so that each comes after those of them that feed it; not those that wait for each other."""
+    placed: list[Node] = []
+    while True:
+        waiting = {node.name for node in nodes} - {node.name for node in placed}
+        ready = [
+            node
+            for node in nodes
+            if node.name in waiting and not any(end.operator in waiting for end in node.feeds.values())
+        ]
+        if not ready:
+            return placed
+        placed += ready

@@ -1,0 +1,59 @@
+"""Cycles of a graph on the engine: each is one pass, in which all its operators find what is theirs (X40)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+
+from rewindow.application import Application, Node, OperatorContext, PortHandle
+from rewindow.engine.once import OnceInGroup
+from rewindow.operators.tuples.frames import pass_of
+from rewindow.operators.tuples.passes import Pass
+
+
+class Cycles:
+    """The passes of the cycles of a graph."""
+
+    def __init__(self, app: Application) -> None:
+        self._app, self.unseen = app, inside_cycles(app)
+        cycles = [(unit, Pass.of(unit, self.unseen)) for unit in app.cycles()]
+        self._passes = {node.name: one for unit, one in cycles for node in unit}
+
+    def of(self, node: Node) -> Pass | None:
+        """Returns the pass of the cycle that an operator is in."""
+        return self._passes.get(node.name)
+
+    def inputs_of(self, node: Node, frames: Mapping[PortHandle, DataFrame]) -> dict[str, DataFrame]:
+        """Returns what feeds an operator, by port; in a cycle what comes from outside."""
+        one = self.of(node)
+        inside = one.members if one else {}
+        return {port: frames[end] for port, end in node.feeds.items() if end.operator not in inside}
+
+    def run(
+        self,
+        cycle: list[Node],
+        frames: Mapping[PortHandle, DataFrame],
+        states: Mapping[str, DataFrame],
+        context: OperatorContext,
+        once: OnceInGroup,
+    ) -> None:
+        """Computes the pass of a cycle; its operators then find there what they emit, and their states."""
+        one = self._passes[cycle[0].name]
+        inputs = {(node.name, port): frame for node in cycle for port, frame in self.inputs_of(node, frames).items()}
+        own = {node.name: states[node.name] for node in cycle if node.name in states}
+        named = replace(context, operator=self._app.name)
+        schemas = {part: columns.schema for part, columns in one.parts.items()}
+        once.run_together(list(one.members), schemas, lambda sink: pass_of(one, inputs, own, named, sink), context)
+
+
+def inside_cycles(app: Application) -> set[PortHandle]:
+    """Returns the ports that only operators of the same cycle read: their tuples are nowhere but in the pass (X40)."""
+    found: set[PortHandle] = set()
+    for cycle in app.cycles():
+        names = {node.name for node in cycle}
+        inner = {end for node in cycle for end in node.feeds.values() if end.operator in names}
+        outside = {end for name, node in app.nodes.items() if name not in names for end in node.feeds.values()}
+        found |= inner - outside - {output.source for output in app.staged().values()}
+    return found

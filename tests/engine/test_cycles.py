@@ -1,0 +1,60 @@
+"""Cycles on the engine: each in one pass, with what waits in the delay operator kept through crashes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rewindow.config import Config
+from rewindow.crash import Step
+from rewindow.engine.attempt import Attempt
+from rewindow.facts.readers import read_output
+from rewindow.storage import query
+from tests.engine.conftest import Crash
+from tests.recovery.project import FIRST, WINDOWS
+from tests.testing import cycles
+
+MATRIX = pytest.mark.recovery_matrix
+COLUMNS = {"ranks": "window_id, page, rank", "sums": "window_id, key, balance"}
+
+
+def rows_of(table: Any) -> list[tuple[Any, ...]]:
+    """Returns rows in order."""
+    return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def expected(config: Config) -> dict[str, cycles.Rows]:
+    """Returns what plain loops make of the recorded events."""
+    events: dict[int, list[tuple[str, int]]] = {}
+    rows = query('select window_id, "offset", key, x from o', o=config.stream_table("events"))
+    for window, _, key, x in rows_of(rows):
+        events.setdefault(window, []).append((key, x))
+    windows = range(FIRST, FIRST + WINDOWS)
+    return {"ranks": cycles.ranks(events, windows), "sums": cycles.sums(events, windows)}
+
+
+@pytest.mark.parametrize(
+    "mode", ["exactly_once", pytest.param("at_most_once", marks=MATRIX), pytest.param("at_least_once", marks=MATRIX)]
+)
+def test_a_cycle_comes_to_what_a_plain_loop_does(mode: str, attempt: Callable[..., Attempt]) -> None:
+    """O51, O52, X9, X40, R26: through a crash, one cycle in one range and one by keys, with states in files."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    how = {"mode": mode, "group_windows": 9, "inline_state_bytes": 0}
+    with pytest.raises(Crash):
+        attempt("tuple_cycle", "one", (Step.AFTER_FIRST_OUTPUT, 2), **how).run()
+    last = attempt("tuple_cycle", "one", **how)
+    last.run()
+    root = config.replay_root("one")
+    lost = query("select distinct window_id from f where lost", f=root / "facts")["window_id"].to_pylist()
+    assert sorted(lost) == ([*range(FIRST + 9, FIRST + 18)] if mode == "at_most_once" else [])
+    for output, rows in expected(config).items():
+        found = rows_of(read_output(root, output, last.plan.range, COLUMNS[output]))
+        if lost:
+            assert [row for row in found if row[0] < min(lost)] == [row for row in rows if row[0] < min(lost)]
+            assert {row[0] for row in found}.isdisjoint(lost)
+        else:
+            assert found == rows
+        if mode != "at_least_once":
+            assert rows_of(query(f"select {COLUMNS[output]} from o", o=root / output)) == found, "a row is there twice"

@@ -1,0 +1,172 @@
+"""Cycles in the framework that users test them with: they come to what a plain loop does (O51, O52, X9, X40)."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+
+from rewindow.application import Application, InputPort, OutputPort, PortHandle, describe_graph
+from rewindow.config import Config
+from rewindow.errors import InputError
+from rewindow.loading.catalog import load_application
+from rewindow.operators import DelayOperator, StateField, TupleOperator
+from rewindow.pages.application_graph import draw_graph, graph_text
+from rewindow.testing import CRASH, check_application, run_application, run_operator
+from tests.testing import cycles
+
+WINDOWS = range(10, 61)
+ROWS = pa.schema([("key", pa.string()), ("n", pa.int64())])
+
+
+def application() -> Application:
+    """Returns the application of two cycles of the recovery tests."""
+    folder = Path(__file__).parents[1] / "recovery" / "applications"
+    return load_application(Config(applications=[folder]), "tuple_cycle").app
+
+
+def events() -> dict[int, list[Any]]:
+    """Returns random events up to ten windows before the end."""
+    chosen = random.Random(3)
+    return {
+        window: [(chosen.choice("abc"), chosen.randint(-5, 9)) for _ in range(chosen.randint(0, 4))]
+        for window in WINDOWS[:-10]
+    }
+
+
+def test_cycles_come_to_what_plain_loops_do_however_they_are_cut() -> None:
+    """In one group, in random ones, in one key range and in many, in small batches and in large ones."""
+    given = events()
+    found = check_application(application(), {"events": given}, windows=(WINDOWS[0], WINDOWS[-1]), runs=8)
+    assert sorted(found["ranks"]) == cycles.ranks(given, WINDOWS)
+    assert sorted(found["sums"]) == cycles.sums(given, WINDOWS)
+    assert max(window for window, *_ in found["sums"]) > max(given) + 2, "nothing goes around by itself"
+
+
+@pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
+def test_what_a_delay_operator_holds_outlives_a_crash(mode: str) -> None:
+    """X9, R26: all operators of a cycle go on from the same window."""
+    given = events()
+    how: dict[str, Any] = {"windows": (WINDOWS[0], WINDOWS[-1]), "mode": mode}
+    whole = run_application(application(), {"events": given}, **how)
+    given[23].append(CRASH)
+    given[40].insert(0, CRASH)
+    found = run_application(application(), {"events": given}, group_windows=4, key_ranges=2, **how)
+    assert found.states == whole.states
+    assert sorted(found["ranks"]) == cycles.ranks(events(), WINDOWS)
+    assert found.lost == []
+
+
+def test_at_most_once_loses_the_group_and_nothing_that_waited_before_it() -> None:
+    """What was meant for a window that is lost comes in the first one after it."""
+    app = Application("one", window="1 second")
+    app.output("out", app.add("later", Later(), tuples=app.input("rows")), key=["key"])
+    rows = {"rows": {1: [("a", 1)], 2: [CRASH], 3: [("b", 2)]}}
+    found = run_application(app, rows, windows=(1, 6), group_windows=(1, 2, 3), mode="at_most_once")
+    assert (found["out"], found.lost) == ([(4, "a", 1)], [2, 3])
+
+
+class Later(DelayOperator):
+    """Rows of a window in the next one."""
+
+    columns: ClassVar = ROWS
+
+
+class LaterByKey(DelayOperator):
+    """Rows of a window in the next one, by key."""
+
+    columns: ClassVar = ROWS
+    key: ClassVar = ("key",)
+
+
+def test_a_delay_operator_is_one_without_a_cycle_too() -> None:
+    """O52: the first window has nothing, each next one what came before it, or as many windows before as it says."""
+    rows = {"tuples": {3: [("b", 1), ("a", 2)], 4: [("a", 3)]}}
+    for delay in (Later(), LaterByKey()):
+        found = run_operator(delay, rows, windows=(3, 6))["out"]
+        assert sorted(found) == [(4, "a", 2), (4, "b", 1), (5, "a", 3)]
+    slow = run_operator(Later(windows=3), rows, windows=(3, 8), group_windows=2)
+    assert slow["out"] == [(6, "b", 1), (6, "a", 2), (7, "a", 3)]
+    assert slow.states == {(): {"waiting": []}}, "nothing waits any more"
+
+
+def test_times_and_nested_values_come_back_as_they_were() -> None:
+    """Timestamps are microseconds on the way, as for every tuple operator."""
+
+    class Nested(DelayOperator):
+        columns: ClassVar = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("tags", pa.list_(pa.string()))])
+
+    rows = {"tuples": {1: [(1_500_000, ["x", None]), (None, None)]}}
+    assert run_operator(Nested(), rows, windows=(1, 2))["out"] == [(2, 1_500_000, ["x", None]), (2, None, None)]
+
+
+class Move(TupleOperator):
+    """Sends each row on, under another key where it is asked to."""
+
+    inputs: ClassVar = {"rows": InputPort(ROWS, key=("key",)), "back": InputPort(ROWS, key=("key",))}
+    outputs: ClassVar = {"out": OutputPort(ROWS), "on": OutputPort(ROWS)}
+    seen = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
+    to: str = ""
+
+    def process_rows(self, row: Any) -> None:
+        """Sends on what comes from outside."""
+        self.emit("on", self.to or row.key, row.n)
+
+    def process_back(self, row: Any) -> None:
+        """Counts what has come around."""
+        self.seen += row.n
+        self.emit("out", row.key, self.seen)
+
+
+def moving(delay: DelayOperator, to: str = "") -> Application:
+    """Returns a cycle of two."""
+    app = Application("moving", window="1 second")
+    move = app.add("move", Move(to=to), rows=app.input("rows"), back=PortHandle("delay", "out"))
+    app.add("delay", delay, tuples=move["on"])
+    app.output("out", move["out"], key=["key"])
+    return app
+
+
+def test_a_tuple_that_leaves_its_key_is_refused_in_a_cycle_divided_by_keys() -> None:
+    """X40: its state may be in another key range; without a key of the delay operator there is one range."""
+    rows = {"rows": {1: [("a", 1), ("b", 2)]}}
+    divided = run_application(moving(LaterByKey()), rows, windows=(1, 2), key_ranges=8)
+    assert sorted(divided["out"]) == [(2, "a", 1), (2, "b", 2)]
+    with pytest.raises(InputError, match=r'"move.on" sends a tuple of the key \'z\' around the cycle') as error:
+        run_application(moving(LaterByKey(), to="z"), rows, windows=(1, 2))
+    assert "Leave the key of the delay operator out" in str(error.value)
+    assert run_application(moving(Later(), to="z"), rows, windows=(1, 2))["out"] == [(2, "z", 1), (2, "z", 3)]
+
+
+def test_an_error_names_the_operator_window_and_tuple() -> None:
+    """As outside of a cycle; what was set up is torn down."""
+    torn: list[str] = []
+
+    class Fails(Move):
+        def process_back(self, row: Any) -> None:
+            raise ValueError("broken")
+
+        def teardown(self) -> None:
+            torn.append("torn")
+
+    app = moving(Later())
+    app.nodes["move"] = app.nodes.pop("move").__class__(
+        "move", Fails(), None, 1, {"rows": PortHandle(None, "rows"), "back": PortHandle("delay", "out")}
+    )
+    with pytest.raises(ValueError, match="broken") as error:
+        run_application(app, {"rows": {1: [("a", 1)]}}, windows=(1, 2), group_windows=2)
+    assert "in process of port back of Fails, window 2, at the tuple back(key='a', n=1)" in error.value.__notes__
+    assert torn == ["torn"]
+
+
+def test_the_graph_shows_the_way_back() -> None:
+    """In words, and dashed in the drawing; an operator stands where it is called."""
+    graph = describe_graph(application())
+    assert graph.cycles == [["around", "ranks"], ["later", "sums", "half"]]
+    assert "  cycle of around, ranks, window by window in one pass\n" in graph_text(graph)
+    drawn = draw_graph(graph, alone=True)
+    assert drawn.count("stroke-dasharray") == 2
+    assert "ranks.given to around.tuples, for a later window" in drawn
