@@ -92,8 +92,7 @@ class GroupRunner:
         self._root = root
         self._epoch = epoch
         self._tuples, self._is_small = 0, False
-        self._units, self._order = app.units(), app.order()
-        self._cycles = Cycles(app)
+        self._units, self._order, self._cycles = app.units(), app.order(), Cycles(app)
         self._asked, self._say = asked, say
         self._once = OnceInGroup(spark, root, epoch, self._in_one_task)
         self._aggregates: dict[str, tuple[list[Column], list[Column]]] = {}
@@ -102,8 +101,8 @@ class GroupRunner:
         self._errors = {error.source: error for error in app.errors().values()}
         self._dropped = app.dropped()
         self._counted = ports_to_count(app)
-        self._materialised = (ports_to_write(app) | self._dropped | set(self._errors)) - self._counted
-        self._materialised -= self._cycles.unseen
+        written = ports_to_write(app) | self._dropped | set(self._errors)
+        self._materialised = written - self._counted - self._cycles.unseen
 
     def compute(
         self, context: OperatorContext, mark: int, states: Mapping[str, State], staged: Iterable[str], tuples: int
