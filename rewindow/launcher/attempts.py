@@ -179,13 +179,14 @@ def _expected(config: Config, plan: Plan) -> str:
 
 
 def plain_submission(
-    config: Config, job: str, arguments: list[str], subject: str, crash: str | None = None
+    config: Config, job: str, arguments: list[str], subject: str, crash: str | None = None, *, quick: bool = True
 ) -> Submission:
     """Returns a job that is no attempt of a replay, such as recording or publishing: it takes no epoch.
 
     Args:
         job: file name of the entry point.
         subject: the stream or replay that it is about; names the outcome file.
+        quick: it is a short job, see `spark_settings`.
 
     Raises:
         InputError: the subject cannot be part of a file's name.
@@ -198,7 +199,7 @@ def plain_submission(
         command = [sys.executable, str(job_file(job)), *arguments]
         environment |= {f"REWINDOW_SPARK__CONF__{name}": value for name, value in config.spark.conf.items()}
     else:
-        command = submit_command(config, job, arguments, name=f"rewindow {stem} {subject}", quick=True)
+        command = submit_command(config, job, arguments, name=f"rewindow {stem} {subject}", quick=quick)
     return Submission(subject, 0, command, environment, outcome)
 
 

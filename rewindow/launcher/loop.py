@@ -50,8 +50,12 @@ def run_plain(
     listener: Listener | None = None,
     *,
     crash: str | None = None,
+    quick: bool = True,
 ) -> Outcome:
     """Runs a job that is no attempt of a replay to its end; a killed one is begun again, as it is safe to repeat.
+
+    Args:
+        quick: it is a short job, see `spark_settings`.
 
     Raises:
         RewindowError: the job failed for good.
@@ -59,7 +63,7 @@ def run_plain(
     told = listener or Silent()
     for attempt in range(1, TRIES + 1):
         with told.job():
-            outcome = run(plain_submission(config, job, arguments, subject, crash), told.line)
+            outcome = run(plain_submission(config, job, arguments, subject, crash, quick=quick), told.line)
         if outcome.exit_code == 0:
             return outcome
         if not outcome.retryable or attempt == TRIES:

@@ -28,6 +28,7 @@ from rewindow.publication.acts import PublicationVerb
 from rewindow.publication.result import PublicationResult
 from rewindow.recording.inventory import check_unneeded
 from rewindow.recording.result import RecordResult
+from rewindow.recording.size import bytes_to_read
 from rewindow.recovery import Plan
 
 
@@ -57,6 +58,10 @@ class ReplayResult:
             "replay": self.replay_id, "state": self.state.value, "epoch": self.epoch, "windows": len(windows),
             "first": windows.first, "last": windows.last,
         }  # fmt: skip
+
+
+QUICK_BYTES = 128 * 10**6
+"""Below this a recording is a short job; above it the JVM's first compiler alone takes 1.6 times the processor time."""
 
 
 def plan(config: Config, application: str, **wishes: Unpack[Wishes]) -> Draft:
@@ -164,7 +169,8 @@ def record(
         check_unneeded(config, stream)
     flags = {"--end": end, "--seal-again": seal_again, "--reopen": reopen, "--start-over": start_over}
     arguments = ["--stream", stream, *(["--sealed-to", sealed_to] if sealed_to else []), *_given(flags)]
-    return RecordResult.from_json(run_plain(config, "record.py", arguments, stream, listener).result)
+    quick = bytes_to_read(config, stream) < QUICK_BYTES
+    return RecordResult.from_json(run_plain(config, "record.py", arguments, stream, listener, quick=quick).result)
 
 
 def publish(

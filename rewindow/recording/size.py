@@ -1,0 +1,29 @@
+"""How much a recording will have to read, before a JVM is started for it."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator
+from pathlib import Path
+
+from rewindow.config import Config
+
+
+def bytes_to_read(config: Config, name: str) -> int:
+    """Returns the bytes of the source's files that changed since the stream was recorded last; of a package's data 0.
+
+    Which rows are new the recording itself finds out: this only says whether it will be a short job.
+    """
+    log = config.stream_table(name) / "_delta_log"
+    since = log.modified_ms() / 1000 if log.is_dir() else 0.0
+    found = (path.stat() for path in _files(config.stream(name).source))
+    return sum(file.st_size for file in found if file.st_mtime > since)
+
+
+def _files(source: str) -> Iterator[Path]:
+    """Gives the files at a path, below a folder (a table is one), or of a pattern; those that vanish meanwhile are none."""
+    path = Path(source)
+    places = path.rglob("*") if path.is_dir() else [path] if path.is_file() else map(Path, glob.glob(source))
+    for place in places:
+        if place.is_file():
+            yield place

@@ -1,0 +1,26 @@
+"""What a recording has to read, by files alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from rewindow.config import Config, StreamConfig
+from rewindow.recording.size import bytes_to_read
+
+
+def test_files_that_changed_since_the_last_recording_are_counted(tmp_path: Path) -> None:
+    """A folder with folders, a pattern, one file; nothing at all is 0, and so is a package."""
+    folder = tmp_path / "in"
+    (folder / "below").mkdir(parents=True)
+    for number, name in enumerate(("a.csv", "b.csv", "below/c.csv"), 1):
+        (folder / name).write_bytes(b"x" * 10**number)
+    sources = {"all": folder, "some": folder / "*.csv", "one": folder / "a.csv", "none": folder / "no.csv"}
+    streams = {name: StreamConfig(source=str(path), arrived_at="at", width="1 h") for name, path in sources.items()}
+    config = Config(state=tmp_path / "state", streams=streams)
+    assert {name: bytes_to_read(config, name) for name in sources} == {"all": 1110, "some": 110, "one": 10, "none": 0}
+    log = config.stream_table("all") / "_delta_log"
+    log.make_folder()
+    os.utime(folder / "b.csv", (1, 1))
+    log.set_modified(2_000)
+    assert bytes_to_read(config, "all") == 1010
