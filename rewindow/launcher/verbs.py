@@ -28,7 +28,7 @@ from rewindow.publication.acts import PublicationVerb
 from rewindow.publication.result import PublicationResult
 from rewindow.recording.inventory import check_unneeded
 from rewindow.recording.result import RecordResult
-from rewindow.recording.size import bytes_to_read
+from rewindow.recording.sources.size import bytes_to_read
 from rewindow.recovery import Plan
 
 

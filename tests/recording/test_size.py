@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from rewindow.config import Config, StreamConfig
-from rewindow.recording.size import bytes_to_read
+from rewindow.recording.sources.size import bytes_to_read
 
 
 def test_files_that_changed_since_the_last_recording_are_counted(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def bytes_to_read(config: Config, name: str) -> int:
 
 
 def _files(source: str) -> Iterator[Path]:
-    """Gives the files at a path, below a folder (a table is one), or of a pattern; those that vanish meanwhile are none."""
+    """Gives the files at a path, below a folder (a table is one), or of a pattern."""
     path = Path(source)
     places = path.rglob("*") if path.is_dir() else [path] if path.is_file() else map(Path, glob.glob(source))
     for place in places:
