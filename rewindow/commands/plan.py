@@ -12,8 +12,9 @@ from rewindow.commands.completion import applications, modes, replays
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, First, From, JobScreen, Last, To, out, print_facts, print_json, print_rows
 from rewindow.config import Config
-from rewindow.errors import RangeError
+from rewindow.errors import InputError, RangeError
 from rewindow.launcher import verbs
+from rewindow.loading.catalog import load_application
 from rewindow.planning import Draft, ReplayRequest
 from rewindow.planning.request import Wishes
 from rewindow.planning.unpublished import unpublished as unpublished_windows
@@ -68,18 +69,25 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="O.P=V", help="Value of an operator's property, before rewindow.toml and the code."),
 ]
+Late = Annotated[
+    bool,
+    typer.Option("--late", help="Show which windows late tuples and other changed inputs make it replay, and why."),
+]
 Unpublished = Annotated[
     bool, typer.Option("--unpublished", help="All that is sealed and not yet published, in place of a range.")
 ]
 
 
 def plan(
-    application: App,
+    application: Annotated[
+        str | None, typer.Argument(help="Name of the application; of all with --late.", autocompletion=applications)
+    ] = None,
     from_time: From = None,
     to_time: To = None,
     first: First = None,
     last: Last = None,
     unpublished: Unpublished = False,
+    late: Late = False,
     mode: ModeOption = "exactly_once",
     group_windows: GroupWindows = None,
     checkpoint_windows: CheckpointWindows = None,
@@ -104,8 +112,12 @@ def plan(
         rewindow plan flight_delays --from 2013-06-01 --to 2013-07-01
 
         rewindow plan flight_delays --verify 48
+
+        rewindow plan --late
     """
     config = load_project()
+    if late or application is None:
+        return _show_late(config, application, asked=late, as_json=as_json)
     if unpublished:
         windows = unpublished_range(config, application, parameter, (from_time, to_time, first, last))
         if windows is None:
@@ -135,6 +147,24 @@ def plan(
         from rewindow.launcher.determinism import verify_sample
 
         verify_sample(config, ReplayRequest(application, **wishes), draft, verify, JobScreen())
+
+
+def _show_late(config: Config, application: str | None, *, asked: bool, as_json: bool) -> None:
+    """Shows what `rewindow repair --run` would replay, of one application or of all."""
+    from rewindow.commands.repair import show_repairs
+    from rewindow.launcher.repair import find_repairs
+
+    if not asked:
+        raise InputError(
+            "nothing to plan: no application is given",
+            hint="Name one: rewindow plan APPLICATION; what late tuples need, of all: rewindow plan --late",
+        )
+
+    if application is not None:
+        load_application(config, application)
+    found = find_repairs(config)
+    found = found if application is None else found.of(application)
+    return print_json(found.to_dict()) if as_json else show_repairs(found)
 
 
 def unpublished_range(

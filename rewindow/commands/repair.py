@@ -32,7 +32,7 @@ def repair(
     config = load_project()
     if not run:
         found = find_repairs(config)
-        return print_json(found.to_dict()) if as_json else _show(found)
+        return print_json(found.to_dict()) if as_json else show_repairs(found)
     done = put_right(config, JobScreen())
     commands = [step.command for step in done.steps]
     if as_json:
@@ -53,7 +53,8 @@ def _show_unknown(unknown: Sequence[str]) -> None:
         err.print(f"not known: {text}", style="yellow", markup=False)
 
 
-def _show(found: Repairs) -> None:
+def show_repairs(found: Repairs) -> None:
+    """Prints what is to be put right, and why each range is as long as it is."""
     _show_unknown(found.unknown)
     if not found.late and not found.steps:
         known = "" if found.unknown else ": what is published comes from the inputs as they are"

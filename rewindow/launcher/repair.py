@@ -82,6 +82,11 @@ class Repairs:
     steps: Sequence[RepairStep]
     unknown: Sequence[str]
 
+    def of(self, application: str) -> Repairs:
+        """Returns what concerns one application: its replays, those before them whose outputs it reads, late tuples."""
+        last = max((place for place, step in enumerate(self.steps) if step.application == application), default=-1)
+        return Repairs(self.late, self.steps[: last + 1], self.unknown)
+
     def to_dict(self) -> dict[str, Any]:
         """Returns it as plain values; window ids are numbers (W14)."""
         return {

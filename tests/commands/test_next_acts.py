@@ -32,6 +32,8 @@ app.output("out", app.add("pass", Pass(), a=app.input("clicks")), key=["x"])
         (STREAM, ["plan", "heartbeat_clicks"], 'stream "clicks" is not recorded', "rewindow record clicks"),
         (f'applications = ["apps"]\n{STREAM}', ["plan", "spending"], "is not recorded", "rewindow record clicks"),
         (f'applications = ["apps"]\n{STREAM}', ["plan", "spendings"], "is unknown", 'Did you mean "spending"?'),
+        (STREAM, ["plan"], "no application is given", "rewindow plan --late"),
+        (STREAM, ["plan", "spendings", "--late"], 'application "spendings" is unknown', "Known: heartbeat_clicks."),
         ('state = "state', ["plan", "spending"], "is not TOML: illegal character", "Texts stand in quotes"),
         (
             f'{STREAM}sealed_to = "2099-06-01"', ["plan", "heartbeat_clicks"], "is not recorded",

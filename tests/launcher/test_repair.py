@@ -180,6 +180,9 @@ def test_who_reads_a_repaired_output_is_repaired_behind_it(config: Config) -> No
     found = find_repairs(config)
     assert proposed(found) == [("app", 105, 105), ("a_reader", 105, 119)]
     assert found.steps[1].reasons[0] == "app.delays is published again in windows [105, 105]"
+    assert (proposed(found.of("app")), proposed(found.of("a_reader")), proposed(found.of("other"))) == (
+        [("app", 105, 105)], proposed(found), [],
+    )  # fmt: skip
     simple(
         config, "two", 105, 105, plus=7, publishable=True, outputs=STATELESS,
         inputs=(("flights", seals_version(config)),),
