@@ -49,6 +49,8 @@ ADVICE = {
     "X12": "Each operator has a state and properties of its own. Make a second instance.",
     "X40": "The operators of a cycle are called window by window in one pass. Make them tuple operators, and feed the "
     "cycle from a recorded stream or another operator.",
+    "X44": "What comes to a control port comes to every key range, and in a cycle they run beside each other. Feed it "
+    "from outside of the cycle, or through a port that is none.",
     "X47": "A large state is stored in files by the hash of its key. Name columns of the state, and a number of "
     "buckets such as 16.",
 }  # fmt: skip

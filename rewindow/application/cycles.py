@@ -40,6 +40,10 @@ def wrong_members(cycle: list[Node]) -> Iterator[Violation]:
         if not node.operator.called_by_tuples:
             message = "it gets all windows of a group at once, so it cannot be in a cycle: make it a TupleOperator"
             yield Violation("X40", node.name, "", type(node.operator).__name__, message)
+        for port, end in node.feeds.items():
+            if end.operator in names and (known := node.input_ports().get(port)) is not None and known.control:
+                message = "a control port cannot be fed from its own cycle, whose key ranges do not see each other"
+                yield Violation("X44", node.name, port, end, message)
     if all(end.operator in names for node in cycle for end in node.feeds.values()):
         yield Violation("X40", cycle[0].name, "", ", ".join(sorted(names)), "nothing outside of the cycle feeds it")
 

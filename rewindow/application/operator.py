@@ -29,23 +29,27 @@ class InputPort:
 
     Attributes:
         key: of a tuple operator, the columns by which its tuples are keyed (X41).
+        control: of a tuple operator, whether tuples come to every key range, before the end of their window (O132).
     """
 
     schema: pa.Schema | None = None
     optional: bool = False
     key: tuple[str, ...] = ()
+    control: bool = False
 
 
 @dataclass(frozen=True)
 class OutputPort:
     """Where an operator emits tuples; an error port carries error tuples (O19).
 
-    A port that says nothing need not be connected, but one of an operator's ports should be (O15).
+    A port that says nothing need not be connected, but one of an operator's ports should be (O15). Of a control port
+    equal tuples of a window are one, as each key range may emit it (O133, X44).
     """
 
     schema: pa.Schema
     optional: bool | None = None
     error: bool = False
+    control: bool = False
 
 
 WRITTEN = pa.schema([("part", pa.string()), ("file", pa.string())])

@@ -64,7 +64,8 @@ def next_act(plan: Plan) -> str:
 
 
 def frames_of(node: Node, returned: Mapping[str, DataFrame] | DataFrame) -> Mapping[str, DataFrame]:
-    """Returns the frames of an operator's output ports by name, from what `transform` has returned.
+    """Returns the frames of an operator's output ports by name, from what `transform` has returned; equal rows of a
+    control port once (O133).
 
     Raises:
         InputError: it is no frame, or not the frames of the ports that the operator declares.
@@ -87,7 +88,8 @@ def frames_of(node: Node, returned: Mapping[str, DataFrame] | DataFrame) -> Mapp
     )
     if wrong:
         raise InputError(f'transform of operator "{node.name}" returned {wrong}; its output ports are: {declared}')
-    return frames
+    ports = node.output_ports()
+    return {name: frame.distinct() if ports[name].control else frame for name, frame in frames.items()}
 
 
 def _user_files(nodes: Sequence[Node]) -> set[str]:

@@ -12,7 +12,8 @@ need a session of Spark, which is started unless there is one.
 """
 
 from rewindow.testing.applications import ApplicationRun, check_application, local_spark, run_application
-from rewindow.testing.operators import CRASH, OperatorRun, Tuples, check_grouping, run_operator
+from rewindow.testing.operators import Tuples, check_grouping, run_operator
+from rewindow.testing.passes import CRASH, OperatorRun
 
 __all__ = [
     "CRASH",

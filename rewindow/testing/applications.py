@@ -17,7 +17,8 @@ from rewindow.application.error_tuples import GIVEN
 from rewindow.errors import InputError
 from rewindow.operators import TupleOperator
 from rewindow.operators.tuples.passes import Pass
-from rewindow.testing.operators import CRASH, PassRun, Tuples, groups_of, random_cut, run_context, windows_of, words_of
+from rewindow.testing.operators import Tuples, groups_of, random_cut, run_context, windows_of, words_of
+from rewindow.testing.passes import CRASH, PassRun
 from rewindow.windows import WindowRange, to_datetime
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def _run_tuples(
     names = dict(zip(one.members, unit, strict=True))
     inputs = {
         (name, port): _projected(names[name], port, rows[names[name].feeds[port]])
-        for name, port in one.inputs
+        for name, port in (*one.inputs, *one.controls)
         if port in names[name].feeds
     }
     context = run_context(how.windows, how.mode, how.app.grid.width_ms, how.app.checkpoint_windows)

@@ -12,6 +12,7 @@ import pytest
 from rewindow.application import (
     Application,
     FrameOperator,
+    InputPort,
     Mode,
     OutputPort,
     PortHandle,
@@ -22,7 +23,7 @@ from rewindow.application import (
 )
 from rewindow.application.advice import ADVICE
 from rewindow.application.given import OPTION, given_as
-from rewindow.operators import DelayOperator
+from rewindow.operators import DelayOperator, TupleOperator
 from tests.application.test_validation import Echo, LostKey, Needed, Pass, X, good, more
 
 S = PortHandle(None, "s")
@@ -67,6 +68,23 @@ def _around(app: Application) -> None:
 def _unfed(app: Application) -> None:
     app.add("around", Around(), tuples=PortHandle("again", "out"))
     app.add("again", Around(), tuples=PortHandle("around", "out"))
+
+
+class Told(TupleOperator):
+    """One that is told things by itself, around."""
+
+    inputs: ClassVar = {"a": InputPort(X), "told": InputPort(X, control=True)}
+    outputs: ClassVar = {"out": OutputPort(X)}
+
+    def process_a(self, row: object) -> None:
+        """Does nothing."""
+
+    process_told = process_a  # type: ignore[pydantic-field]
+
+
+def _told(app: Application) -> None:
+    app.add("told", Told(), a=S, told=PortHandle("around", "out"))
+    app.add("around", Around(), tuples=PortHandle("told", "out"))
 
 
 def _loses(app: Application) -> None:
@@ -128,6 +146,8 @@ FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
     ("X40", _around, "frames: it gets all windows of a group at once, so it cannot be in a cycle: make it a "
      "TupleOperator (Pass)"),
     ("X40", _unfed, "around: nothing outside of the cycle feeds it (again, around)"),
+    ("X44", _told, "told.told: a control port cannot be fed from its own cycle, whose key ranges do not see each other "
+     "(around.out)"),
     ("X47", lambda app: app.add("k", LostKey(), a=S), "k: the state key is no column of the state (nosuch)"),
 ]  # fmt: skip
 

@@ -11,13 +11,18 @@ from rewindow.config import Config
 from rewindow.crash import Step
 from rewindow.engine.attempt import Attempt
 from rewindow.facts.readers import read_output
+from rewindow.loading.catalog import load_application
 from rewindow.storage import query
+from rewindow.testing import run_application
 from tests.engine.conftest import Crash
 from tests.recovery.project import FIRST, WINDOWS
 from tests.testing import cycles
 
 MATRIX = pytest.mark.recovery_matrix
-COLUMNS = {"ranks": "window_id, page, rank", "sums": "window_id, key, balance"}
+COLUMNS = {
+    "ranks": "window_id, page, rank", "sums": "window_id, key, balance",
+    "closes": "window_id, day", "days": "window_id, key, day, sum",
+}  # fmt: skip
 
 
 def rows_of(table: Any) -> list[tuple[Any, ...]]:
@@ -25,21 +30,25 @@ def rows_of(table: Any) -> list[tuple[Any, ...]]:
     return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
-def expected(config: Config) -> dict[str, cycles.Rows]:
-    """Returns what plain loops make of the recorded events."""
+def expected(config: Config) -> dict[str, list[Any]]:
+    """Returns what plain loops make of the recorded events, and of control tuples what a run in process does."""
     events: dict[int, list[tuple[str, int]]] = {}
     rows = query('select window_id, "offset", key, x from o', o=config.stream_table("events"))
     for window, _, key, x in rows_of(rows):
         events.setdefault(window, []).append((key, x))
     windows = range(FIRST, FIRST + WINDOWS)
-    return {"ranks": cycles.ranks(events, windows), "sums": cycles.sums(events, windows)}
+    app = load_application(config, "tuple_cycle").app
+    found = run_application(app, {"events": events}, windows=(windows[0], windows[-1]), group_windows=len(windows))
+    closed = {name: sorted(found[name]) for name in ("closes", "days")}
+    assert len(closed["closes"]) == WINDOWS // 4
+    return {"ranks": cycles.ranks(events, windows), "sums": cycles.sums(events, windows), **closed}
 
 
 @pytest.mark.parametrize(
     "mode", ["exactly_once", pytest.param("at_most_once", marks=MATRIX), pytest.param("at_least_once", marks=MATRIX)]
 )
-def test_a_cycle_comes_to_what_a_plain_loop_does(mode: str, attempt: Callable[..., Attempt]) -> None:
-    """O51, O52, X9, X40, R26: through a crash, one cycle in one range and one by keys, with states in files."""
+def test_cycles_and_control_tuples_come_to_what_they_do_in_process(mode: str, attempt: Callable[..., Attempt]) -> None:
+    """O51, O52, X9, X40, R26, and O132, O133, O135, X44: through a crash, in one range and by keys."""
     config: Config = attempt.config  # type: ignore[attr-defined]
     how = {"mode": mode, "group_windows": 9, "inline_state_bytes": 0}
     with pytest.raises(Crash):

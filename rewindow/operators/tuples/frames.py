@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from rewindow.application import WRITTEN, OperatorContext, PartSink
 from rewindow.names import quoted_column
 from rewindow.operators.tuples.operator import TupleOperator
-from rewindow.operators.tuples.passes import ALONE, STATE, Member, Pass
+from rewindow.operators.tuples.passes import ALONE, STATE, Member, Pass, control_rows
 from rewindow.operators.tuples.tagged_rows import GONE, NO_TAG, TAG, WINDOW, Columns, Place, untagged
 from rewindow.spark.frames import spark_schema
 
@@ -93,7 +93,7 @@ def pass_of(
         if name in states
     ]
     if not one.keys:  # Without a row Spark would call nothing, and no window would be begun.
-        parts.append(_mark(parts[0].sparkSession, context))
+        parts.append(_mark(next(iter(inputs.values())).sparkSession, context))
     rows = reduce(lambda first, other: first.unionByName(other, allowMissingColumns=True), parts)
     placed = rows.repartition(*(f"_key_{place}" for place in range(one.keys))) if one.keys else rows.coalesce(1)
     by_port = (
@@ -102,10 +102,11 @@ def pass_of(
     ordered = placed.sortWithinPartitions(WINDOW, *by_port, _ORDER)
     sent = ordered.select(*(name if name in ordered.columns else F.lit(None).alias(name) for name in one.sent.names))
     members, alone = one.members, context.alone()
+    controls = {place: _controls(inputs[place], columns) for place, columns in one.controls.items() if place in inputs}
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         fused = Pass(members)
-        made = fused.run(alone, batches)
+        made = fused.run(alone, batches, controls=controls)
         return made if sink is None else sink(untagged(fused.parts, made))
 
     return sent.mapInArrow(run, spark_schema(one.made if sink is None else WRITTEN))
@@ -120,6 +121,11 @@ def _tagged(frame: DataFrame, columns: Columns, key: Iterable[str], *, has_order
     return frame.select(
         F.lit(columns.tag).alias(TAG), WINDOW, placed.alias(_ORDER), *_keys(keys), *_named(values, columns)
     )
+
+
+def _controls(frame: DataFrame, columns: Columns) -> pa.Table:
+    """Returns the control tuples of a group, which go to all tasks with the code: there are few."""
+    return control_rows(frame.select(WINDOW, *_named(_values(columns), columns)).toArrow())
 
 
 def _tagged_state(state: DataFrame, columns: Columns, key: tuple[str, ...], context: OperatorContext) -> DataFrame:

@@ -6,8 +6,9 @@ batch of each output port, and rows of state at the end. A column of a tag is na
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice, repeat
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ from rewindow.operators.tuples.running import check_assigned, running_copy
 from rewindow.operators.tuples.state import StateField
 from rewindow.operators.tuples.tagged_rows import NO_TAG, TAG, WINDOW, TagShape, lists_of, shown
 
+NO_CONTROLS: Mapping[str, Mapping[int, pa.RecordBatch]] = MappingProxyType({})
+
 
 class KeyRange:
     """Calls a copy of an operator over the tagged rows of one key range, on one thread (O33, O34).
@@ -30,6 +33,7 @@ class KeyRange:
     Args:
         context: its windows are all begun and ended, also without a tuple.
         shape: of the operator; made anew unless it is given.
+        controls: by control port and window, what comes before the end of the window.
         tells_changes: whether it is an error to change a tuple after it was emitted; it has no effect anyhow (O43).
     """
 
@@ -38,13 +42,14 @@ class KeyRange:
         operator: TupleOperator,
         context: OperatorContext,
         shape: TagShape | None = None,
+        controls: Mapping[str, Mapping[int, pa.RecordBatch]] = NO_CONTROLS,
         *,
         tells_changes: bool = False,
     ) -> None:
         self._windows, self._window = context.windows, context.first - 1
         self._windowing, self._is_mark, self._checkpointed = context.windowing, context.is_mark, context.checkpointed
         self._shape = shape or TagShape(operator)
-        self._names = list(self._shape.inputs)
+        self._names, self._controls = list(self._shape.inputs), controls
         self._out = Emissions(type(operator).__name__, self._shape, Kept(self._shape.outputs, tells=tells_changes))
         self.emit, self.emit_batch = self._out.emit, self._out.emit_batch
         self._operator = running_copy(operator, self._shape, self, context, self._out.emitter())
@@ -156,6 +161,7 @@ class KeyRange:
     def end(self) -> None:
         """Ends the window that is open, if one is."""
         if self._window >= self._windows.first:
+            self._take_controls()
             if self._windowing.ends(self._window):
                 self._call("end_window", self._operator.end_window)
             if self._windowing.slides(self._window):
@@ -163,6 +169,18 @@ class KeyRange:
             self._out.end()
             if self._is_mark(self._window):
                 self._call("before_checkpoint", self._operator.before_checkpoint, self._window)
+
+    def _take_controls(self) -> None:
+        """Calls `process` for the control tuples of the window that is open; no key is read then (O132, O133)."""
+        for port, by_window in self._controls.items():
+            if (batch := by_window.get(self._window)) is None:
+                continue
+            if self._in_batches:
+                self._take(port, batch)
+                continue
+            process = self._process[port]
+            for row in self._tuples(port, batch)[0]:
+                self._call(f"process of port {port}", process, row)
 
     def _call(self, name: str, callback: Any, *arguments: Any) -> None:
         self._state.without_key()

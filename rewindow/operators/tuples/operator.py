@@ -159,8 +159,8 @@ class TupleOperator(FrameOperator):
         return tuple(self.key_schema().names)
 
     def key_schema(self) -> pa.Schema:
-        """Returns the columns of the key, as the first port names them; none without a key."""
-        port = next(iter(self.input_ports().values()), None)
+        """Returns the columns of the key, as the first port names them that is no control port; none without a key."""
+        port = next((one for one in self.input_ports().values() if not one.control), None)
         columns = port.schema if port is not None and port.schema is not None else pa.schema([])
         return pa.schema([columns.field(name) for name in port.key if name in columns.names]) if port else columns
 
@@ -178,6 +178,9 @@ class TupleOperator(FrameOperator):
             absent = [column for column in port.key if column not in port.schema.names]
             if absent:
                 found.append(WrongProperty(name, f"key {', '.join(absent)} is not in the port's columns", port.key))
+            elif port.control:
+                if port.key:
+                    found.append(WrongProperty(name, "a control port has no key: it comes to all of them", port.key))
             elif [port.schema.field(column).type for column in port.key] != key:
                 found.append(WrongProperty(name, "its key has other types than that of the first port", port.key))
             odd = [

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rewindow.application import Node, OperatorContext, PortHandle
 from rewindow.application.windowing import EVERY_WINDOW, Windowing
@@ -13,6 +15,7 @@ from rewindow.operators.tuples.cycle_range import CycleRange
 from rewindow.operators.tuples.key_range import KeyRange
 from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.operators.tuples.tagged_rows import (
+    WINDOW,
     Columns,
     Place,
     TagShape,
@@ -26,6 +29,7 @@ TAGS = 1000
 """Tags of one operator: those of the second of a cycle begin here."""
 ALONE = ""
 """The name of an operator that is in no cycle."""
+NO_TABLES: Mapping[Place, pa.Table] = MappingProxyType({})
 STATE = ""
 """The part of an operator's rows that is state: no port has this name."""
 
@@ -52,20 +56,22 @@ class Pass:
 
     Attributes:
         members: in the order in which they are called.
-        inputs: of the ports that are fed from outside of the pass.
+        inputs: of the ports that are fed from outside of the pass; `controls` of those that go to every key range.
         keys: columns by which the pass is divided into key ranges; 0: it runs in one.
     """
 
     def __init__(self, members: Mapping[str, Member]) -> None:
         self.members = dict(members)
         self.inputs: dict[Place, Columns] = {}
+        self.controls: dict[Place, Columns] = {}
         self.outputs: dict[Place, Columns] = {}
         self.states: dict[str, Columns] = {}
         for number, (name, member) in enumerate(self.members.items()):
             self.states[name] = _shifted(state_tag(member.operator), number)
             for port, columns in input_tags(member.operator).items():
                 if port not in member.inner:
-                    self.inputs[name, port] = _shifted(columns, number)
+                    is_control = member.operator.input_ports()[port].control
+                    (self.controls if is_control else self.inputs)[name, port] = _shifted(columns, number)
             for port, columns in output_tags(member.operator).items():
                 self.outputs[name, port] = _shifted(columns, number)
         self.keys = self._keys()
@@ -99,6 +105,7 @@ class Pass:
         context: OperatorContext,
         batches: Iterable[pa.RecordBatch],
         shapes: Mapping[str, TagShape] | None = None,
+        controls: Mapping[Place, pa.Table] = NO_TABLES,
         *,
         tells_changes: bool = False,
         port_order: Iterable[str] = (),
@@ -107,13 +114,15 @@ class Pass:
 
         Args:
             shapes: of the operators; made anew unless they are given.
+            controls: `window_id` and columns of what every key range gets, see `control_rows`.
         """
         shapes = shapes or self.shapes()
         ranges = {}
         for name, member in self.members.items():
             own = context if name == ALONE else replace(context, operator=f"{context.operator}.{name}")
             own = replace(own, windowing=member.windowing)
-            ranges[name] = KeyRange(member.operator, own, shapes[name], tells_changes=tells_changes)
+            sent = {port: _by_window(rows) for (of, port), rows in controls.items() if of == name}
+            ranges[name] = KeyRange(member.operator, own, shapes[name], sent, tells_changes=tells_changes)
         if ALONE in ranges:
             return ranges[ALONE].run(batches)
         unseen = {(name, port) for name, member in self.members.items() for port in member.unseen}
@@ -130,9 +139,26 @@ class Pass:
         kinds = set()
         for member in self.members.values():
             for port in member.operator.input_ports().values():
+                if port.control:
+                    continue
                 columns = port.schema if port.schema is not None else pa.schema([])
                 kinds.add(tuple(str(columns.field(name).type) for name in port.key if name in columns.names))
         return len(kinds.pop()) if len(kinds) == 1 else 0
+
+
+def control_rows(rows: pa.Table) -> pa.Table:
+    """Returns control tuples, `window_id` first, in the order of their values; equal ones are one (O133, X44)."""
+    shown = [repr(row) for row in zip(*(column.to_pylist() for column in rows.columns), strict=True)]
+    places = {text: place for place, text in reversed(list(enumerate(shown)))}
+    return rows.take(pa.array([places[text] for text in sorted(places)], pa.int64()))
+
+
+def _by_window(rows: pa.Table) -> dict[int, pa.RecordBatch]:
+    found = {}
+    for window in rows[WINDOW].unique().to_pylist():
+        of_window = rows.filter(pc.equal(rows[WINDOW], window)).drop_columns(WINDOW).combine_chunks()
+        found[window] = of_window.to_batches()[0]
+    return found
 
 
 def _part(member: str, port: str) -> str:

@@ -1,4 +1,4 @@
-"""Two cycles: ranks of pages by their links, in one range, and balances that go around by key, divided by keys."""
+"""Two cycles, ranks of pages in one range, and balances divided by keys; and control tuples that close days."""
 
 from __future__ import annotations
 
@@ -107,6 +107,44 @@ class Later(DelayOperator):
     key: ClassVar = ("key",)
 
 
+class Closes(TupleOperator):
+    """Says in the last of every four windows that a day is over: a control tuple of every key range."""
+
+    inputs: ClassVar = {"events": InputPort(EVENTS, key=("key",))}
+    outputs: ClassVar = {"out": OutputPort(pa.schema([("day", pa.int64())]), control=True)}
+    seen = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
+
+    def process(self, event: Any) -> None:
+        """Keeps the key."""
+        self.seen += 1
+
+    def end_window(self) -> None:
+        """Emits the control tuple."""
+        if self.window_id % 4 == 3:
+            self.emit("out", self.window_id // 4)
+
+
+class Days(TupleOperator):
+    """Sums of each key and day."""
+
+    inputs: ClassVar = {
+        "close": InputPort(Closes.outputs["out"].schema, control=True),
+        "events": InputPort(EVENTS, key=("key",)),
+    }
+    outputs: ClassVar = {"out": OutputPort(pa.schema([("key", pa.string()), ("day", pa.int64()), ("sum", pa.int64())]))}
+    sum = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
+
+    def process_events(self, event: Any) -> None:
+        """Adds a tuple."""
+        self.sum += event.x
+
+    def process_close(self, close: Any) -> None:
+        """Emits the sums of a day, and begins the next one."""
+        for key in self.keys():
+            self.emit("out", key, close.day, self.sum)
+            self.forget()
+
+
 app = Application("tuple_cycle", window="1 hour", checkpoint_windows=6)
 events = app.input("events")
 ranks = app.add("ranks", Ranks(), links=app.add("links", Links(), events=events), shares=PortHandle("around", "out"))
@@ -115,3 +153,6 @@ sums = app.add("sums", Sum(), events=events, back=PortHandle("later", "out"))
 app.add("later", Later(windows=2), tuples=app.add("half", Half(), rows=sums))
 app.output("ranks", ranks["ranks"], key=["page"])
 app.output("sums", sums, key=["key"])
+closes = app.add("closes", Closes(), events=events)
+app.output("closes", closes, key=["day"])
+app.output("days", app.add("days", Days(), events=events, close=closes), key=["key"])
