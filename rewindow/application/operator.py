@@ -43,7 +43,7 @@ class OutputPort:
     """Where an operator emits tuples; an error port carries error tuples (O19).
 
     A port that says nothing need not be connected, but one of an operator's ports should be (O15). Of a control port
-    equal tuples of a window are one, as each key range may emit it (O133, X44).
+    equal tuples of a window are one, as each key range may emit it (O133, X44); as an output they are recorded (O135).
     """
 
     schema: pa.Schema

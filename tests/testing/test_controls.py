@@ -87,7 +87,7 @@ def test_equal_ones_are_one_and_others_come_in_their_order() -> None:
             """Emits it."""
             self.emit("out", *row)
 
-        process_say = process_rows
+        process_say = process_rows  # type: ignore[pydantic-field]
 
     given = {"say": {1: [("z", 2), ("z", 1), ("z", 2)], 2: [("z", 2)]}, "rows": {1: [("a", 0)], 2: [("a", 0)]}}
     assert run_operator(Notes(), given, group_windows=2)["out"] == [
