@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from rewindow.operators.merge.operator import Merge
     from rewindow.operators.metronome import Metronome
     from rewindow.operators.tuples.delay import DelayOperator
+    from rewindow.operators.tuples.input_operator import InputOperator
     from rewindow.operators.tuples.operator import TupleOperator
     from rewindow.operators.tuples.sliding import SlidingField
     from rewindow.operators.tuples.state import StateField
@@ -49,6 +50,7 @@ _PLACES = {
     "GapSettings": "gaps.settings",
     "GlobalWindow": "event_time.window_settings",
     "Heartbeat": "heartbeat.operator",
+    "InputOperator": "tuples.input_operator",
     "Lateness": "event_time.lateness",
     "Merge": "merge.operator",
     "Metronome": "metronome",
@@ -83,6 +85,7 @@ __all__ = [
     "GapSettings",
     "GlobalWindow",
     "Heartbeat",
+    "InputOperator",
     "Lateness",
     "Merge",
     "Metronome",

@@ -7,11 +7,13 @@
 
 What is called is what a replay calls: the same loop over Arrow batches, with the state stored and restored at every
 window unless `group_windows` says otherwise. `check_grouping` holds runs of several cuts and key ranges together.
+`run_input` calls an input operator window by window.
 `run_application` and `check_application` do the same with all operators of an application; frame operators among them
 need a session of Spark, which is started unless there is one.
 """
 
 from rewindow.testing.applications import ApplicationRun, check_application, local_spark, run_application
+from rewindow.testing.inputs import run_input
 from rewindow.testing.operators import Tuples, check_grouping, run_operator
 from rewindow.testing.passes import CRASH, OperatorRun
 
@@ -24,5 +26,6 @@ __all__ = [
     "check_grouping",
     "local_spark",
     "run_application",
+    "run_input",
     "run_operator",
 ]

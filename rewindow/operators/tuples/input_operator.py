@@ -1,0 +1,146 @@
+"""InputOperator: tuples that an operator makes or fetches by itself; they are recorded first (O2, O7, O8, X45)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, PrivateAttr
+
+from rewindow.errors import InputError
+from rewindow.operators.tuples.tagged_rows import shown, to_array
+from rewindow.windows import Grid, WindowRange
+
+_ROWS = 50_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class InputOperator(BaseModel):
+    """An operator without input ports, whose tuples become a recorded stream.
+
+    For each window `begin_window`, `emit_tuples` and `end_window` are called once, in the order of the windows, between
+    one `setup` and one `teardown`; also for windows in which nothing is emitted. Properties are fields, as of every
+    operator. What was recorded of a sealed window is never asked for again: replays read the stream.
+
+    Attributes:
+        columns: columns of its tuples.
+        arrival: the one that says when a tuple arrived, a timestamp; it must lie inside the window.
+    """
+
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, validate_default=True)
+
+    columns: ClassVar[pa.Schema]
+    arrival: ClassVar[str] = "at"
+    _rows: list[tuple[Any, ...]] | None = PrivateAttr(default=None)
+
+    def setup(self) -> None:
+        """Called before the first window: open what is needed here."""
+
+    def begin_window(self, window_id: int) -> None:
+        """Called at the begin of each window."""
+
+    def emit_tuples(self, start: datetime, end: datetime) -> None:
+        """Emits the tuples that arrived from `start` on and before `end`, both in UTC."""
+        raise NotImplementedError
+
+    def end_window(self) -> None:
+        """Called at the end of each window; it may still emit."""
+
+    def teardown(self) -> None:
+        """Called after the last window, and after an error."""
+
+    def emit(self, *values: Any, **named: Any) -> None:
+        """Emits a tuple in the window that is open; values in the order of the columns, or by their names.
+
+        Raises:
+            InputError: no window is open, or the values are not those of the columns.
+        """
+        if self._rows is None:
+            raise InputError(
+                f"{type(self).__name__} emits outside of a window",
+                hint="Emit in begin_window, emit_tuples or end_window.",
+            )
+        rest = self.columns.names[len(values) :]
+        if len(values) > len(self.columns) or set(rest) != set(named):
+            raise InputError(
+                f"{type(self).__name__} emits {', '.join([*(shown(value) for value in values), *named]) or 'nothing'}, "
+                f"its columns are {', '.join(self.columns.names)}"
+            )
+        self._rows.append((*values, *(named[name] for name in rest)))
+
+
+def input_rows(operator: InputOperator, grid: Grid, windows: WindowRange) -> Iterator[pa.Table]:
+    """Calls an operator for each window of a range, and gives what it emits, some windows at a time.
+
+    Raises:
+        InputError: a tuple does not have the declared types, or did not arrive in the window in which it was emitted.
+        Exception: what the operator's code has raised, with a note of callback and window.
+    """
+    waiting: list[tuple[Any, ...]] = []
+    for _, rows in window_rows(operator, grid, windows):
+        waiting += rows
+        if len(waiting) >= _ROWS:
+            yield _table(operator, waiting)
+            waiting = []
+    if waiting:
+        yield _table(operator, waiting)
+
+
+def window_rows(
+    operator: InputOperator, grid: Grid, windows: WindowRange
+) -> Iterator[tuple[int, list[tuple[Any, ...]]]]:
+    """Gives each window of a range with the tuples that an operator emits in it; raises as `input_rows`."""
+    try:
+        _call("setup", operator, operator.setup)
+        for window in range(windows.first, windows.last + 1):
+            yield window, _window_rows(operator, grid, window)
+    finally:
+        operator._rows = None
+        _call("teardown", operator, operator.teardown)
+
+
+def _window_rows(operator: InputOperator, grid: Grid, window: int) -> list[tuple[Any, ...]]:
+    start, end = (_EPOCH + timedelta(microseconds=at) for at in (grid.start_us(window), grid.end_us(window)))
+    where = f", window {window}"
+    operator._rows = []
+    _call(f"begin_window{where}", operator, operator.begin_window, window)
+    _call(f"emit_tuples{where}", operator, operator.emit_tuples, start, end)
+    _call(f"end_window{where}", operator, operator.end_window)
+    emitted, operator._rows = operator._rows, None
+    _check_arrival(operator, emitted, start, end, window)
+    return emitted
+
+
+def _call(name: str, operator: InputOperator, callback: Callable[..., None], *arguments: Any) -> None:
+    try:
+        callback(*arguments)
+    except Exception as error:
+        error.add_note(f"in {name} of {type(operator).__name__}")
+        raise
+
+
+def _check_arrival(
+    operator: InputOperator, rows: Iterable[tuple[Any, ...]], start: datetime, end: datetime, window: int
+) -> None:
+    place = operator.columns.get_field_index(operator.arrival)
+    for row in rows:
+        at = row[place]
+        inside = isinstance(at, datetime) and at.tzinfo is not None and start <= at < end
+        if not inside:
+            raise InputError(
+                f"{type(operator).__name__} emitted a tuple in window {window} that did not arrive in it: "
+                f"{operator.arrival} is {shown(at)}",
+                detail=f"The window is from {start.isoformat()} to {end.isoformat()}, not included.",
+                hint="Emit what arrived from `start` on and before `end`, with a time zone.",
+            )
+
+
+def _table(operator: InputOperator, rows: list[tuple[Any, ...]]) -> pa.Table:
+    what = f"a tuple of {type(operator).__name__}"
+    columns = zip(*rows, strict=True)
+    return pa.table(
+        [to_array(list(values), field, what) for values, field in zip(columns, operator.columns, strict=True)],
+        schema=operator.columns,
+    )
