@@ -89,9 +89,13 @@ def test_equal_ones_are_one_and_others_come_in_their_order() -> None:
 
         process_say = process_rows  # type: ignore[pydantic-field]
 
+        def end_window(self) -> None:
+            """Comes behind them (O132)."""
+            self.emit("out", "end", self.window_id)
+
     given = {"say": {1: [("z", 2), ("z", 1), ("z", 2)], 2: [("z", 2)]}, "rows": {1: [("a", 0)], 2: [("a", 0)]}}
     assert run_operator(Notes(), given, group_windows=2)["out"] == [
-        (1, "a", 0), (1, "z", 1), (1, "z", 2), (2, "a", 0), (2, "z", 2),
+        (1, "a", 0), (1, "z", 1), (1, "z", 2), (1, "end", 1), (2, "a", 0), (2, "z", 2), (2, "end", 2),
     ]  # fmt: skip
 
 
