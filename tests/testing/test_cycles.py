@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from rewindow.application import Application, InputPort, OutputPort, PortHandle, describe_graph
@@ -90,7 +91,7 @@ def test_a_delay_operator_is_one_without_a_cycle_too() -> None:
         assert sorted(found) == [(4, "a", 2), (4, "b", 1), (5, "a", 3)]
     slow = run_operator(Later(windows=3), rows, windows=(3, 8), group_windows=2)
     assert slow["out"] == [(6, "b", 1), (6, "a", 2), (7, "a", 3)]
-    assert slow.states == {(): {"waiting": []}}, "nothing waits any more"
+    assert slow.states == {}, "nothing waits any more"
 
 
 def test_times_and_nested_values_come_back_as_they_were() -> None:
@@ -170,3 +171,56 @@ def test_the_graph_shows_the_way_back() -> None:
     drawn = draw_graph(graph, alone=True)
     assert drawn.count("stroke-dasharray") == 2
     assert "ranks.given to around.tuples, for a later window" in drawn
+
+
+def test_batches_longer_windows_and_ports_without_columns_go_around_too() -> None:
+    """What operators of a cycle may be is what they may be outside of one."""
+
+    class Batches(TupleOperator):
+        inputs: ClassVar = {"rows": InputPort(ROWS), "back": InputPort(ROWS)}
+        outputs: ClassVar = {"out": OutputPort(ROWS)}
+
+        def process_batch(self, port: str, rows: pa.RecordBatch) -> None:
+            """Sends on what comes from outside, and half of what comes back."""
+            found = rows if port == "rows" else rows.set_column(1, "n", pc.divide(rows["n"], 2))
+            self.emit_batch("out", found.filter(pc.greater(found["n"], 0)))
+
+    class Periods(TupleOperator):
+        inputs: ClassVar = {"rows": InputPort(ROWS)}
+        outputs: ClassVar = {"out": OutputPort(ROWS), "beat": OutputPort(pa.schema([]))}
+        total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
+        beats = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
+
+        def process(self, row: Any) -> None:
+            """Adds a tuple."""
+            self.total += row.n
+
+        def end_window(self) -> None:
+            """Emits the sum of four windows."""
+            self.emit("out", "sum", self.total)
+            self.emit("beat")
+            self.total = 0
+
+    class Beats(TupleOperator):
+        inputs: ClassVar = {"beat": InputPort(pa.schema([])), "told": InputPort(pa.schema([]), control=True)}
+        outputs: ClassVar = {"out": OutputPort(pa.schema([("beats", pa.int64())]))}
+        beats = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
+
+        def process_beat(self, row: Any) -> None:
+            """Counts, and says so."""
+            self.beats += 1
+            self.emit("out", self.beats)
+
+        def process_told(self, row: Any) -> None:
+            """Says so too."""
+            self.emit("out", -self.beats)
+
+    app = Application("periods", window="1 second")
+    batches = app.add("batches", Batches(), rows=app.input("rows"), back=PortHandle("later", "out"))
+    periods = app.add("periods", Periods(), application_windows=4, rows=batches)
+    app.add("later", Later(), tuples=periods["out"])
+    app.output("out", periods["out"], key=["key"])
+    app.output("beats", app.add("beats", Beats(), beat=periods["beat"], told=periods["beat"]), key=["beats"])
+    found = check_application(app, {"rows": {0: [("a", 5)], 3: [("b", 3)], 5: [("a", 2)]}}, windows=(0, 15))
+    assert found["out"] == [(3, "sum", 8), (7, "sum", 6), (11, "sum", 3), (15, "sum", 1)]
+    assert found["beats"] == [(3, 1), (3, -1), (7, 2), (7, -2), (11, 3), (11, -3), (15, 4), (15, -4)]

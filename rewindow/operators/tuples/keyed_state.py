@@ -223,12 +223,15 @@ class KeyedState:
         self._known.update(found)
 
     def rows(self) -> Iterator[list[pa.Array]]:
-        """Gives the rows of keys that changed, and those of keys that are gone; all rows where there is no key."""
+        """Gives the rows of keys that changed, and those of keys that are gone; without a key the row, if it says more
+        than the defaults do: whether it does must not depend on where groups end (R86).
+        """
         if not self._fields:
             return
         self.leave()
         if not self._keys:
-            keys: list[Any] = list(self._states)
+            defaults = [field.first() for field in self._fields]
+            keys: list[Any] = [key for key, values in self._states.items() if values[:-1] != defaults]
         else:
             changed = (key for key, values in self._states.items() if values[-1])
             keys = sorted([*changed, *(self._gone & self._known - self._states.keys())], key=_order)
