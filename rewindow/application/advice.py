@@ -9,7 +9,8 @@ ADVICE = {
     "O12": "A port is known by its name within its operator. Name the ports in `inputs` and `outputs` of its class, "
     "and use these names in app.add.",
     "O13": "What a port emits must have the columns, by name and type, that whatever reads it asks for; and a stored "
-    "table has a few columns of its own. Cast or rename the column where it is made.",
+    "table has a few columns of its own. Cast or rename the column where it is made (of a stream: `columns` in "
+    "rewindow.toml), or change the schema of the port.",
     "O14": "An input port without tuples computes nothing. Feed it in app.add(NAME, OPERATOR, PORT=STREAM), or "
     "declare it with InputPort(..., optional=True).",
     "O15": "Results that nothing reads are computed in vain. Feed another operator from the port, or make it an "

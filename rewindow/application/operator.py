@@ -161,7 +161,7 @@ class FrameOperator(BaseModel):
             super().__init__(**properties)
         except (ValidationError, InputError) as error:
             self.__setstate__(type(self).model_construct(**properties).__getstate__())
-            wrong = wrong_properties(error, properties)
+            wrong = wrong_properties(error, properties, type(self).model_fields)
         self._given, self._wrong = properties, wrong
 
     def set_properties(self, **properties: Any) -> None:

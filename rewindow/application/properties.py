@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from pydantic import AfterValidator, ValidationError
 
 from rewindow.errors import InputError
+from rewindow.names import did_you_mean
 
 
 class WrongProperty(NamedTuple):
@@ -19,7 +20,9 @@ class WrongProperty(NamedTuple):
     value: object
 
 
-def wrong_properties(error: ValidationError | InputError, given: Mapping[str, Any]) -> list[WrongProperty]:
+def wrong_properties(
+    error: ValidationError | InputError, given: Mapping[str, Any], known: Collection[str] = ()
+) -> list[WrongProperty]:
     """Returns the properties that an error is about; a constraint's own message is kept unchanged (O54).
 
     An InputError, such as that of `parse_duration` in a validator, does not tell which property it is about.
@@ -29,11 +32,15 @@ def wrong_properties(error: ValidationError | InputError, given: Mapping[str, An
     return [
         WrongProperty(
             ".".join(map(str, item["loc"])) or "properties",
-            _words(item["msg"]),
+            _unknown(str(item["loc"][-1]), known) if item["type"] == "extra_forbidden" else _words(item["msg"]),
             item["input"],
         )
         for item in error.errors(include_url=False)
     ]
+
+
+def _unknown(name: str, known: Collection[str]) -> str:
+    return f"there is no such property. {did_you_mean(name, known)}There are: {', '.join(known) or 'none'}"
 
 
 def _words(message: str) -> str:

@@ -195,7 +195,10 @@ def _check_schema(
     have = recorded.get(end.port) if end.operator is None else None
     have = have if have is not None else (source.schema if source else None)
     for column, found in _differences(needed, have):
-        message = f'output port "{end}" with column {column.name} {found} cannot feed it'
+        if end.operator is None:
+            message = f'stream "{end.port}" has {column.name} {found}, and the port asks for {column.type}'
+        else:
+            message = f'output port "{end}" with column {column.name} {found} cannot feed it'
         yield Violation("O13", node.name, name, f"{column.name} {column.type}", message)
 
 

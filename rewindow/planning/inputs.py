@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from rewindow.application import Application
+from rewindow.application import Application, Mode, Violation, find_violations, validate
 from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
 from rewindow.facts.seals import sealed_range, sealed_windows, stream_end
@@ -80,6 +80,37 @@ def check_grids(app: Application, recorded: Mapping[str, RecordedStream]) -> Non
                 detail="Ids of different grids cannot be compared.",
                 hint=_same_grid(app, name, grid),
             )
+
+
+def check_application(
+    app: Application, mode: Mode, recorded: Mapping[str, RecordedStream], flaws: Iterable[Violation]
+) -> None:
+    """Refuses an application with all that is wrong with it at once, the windows of its inputs too (O46, W15).
+
+    Raises:
+        ValidationFailed: names every violation.
+        InputError: nothing else is wrong, but an input has other windows.
+    """
+    schemas = {name: stream.table.schema for name, stream in recorded.items()}
+    flaws = list(flaws)
+    found = list(find_violations(app, mode, schemas, flaws))
+    others = [one for name, stream in recorded.items() for one in other_grid(app, name, stored_grid(stream.seals))]
+    if found and others:
+        flaws = [*flaws, *others]
+    validate(app, mode, schemas, flaws)
+    check_grids(app, recorded)
+
+
+def other_grid(app: Application, name: str, grid: Grid) -> Iterator[Violation]:
+    """Yields that a stream has other windows than the application (W15), whose own may be wrong (W3)."""
+    try:
+        ours = app.grid
+    except InputError:
+        return
+    if grid != ours:
+        yield Violation(
+            "W15", "", name, name, f"the stream has windows of {grid}, the application has windows of {ours}"
+        )
 
 
 def _same_grid(app: Application, name: str, grid: Grid) -> str:

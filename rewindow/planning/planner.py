@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from rewindow.application import Application, Mode, Output, describe_graph, validate
+from rewindow.application import Application, Mode, Output, describe_graph
 from rewindow.application.configuring import check_changes
 from rewindow.application.given import FILE, PropertyChange
 from rewindow.application.watching import watch_every_port
@@ -25,7 +25,7 @@ from rewindow.planning.creation import create_tables
 from rewindow.planning.forecast import blockers, estimate
 from rewindow.planning.inputs import (
     RecordedStream,
-    check_grids,
+    check_application,
     check_warm_up,
     common_range,
     end_warnings,
@@ -86,10 +86,9 @@ def draft_plan(config: Config, request: ReplayRequest) -> Draft:
     recorded = {name: open_recorded_stream(config, name) for name in loaded.app.streams}
     tables = {name: stream.table for name, stream in recorded.items()}
     flaws = suite_flaws(config, loaded.app, tables)
-    validate(loaded.app, mode, {name: table.schema for name, table in tables.items()}, flaws)
+    check_application(loaded.app, mode, recorded, flaws)
     if request.sample_seed is not None:
         watch_every_port(loaded.app)
-    check_grids(loaded.app, recorded)
     windows = _range(loaded.app, recorded, request)
     inputs = [pin(config, name, stream, windows, request.allow_missing) for name, stream in recorded.items()]
     common = common_range(recorded)

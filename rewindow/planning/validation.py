@@ -17,10 +17,9 @@ from rewindow.loading.catalog import LoadedApplication, application_names, given
 from rewindow.loading.determinism_lint import doubts
 from rewindow.loading.suite_flaws import suite_flaws
 from rewindow.names import did_you_mean
-from rewindow.planning.inputs import open_recorded_stream
+from rewindow.planning.inputs import open_recorded_stream, other_grid
 from rewindow.storage import Table
 from rewindow.storage.streams import stored_grid
-from rewindow.windows import Grid
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ def _look_at(config: Config, app: Application, name: str) -> _Stream:
         return _Stream(name, warning=f"{error.primary}: its columns were not compared")
     except RewindowError as error:
         return _Stream(name, flaws=(Violation("W4", "", name, name, error.primary),))
-    return _Stream(name, stream.table, tuple(_other_grid(app, name, stored_grid(stream.seals))))
+    return _Stream(name, stream.table, tuple(other_grid(app, name, stored_grid(stream.seals))))
 
 
 def _not_there(config: Config, app: Application, name: str) -> _Stream:
@@ -117,7 +116,7 @@ def _not_there(config: Config, app: Application, name: str) -> _Stream:
     if name in config.streams:
         warning = f'stream "{name}" is not recorded yet, so its columns were not compared: rewindow record {name}'
         try:
-            return _Stream(name, None, tuple(_other_grid(app, name, config.stream(name).grid)), warning)
+            return _Stream(name, None, tuple(other_grid(app, name, config.stream(name).grid)), warning)
         except InputError as error:
             return _Stream(name, None, (Violation("W15", "", name, name, error.primary),), warning)
     known = application_names(config)
@@ -131,18 +130,6 @@ def _not_there(config: Config, app: Application, name: str) -> _Stream:
         f"there is no such stream: it is not recorded, and rewindow.toml has no [streams.{name}]. {meant}".rstrip()
     )
     return _Stream(name, flaws=(Violation("O50", "", name, name, message),))
-
-
-def _other_grid(app: Application, name: str, grid: Grid) -> Iterator[Violation]:
-    """Yields that a stream has other windows than the application (W15), whose own may be wrong (W3)."""
-    try:
-        ours = app.grid
-    except InputError:
-        return
-    if grid != ours:
-        yield Violation(
-            "W15", "", name, name, f"the stream has windows of {grid}, the application has windows of {ours}"
-        )
 
 
 def _unwritable(loaded: LoadedApplication) -> Iterator[Violation]:

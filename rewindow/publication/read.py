@@ -32,6 +32,11 @@ def read_published(config: Config, application: str, publication: int | None = N
     Raises:
         InputError: nothing is published, or there is no such closed publication.
     """
+    if not isinstance(application, str):
+        raise InputError(
+            f"application {application!r} is no text",
+            hint='Name one application, such as rewindow.read_published(config, "alarms").',
+        )
     ledger = Ledger.open(config.ledger_url)
     every = ledger.publications.newest(application=application, limit=1_000_000)
     closed = [one for one in every if one.closed_at is not None and one.withdrawn is None]
@@ -48,7 +53,11 @@ def read_published(config: Config, application: str, publication: int | None = N
                     version = table.version_after
                     found[output] = (path, version_of(config, table.name, one.number) if version is None else version)
     if not found:
-        raise InputError(f'application "{application}" is not published', hint="rewindow publish REPLAY makes it so.")
+        upstream, stop, output = application.partition(".")
+        hint = "rewindow publish REPLAY makes it so."
+        if stop:
+            hint = f'"{application}" is a stream: name its application, "{upstream}", and take the output "{output}".'
+        raise InputError(f'application "{application}" is not published', hint=hint)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -114,9 +115,23 @@ def check_grouping(
         found = run_operator(operator, inputs, windows=ends, **cut, **how)
         what = f"seed {number}: {words_of(cut)}"
         for port, rows in whole.outputs.items():
-            assert sorted(map(repr, found[port])) == sorted(map(repr, rows)), f'port "{port}" differs with {what}'
+            assert sorted(map(repr, found[port])) == sorted(map(repr, rows)), (
+                f'port "{port}" differs with {what}: {_first_difference(rows, found[port])}'
+            )
         assert found.states == whole.states, f"the state differs with {what}"
     return whole
+
+
+def _first_difference(whole: Sequence[tuple[Any, ...]], cut: Sequence[tuple[Any, ...]]) -> str:
+    """Returns the first window that two runs differ in, with the rows that only one of them has."""
+    here, there = Counter(map(repr, whole)), Counter(map(repr, cut))
+    window = min(row[0] for row in (*whole, *cut) if here[repr(row)] != there[repr(row)])
+    of_window = {repr(row): None for row in (*whole, *cut) if row[0] == window}
+    sides = [
+        ", ".join(row for row in of_window if one[row] > other[row]) or "nothing"
+        for one, other in ((here, there), (there, here))
+    ]
+    return f"window {window}: in one group only {sides[0]}; cut only {sides[1]}"
 
 
 def random_cut(chosen: random.Random, windows: int, ports: Sequence[str]) -> dict[str, Any]:
@@ -142,6 +157,9 @@ def windows_of(inputs: Tuples, asked: tuple[int, int] | None) -> WindowRange:
     if asked is not None:
         return WindowRange(*asked)
     found = [window for by in inputs.values() for window in by]
+    odd = next((window for window in found if not isinstance(window, int)), None)
+    if odd is not None:
+        raise InputError(f"window {odd!r} of a test is not a whole number", hint="Write {7: [...]}, by window id.")
     if not found:
         raise InputError(
             "there is no tuple, so the windows cannot be told from them", hint="Give windows=(FIRST, LAST)."

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from rewindow.application import OperatorContext
 from rewindow.errors import InputError
 from rewindow.operators.tuples.passes import Pass, control_rows
-from rewindow.operators.tuples.tagged_rows import Columns, Place
+from rewindow.operators.tuples.tagged_rows import Columns, Place, to_array
 from rewindow.state.row_hash import row_hashes
 from rewindow.windows import WindowRange
 
@@ -30,11 +30,13 @@ class OperatorRun:
             reason and detail behind the port's columns.
         states: the state after the last window, by key, each a mapping of the declared fields.
         lost: windows that at most once has given up after a crash.
+        crashes: how often it died, as CRASH asked.
     """
 
     outputs: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
     states: dict[Any, dict[str, Any]] = field(default_factory=dict)
     lost: list[int] = field(default_factory=list)
+    crashes: int = 0
 
     def __getitem__(self, port: str) -> list[tuple[Any, ...]]:
         return self.outputs[port]
@@ -78,6 +80,7 @@ class PassRun:
         self._saved: int | None = None
         self.outputs: dict[Place, list[tuple[Any, ...]]] = {place: [] for place in one.outputs}
         self.lost: list[int] = []
+        self.crashes = 0
 
     def group(self, windows: WindowRange) -> None:
         """Runs a group, again where it has died and the mode goes back to what was saved."""
@@ -86,6 +89,7 @@ class PassRun:
             try:
                 made = list(self._made(context))
             except _Died:
+                self.crashes += 1
                 if not context.mode.may_lose:
                     continue
                 self.lost += windows
@@ -102,7 +106,7 @@ class PassRun:
         for port, declared in self._pass.members[member].operator.output_ports().items():
             if declared.control:
                 outputs[port] = list({repr(row): row for row in outputs[port]}.values())
-        return OperatorRun(outputs, self._readable(member), self.lost)
+        return OperatorRun(outputs, self._readable(member), self.lost, self.crashes)
 
     def _made(self, context: OperatorContext) -> Iterator[pa.RecordBatch]:
         """Gives what the key ranges of a group make; one of them dies where a tuple is CRASH, which is then gone."""
@@ -152,6 +156,7 @@ class PassRun:
                 if dies:
                     given.remove(CRASH)
                 rows = [_tuple(place[1], columns, one) for one in given if one is not CRASH]
+                _check_types(place[1], columns, window, rows)
                 found.append(_Stretch(window, columns.tag, rows))
                 if dies:
                     return found, True
@@ -231,6 +236,12 @@ class _Stretch(NamedTuple):
 def _array(values: Sequence[Any], kind: pa.DataType, sent: pa.DataType) -> pa.Array:
     array = pa.array(values, kind)
     return array.cast(pa.timestamp("us", kind.tz)).cast(sent) if pa.types.is_timestamp(kind) else array
+
+
+def _check_types(port: str, columns: Columns, window: int, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Refuses tuples of a test with values that do not have the type of their column."""
+    for values, column in zip(zip(*rows, strict=True), columns.schema, strict=False):
+        to_array(values, column, f'input port "{port}", window {window},')
 
 
 def _tuple(port: str, columns: Columns, given: Any) -> tuple[Any, ...]:

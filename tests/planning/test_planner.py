@@ -292,8 +292,12 @@ def test_a_stream_of_the_wrong_types_is_refused(project: Project) -> None:
     shutil.rmtree(path)
     schema = pa.schema([("window_id", pa.int64()), ("key", pa.int64()), ("x", pa.int64())])
     create_table(path, schema, format_property(TableKind.STREAM))
-    with pytest.raises(ValidationFailed, match="key int64 cannot feed it"):
+    with pytest.raises(ValidationFailed, match='stream "events" has key .*, and the port asks for'):
         draft_plan(project.config, request())
+    _reseal(project, {**FORMAT, "rewindow.width_ms": "60000", "rewindow.origin_ms": "0"})
+    with pytest.raises(ValidationFailed, match="2 things are wrong") as error:
+        draft_plan(project.config, request())
+    assert "the stream has windows of 1 min" in str(error.value), "all at once, as validate says it"
 
 
 def test_a_start_state_of_other_code_is_refused_unless_allowed(project: Project) -> None:

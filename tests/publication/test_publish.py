@@ -240,6 +240,11 @@ def test_readers_pin_a_publication_until_its_files_are_vacuumed(config: Config) 
     assert published_arrow(config, "app", "ranks", windows)["minutes"].to_pylist() == [1070, 1071]
     with pytest.raises(InputError, match="not there or not closed"):
         read_published(config, "app", 99)
+    with pytest.raises(InputError, match='application "app.ranks" is not published') as error:
+        read_published(config, "app.ranks")
+    assert 'name its application, "app", and take the output "ranks"' in error.value.hint
+    with pytest.raises(InputError, match="is no text"):
+        read_published(config, ["app.ranks"])  # type: ignore[arg-type]
     table = Table.open(config.stream_table("app.ranks"))
     table.delta.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
     with pytest.raises(TableError, match='of table "app.ranks" is no longer there'):

@@ -100,7 +100,7 @@ class OperatorSource:
         try:
             return kind(**given)
         except ValidationError as error:
-            wrong = wrong_properties(error, given)[0]
+            wrong = wrong_properties(error, given, kind.model_fields)[0]
             raise self._wrong(wrong.path, f"is {wrong.value!r}: {wrong.message}", "") from error
 
     def _kind(self) -> type[InputOperator]:
