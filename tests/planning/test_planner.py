@@ -288,16 +288,14 @@ def test_a_stream_that_is_not_ours_is_refused(project: Project) -> None:
 
 def test_a_stream_of_the_wrong_types_is_refused(project: Project) -> None:
     """O13 against the recording: column, both types."""
-    path = project.config.stream_table("events")
-    shutil.rmtree(path)
-    schema = pa.schema([("window_id", pa.int64()), ("key", pa.int64()), ("x", pa.int64())])
+    shutil.rmtree(path := project.config.stream_table("events"))
+    schema = pa.schema([(name, pa.int64()) for name in ("window_id", "key", "x")])
     create_table(path, schema, format_property(TableKind.STREAM))
     with pytest.raises(ValidationFailed, match='stream "events" has key .*, and the port asks for'):
         draft_plan(project.config, request())
     _reseal(project, {**FORMAT, "rewindow.width_ms": "60000", "rewindow.origin_ms": "0"})
-    with pytest.raises(ValidationFailed, match="2 things are wrong") as error:
+    with pytest.raises(ValidationFailed, match="(?s)2 things are wrong.*the stream has windows of 1 min"):
         draft_plan(project.config, request())
-    assert "the stream has windows of 1 min" in str(error.value), "all at once, as validate says it"
 
 
 def test_a_start_state_of_other_code_is_refused_unless_allowed(project: Project) -> None:

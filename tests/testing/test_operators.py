@@ -340,8 +340,8 @@ def test_what_cannot_be_is_told_before_anything_is_called() -> None:
         run_operator(Totals(), {"clicks": {3: [("a", "many")]}})
     with pytest.raises(InputError, match="window '1' of a test is not a whole number"):
         run_operator(Totals(), {"clicks": {"1": [("a", 1)]}})  # type: ignore[dict-item]
-    with pytest.raises(InputError, match='limt: there is no such property. Did you mean "limit"?'):
-        run_operator(Totals(**{"limt": 3}), {"clicks": {1: [("a", 1)]}})
+    with pytest.raises(InputError, match='limits: there is no such property. Did you mean "limit"?'):
+        run_operator(Totals(**{"limits": 3}), {"clicks": {1: [("a", 1)]}})
 
 
 def test_what_setup_has_opened_is_closed_after_an_error_too() -> None:
