@@ -43,7 +43,7 @@ JARS = ".rewindow/jars"
 class FillConfig(Section):
     """How the rows that a stream lacks are made: they make the application `filled_<stream>`."""
 
-    step_us: Annotated[DurationUs, Field(gt=0)] | None = Field(None, alias="step")
+    step: str | int | float | None = None
     """A row of each key is expected in each step of event time; by default the stream's `cadence` or `interval`."""
     origin: str = "1970-01-01T00:00:00Z"
     """From where the steps are counted."""
@@ -59,6 +59,8 @@ class FillConfig(Section):
     """Of a longer gap one row is made in the place of all."""
     max_ahead_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(86_400_000_000, alias="max_ahead")
     """A timestamp that runs ahead of its arrival by more closes no gap and is reported."""
+    zone: str | None = None
+    """A time zone: then `step` is so many days, weeks or months of its calendar, such as "1 month"."""
 
 
 class WindowsConfig(Section):
@@ -110,7 +112,7 @@ class StreamConfig(Section):
     """Columns that appear in the source later, where neither `columns` nor `keep` names those wanted: report them, or
     take them, null in what was recorded before."""
     source_settings: dict[str, Any] = Field(default_factory=dict)
-    """Settings that only a source of your own knows; it checks them itself. Those of this library have none."""
+    """Settings that only one source knows, such as one of your own or an operator; it checks them itself."""
     changed_rows: Literal["refuse", "skip"] = "refuse"
     """Commits of a Delta source that change or delete rows: refuse them, or pass them over with all that they added."""
     keep: list[str] | None = None

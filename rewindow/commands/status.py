@@ -10,8 +10,10 @@ from rich.markup import escape
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, ReplayId, err, out, print_facts, print_json, print_rows
 from rewindow.config import Config
+from rewindow.errors import InputError
 from rewindow.inspection.replay_status import ReplayStatus, replay_status
 from rewindow.inspection.visibility import outcome
+from rewindow.storage.streams import sealed_streams
 from rewindow.windows import format_time
 
 
@@ -32,11 +34,23 @@ def status(
     if page:
         _page(config, replay_id, as_json)
         return
-    found = replay_status(config, replay_id)
+    found = _found(config, replay_id)
     if as_json:
         print_json(found.to_dict())
     else:
         _show(config, found)
+
+
+def _found(config: Config, replay_id: str) -> ReplayStatus:
+    try:
+        return replay_status(config, replay_id)
+    except InputError as error:
+        if replay_id in {*config.streams, *sealed_streams(config.state / "streams")}:
+            hint = (
+                f"It is a stream: rewindow streams show {replay_id}. `rewindow list` shows the replays that there are."
+            )
+            raise InputError(error.primary, detail=error.detail, hint=hint) from error
+        raise
 
 
 def _show(config: Config, found: ReplayStatus) -> None:

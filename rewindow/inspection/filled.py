@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from rewindow.config import FILLED, Config
 from rewindow.inspection.event_gaps import StreamRows
+from rewindow.operators.filling.settings import FillRules
 from rewindow.storage import Table, query, quoted
 from rewindow.windows import WindowRange
 
@@ -69,7 +70,9 @@ def filled_stream(config: Config, stream: str, windows: WindowRange) -> FilledSt
     settings, name = config.streams.get(stream), f"{FILLED}{stream}.filled"
     if settings is None or settings.fill is None or not Table.exists(config.stream_table(name)):
         return None
-    step_us = settings.fill.step_us or settings.cadence_us or settings.interval_us
+    step_us = settings.cadence_us or settings.interval_us
+    if settings.fill.step is not None:
+        step_us = FillRules(event_at="at", step=settings.fill.step, zone=settings.fill.zone).step_us
     rows = StreamRows(name, Table.open(config.stream_table(name)), settings.keys, {}, settings.event_at)
     numbers = [field.name for field in rows.table.schema if _is_number(field.type)]
     filled = [column for column in settings.fill.columns if column in rows.table.schema.names]

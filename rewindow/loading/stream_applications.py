@@ -77,9 +77,9 @@ def filled_application(stream: str, settings: StreamConfig, schema: pa.Schema) -
         InputError: the stream cannot be filled by these settings.
     """
     fill, step_us = settings.fill, settings.cadence_us or settings.interval_us
-    step_us = step_us if fill is None or fill.step_us is None else fill.step_us
+    step = fill.step if fill is not None and fill.step is not None else f"{step_us} us" if step_us else None
     lacking = [
-        name for name, value in (("fill", fill), ("event_at", settings.event_at), ("fill.step", step_us)) if not value
+        name for name, value in (("fill", fill), ("event_at", settings.event_at), ("fill.step", step)) if not value
     ]
     if fill is None or settings.event_at is None or lacking:
         raise InputError(
@@ -89,7 +89,8 @@ def filled_application(stream: str, settings: StreamConfig, schema: pa.Schema) -
     operator = FillGaps(
         columns=schema,
         event_at=settings.event_at,
-        step=f"{step_us} us",
+        step=step,
+        zone=fill.zone,
         keys=tuple(settings.keys),
         fill=fill.columns,
         from_time=fill.from_time,
@@ -105,7 +106,10 @@ def filled_application(stream: str, settings: StreamConfig, schema: pa.Schema) -
     app = Application(f"{FILLED}{stream}", window=format_duration(settings.width_us), origin_ms=settings.grid.origin_ms)
     node = app.add("fill", operator, stream=app.input(stream))
     known = filled_parameters(stream, operator, schema, fill.max_ahead_us)
-    app.output("filled", node, key=[], suite="filled", suite_parameters=known)
+    if fill.zone is None:
+        app.output("filled", node, key=[], suite="filled", suite_parameters=known)
+    else:  # The suite counts steps of one length.
+        app.output("filled", node, key=[])
     return app
 
 

@@ -121,3 +121,10 @@ def test_lost_repeated_and_affected_windows_stand_beside_the_committed_ones(run:
     assert "windows accounted for, 5 lost, 0 repeated, 5 affected" in labels
     shutil.rmtree(replay.root / "ranks")
     assert "20 of 20 committed, 5 lost (repeated and affected are not known" in run("status", "once")[1]
+
+
+def test_the_status_of_a_stream_is_where_streams_are_shown(config: Config, run: Command) -> None:
+    """Who gives a stream's name is sent there."""
+    code, text, errors = run("status", "events")
+    assert (code, text) == (2, "") and 'replay "events" is unknown' in errors
+    assert "rewindow streams show events" in errors

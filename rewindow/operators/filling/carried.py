@@ -123,7 +123,7 @@ def state_of(rows: DataFrame, settings: FillRules) -> DataFrame:
     rows = rows.withColumns({_LAST: F.lead(TS).over(order).isNull(), _BEFORE: F.lag(POINT).over(order)})
     kept = F.col(_LAST)
     if settings.periods_us:
-        points = -(-settings.periods_us[-1] // settings.step_us)
+        points = -(-settings.periods_us[-1] // settings.grid.least_us)
         rows = rows.withColumn(_FRONT, F.max(POINT).over(Window.partitionBy(*keys)))
         is_first = F.col(_BEFORE).isNull() | (F.col(_BEFORE) < F.col(POINT))
         kept = kept | (is_first & (F.col(POINT) >= F.col(_FRONT) - points))

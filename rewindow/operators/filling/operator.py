@@ -60,7 +60,7 @@ class FillGaps(FrameOperator):
 
     Attributes:
         columns: those of the stream.
-        event_at, step, keys, from_time, to_time, expected_keys, origin, max_rows, unit: see `FillSettings`.
+        event_at, step, zone, keys, from_time, to_time, expected_keys, origin, max_rows, unit: see `FillSettings`.
         fill: a method for each column, what is called `columns` there.
         max_ahead: a timestamp that runs ahead of its own arrival by more closes no gap; None believes all of them.
         arrived_at: column of the arrival.
@@ -73,6 +73,7 @@ class FillGaps(FrameOperator):
     columns: pa.Schema
     event_at: str
     step: Any
+    zone: str | None = None
     keys: tuple[str, ...] = ()
     fill: dict[str, Any] = {}
     from_time: Any = None
@@ -198,8 +199,9 @@ class FillGaps(FrameOperator):
         """Returns what the properties say of filling."""
         try:
             return FillRules(
-                event_at=self.event_at, step=self.step, keys=self.keys, columns=self.fill, from_time=self.from_time,
-                to_time=self.to_time, expected_keys=self.expected_keys, origin=self.origin, max_rows=self.max_rows,
+                event_at=self.event_at, step=self.step, zone=self.zone, keys=self.keys, columns=self.fill,
+                from_time=self.from_time, to_time=self.to_time, expected_keys=self.expected_keys, origin=self.origin,
+                max_rows=self.max_rows,
                 unit=self.unit,
             )  # fmt: skip
         except ValidationError as error:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Literal, Self
+from zoneinfo import available_timezones
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
 from rewindow.operators.event_time.settings import refusal, seconds
+from rewindow.operators.filling.grids import FixedGrid, Grid, calendar_grid
 from rewindow.windows import format_time, parse_time
 
 METHODS = ("null", "constant", "forward", "backward", "nearest", "linear", "previous_of", "seasonal", "expression")
@@ -80,7 +82,8 @@ class FillRules(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     event_at: str = Field(min_length=1)
-    step: Decimal
+    step: Any
+    zone: str | None = None
     from_time: int | None = None
     to_time: int | None = None
     keys: tuple[str, ...] = ()
@@ -90,13 +93,21 @@ class FillRules(BaseModel):
     max_rows: int = Field(1_000_000, ge=1)
     unit: Literal["us", "ms", "s"] = "us"
 
-    @field_validator("step", mode="before")
+    @field_validator("zone")
     @classmethod
-    def _check_step(cls, value: object) -> Decimal:
-        step = seconds(value)
-        if step == 0:
-            raise ValueError("step is 0, it must be above 0")
-        return step
+    def _check_zone(cls, value: str | None) -> str | None:
+        if value is not None and value not in (known := available_timezones()):
+            raise ValueError(f'zone "{value}" is unknown. {did_you_mean(value, known)}Write it as in "Europe/Vienna"')
+        return value
+
+    @model_validator(mode="after")
+    def _check_step(self) -> Self:
+        if self.zone is None and "month" in str(self.step):
+            raise ValueError(f'step "{self.step}" needs a zone: whose months they are, such as "UTC"')
+        if self.zone is None and not int(seconds(self.step) * 1_000_000):
+            raise ValueError(f"step is {self.step}, it must be above 0")
+        _ = self.grid
+        return self
 
     @field_validator("from_time", "to_time", "origin", mode="before")
     @classmethod
@@ -135,12 +146,19 @@ class FillRules(BaseModel):
             ends = format_time(from_time), format_time(to_time)
             raise ValueError(f"time range is empty or reversed: from {ends[0]} to {ends[1]}")
         if (points := self.end_point - self.first_point) > POINTS_MAX:
-            raise ValueError(f"step of {self.step} s is too fine: {points:,} rows of a key, {POINTS_MAX:,} may be")
+            raise ValueError(f"step of {self.step} is too fine: {points:,} rows of a key, {POINTS_MAX:,} may be")
+
+    @property
+    def grid(self) -> Grid:
+        """Where rows are expected."""
+        if self.zone is not None:
+            return calendar_grid(self.step, self.zone, self.origin)
+        return FixedGrid(int(seconds(self.step) * 1_000_000), self.origin)
 
     @property
     def step_us(self) -> int:
-        """The step in microseconds."""
-        return int(self.step * 1_000_000)
+        """The step in microseconds; of a calendar about so."""
+        return self.grid.step_us
 
     @property
     def periods_us(self) -> list[int]:
@@ -150,12 +168,12 @@ class FillRules(BaseModel):
     @property
     def first_point(self) -> int:
         """Number of the first grid point at or after the begin, counted from the origin; without a begin, below all."""
-        return -ANY_POINT if self.from_time is None else -((self.origin - self.from_time) // self.step_us)
+        return -ANY_POINT if self.from_time is None else self.grid.first(self.from_time)
 
     @property
     def end_point(self) -> int:
         """Number of the first grid point that is not in the range; without an end, above all."""
-        return ANY_POINT if self.to_time is None else -((self.origin - self.to_time) // self.step_us)
+        return ANY_POINT if self.to_time is None else self.grid.first(self.to_time)
 
 
 class FillSettings(FillRules):
@@ -166,6 +184,8 @@ class FillSettings(FillRules):
     Attributes:
         event_at: column of the event timestamp: a TIMESTAMP, or a whole number in `unit`.
         step: a row of each key is expected in each [n * step, (n + 1) * step), counted from `origin` (G2).
+        zone: a time zone, such as "Europe/Vienna": then a step is so many days, weeks (from Monday on) or months of its
+            calendar, such as "1 month", and a row stands at the first instant of the first day (G3).
         from_time, to_time: what is filled, [from, to): ISO 8601, or whole microseconds since 1970-01-01 UTC (G4).
         keys: columns that tell rows of one source from another's; a row with a null key passes, and is not filled (G6).
         columns: column to its method, by name alone or with more: "linear", or {"method": "linear", "max_gap": "6 h"}.

@@ -36,7 +36,7 @@ def place_rows(frame: DataFrame, settings: FillRules, names: list[str] | None = 
     from pyspark.sql import functions as F
 
     placed = frame.withColumn(TS, timestamp(frame, settings))
-    placed = placed.withColumn(POINT, floor_div(F.col(TS) - settings.origin, settings.step_us))
+    placed = placed.withColumn(POINT, settings.grid.point(F.col(TS)))
     counts = F.col(POINT).between(settings.first_point, settings.end_point - 1)
     for key in settings.keys:
         counts = counts & F.col(quoted_column(key)).isNotNull()
@@ -90,7 +90,7 @@ def make_rows(
     made = gaps.select("*", F.explode(points).alias(POINT))
     made = made.withColumns({
         ROWS: F.when(summed, F.col(UNTIL) - F.col(FROM)).otherwise(1).cast("bigint"),
-        TS: F.col(POINT) * settings.step_us + settings.origin,
+        TS: settings.grid.start(F.col(POINT)),
     })  # fmt: skip
     for period_us in settings.periods_us:
         made = _with_season(made, rows, settings, period_us)
@@ -124,7 +124,7 @@ def _with_season(made: DataFrame, rows: DataFrame, settings: FillRules, period_u
     rows = rows.groupBy(*keys, POINT).agg(first.alias(_season("", period_us)))
     same = {key: f"_rw_key_{number}" for number, key in enumerate((*settings.keys, POINT))}
     rows = rows.withColumnsRenamed(same)
-    at = floor_div(F.col(TS) - period_us - settings.origin, settings.step_us)
+    at = settings.grid.point(F.col(TS) - period_us)
     on = [F.col(quoted_column(key)) == F.col(same[key]) for key in settings.keys] + [at == F.col(same[POINT])]
     return made.join(rows, on, "left").drop(*same.values())
 
@@ -177,7 +177,7 @@ def _filled(name: str, fill: ColumnFill, settings: FillRules) -> tuple[Column, C
         word = F.when(near, word).otherwise(EXPIRED)
         value = F.when(near, value)
     if fill.max_gap is not None:
-        length_us = (F.col(UNTIL) - F.col(FROM)) * settings.step_us
+        length_us = settings.grid.start(F.col(UNTIL)) - settings.grid.start(F.col(FROM))
         short = length_us <= int(fill.max_gap * 1_000_000)
         value, word = F.when(short, value), F.when(short, word).otherwise(NONE)
     return value, word

@@ -151,7 +151,7 @@ def _split(rows: pa.Table, numbers: pa.Array, stream: StreamConfig) -> Iterator[
     yield with_numbers(rows.filter(good), numbers.filter(good))
     raw = [stream.delimiter.join(value or "" for value in row.values()) for row in rows.filter(bad).to_pylist()]
     reasons = [_not_in(stream.encoding, "row")] * len(raw)
-    yield _unreadable(numbers.filter(bad), reasons, raw, rows.column_names)
+    yield unreadable_rows(numbers.filter(bad), reasons, raw, rows.column_names)
 
 
 def json_rows(file: SourceFile, encoding: str = "utf-8") -> Iterator[pa.Table]:
@@ -176,7 +176,7 @@ def _lines(file: SourceFile, stream: io.BufferedReader) -> Iterator[bytes]:
         if len(line) == _LINE_MAX_BYTES and not line.endswith(b"\n"):
             raise InputError(
                 f'line {number} of source file "{file.name}" is longer than {_LINE_MAX_BYTES >> 20} MB',
-                hint="JSON lines have one object in each line.",
+                hint="Each row is a line of its own, such as an object in JSON lines.",
             )
         yield line
 
@@ -210,12 +210,13 @@ def _numbers(first: int, count: int, bad: Sequence[pacsv.InvalidRow]) -> tuple[p
 def _bad_rows(bad: Sequence[pacsv.InvalidRow], columns: Sequence[str]) -> Iterator[pa.Table]:
     if bad:
         reasons = [f"row has {row.actual_columns} columns, {row.expected_columns} expected" for row in bad]
-        yield _unreadable(
+        yield unreadable_rows(
             pa.array([row.number for row in bad], pa.int64()), reasons, [row.text for row in bad], columns
         )
 
 
-def _unreadable(numbers: pa.Array, reasons: list[str], raw: list[str], columns: Sequence[str]) -> pa.Table:
+def unreadable_rows(numbers: pa.Array, reasons: list[str], raw: list[str], columns: Sequence[str]) -> pa.Table:
+    """Returns rows that cannot be read as `Source.rows` gives them: why each, and its text; they go to quarantine."""
     texts = {name: pa.nulls(len(raw), pa.string()) for name in columns}
     why = {BAD: pa.array(reasons, pa.string()), RAW: pa.array([_as_written(text) for text in raw], pa.string())}
     return pa.table({**texts, ROW: numbers, **why})

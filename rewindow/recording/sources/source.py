@@ -17,7 +17,10 @@ modules of this folder are all looked at. Of files of text, whole:
             rows = pa.table({"line": pa.array(lines, pa.string())})
             yield with_numbers(rows, pa.array(range(1, len(lines) + 1), pa.int64()))
 
-A format with types of its own is made of `choose_columns` and of what `typed_rows` has: `feather_files` is one. A
+Of rows that cannot be read `unreadable_rows` of `readers` gives number, reason and text: they go to quarantine, and the
+rest is recorded. `rows` itself makes nulls of the texts in `contents.nulls` where a column is text. With
+`lines = "each a row"` a file that has grown is read on from its old end: then `rows` opens it by `part.open_at_begin()`
+and counts from `part.begin_row`. A format with types of its own is made of `choose_columns` and of what `typed_rows` has: `feather_files` is one. A
 source with the tests that belong to it: tests/recording/test_own_source.py.
 """
 
@@ -45,7 +48,16 @@ FILE, ROW, BAD, RAW = "__file", "__row", "__bad", "__raw"
 """Columns of a source's rows beside its own: part, row number, why a row is unreadable, its text."""
 
 PACKAGE = "package:"
-PER_SOURCE = ("delimiter", "header", "encoding", "null_values", "new_columns", "changed_rows", "source_settings")
+PER_SOURCE = (
+    "delimiter",
+    "decimal",
+    "header",
+    "encoding",
+    "null_values",
+    "new_columns",
+    "changed_rows",
+    "source_settings",
+)
 """Settings of a stream that mean something to some sources only."""
 
 

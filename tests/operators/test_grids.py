@@ -1,0 +1,78 @@
+"""Days, weeks and months of a zone, against Python's calendar (G3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+from random import Random
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from rewindow.errors import InputError
+from rewindow.operators import FillSettings, fill_gaps
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FROM, TO = datetime(2017, 1, 15, 10, tzinfo=UTC), datetime(2018, 12, 20, 3, tzinfo=UTC)
+GRIDS = [("1 day", "America/Sao_Paulo"), ("2 weeks", "Europe/Vienna"), ("month", "America/Havana")]
+"""In Sao Paulo clocks were put forward at midnight, in Havana midnight came twice."""
+
+
+def days(zone: str) -> Iterator[tuple[date, datetime]]:
+    """Gives each local day with its first instant, found by looking at every half hour."""
+    at, last = datetime(2016, 12, 1, tzinfo=UTC), None
+    while at < TO + timedelta(days=70):
+        day = at.astimezone(ZoneInfo(zone)).date()
+        if last is not None and day > last:
+            yield day, at
+        last = day if last is None else max(day, last)
+        at += timedelta(minutes=30)
+
+
+def starts(step: str, zone: str) -> list[datetime]:
+    """Returns where steps begin: days, every second Monday from the first one of 1970 on, or firsts of months."""
+    every = list(days(zone))
+    if "month" in step:
+        return [at for day, at in every if day.day == 1]
+    if "week" in step:
+        return [at for day, at in every if (day - date(1970, 1, 5)).days % 14 == 0]
+    return [at for _, at in every]
+
+
+@pytest.mark.parametrize(("step", "zone"), GRIDS)
+def test_calendar_steps_are_those_of_the_calendar(spark: SparkSession, step: str, zone: str) -> None:
+    """A row in each step that has none, at its first instant, in a year with both changes of the clocks."""
+    random, grid = Random(7), starts(step, zone)
+    known = sorted({FROM + (TO - FROM) * random.random() for _ in range(len(grid) // 2)})
+    frame = spark.createDataFrame([(at, 1.0) for at in known], "at timestamp, x double")
+    settings = FillSettings(
+        event_at="at", step=step, zone=zone, from_time=FROM.isoformat(), to_time=TO.isoformat(),
+        columns={"x": {"method": "forward", "max_gap": "2 days"}},
+    )  # fmt: skip
+    made = fill_gaps(frame, settings).where("_rw_is_made").selectExpr("unix_micros(at) as us").collect()
+    wanted = [
+        begin
+        for begin, end in pairwise(grid)
+        if begin >= FROM and end <= grid[-1] and begin < TO and not any(begin <= at < end for at in known)
+    ]
+    assert sorted(datetime.fromtimestamp(row.us / 1e6, UTC) for row in made) == wanted and len(wanted) > 5
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"step": "1 month"}, 'step "1 month" needs a zone'),
+        ({"step": "1 h", "zone": "UTC"}, 'step "1 h" has a zone, so it must be days, weeks or months'),
+        ({"step": "0 days", "zone": "UTC"}, "must be days, weeks or months"),
+        ({"step": "1 day", "zone": "Europe/Wien"}, 'zone "Europe/Wien" is unknown.'),
+    ],
+)
+def test_steps_that_no_calendar_has_are_refused(given: dict[str, Any], words: str) -> None:
+    """With what may be written."""
+    with pytest.raises(InputError) as error:
+        FillSettings(event_at="at", from_time="2017-01-01", to_time="2018-01-01", **given)
+    assert words in str(error.value)
