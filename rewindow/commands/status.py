@@ -46,9 +46,7 @@ def _found(config: Config, replay_id: str) -> ReplayStatus:
         return replay_status(config, replay_id)
     except InputError as error:
         if replay_id in {*config.streams, *sealed_streams(config.state / "streams")}:
-            hint = (
-                f"It is a stream: rewindow streams show {replay_id}. `rewindow list` shows the replays that there are."
-            )
+            hint = f"It is a stream: rewindow streams show {replay_id}. Replays: rewindow list"
             raise InputError(error.primary, detail=error.detail, hint=hint) from error
         raise
 

@@ -22,7 +22,7 @@ _EPOCH, _MONDAY = date(1970, 1, 1), 4
 _CALENDAR = re.compile(r"\s*(\d+)?\s*(day|week|month)s?\s*")
 
 
-class Grid(Protocol):
+class EventGrid(Protocol):
     """Points of time, counted."""
 
     @property
@@ -52,19 +52,19 @@ class FixedGrid:
 
     @property
     def least_us(self) -> int:
-        """See Grid."""
+        """See EventGrid."""
         return self.step_us
 
     def point(self, at: Column) -> Column:
-        """See Grid."""
+        """See EventGrid."""
         return floor_div(at - self.origin_us, self.step_us)
 
     def start(self, point: Column) -> Column:
-        """See Grid."""
+        """See EventGrid."""
         return point * self.step_us + self.origin_us
 
     def first(self, at_us: int) -> int:
-        """See Grid."""
+        """See EventGrid."""
         return -((self.origin_us - at_us) // self.step_us)
 
 
@@ -79,16 +79,16 @@ class CalendarGrid:
 
     @property
     def step_us(self) -> int:
-        """See Grid."""
+        """See EventGrid."""
         return round(self.count * _DAY_US * {"day": 1, "week": 7, "month": 365.2425 / 12}[self.unit])
 
     @property
     def least_us(self) -> int:
-        """See Grid: a day may lack an hour or two."""
+        """See EventGrid: a day may lack an hour or two."""
         return self.count * _DAY_US * {"day": 1, "week": 7, "month": 28}[self.unit] - _DAY_US // 8
 
     def point(self, at: Column) -> Column:
-        """See Grid."""
+        """See EventGrid."""
         from pyspark.sql import functions as F
 
         utc = F.timestamp_add("MICROSECOND", at, _epoch())
@@ -97,7 +97,7 @@ class CalendarGrid:
         return floor_div(number.cast("bigint") - self._offset, self._days)
 
     def start(self, point: Column) -> Column:
-        """See Grid."""
+        """See EventGrid."""
         from pyspark.sql import functions as F
 
         number = point * self._days + self._offset
@@ -109,7 +109,7 @@ class CalendarGrid:
         return F.timestamp_diff("MICROSECOND", _epoch(), utc)
 
     def first(self, at_us: int) -> int:
-        """See Grid."""
+        """See EventGrid."""
         at = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=at_us)
         point = (self._number(at.astimezone(ZoneInfo(self.zone)).date()) - self._offset) // self._days
         return point if self._start(point) >= at else point + 1

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
 from rewindow.operators.event_time.settings import refusal, seconds
-from rewindow.operators.filling.grids import FixedGrid, Grid, calendar_grid
+from rewindow.operators.filling.grids import EventGrid, FixedGrid, calendar_grid
 from rewindow.windows import format_time, parse_time
 
 METHODS = ("null", "constant", "forward", "backward", "nearest", "linear", "previous_of", "seasonal", "expression")
@@ -149,7 +149,7 @@ class FillRules(BaseModel):
             raise ValueError(f"step of {self.step} is too fine: {points:,} rows of a key, {POINTS_MAX:,} may be")
 
     @property
-    def grid(self) -> Grid:
+    def grid(self) -> EventGrid:
         """Where rows are expected."""
         if self.zone is not None:
             return calendar_grid(self.step, self.zone, self.origin)

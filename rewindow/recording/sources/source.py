@@ -20,7 +20,9 @@ modules of this folder are all looked at. Of files of text, whole:
 Of rows that cannot be read `unreadable_rows` of `readers` gives number, reason and text: they go to quarantine, and the
 rest is recorded. `rows` itself makes nulls of the texts in `contents.nulls` where a column is text. With
 `lines = "each a row"` a file that has grown is read on from its old end: then `rows` opens it by `part.open_at_begin()`
-and counts from `part.begin_row`. A format with types of its own is made of `choose_columns` and of what `typed_rows` has: `feather_files` is one. A
+and counts from `part.begin_row`.
+
+A format with types of its own is made of `choose_columns` and of what `typed_rows` has: `feather_files` is one. A
 source with the tests that belong to it: tests/recording/test_own_source.py.
 """
 
