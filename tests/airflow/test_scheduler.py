@@ -24,7 +24,7 @@ from tests.airflow.conftest import ROOT
 from tests.airflow.small_project import DAYS as PROJECT_DAYS
 from tests.airflow.small_project import make_project, record
 
-pytestmark = [pytest.mark.timeout(1500), pytest.mark.xdist_group("scheduler")]  # One Airflow serves them all.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1500), pytest.mark.xdist_group("scheduler")]  # One Airflow for all.
 DAYS = 21
 DAY = timedelta(days=1)
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -245,7 +245,6 @@ def test_backfill_goes_on_after_its_first_day_was_cleared(airflow: LiveAirflow, 
     assert done(project, "backfilled") == [f"{first + number * DAY:%Y-%m-%d}" for number in range(8)]
 
 
-@pytest.mark.long
 def test_day_that_waits_for_its_recording_keeps_no_earlier_one_from_its_slot(
     airflow: LiveAirflow, project: Config
 ) -> None:
@@ -286,7 +285,6 @@ def test_recording_and_publishing_start_the_dag_that_follows_a_stream(airflow: L
     assert (event["uri"], event["extra"]["replay"]) == ("rewindow://streams/clicks_by_page.totals", "r-1")
 
 
-@pytest.mark.long
 def test_a_publication_by_partition_starts_the_dag_that_follows_partitions(airflow: LiveAirflow) -> None:
     """The event of a run with a partition key has that key, and so has the run that it starts."""
     key = "2026-01-05T00:00:00"
@@ -301,7 +299,6 @@ def test_a_publication_by_partition_starts_the_dag_that_follows_partitions(airfl
     assert key in [event["partition_key"] for event in published]
 
 
-@pytest.mark.long
 def test_waiting_for_another_replay_uses_up_no_try(airflow: LiveAirflow, project: Config) -> None:
     """The task looks again and again while the range is held, and goes on in its first try when it is free."""
     (project.root / "held").touch()
@@ -312,7 +309,6 @@ def test_waiting_for_another_replay_uses_up_no_try(airflow: LiveAirflow, project
     assert instance_of(airflow, "held")["try_number"] == 1
 
 
-@pytest.mark.long
 def test_task_that_is_told_to_end_goes_on_in_the_same_try(airflow: LiveAirflow, project: Config) -> None:
     """`rewindow down` tells the workers first: the job dies, and the next scheduler begins another in that try."""
     trigger(airflow, "told_to_end", START)

@@ -44,6 +44,7 @@ def expected(config: Config) -> dict[str, list[Any]]:
     return {"ranks": cycles.ranks(events, windows), "sums": cycles.sums(events, windows), **closed}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "mode", ["exactly_once", pytest.param("at_most_once", marks=MATRIX), pytest.param("at_least_once", marks=MATRIX)]
 )

@@ -119,6 +119,7 @@ def test_not_a_number_and_null_are_stored_as_they_are(attempt: Attempts, project
         assert (share != share) == window["share"].isna().any()
 
 
+@pytest.mark.long
 def test_a_measure_on_which_spark_fails_ends_no_replay(attempt: Attempts, project: Config) -> None:
     """The sum overflows in the first group: nothing is stored from there on, and somebody is told."""
     set_suite(project, STORED | {"huge": "sum(total * 9000000000000000000)"})
@@ -132,6 +133,7 @@ def test_a_measure_on_which_spark_fails_ends_no_replay(attempt: Attempts, projec
     assert set(report(project, run, stored=True).measured) == STORED.keys() - {"share"}
 
 
+@pytest.mark.long
 def test_facts_of_the_format_before_are_gone_on_with(attempt: Attempts, project: Config) -> None:
     """A replay that was planned before has no column for measures: its attempts store none, and its gate takes them."""
     run = attempt("measured", "one", last=LAST)

@@ -50,6 +50,7 @@ def verify(
     )
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("here")
 def test_a_sound_application_is_verified(project: Project, capfd: pytest.CaptureFixture[str]) -> None:
     """Its replays go again, and the range is free; the seed is told, with which it can be repeated."""

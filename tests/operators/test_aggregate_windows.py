@@ -102,7 +102,9 @@ def properties_of(windows: AnyWindows) -> dict[str, Any]:
     return windows.model_dump(exclude={"sampling"})
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "shape", [shape if shape == "sliding" else pytest.param(shape, marks=pytest.mark.long) for shape in SHAPES]
+)
 def test_windows_fire_as_those_of_the_function_in_groups(spark: SparkSession, shape: str) -> None:
     """Each in the streaming window of its tick; what waits at a group's end is the state.
 

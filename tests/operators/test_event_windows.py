@@ -157,6 +157,7 @@ def order_of(number: int, merging: bool) -> tuple[int, ...]:
     return (value is not None, value or 0) if merging else (0 if value is None else value + 1,)
 
 
+@pytest.mark.long
 def test_windows_of_so_many_tuples_are_those_of_a_machine(spark: SparkSession) -> None:
     """Tuples have their places by event time, whatever their order of arrival and the cuts (E13, E14, E18, E45)."""
     seed = new_seed()

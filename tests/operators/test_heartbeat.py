@@ -120,6 +120,7 @@ def test_heartbeat_is_the_same_in_any_grouping_of_windows(
     assert_same(emitted_by_case(tuples, len(cases)), expected(cases, rules, included=False), cases)
 
 
+@pytest.mark.long
 @batches(2)
 @given(case=long_case, rules=st.one_of(rules, readings), cuts=st.sets(st.integers(1, WINDOWS - 1), max_size=1))
 def test_heartbeat_of_one_clock_is_the_same_window_beside_window(

@@ -294,6 +294,7 @@ def test_event_time_refuses_wrong_settings(wrong: dict[str, Any], words: str) ->
     assert EventTime(streams={"s": StreamTime(event_at="ts")}, lag="2147483647 ms").lag_us == 2_147_483_647_000
 
 
+@pytest.mark.long
 def test_tuples_that_only_an_idle_timeout_made_late_are_told(spark: SparkSession) -> None:
     """Those that would be on time if every stream had been waited for (E48)."""
     seed = new_seed()

@@ -194,6 +194,7 @@ def test_merge_goes_on_past_a_silent_input_that_has_a_heartbeat(spark: SparkSess
     ]
 
 
+@pytest.mark.long
 def test_merge_of_a_merge_is_the_merge_of_all(spark: SparkSession) -> None:
     """What comes after takes `_rw_released_at` as arrival and `_rw_emission` as order: windows and instants agree."""
     tuples = make_tuples(Random(9), 3, 150, WINDOWS)
