@@ -158,12 +158,9 @@ class _TaskFiles:
         task = TaskContext.get()
         number = task.partitionId() if task else 0
         parts = {part: _PartFile(self, part, number) for part in self.columns}
-        try:
-            for part, rows in emitted:
-                parts[part].add(rows)
-        finally:
-            files = [(part, file.close()) for part, file in parts.items()]
-        named = [(part, file) for part, file in files if file]
+        for part, rows in emitted:
+            parts[part].add(rows)
+        named = [(part, file) for part, writer in parts.items() if (file := writer.close())]
         if named:
             names, paths = zip(*named, strict=True)
             yield pa.RecordBatch.from_arrays([pa.array(names), pa.array(paths)], schema=WRITTEN)
