@@ -250,6 +250,20 @@ class FrameOperator(BaseModel):
         """
         return None
 
+    def migrate_state(self, version: int, rows: pa.Table) -> pa.Table | None:
+        """Returns the rows of a state that another version of this operator has saved, as this one has them.
+
+        Asked where a replay begins with such a state and other code is allowed; all its rows are in memory then.
+
+        Args:
+            version: `state_version` of the operator that has saved them.
+            rows: with the columns that it had.
+
+        Returns:
+            Rows with the columns of `state_columns`; None, by default, where nothing can be made of them.
+        """
+        return None
+
     def initial_state(self) -> pa.Table:
         """Returns the state before the first window (W63); by default no rows."""
         schema = self.state_columns()

@@ -15,12 +15,13 @@ from pydantic import ValidationError
 
 from rewindow.application import Application
 from rewindow.config import Config
-from rewindow.errors import TableError
+from rewindow.errors import CheckpointError, TableError
 from rewindow.location import Location, location
+from rewindow.planning.start_state import migrated
 from rewindow.recovery import Plan
 from rewindow.spark.settings import make_scratch, scratch_folder
 from rewindow.state import checkpoints as stored
-from rewindow.state.files import FIELD, folder_of, settled
+from rewindow.state.files import FIELD, folder_of, read_rows, settled
 from rewindow.storage import Table, create_table
 from rewindow.storage.formats import TableKind, format_property
 from rewindow.storage.layout import CHECKPOINTS, CODE, FACTS, FACTS_SCHEMA, LOG_KEPT, app_id, create_staged
@@ -83,7 +84,8 @@ def _start_rows(config: Config, plan: Plan, app: Application, table: Location) -
         assert plan.start.window is not None, "a state is taken from a window"
         source = Table.open(plan.start.table(config.state), plan.start.version)
         rows = stored.rows_at(source, plan.start.window)
-        return stored.as_start(stored.brought(rows, source.path, table, stored.START), made)
+        brought = stored.as_start(stored.brought(rows, source.path, table, stored.START), made)
+        return _migrated(config, app, brought, table, made)
     stateful = {node.name: node.operator for node in app.nodes.values() if node.operator.is_stateful}
     folder = folder_of(table)
     states = {}
@@ -92,6 +94,25 @@ def _start_rows(config: Config, plan: Plan, app: Application, table: Location) -
         states[name] = settled(rows, config.replay.inline_state_bytes, folder, place, key, operator.state_buckets)
     versions = {name: operator.state_version for name, operator in stateful.items()}
     return stored.encode(plan.first - 1, 0, states, versions, made)
+
+
+def _migrated(config: Config, app: Application, rows: pa.Table, table: Location, made: stored.Provenance) -> pa.Table:
+    """Returns the rows of a start state with those states made anew that another version of an operator has saved."""
+    found = []
+    for row in rows.to_pylist():
+        node = app.nodes.get(row["operator"])
+        if node is None or row["schema_version"] == node.operator.state_version:
+            found.append(row)
+            continue
+        operator, what = node.operator, f"state at window {row['window_id']}"
+        new = migrated(node.name, operator, row["schema_version"], read_rows(stored.decode(row, table)), what)
+        if new is None:
+            raise CheckpointError(f'{what}: operator "{node.name}" makes nothing of version {row["schema_version"]}')
+        place, key = f"{stored.START}-migrated/{node.name}/{FIELD}", operator.state_key_columns()
+        state = settled(new, config.replay.inline_state_bytes, folder_of(table), place, key, operator.state_buckets)
+        versions = {node.name: operator.state_version}
+        found += stored.encode(row["window_id"], row["mark"], {node.name: state}, versions, made).to_pylist()
+    return pa.Table.from_pylist(found, schema=rows.schema)
 
 
 def create_staging(root: Location, outputs: Mapping[str, pa.Schema], plan_json: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
-from rewindow.application import Application
+from rewindow.application import Application, FrameOperator
 from rewindow.config import Config
 from rewindow.errors import CheckpointError, InputError
 from rewindow.ledger import Ledger
@@ -145,12 +145,38 @@ def _check_fits(rows: pa.Table, app: Application, what: str) -> None:
     for name, operator in wanted.items():
         have, needed = stored.schema_of(found[name]), operator.state_columns()
         version = found[name]["schema_version"]
-        if version != operator.state_version or not plain_schema(have).equals(plain_schema(needed)):
+        fits = version == operator.state_version and plain_schema(have).equals(plain_schema(needed))
+        if not fits and migrated(name, operator, version, have.empty_table(), what) is None:
             raise CheckpointError(
                 f'{what}: state of operator "{name}" is of version {version} with {_columns(have)}, '
                 f"needed is version {operator.state_version} with {_columns(needed)}",
-                hint="Start the range from the initial state or a warm-up, or put the operator's fields of state back.",
+                hint="Start the range from the initial state or a warm-up, put the operator's fields of state back, or "
+                "give it a migrate_state.",
             )
+
+
+def migrated(name: str, operator: FrameOperator, version: int, rows: pa.Table, what: str) -> pa.Table | None:
+    """Returns a state of another version as the operator makes it its own; None where it does not.
+
+    Raises:
+        CheckpointError: its code fails, or what it returns has other columns than its state.
+    """
+    if version == operator.state_version:
+        return None
+    try:
+        made = operator.migrate_state(version, rows)
+    except Exception as error:
+        raise CheckpointError(
+            f'{what}: migrate_state of operator "{name}" failed: {type(error).__name__}: {error}',
+            hint="Mend it: nothing was created.",
+        ) from error
+    needed = operator.state_columns()
+    if made is not None and (needed is None or not plain_schema(made.schema).equals(plain_schema(needed))):
+        raise CheckpointError(
+            f'{what}: migrate_state of operator "{name}" returned {_columns(made.schema)}',
+            detail=f"Its state has {_columns(needed or pa.schema([]))}.",
+        )
+    return made
 
 
 def _listed(names: Iterable[str]) -> str:
