@@ -25,12 +25,10 @@ NEW = """state_schema: ClassVar = pa.schema([*TOTALS, ("since", pa.int32())])
 AT = FIRST + 4
 
 
-def changed(project: Project, body: str) -> Config:
+def changed(project: Project, body: str, inline_bytes: int = 1 << 20) -> Config:
     """A checkpoint of the old version at a window, and settings in which the operator is of the new one."""
     plan = create_replay(project.config, request(replay_id="one"))
-    rows = pa.table(
-        {"key": ["a", "b"], "total": [3, 5]}, schema=pa.schema([("key", pa.string()), ("total", pa.int64())])
-    )
+    rows = pa.table({"key": ["a", "b"], "total": pa.array([3, 5], pa.int64())})
     saved = stored.encode(AT, 5, {"totals": rows}, {"totals": 1}, stored.Provenance.of(plan, 1))
     table = Table.open(project.config.replay_root("one") / CHECKPOINTS)
     table.commit_arrow(saved, app_id=app_id("one", CHECKPOINTS), version=5)
@@ -39,7 +37,8 @@ def changed(project: Project, body: str) -> Config:
     folder = project.config.root / "changed"
     folder.mkdir()
     (folder / "totals.py").write_text(source.replace(OLD, NEW.format(body)))
-    config = project.config.model_copy(update={"applications": [folder]})
+    replay = project.config.replay.model_copy(update={"inline_state_bytes": inline_bytes})
+    config = project.config.model_copy(update={"applications": [folder], "replay": replay})
     config._root, config._file = project.config.root, project.config.file
     return config
 
@@ -51,8 +50,7 @@ WISHES = {"first": AT + 1, "state_from": "one", "allow_other_code": True}
 def test_an_operator_makes_its_own_of_a_state_of_another_version(project: Project, inline_bytes: int) -> None:
     """The replay's start state has the new columns and version; that of the other replay stays."""
     added = 'return rows.append_column("since", pa.array([version] * rows.num_rows, pa.int32()))'
-    config = changed(project, added)
-    config.replay.inline_state_bytes = inline_bytes
+    config = changed(project, added, inline_bytes)
     plan = create_replay(config, request(replay_id="two", **WISHES))
     table = Table.open(config.replay_root("two") / CHECKPOINTS)
     state = stored.load(table, 0).states["totals"]
