@@ -20,7 +20,7 @@ def repair(
 ) -> None:
     """Show what must be replayed since its inputs have changed: late tuples, or inputs that were published again.
 
-    Without --run nothing is changed and no JVM is started. The windows named are the fewest that put everything right,
+    Without --run nothing is changed and no JVM is started. The windows named are as few as can be told beforehand,
     also in applications that read what others publish; each range says why it is as long as it is.
 
     Examples:

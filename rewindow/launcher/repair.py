@@ -124,8 +124,9 @@ class Repaired:
 def find_repairs(config: Config) -> Repairs:
     """Returns what is published from inputs that have changed since, or will when late tuples are taken. No JVM.
 
-    The windows to replay are the fewest: those that changed themselves; of an application with state, all from the
-    first of them on, up to where its publications stop carrying state; and of whoever reads these outputs the same.
+    The windows to replay are as few as can be told beforehand: those that changed; of an application with state, all
+    from the first of them on, up to where its publications stop carrying state; and of whoever reads these outputs the
+    same. Ranges that lie near each other are one. Whether a state comes to what it was is not looked at.
     """
     late = [
         LateTuples(entry.name, windows, tuples)
