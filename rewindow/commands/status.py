@@ -13,6 +13,7 @@ from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.inspection.replay_status import ReplayStatus, replay_status
 from rewindow.inspection.visibility import outcome
+from rewindow.recording.result import size_words
 from rewindow.storage.streams import sealed_streams
 from rewindow.windows import format_time
 
@@ -60,6 +61,7 @@ def _show(config: Config, found: ReplayStatus) -> None:
             "windows": f"{found.progress}; {plan.range}, {begin} to {end}",
             "mode": plan.mode.words,
             "checkpoint": f"window {plan.window_of(row.checkpoint_mark)}" if row.checkpoint_mark else "start state",
+            **({"state": _sizes(found)} if found.states else {}),
             **({"purpose": plan.reason} if plan.reason else {}),
             **({"candidate": plan.candidate.words} if plan.candidate else {}),
             **({f"why {'it stopped' if found.is_gone else row.state.value}": found.cause} if found.cause else {}),
@@ -96,6 +98,10 @@ def _show(config: Config, found: ReplayStatus) -> None:
     for stale in found.stale:
         out.print(f"[yellow]stale[/yellow]: {escape(stale.table_name)} [{stale.first}, {stale.last}]")
     out.print(f"\n{escape(found.next_act)}")
+
+
+def _sizes(found: ReplayStatus) -> str:
+    return ", ".join(f"{one.operator} {one.rows:,} rows, {size_words(one.bytes)}" for one in found.states)
 
 
 def _page(config: Config, replay_id: str, as_json: bool) -> None:

@@ -19,8 +19,9 @@ from rewindow.location import Location
 from rewindow.names import did_you_mean
 from rewindow.planning.forecast import expect_recovery
 from rewindow.recovery import Plan
+from rewindow.state.checkpoints import StateSize, state_sizes
 from rewindow.storage import Table
-from rewindow.storage.layout import FACTS
+from rewindow.storage.layout import CHECKPOINTS, FACTS
 from rewindow.windows import to_ranges
 
 
@@ -35,6 +36,7 @@ class ReplayStatus:
         checks: gate runs, newest first.
         stale: what is stale in the published tables of its application.
         losses: what at most once gave up.
+        states: how large the states in its newest checkpoint are; none when its tables were purged.
         recovery: how the next attempt of a replay that has stopped goes on, in words; None otherwise.
         counts: windows lost, repeated and affected among others; None when its tables were purged.
         publications: acts of publishing it and of taking that back, newest first.
@@ -51,6 +53,7 @@ class ReplayStatus:
     checks: list[Check]
     stale: list[StaleRange]
     losses: Losses
+    states: list[StateSize]
     recovery: str | None
     counts: ReplayCounts | None
     publications: list[Publication]
@@ -133,6 +136,7 @@ class ReplayStatus:
                 name: dict(zip(*counts.rows.to_pydict().values(), strict=True))
                 for name, counts in self.losses.skipped.items()
             },
+            "states": [vars(size) for size in self.states],
             "recovery": self.recovery,
             "lost": self.counts and self.counts.lost,
             "repeated": self.counts and self.counts.repeated,
@@ -157,7 +161,7 @@ def replay_status(config: Config, replay_id: str) -> ReplayStatus:
     losses = losses_of(plan, Table.open(facts), None, plan.range) if Table.exists(facts) else Losses()
     return ReplayStatus(
         row, plan, ledger.attempts.of(replay_id), ledger.counts.totals(replay_id), ledger.checks.newest(replay_id),
-        ledger.stale.ranges(row.application), losses,
+        ledger.stale.ranges(row.application), losses, _states(config, row),
         _expected(config, row) if can_go_on and (gone or row.state is State.FAILED) else None,
         _counts(config, row, plan), ledger.publications.newest(replay_id), visibility(ledger, row), gone, act,
         _log(config, row),
@@ -220,6 +224,11 @@ def _counts(config: Config, row: Replay, plan: Plan) -> ReplayCounts | None:
         return count_replay(plan, config.replay_root(row.replay_id)).summary()
     except TableError:
         return None
+
+
+def _states(config: Config, row: Replay) -> list[StateSize]:
+    path = config.replay_root(row.replay_id) / CHECKPOINTS
+    return state_sizes(Table.open(path), row.checkpoint_mark) if row.checkpoint_mark and Table.exists(path) else []
 
 
 def _expected(config: Config, row: Replay) -> str:

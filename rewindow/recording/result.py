@@ -77,7 +77,8 @@ class RecordResult:
             sealed,
             f"{self.stream}: {self.recorded:,} tuples recorded, {self.already_there:,} already there,"
             f" {self.late:,} late, {self.malformed:,} malformed, {self.waiting:,} waiting for their window's seal",
-            f"{self.stream}: {_size(self.bytes_read)} read, {_size(self.bytes_written)} written, {self.seconds:.1f} s",
+            f"{self.stream}: {size_words(self.bytes_read)} read, {size_words(self.bytes_written)} written,"
+            f" {self.seconds:.1f} s",
         ]
         if self.malformed:
             found.append(f"{self.stream}: see the malformed rows with: rewindow streams quarantine {self.stream}")
@@ -93,7 +94,8 @@ class RecordResult:
         return found + ([f"{self.stream}: {self.open}"] if self.open else [])
 
 
-def _size(count: float) -> str:
+def size_words(count: float) -> str:
+    """Returns a number of bytes as a person reads it."""
     for unit in ("bytes", "KB", "MB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"

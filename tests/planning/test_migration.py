@@ -57,6 +57,8 @@ def test_an_operator_makes_its_own_of_a_state_of_another_version(project: Projec
     assert sorted(map(tuple, (row.values() for row in read_rows(state).to_pylist()))) == [("a", 3, 1), ("b", 5, 1)]
     [row] = stored.rows_at(table, AT).to_pylist()
     assert (row["schema_version"], bool(row["files"]), plan.start.window) == (2, not inline_bytes, AT)
+    [size] = stored.state_sizes(table, 0)
+    assert (size.operator, size.rows) == ("totals", 2) and size.bytes > 100
     old = stored.load(Table.open(config.replay_root("one") / CHECKPOINTS), 5).states["totals"]
     assert read_rows(old).column_names == ["key", "total"]
 
