@@ -19,7 +19,7 @@ from rewindow.location import Location
 from rewindow.names import did_you_mean
 from rewindow.planning.forecast import expect_recovery
 from rewindow.recovery import Plan
-from rewindow.state.checkpoints import StateSize, state_sizes
+from rewindow.state.sizes import StateSize, state_sizes
 from rewindow.storage import Table
 from rewindow.storage.layout import CHECKPOINTS, FACTS
 from rewindow.windows import to_ranges

@@ -12,7 +12,6 @@ import io
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +22,6 @@ from rewindow.recovery import Plan
 from rewindow.state.files import FIELD, State, StateFiles, folder_of
 from rewindow.state.first_digest import first_digest
 from rewindow.state.row_hash import digest_text, row_sum
-from rewindow.storage import Table, query
 from rewindow.storage.delta import plain_schema
 from rewindow.storage.failures import may_be_whole, table_failure
 from rewindow.storage.fence import Log
@@ -211,28 +209,6 @@ def _all_marks(table: Log) -> list[int]:
     for rows in _parts(table, ["mark"]):
         found.update(rows["mark"].to_pylist())
     return sorted(found)
-
-
-@dataclass(frozen=True)
-class StateSize:
-    """How much the state of an operator is in a checkpoint: its rows, and the bytes of its cell or its files."""
-
-    operator: str
-    rows: int
-    bytes: int
-
-
-def state_sizes(table: Table, mark: int) -> list[StateSize]:
-    """Returns how large the states of a checkpoint are, of the newest attempt that saved it."""
-    sql = f"select operator, rows, files, state, attempt from c where mark = {mark} and operator <> ''"
-    rows = sorted(query(sql, c=table).to_pylist(), key=lambda row: str(row["operator"]))
-    newest = max((row["attempt"] for row in rows), default=None)
-    return [StateSize(row["operator"], row["rows"], _size(row, table.path)) for row in rows if row["attempt"] == newest]
-
-
-def _size(row: Mapping[str, Any], table: Location) -> int:
-    state = _undecoded(row, table) if row["files"] else None
-    return state.bytes() if isinstance(state, StateFiles) else len(row["state"])
 
 
 def state_leaves(table: Log) -> set[str]:

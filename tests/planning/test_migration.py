@@ -10,6 +10,7 @@ from rewindow.errors import CheckpointError
 from rewindow.planning import create_replay, draft_plan
 from rewindow.state import checkpoints as stored
 from rewindow.state.files import read_rows
+from rewindow.state.sizes import state_sizes
 from rewindow.storage import Table
 from rewindow.storage.layout import CHECKPOINTS, app_id
 from tests.planning.wishes import request
@@ -57,7 +58,7 @@ def test_an_operator_makes_its_own_of_a_state_of_another_version(project: Projec
     assert sorted(map(tuple, (row.values() for row in read_rows(state).to_pylist()))) == [("a", 3, 1), ("b", 5, 1)]
     [row] = stored.rows_at(table, AT).to_pylist()
     assert (row["schema_version"], bool(row["files"]), plan.start.window) == (2, not inline_bytes, AT)
-    [size] = stored.state_sizes(table, 0)
+    [size] = state_sizes(table, 0)
     assert (size.operator, size.rows) == ("totals", 2) and size.bytes > 100
     old = stored.load(Table.open(config.replay_root("one") / CHECKPOINTS), 5).states["totals"]
     assert read_rows(old).column_names == ["key", "total"]
