@@ -19,7 +19,7 @@ setup: ## Python packages as locked, Java 17, Delta's jars, into .rewindow
 demo: setup ## a year of flights: recorded, replayed, killed, recovered, checked, published, proven (10 minutes)
 	@$(RUN) rewindow demo $(ARGS)
 
-test: setup ## all tests but the longest and the recovery matrix (10 minutes); ARGS="-k heartbeat" picks
+test: setup ## all tests but the longest and the recovery matrix (11 minutes); ARGS="-k heartbeat" picks
 	@$(RUN) $(PYTEST) $(ARGS)
 
 test-fast: setup ## what needs no JVM, no Airflow and no server (a minute); run it before every commit

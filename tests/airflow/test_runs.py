@@ -69,6 +69,7 @@ def first_day(dags: Mapping[str, Any], recorded: Config) -> Any:
     return run
 
 
+@pytest.mark.long
 def test_replay_windows_publishes_what_the_form_asks_for(first_day: Any, recorded: Config) -> None:
     """A day replayed from the initial state is published at once; the totals are those of the source."""
     rows = query(

@@ -134,6 +134,7 @@ def test_windows_that_are_settled_empty_were_not_begun_by_the_attempt_that_settl
     assert affected(config, second.plan) == {"totals": FIRST + empty}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mode", "dies_at", "words"),
     [

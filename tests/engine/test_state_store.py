@@ -176,6 +176,7 @@ def named_and_there(config: Config, replay_id: str) -> tuple[set[str], set[str]]
     return stored.state_leaves(Table.open(config.replay_root(replay_id) / CHECKPOINTS)), there
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["exactly_once", *_in_the_matrix("at_least_once", "at_most_once")])
 @pytest.mark.parametrize("application", [pytest.param("totals", marks=pytest.mark.exhaustive), "tallies"])
 def test_every_mode_keeps_its_promise_with_states_in_files(

@@ -40,6 +40,7 @@ def test_called_tuple_by_tuple_it_gives_what_frames_give(attempt: Callable[..., 
 MATRIX = pytest.mark.recovery_matrix
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "mode", ["at_most_once", pytest.param("exactly_once", marks=MATRIX), pytest.param("at_least_once", marks=MATRIX)]
 )

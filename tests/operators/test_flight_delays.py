@@ -130,6 +130,7 @@ def test_hourly_weather_needs_what_a_recording_has() -> None:
     assert {"offset", "arrived_at", "time_hour", "origin"} <= {*needed.names}
 
 
+@pytest.mark.long
 def test_hourly_weather_has_a_row_for_silent_hours_too(spark: SparkSession) -> None:
     """Reports pass, a silent hour has a flagged row with the last report and its age; groups do not show.
 

@@ -99,6 +99,7 @@ def ordered(rows: list[Any]) -> list[Any]:
     return sorted(rows, key=repr)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [2013])
 def test_gaps_are_those_of_one_look_at_each_row(spark: SparkSession, seed: int) -> None:
     """Kinds, bounds, counts, what closed them, ids and completeness (G1, G2, G4 to G12, G14 to G18, G38, X24, X34).

@@ -133,6 +133,7 @@ def test_lateness_is_what_a_machine_would_have_decided(spark: SparkSession) -> N
     assert_same([result], cases, rules, seed)
 
 
+@pytest.mark.long
 def test_lateness_is_the_same_in_any_grouping(spark: SparkSession) -> None:
     """Pieces with carried state give the outcomes and ticks of one pass, wherever they are cut (E41, E42, E46, X35)."""
     seed = new_seed()

@@ -115,6 +115,7 @@ def expected(case: list[Arrival]) -> Found:
     return {port: sorted(rows, key=repr) for port, rows in texts.items()}
 
 
+@pytest.mark.long
 def test_split_late_is_the_reference_in_any_grouping(spark: SparkSession) -> None:
     """Every tuple leaves by one port, with the outcome that it had live; counts say the same (E38 to E42, X37)."""
     case = make_case(Random(7))
