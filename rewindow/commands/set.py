@@ -27,7 +27,7 @@ def command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """PropertyChange a property of an operator while its replay runs, from a window on.
+    """Change a property of an operator while its replay runs, from a window on.
 
     The operator must declare the property as changeable. Windows that were begun keep the value that they had, also
     when they are computed again after a crash.
@@ -60,7 +60,13 @@ def command(
 def print_changes(changes: list[PropertyChange]) -> None:
     """Prints which property has which value from when on."""
     rows = [
-        (one.path, json.dumps(one.value, ensure_ascii=False), one.from_window, f"{one.at:%Y-%m-%d %H:%M:%S}Z", one.by)
+        (
+            one.path,
+            json.dumps(one.value, ensure_ascii=False),
+            str(one.from_window),
+            f"{one.at:%Y-%m-%d %H:%M:%S}Z",
+            one.by,
+        )
         for one in changes
     ]
     print_rows("", ("property", "value", "from window", "set at", "by"), rows)

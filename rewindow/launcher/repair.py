@@ -26,6 +26,7 @@ from rewindow.ledger.publication_rows import Publication, effective_publications
 from rewindow.ledger.staleness import REOPENED
 from rewindow.listener import Listener, Silent
 from rewindow.planning import ReplayRequest
+from rewindow.planning.changing import change_log
 from rewindow.planning.request import Wishes
 from rewindow.recording.inventory import late_windows, list_streams
 from rewindow.recovery import InputPlan, Plan
@@ -222,7 +223,7 @@ def _published(config: Config, unknown: list[str]) -> dict[str, PublishedApplica
     found: dict[str, PublishedApplication] = {}
     taken: dict[str, list[WindowRange]] = {}
     for publication in effective_publications(ledger.publications.newest(limit=_ALL)):
-        plan = _plan_of(ledger, publication)
+        plan = _plan_of(config, ledger, publication)
         name = publication.details.application or (plan.application if plan else "")
         free = without(publication.range, taken.setdefault(name, []))
         taken[name].append(publication.range)
@@ -255,9 +256,12 @@ def _lost_state(stretch: PublishedStretch, every: Sequence[PublishedStretch]) ->
     return f"whether the state of window {start.window}, which replay {stretch.plan.replay_id} began with, has changed"
 
 
-def _plan_of(ledger: Ledger, publication: Publication) -> Plan | None:
+def _plan_of(config: Config, ledger: Ledger, publication: Publication) -> Plan | None:
     row = ledger.replays.find(publication.replay_id)
-    return row.read_plan() if row is not None and row.plan else None
+    if row is None or not row.plan:
+        return None
+    plan = row.read_plan()
+    return plan.model_copy(update={"changes": change_log(config, plan).changes()})
 
 
 def _in_order(applications: Mapping[str, PublishedApplication]) -> list[str]:

@@ -65,7 +65,7 @@ def set_property(
             raise InputError(
                 f"window {window} was begun with the value that {path} has now",
                 detail=f"Windows up to {begun} were begun.",
-                hint=f"PropertyChange it from a later window on: --from-window {first}",
+                hint=f"Change it from a later window on: --from-window {first}",
             )
         return PropertyChange(operator=given.operator, name=given.name, value=value, from_window=window, at=at, by=by)
 

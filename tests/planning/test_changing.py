@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rewindow.errors import InputError, RangeError, RewindowError
+from rewindow.launcher.readiness import check_tables
 from rewindow.ledger import Ledger
 from rewindow.planning import create_replay
 from rewindow.planning.changing import change_log, set_property
@@ -33,6 +34,16 @@ def test_a_change_is_noted_with_its_window_and_who_made_it(project: Project, pla
     again = create_replay(project.config, ReplayRequest("changing", replay_id="again", changes_from="one"))
     assert again.changes == made and again.configuration_digest == plan.configuration_digest
     assert (again.options or [])[-2:] == ["--changes-from", "one"]
+
+
+def test_tables_and_ledger_still_hold_one_plan(project: Project, plan: Plan) -> None:
+    """What was changed is no other plan: the replay can be resumed, and planned again under its id."""
+    set_property(project.config, "one", "weighed.factor", 3)
+    ledger = Ledger.open(project.config.ledger_url)
+    noted = ledger.replays.get("one").read_plan()
+    assert noted.changes and not plan.changes
+    assert check_tables(project.config, ledger, noted)
+    assert create_replay(project.config, ReplayRequest("changing", replay_id="one")).replay_id == "one"
 
 
 @pytest.mark.parametrize(
