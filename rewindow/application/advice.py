@@ -52,6 +52,8 @@ ADVICE = {
     "cycle from a recorded stream or another operator.",
     "X44": "What comes to a control port comes to every key range, and in a cycle they run beside each other. Feed it "
     "from outside of the cycle, or through a port that is none.",
+    "X46": "What has left for another system is not taken back when a replay recovers. Make the tuples an output with "
+    "app.output and hand on what is published, or collect them with a CollectOperator.",
     "X47": "A large state is stored in files by the hash of its key. Name columns of the state, and a number of "
     "buckets such as 16.",
 }  # fmt: skip

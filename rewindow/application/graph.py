@@ -190,10 +190,10 @@ class Application:
     def unread(self) -> list[str]:
         """Returns the operators none of whose output ports is connected or marked optional; no error port counts.
 
-        Rules: O15, X13.
+        Rules: O15, X13; where streams end there is nothing to be read (O3).
         """
         read = self.read()
-        ports = {node.name: node.output_ports() for node in self.nodes.values()}
+        ports = {node.name: node.output_ports() for node in self.nodes.values() if not node.operator.ends_streams}
         return [
             name
             for name, out in ports.items()

@@ -152,6 +152,8 @@ class FrameOperator(BaseModel):
     changeable: ClassVar[Collection[str]] = ()
     called_by_tuples: ClassVar[bool] = False
     delays: ClassVar[bool] = False
+    ends_streams: ClassVar[bool] = False
+    writes_outside: ClassVar[bool] = False
     _given: dict[str, Any] = PrivateAttr()
     _wrong: list[WrongProperty] = PrivateAttr()
 

@@ -27,6 +27,8 @@ def validate(
     default_mode: Mode = Mode.EXACTLY_ONCE,
     recorded: Mapping[str, pa.Schema] | None = None,
     further: Iterable[Violation] = (),
+    *,
+    is_test: bool = False,
 ) -> None:
     """Checks a whole application and reports every violation at once (O60).
 
@@ -35,11 +37,12 @@ def validate(
         default_mode: recovery mode of operators that set none.
         recorded: schemas of the recorded streams, where they are known.
         further: violations that were found elsewhere, reported with the others.
+        is_test: whether a test runs it, in which operators may write outside.
 
     Raises:
         ValidationFailed: one line per violation: operator, port, what is wrong, and the value.
     """
-    rows = find_violations(app, default_mode, recorded, further)
+    rows = find_violations(app, default_mode, recorded, further, is_test=is_test)
     if rows:
         many = "1 thing is" if len(rows) == 1 else f"{len(rows)} things are"
         raise ValidationFailed(
@@ -55,9 +58,12 @@ def find_violations(
     default_mode: Mode = Mode.EXACTLY_ONCE,
     recorded: Mapping[str, pa.Schema] | None = None,
     further: Iterable[Violation] = (),
+    *,
+    is_test: bool = False,
 ) -> tuple[Violation, ...]:
     """Returns every violation of an application, ordered by operator, then rule number (O60); see `validate`."""
     found = {*app.declared, *_check_graph(app, default_mode, recorded or {}), *further}
+    found |= set() if is_test else {*_check_writing(app)}
     return tuple(sorted(found, key=Violation.place))
 
 
@@ -227,6 +233,14 @@ def _check_streams(app: Application, recorded: Mapping[str, pa.Schema]) -> Itera
                 yield Violation("O15", node.name, name, name, "output port must be connected")
     for name in app.unread() if app.strict_outputs else []:
         yield Violation("O15", name, "", name, UNREAD)
+
+
+def _check_writing(app: Application) -> Iterator[Violation]:
+    """Yields the operators that hand tuples to something outside, which no mode can take back after a crash (X46)."""
+    for node in app.nodes.values():
+        if node.operator.writes_outside:
+            message = "an operator that writes outside runs in tests only: a replay computes windows again after a crash"
+            yield Violation("X46", node.name, "", type(node.operator).__name__, message)
 
 
 def _check_cycles(app: Application) -> Iterator[Violation]:

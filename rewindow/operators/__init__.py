@@ -33,12 +33,14 @@ if TYPE_CHECKING:
     from rewindow.operators.tuples.delay import DelayOperator
     from rewindow.operators.tuples.input_operator import InputOperator
     from rewindow.operators.tuples.operator import TupleOperator
+    from rewindow.operators.tuples.output_operator import CollectOperator, OutputOperator
     from rewindow.operators.tuples.sliding import SlidingField
     from rewindow.operators.tuples.state import StateField
 
 _PLACES = {
     "AggregateWindows": "event_time.window_operator",
     "ApexWindows": "event_time.window_settings",
+    "CollectOperator": "tuples.output_operator",
     "ColumnFill": "filling.settings",
     "CountWindows": "event_time.window_settings",
     "DelayOperator": "tuples.delay",
@@ -54,6 +56,7 @@ _PLACES = {
     "Lateness": "event_time.lateness",
     "Merge": "merge.operator",
     "Metronome": "metronome",
+    "OutputOperator": "tuples.output_operator",
     "SessionWindows": "event_time.window_settings",
     "SlidingField": "tuples.sliding",
     "SplitLate": "event_time.operator",
@@ -74,6 +77,7 @@ _PLACES = {
 __all__ = [
     "AggregateWindows",
     "ApexWindows",
+    "CollectOperator",
     "ColumnFill",
     "CountWindows",
     "DelayOperator",
@@ -89,6 +93,7 @@ __all__ = [
     "Lateness",
     "Merge",
     "Metronome",
+    "OutputOperator",
     "SessionWindows",
     "SlidingField",
     "SplitLate",

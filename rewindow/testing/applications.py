@@ -73,7 +73,7 @@ def run_application(
         ValidationFailed: the application breaks rules.
         InputError: an unknown stream, a tuple that does not fit it, or what an operator did wrong.
     """
-    validate(app, Mode.parse(mode))
+    validate(app, Mode.parse(mode), is_test=True)
     unknown = sorted(set(inputs) - set(app.streams))
     if unknown:
         raise InputError(

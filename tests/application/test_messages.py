@@ -23,7 +23,7 @@ from rewindow.application import (
 )
 from rewindow.application.advice import ADVICE
 from rewindow.application.given import OPTION, given_as
-from rewindow.operators import DelayOperator, TupleOperator
+from rewindow.operators import DelayOperator, OutputOperator, TupleOperator
 from tests.application.test_validation import Echo, LostKey, Needed, Pass, X, good, more
 
 S = PortHandle(None, "s")
@@ -80,6 +80,15 @@ class Told(TupleOperator):
         """Does nothing."""
 
     process_told = process_a  # type: ignore[pydantic-field]
+
+
+class Sent(OutputOperator):
+    """One that writes somewhere."""
+
+    inputs: ClassVar = {"a": InputPort(X)}
+
+    def process(self, row: object) -> None:
+        """Would write it."""
 
 
 def _told(app: Application) -> None:
@@ -148,6 +157,8 @@ FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
     ("X40", _unfed, "around: nothing outside of the cycle feeds it (again, around)"),
     ("X44", _told, "told.told: a control port cannot be fed from its own cycle, whose key ranges do not see each other "
      "(around.out)"),
+    ("X46", lambda app: app.add("sent", Sent(), a=S),
+     "sent: an operator that writes outside runs in tests only: a replay computes windows again after a crash (Sent)"),
     ("X47", lambda app: app.add("k", LostKey(), a=S), "k: the state key is no column of the state (nosuch)"),
 ]  # fmt: skip
 
