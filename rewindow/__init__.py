@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rewindow.config import Config
     from rewindow.inspection.error_tuples import list_errors
     from rewindow.inspection.gaps import gaps
+    from rewindow.inspection.operator_states import operator_states
     from rewindow.inspection.replay_status import list_replays
     from rewindow.inspection.replay_status import replay_status as status
     from rewindow.inspection.window_life import window_life as why
@@ -52,6 +53,7 @@ _PLACES = {
     "gaps": "inspection.gaps:gaps",
     "list_errors": "inspection.error_tuples:list_errors",
     "list_replays": "inspection.replay_status:list_replays",
+    "operator_states": "inspection.operator_states:operator_states",
     "plan": "launcher.verbs:plan",
     "play": "playback:play",
     "publish": "launcher.verbs:publish",
@@ -86,6 +88,7 @@ __all__ = [
     "gaps",
     "list_errors",
     "list_replays",
+    "operator_states",
     "plan",
     "play",
     "publish",

@@ -38,6 +38,7 @@ VERBS = {
     "streams": "List recorded and published streams, look into one, upgrade or delete it.",
     "why": "Show what happened to one window, from its recording on.",
     "errors": "Count and list the error tuples of a replay.",
+    "state": "Show what the operators of a replay keep from window to window.",
     "purge": "Delete staged tables and checkpoints that nobody needs.",
     "jars": "Fetch Delta's jars, once after an installation.",
     "up": "Start Airflow on this machine.",

@@ -239,7 +239,9 @@ def _check_writing(app: Application) -> Iterator[Violation]:
     """Yields the operators that hand tuples to something outside, which no mode can take back after a crash (X46)."""
     for node in app.nodes.values():
         if node.operator.writes_outside:
-            message = "an operator that writes outside runs in tests only: a replay computes windows again after a crash"
+            message = (
+                "an operator that writes outside runs in tests only: a replay computes windows again after a crash"
+            )
             yield Violation("X46", node.name, "", type(node.operator).__name__, message)
 
 

@@ -1,0 +1,95 @@
+"""What operators keep from window to window, as a checkpoint of a replay holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from rewindow.config import Config
+from rewindow.errors import InputError, TableError
+from rewindow.ledger import Ledger
+from rewindow.recovery import Plan
+from rewindow.state.checkpoints import frame_digest, load, marks
+from rewindow.state.files import State
+from rewindow.state.look import first_rows
+from rewindow.storage import Table
+from rewindow.storage.layout import CHECKPOINTS
+
+
+@dataclass(frozen=True)
+class OperatorState:
+    """The state of an operator after a window.
+
+    Attributes:
+        window: the last window that it has seen.
+        count: how many rows it has; of an operator with a key, a row a key.
+        rows: the first of them, or of those that were asked for.
+    """
+
+    operator: str
+    window: int
+    count: int
+    digest: str
+    rows: pa.Table = field(compare=False)
+
+
+def operator_states(
+    config: Config,
+    replay_id: str,
+    operator: str | None = None,
+    *,
+    window: int | None = None,
+    where: Mapping[str, str] | None = None,
+    limit: int = 20,
+) -> list[OperatorState]:
+    """Returns the states in a checkpoint of a replay, held against their digests, with some of their rows.
+
+    Args:
+        config: settings in force.
+        replay_id: a replay; it may still run.
+        operator: the only operator to look at.
+        window: take the newest checkpoint at or before this window, not the newest of all.
+        where: columns of the state, and the text of the value that rows shall have there, such as the key.
+        limit: rows of each operator at most.
+
+    Raises:
+        InputError: there is no such replay, operator with a state, column or checkpoint.
+        CheckpointError: the checkpoint is damaged.
+        TableError: the staged tables were purged.
+    """
+    plan = Ledger.open(config.ledger_url).replays.get(replay_id).read_plan()
+    path = config.replay_root(replay_id) / CHECKPOINTS
+    if not Table.exists(path):
+        raise TableError(
+            f'replay "{replay_id}" has no checkpoints', detail="Its staged tables were purged, or it has not begun."
+        )
+    table = Table.open(path)
+    found = load(table, _mark(plan, marks(table), window))
+    wanted = {name: state for name, state in found.states.items() if operator in (None, name)}
+    if operator is not None and not wanted:
+        raise InputError(
+            f'operator "{operator}" of replay "{replay_id}" has no state',
+            hint=f"With a state there are: {', '.join(found.states) or 'none'}.",
+        )
+    return [_look(name, found.window, state, where or {}, limit) for name, state in wanted.items()]
+
+
+def _mark(plan: Plan, known: list[int], window: int | None) -> int:
+    if window is not None and window not in plan.range:
+        raise InputError(f'window {window} is not in replay "{plan.replay_id}", which has {plan.range}')
+    reach = [mark for mark in known if window is None or plan.first + mark - 1 <= window]
+    if not reach:
+        raise InputError(
+            f'replay "{plan.replay_id}" has no checkpoint at or before window {window}'
+            if window is not None
+            else f'replay "{plan.replay_id}" has no checkpoint yet'
+        )
+    return reach[-1]
+
+
+def _look(name: str, window: int, state: State, where: Mapping[str, str], limit: int) -> OperatorState:
+    count = state.num_rows if isinstance(state, pa.Table) else state.rows
+    digest = frame_digest(state) if isinstance(state, pa.Table) else state.digest
+    return OperatorState(name, window, count, digest, first_rows(state, limit, where))
