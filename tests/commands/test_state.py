@@ -53,7 +53,7 @@ def test_rows_are_asked_for_by_key_and_cut(command: Command, replay: StagedRepla
     [
         (("--window", "99"), "window 99 is not in replay"),
         (("nosuch",), 'operator "nosuch" of replay "one" has no state'),
-        (("--where", "carier=UA"), 'the state has no column "carier"'),
+        (("--where", "carrierz=UA"), 'the state has no column "carrierz"'),
     ],
 )
 def test_what_is_not_there_is_said(

@@ -65,7 +65,7 @@ class Through(TupleOperator):
 def test_what_a_target_rejects_goes_to_the_error_port_and_the_rest_goes_on() -> None:
     """R67; the tuples of a window are sent at its end, and after a crash not once more (R63)."""
     Ledger.sent.clear()
-    clicks = {3: [("ann", 1), ("", 2), ("bob", 3)], 4: [("eve", 4), CRASH]}
+    clicks: dict[int, list[Any]] = {3: [("ann", 1), ("", 2), ("bob", 3)], 4: [("eve", 4), CRASH]}
     found = run_operator(Ledger(), {"clicks": clicks})
     assert Ledger.sent == [(3, "ann"), (3, "bob"), (4, "eve")]
     assert [row[:2] for row in found["rejected"]] == [(3, "")]
@@ -100,7 +100,7 @@ def test_a_test_runs_an_application_with_all_of_its_output_operators() -> None:
 
 def test_the_last_tuples_are_collected_with_their_windows_however_the_range_is_cut() -> None:
     """They are state: a crash loses none, and none is there twice."""
-    clicks = {2: [("ann", 10), ("bob", 20)], 5: [("ann", 30), CRASH], 6: [("ann", 40)]}
+    clicks: dict[int, list[Any]] = {2: [("ann", 10), ("bob", 20)], 5: [("ann", 30), CRASH], 6: [("ann", 40)]}
     found = run_operator(Seen(limit=2), {"clicks": clicks}, group_windows=2)
     assert found.states[()] == {
         "collected": [{"window_id": 5, "user": "ann", "at": 30}, {"window_id": 6, "user": "ann", "at": 40}]
@@ -122,7 +122,7 @@ def test_ports_that_do_not_fit_are_said() -> None:
 
     class Two(CollectOperator):
         inputs: ClassVar = {"a": InputPort(CLICKS), "b": InputPort(CLICKS)}
-        process_a = process_b = CollectOperator.process
+        process_a = process_b = CollectOperator.process  # type: ignore[pydantic-field]
 
     class Odd(CollectOperator):
         inputs: ClassVar = {
