@@ -1,4 +1,4 @@
-"""Finds the silent stretches of every stream that has an interval, or a section `fill`, and fills them.
+"""Finds the silent stretches of every stream that has an interval, or a section `fill`, and fills them; then repairs.
 
 For each stream, in a group of its own:
 
@@ -9,14 +9,20 @@ For each stream, in a group of its own:
 | fill_gaps | one Spark job: data, and timers, or rows with values, where the stream is silent |
 | check_filling | the gate |
 | publish_filling | publishes the output `filled`, a stream which can be an input again |
+
+Behind all of them `repair_windows` looks for late tuples, and for what else has changed in the inputs of anything that
+is published, as `rewindow plan --late` does. With `[airflow] repairs = true` it takes late tuples into their windows,
+and replays, checks and publishes the windows that depend on them, downstream too. Without it, its log says which
+windows these are, why, and the commands; nothing is changed.
 """
 
 from airflow.sdk import TaskGroup, chain
 
 from rewindow.config import Config
-from rewindow_airflow import check, plan_filling, publish, replay, report_gaps, scheduled_dag
+from rewindow_airflow import check, plan_filling, publish, repair, replay, report_gaps, scheduled_dag
 
 with scheduled_dag("fill_heartbeat_gaps", doc_md=__doc__, tags=["heartbeat"]):
+    repairs = repair(trigger_rule="none_failed")  # What has nothing new to fill is skipped.
     for stream, settings in Config.load().streams.items():
         if settings.interval_us or settings.fill:
             with TaskGroup(stream):
@@ -27,4 +33,5 @@ with scheduled_dag("fill_heartbeat_gaps", doc_md=__doc__, tags=["heartbeat"]):
                     replay(plan, task_id="fill_gaps"),
                     check(plan, task_id="check_filling"),
                     publish(plan, task_id="publish_filling"),
+                    repairs,
                 )

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from rewindow.inspection.window_life import window_life as why
     from rewindow.launcher.comparison import compare
     from rewindow.launcher.determinism import check_determinism
-    from rewindow.launcher.repair import find_repairs, repair
+    from rewindow.launcher.repair import find_repairs
+    from rewindow.launcher.run_repairs import repair
     from rewindow.launcher.verbs import abandon, plan, publish, record, replay, resume, undo, withdraw
     from rewindow.listener import Lines, Listener
     from rewindow.planning.changing import set_property
@@ -60,7 +61,7 @@ _PLACES = {
     "purge": "retention.purge:purge",
     "read_published": "publication.read:read_published",
     "record": "launcher.verbs:record",
-    "repair": "launcher.repair:repair",
+    "repair": "launcher.run_repairs:repair",
     "replay": "launcher.verbs:replay",
     "resume": "launcher.verbs:resume",
     "set_property": "planning.changing:set_property",

@@ -230,6 +230,9 @@ class AirflowConfig(Section):
     it: the application in `applications`, if there is exactly one; else each run has to name one."""
     drills: bool = False
     """Whether the form of `replay_windows` has a crash point, which kills the job there."""
+    repairs: bool = False
+    """Whether `fill_heartbeat_gaps` repairs what is published from inputs that have changed since, such as by late
+    tuples; else its log says what is to be repaired, and how."""
 
 
 class OutputConfig(Section):

@@ -24,6 +24,7 @@ from rewindow_airflow.assets import PUBLICATIONS, stream_asset
 from rewindow_airflow.forms import CRASH, applications, daily_params, default_application, replay_params
 from rewindow_airflow.operators import RewindowSubmitOperator
 from rewindow_airflow.policy import DEFAULT_ARGS, SINCE
+from rewindow_airflow.repairs import RepairOperator
 from rewindow_airflow.steps import (
     ApprovePublicationOperator,
     BuildReportSiteOperator,
@@ -167,6 +168,11 @@ def publish(plan: BaseOperator, **arguments: Any) -> BaseOperator:
 def report_gaps(stream: str, **arguments: Any) -> BaseOperator:
     """Returns the task that lists windows empty and missing, and the silent stretches of each key."""
     return ReportGapsOperator(stream=stream, **{"task_id": "report_gaps", **arguments})
+
+
+def repair(**arguments: Any) -> BaseOperator:
+    """Returns the task that shows what changed inputs make wrong, and repairs it where the settings allow that."""
+    return RepairOperator(**{"task_id": "repair_windows", **arguments})
 
 
 def build_report_site(**arguments: Any) -> BaseOperator:

@@ -1,4 +1,4 @@
-"""Repairs: what is published from inputs that have changed since, and the replays that put it right, in their order.
+"""Repairs that are proposed: what is published from inputs that have changed since, and the replays that put it right.
 
 An input has changed for a publication where a window's seal is another one now than at the version that the replay has
 pinned: late tuples were taken into it, or it is itself an output that was published again or taken back. Late tuples
@@ -16,15 +16,13 @@ from typing import Any
 import pyarrow as pa
 
 from rewindow.config import Config
-from rewindow.errors import GateError, TableError
+from rewindow.errors import TableError
 from rewindow.facts.seals import read_seals
 from rewindow.facts.window_facts import unequal
-from rewindow.launcher import verbs
 from rewindow.launcher.repair_ranges import Change, PublishedApplication, PublishedStretch, ranges_to_replay
 from rewindow.ledger import Ledger
 from rewindow.ledger.publication_rows import Publication, effective_publications
 from rewindow.ledger.staleness import REOPENED
-from rewindow.listener import Listener, Silent
 from rewindow.planning import ReplayRequest
 from rewindow.planning.changing import change_log
 from rewindow.planning.request import Wishes
@@ -107,21 +105,6 @@ class Repairs:
         }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Repaired:
-    """What a repair has done.
-
-    Attributes:
-        streams: those whose late tuples were taken into their windows.
-        steps: ranges that were replayed, checked and published.
-        unknown: what cannot be told any more, in words.
-    """
-
-    streams: Sequence[str]
-    steps: Sequence[RepairStep]
-    unknown: Sequence[str]
-
-
 def find_repairs(config: Config) -> Repairs:
     """Returns what is published from inputs that have changed since, or will when late tuples are taken. No JVM.
 
@@ -149,46 +132,6 @@ def find_repairs(config: Config) -> Repairs:
                 words = f"{output} is published again in windows {step.windows}"
                 changes.add(output, step.windows, words)
     return Repairs(late, [step for listed in steps.values() for step in listed], tuple(dict.fromkeys(changes.unknown)))
-
-
-def repair(config: Config, listener: Listener | None = None) -> Repaired:
-    """Takes late tuples into their windows, and replays, checks and publishes what must be; returns what was done.
-
-    Run again it repairs what is left, and does nothing once everything is right.
-
-    Raises:
-        GateError: a replay did not pass; it stays staged, and nothing of it is published.
-        RewindowError: a recording, replay or publication failed, see these verbs.
-    """
-    from rewindow.quality import check
-
-    told, done = listener or Silent(), list[RepairStep]()
-    streams = sorted({one.stream for one in find_repairs(config).late})
-    for stream in streams:
-        told.note(f"stream {stream}: taking late tuples into their windows")
-        verbs.record(config, stream, reopen=True, listener=told)
-    while (found := find_repairs(config)).steps:
-        step = found.steps[0]
-        if any(step.application == one.application and step.windows == one.windows for one in done):
-            raise GateError(
-                f"windows {step.windows} of {step.application} were published again, and still are to be repaired",
-                detail=" ".join(step.reasons), hint="Did somebody change its inputs just now? Run the repair again.",
-            )  # fmt: skip
-        for reason in step.reasons:
-            told.note(f"{step.application} {step.windows}: {reason}")
-        asked: Wishes = {
-            **step.wishes, "first": step.windows.first, "last": step.windows.last, "reason": step.reasons[0],
-        }  # fmt: skip
-        result = verbs.replay(config, step.application, listener=told, **asked)
-        verdict = check(config, result.replay_id, told)
-        if verdict.verdict != "passed":
-            raise GateError(
-                f"replay {result.replay_id} did not pass the gate: nothing of it is published",
-                hint=f"rewindow check {result.replay_id} shows why; then publish it, or abandon it, and repair again.",
-            )
-        verbs.publish(config, result.replay_id, listener=told)
-        done.append(step)
-    return Repaired(streams, done, found.unknown)
 
 
 class _Changes:

@@ -18,7 +18,7 @@ from rewindow.config import Config
 
 ROOT = Path(__file__).parents[2]
 IDS = {"expectation_reports", "fill_heartbeat_gaps", "record_streams", "replay_daily", "replay_windows"}
-VERBS = ("approve", "build", "check", "fill", "plan", "publish", "record", "replay", "report")
+VERBS = ("approve", "build", "check", "fill", "plan", "publish", "record", "repair", "replay", "report")
 AN_HOUR_ENDS = datetime(2026, 3, 1, 1, tzinfo=UTC)
 HEAVY = ("pyspark", "great_expectations", "pandas", "deltalake", "pyarrow", "numpy", "sqlalchemy.orm.never")
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import socket
+import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,9 +17,12 @@ from rewindow.application import Mode
 from rewindow.certificate import certify
 from rewindow.config import Config
 from rewindow.facts.seals import columns_text, seal_rows
-from rewindow.launcher.repair import Repaired, Repairs, find_repairs, repair
+from rewindow.launcher.repair import Repairs, find_repairs
+from rewindow.launcher.run_repairs import Repaired, interrupted, repair
 from rewindow.launcher.verbs import publish, replay, undo
+from rewindow.ledger import Ledger
 from rewindow.ledger.rebuild import rebuild_ledger
+from rewindow.process_identity import boot_id, process_identity
 from rewindow.quality import check
 from rewindow.recovery import StartState
 from rewindow.storage import Table, query
@@ -265,6 +271,37 @@ def test_a_publication_whose_replay_was_purged_is_named(config: Config) -> None:
     config.state.joinpath("ledger.sqlite").unlink()
     rebuild_ledger(config)
     assert find_repairs(config).unknown == ("what replay one has read for windows [100, 119]: it was purged",)
+
+
+def test_a_replay_that_a_killed_repair_has_left_is_gone_on_with(config: Config) -> None:
+    """It holds the range, so no other could begin; not while its process lives, nor for other reasons or inputs."""
+    published(config, "one", outputs=STATELESS)
+    seal_again(config, 105)
+    (step,) = find_repairs(config).steps
+    book = Ledger.open(config.ledger_url)
+    plan = book.replays.get("one").plan
+    inputs = [{**entry, "windows_version": seals_version(config)} for entry in plan["inputs"]]
+    mine = {**plan, "first": 105, "last": 105, "reason": step.reasons[0], "inputs": inputs}
+
+    with subprocess.Popen(["true"], start_new_session=True) as ended:
+        gone = ended.pid
+
+    def left(replay_id: str, pid: int, **other: Any) -> str:
+        """Enters a running replay, and returns what is gone on with."""
+        entered = {**mine, "replay_id": replay_id, **other}
+        book.replays.create(replay_id, "app", entered["first"], entered["last"], "EXACTLY_ONCE", entered, "code-1")
+        book.attempts.begin(
+            replay_id, book.attempts.next_epoch(replay_id), host=socket.gethostname(), pid=pid, process_group=pid,
+            process_identity=process_identity(pid) or f"{boot_id()}/1",
+        )  # fmt: skip
+        return interrupted(config, step)
+
+    assert interrupted(config, step) == ""
+    assert left("lives", os.getpid()) == ""
+    assert left("other_reason", gone, reason="by hand") == ""
+    assert left("other_range", gone, last=106) == ""
+    assert left("other_inputs", gone, inputs=plan["inputs"]) == ""
+    assert left("mine", gone) == "mine"
 
 
 @pytest.mark.jvm

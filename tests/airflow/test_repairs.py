@@ -1,0 +1,167 @@
+"""The task that repairs: what it shows where it may change nothing, and what it does where it may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.dag_processing.bundles.manager import DagBundlesManager
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRescheduleException
+
+from rewindow.config import Config
+from rewindow.launcher import loop
+from rewindow.launcher.repair import find_repairs
+from rewindow.launcher.verbs import publish, record, replay
+from rewindow.ledger import Ledger
+from rewindow.quality import check
+from rewindow.storage import Table, query
+from rewindow_airflow import repairs
+from rewindow_airflow.repairs import RepairOperator
+from rewindow_airflow.spark_process import SparkProcess
+from tests.airflow.conftest import ROOT, assert_success, in_force
+from tests.airflow.small_project import FIRST_DAY, make_project
+from tests.airflow.small_project import record as record_without_spark
+from tests.airflow.test_operators import Store
+from tests.airflow.test_runs import dag_of
+from tests.launcher.test_repair import EVENTS, FIRST, LAST, published, seal_again
+from tests.recovery.here import jobs_here
+from tests.recovery.project import make_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MENDING = """
+from rewindow_airflow import repair, scheduled_dag
+
+with scheduled_dag("mend"):
+    repair()
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Iterator[Config]:
+    """Settings in force, with a stream of which something is published."""
+    (tmp_path / "rewindow.toml").write_text('state = "state"\n')
+    found = Config.load(tmp_path / "rewindow.toml")
+    make_stream(found, "flights", EVENTS.empty_table(), dict.fromkeys(range(FIRST, LAST + 1), 0), width_ms=3_600_000)
+    published(found, "one", outputs=("delays",))
+    with in_force(found):
+        yield found
+
+
+def task() -> tuple[RepairOperator, dict[str, Any]]:
+    """Returns the task, and what it is executed with."""
+    return RepairOperator(task_id="repair_windows"), {"task_state_store": Store()}
+
+
+def test_what_is_to_be_repaired_is_shown_with_its_command(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is changed where the settings do not allow it: the log says what to run, and how to allow it."""
+    told: list[str] = []
+    log = SimpleNamespace(**dict.fromkeys(("info", "warning"), lambda text, *values: told.append(text % values)))
+    monkeypatch.setattr(RepairOperator, "log", log)
+    operator, context = task()
+    assert operator.execute(context) == {"late": [], "replays": [], "unknown": [], "repaired": False}
+    assert told[-1] == "Nothing to repair"
+    told.clear()
+    seal_again(config, 105)
+    before = Ledger.open(config.ledger_url).replays.newest()
+    assert [one["first"] for one in operator.execute(context)["replays"]] == [105]
+    assert told[-3:] == [
+        "to be replayed: rewindow replay app --first 105 --last 105",
+        "    windows of flights that have changed since replay one has read it: 1",
+        "Nothing was changed. To repair all of it: rewindow repair --run",
+    ]
+    assert Ledger.open(config.ledger_url).replays.newest() == before
+
+
+@pytest.mark.parametrize(
+    ("command", "kind", "words"),
+    [
+        (("repair", "--nosuch"), AirflowFailException, "bad input"),
+        (("repair", "--run"), AirflowFailException, 'application "app" is unknown'),
+    ],
+)
+def test_a_repair_that_fails_says_why(
+    config: Config, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], kind: type[Exception], words: str
+) -> None:
+    """The task ends as the command has ended, with its last lines."""
+    monkeypatch.setenv("REWINDOW_AIRFLOW__REPAIRS", "true")
+    monkeypatch.setattr(repairs, "_COMMAND", command)
+    seal_again(config, 105)
+    operator, context = task()
+    with pytest.raises(kind, match=words):
+        operator.execute(context)
+
+
+@pytest.mark.parametrize(("exit_code", "is_final"), [(65, True), (75, False), (-9, False), (137, False)])
+def test_exit_code_of_a_repair_decides_whether_it_is_tried_again(
+    config: Config, monkeypatch: pytest.MonkeyPatch, exit_code: int, is_final: bool
+) -> None:
+    """A gate that did not pass ends it for good; a range that is held, or a kill, does not."""
+    monkeypatch.setenv("REWINDOW_AIRFLOW__REPAIRS", "true")
+    monkeypatch.setattr(SparkProcess, "run", lambda process: exit_code)
+    seal_again(config, 105)
+    operator, context = task()
+    with pytest.raises(AirflowException) as caught:
+        operator.execute(context)
+    assert isinstance(caught.value, AirflowFailException) == is_final
+
+
+def test_a_repair_that_airflow_ends_goes_on_in_the_same_try(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a job does."""
+    monkeypatch.setenv("REWINDOW_AIRFLOW__REPAIRS", "true")
+    seal_again(config, 105)
+    operator, context = task()
+
+    def ended(process: SparkProcess) -> int:
+        operator.on_kill()
+        return -15
+
+    monkeypatch.setattr(SparkProcess, "run", ended)
+    with pytest.raises(AirflowRescheduleException):
+        operator.execute(context)
+
+
+def test_repairs_come_behind_every_publication_of_the_dag(dags: Mapping[str, Any]) -> None:
+    """Also where a stream had nothing new to fill, whose tasks are skipped; not where one has failed."""
+    found = dags["fill_heartbeat_gaps"].get_task("repair_windows")
+    assert isinstance(found, RepairOperator)
+    assert found.upstream_task_ids == {"clicks.publish_filling"}
+    assert (found.trigger_rule, found.pool) == ("none_failed", "spark")
+
+
+@pytest.mark.long
+def test_late_tuples_are_repaired_by_a_run(
+    airflow_database: None, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A click comes after its hour was sealed and published: a run takes it in and publishes the totals again, once."""
+    config = Config.load(make_project(tmp_path / "mended", ROOT))
+    record_without_spark(config)
+    with in_force(config), monkeypatch.context() as patch:
+        patch.setattr(loop, "run", jobs_here(spark))
+        replay(config, "clicks_by_page", replay_id="before")
+        check(config, "before")
+        publish(config, "before")
+        with (config.root / "clicks.csv").open("a") as source:
+            source.write(f"home,{FIRST_DAY:%Y-%m-%dT}05:30:00Z,1000\n")
+        assert record(config, "clicks").late == 1
+    DagBundlesManager().sync_bundles_to_db()
+    dag = dag_of(tmp_path, MENDING)
+    with in_force(config):
+        assert_success(dag.test())
+        assert [one.tuples for one in find_repairs(config).late] == [1]
+        monkeypatch.setenv("REWINDOW_AIRFLOW__REPAIRS", "true")
+        assert_success(dag.test())
+        assert not find_repairs(config).steps
+        replays = Ledger.open(config.ledger_url).replays.newest()
+        assert_success(dag.test())
+    assert Ledger.open(config.ledger_url).replays.newest() == replays
+    late = int(FIRST_DAY.timestamp()) // 3600 + 5
+    totals = query(
+        f"select window_id, total from t where page = 'home' and window_id in ({late - 1}, {late}) order by 1",
+        t=Table.open(config.stream_table("clicks_by_page.totals")),
+    )["total"].to_pylist()
+    assert totals == [sum(hour % 7 for hour in range(5)), sum(hour % 7 for hour in range(6)) + 1000]
