@@ -94,7 +94,8 @@ class StreamConfig(Section):
     """How a stream is recorded. Durations are set by name (`width`) and read as microseconds (`width_us`)."""
 
     source: str
-    """A file, folder or glob pattern, or `package:NAME/PATH` for a file inside an installed Python package."""
+    """A file, folder or glob pattern, `package:NAME/PATH` for a file inside an installed Python package, or
+    `errors:APPLICATION.OPERATOR.PORT` for the published tuples of an error port, which are fed back."""
     format: str | None = None
     """csv, json, parquet, feather or delta, or a source of your own; by default told from the source's name."""
     columns: str | None = None

@@ -40,12 +40,14 @@ def begin_record(config: Config, name: str, arguments: dict[str, Any], again: bo
 def sealing_bound(config: Config, name: str, interval_end: str) -> list[str]:
     """Returns how far a run seals, as arguments of the job: so a stream that is silent is sealed too.
 
-    Without an interval the newest tuple decides, with `sealed_to` in rewindow.toml that setting.
+    Without an interval the newest tuple decides, with `sealed_to` in rewindow.toml that setting; tuples that are fed
+    back arrive with the run itself, whatever its interval.
     """
+    from rewindow.recording.sources.source import ERRORS
     from rewindow.windows import format_time, parse_time
 
     stream = config.stream(name)
-    if not interval_end or stream.sealed_to:
+    if not interval_end or stream.sealed_to or stream.source.startswith(ERRORS):
         return []
     return ["--sealed-to", format_time(parse_time(interval_end) - stream.seal_after_us)]
 

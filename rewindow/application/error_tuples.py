@@ -23,6 +23,13 @@ OF_THE_REPLAY = frozenset(COLUMNS.names) - frozenset(GIVEN.names)
 """Those that say which replay stored the tuple, and so differ between two replays."""
 EMITTED = "emitted"
 """The reason of an error tuple whose operator gave none: it chose to emit it."""
+FROM_STREAM, FROM_REPLAY, FROM_WINDOW, FROM_OFFSET = (
+    f"_rw_from_{part}" for part in ("stream", "replay", "window", "offset")
+)
+FROM = pa.schema(
+    [(FROM_STREAM, pa.string()), (FROM_REPLAY, pa.string()), (FROM_WINDOW, pa.int64()), (FROM_OFFSET, pa.int64())]
+)
+"""Columns of a tuple that was fed back: where it came from; the replay names the publication (X15, X51)."""
 REASONS = (
     "null_ts", "bad_type", "late", "far_future", "clock_back", "jump", "boundary_tie", "between_windows", "null_key",
     "codec_failed", "operator_raised", EMITTED, "target_rejected", "malformed", "encoding",

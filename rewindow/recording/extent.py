@@ -10,6 +10,7 @@ import numpy as np
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.recording.arrivals import Arrivals
+from rewindow.recording.sources.source import SourceContents
 from rewindow.recording.stream import StreamTables
 from rewindow.windows import WindowRange, format_time, parse_time
 
@@ -70,6 +71,12 @@ class Extent:
                 "windows up to the newest tuple are sealed.",
             )
         return self._ended_before(bound_us)
+
+    def by_source(self, given: int | None, contents: SourceContents) -> int | None:
+        """Returns the last window to seal as it was given, else as the source knows that nothing more comes in it."""
+        if given is not None or contents.complete_to_us is None:
+            return given
+        return self._ended_before(contents.complete_to_us)
 
     def newest_window(self, arrivals: Arrivals) -> int | None:
         """Returns the window of the newest tuple that is not of the future, None without one."""

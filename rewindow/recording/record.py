@@ -145,6 +145,7 @@ class _Run:
         if reopen:
             self._reopen()
         contents, tuples = self._read_source(position, start_over)
+        given = self.extent.by_source(given, contents)
         position = SourcePosition() if contents.whole else position
         with self.progress.during("counting"), computing(self.name):
             arrivals = Arrivals.count(tuples, self.stream.event_at)
@@ -214,7 +215,7 @@ class _Run:
         stored = None if start_over else open_stream_tables(self.config, self.name)
         stored = stored if stored is not None and stored.binding else None
         recorded = None if stored is None else stored.data.schema
-        source = open_source(self.name, self.stream, self.config.root)
+        source = open_source(self.name, self.stream, self.config.root, self.config.state / "streams")
         contents = source.look(position, declared.names if declared else None, recorded)
         self.result.bytes_read, self.result.source_version = contents.size, contents.version
         self.result.files_unchanged = max(0, len(contents.present) - len(contents.files))

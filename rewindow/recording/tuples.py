@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from rewindow.application.error_tuples import PREFIX
+from rewindow.application.error_tuples import FROM, PREFIX
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.names import BOOKKEEPING, did_you_mean, quoted_column
@@ -169,7 +169,8 @@ def check_event_columns(name: str, stream: StreamConfig, schema: T.StructType) -
     """
     events = {field.name: field.dataType for field in recorded_schema(schema).fields[3:]}
     for column in events:
-        if column.lower() in BOOKKEEPING or column.lower().startswith(PREFIX) or set(column) & _FORBIDDEN:
+        is_ours = column.lower() in BOOKKEEPING or (column.lower().startswith(PREFIX) and column not in FROM.names)
+        if is_ours or set(column) & _FORBIDDEN:
             raise InputError(
                 f'event column "{column}" of stream "{name}" cannot be recorded under this name',
                 hint="Leave it out with keep, and give it another name with select.",

@@ -68,7 +68,8 @@ class OperatorSource:
         if first <= last:
             self._windows = WindowRange(first, last)
             parts = [SourceFile(f"windows {first} to {last}", self.path, lambda: self.path.open("rb"), 0)]
-        contents = SourceContents(parts, version=max(last, first - 1, 0), whole=False)
+        complete = min(grid.end_us(last), time.time_ns() // 1000)
+        contents = SourceContents(parts, version=max(last, first - 1, 0), whole=False, complete_to_us=complete)
         schema = schema_for_spark(self._made().columns)
         return choose_columns(self.name, self.stream, contents, [("", schema)], declared, recorded)
 

@@ -41,6 +41,7 @@ import pyarrow as pa
 
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError, ResourceError
+from rewindow.location import Location
 from rewindow.recording import sources
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
 FILE, ROW, BAD, RAW = "__file", "__row", "__bad", "__raw"
 """Columns of a source's rows beside its own: part, row number, why a row is unreadable, its text."""
 
-PACKAGE = "package:"
+PACKAGE, ERRORS = "package:", "errors:"
+"""What a source begins with that is no path: a file of a Python package; a published error port."""
 PER_SOURCE = (
     "delimiter",
     "decimal",
@@ -180,6 +182,8 @@ class SourceContents:
         whole: whether all of the source was read, so that what it lacks is missing from it.
         nulls: texts that mean null.
         present: all files that are there, where those that were taken are remembered.
+        complete_to_us: the time up to which nothing more can come, where the source knows it; windows that end by then
+            are sealed unless the user says otherwise.
     """
 
     files: list[SourceFile]
@@ -191,6 +195,7 @@ class SourceContents:
     whole: bool = True
     nulls: Sequence[str] = ()
     present: Sequence[SourceFile] = ()
+    complete_to_us: int | None = None
 
     @property
     def size(self) -> int:
@@ -287,14 +292,21 @@ def known_sources() -> Mapping[str, type[Source]]:
     return dict(sorted(_KINDS.items()))
 
 
-def open_source(name: str, stream: StreamConfig, root: Path) -> Source:
+def open_source(name: str, stream: StreamConfig, root: Path, streams: Location | None = None) -> Source:
     """Returns the source of a stream, with its settings checked.
+
+    Args:
+        root: folder of the project, where a source that is a path begins.
+        streams: folder of the recorded and published streams, where the source of error tuples is.
 
     Raises:
         InputError: the format is unknown or not told, or a setting does not fit it.
     """
-    place = stream.source if stream.source.startswith(PACKAGE) else str(root / stream.source)
-    kind = source_format(name, place, stream.format)
+    if stream.source.startswith(ERRORS) and streams is not None:
+        place, kind = f"{ERRORS}{streams / stream.source.removeprefix(ERRORS)}", "errors"
+    else:
+        place = stream.source if stream.source.startswith(PACKAGE) else str(root / stream.source)
+        kind = source_format(name, place, stream.format)
     cls = known_sources()[kind]
     foreign = [key for key in PER_SOURCE if key in stream.model_fields_set and key not in cls.settings]
     if foreign:

@@ -1,0 +1,138 @@
+"""Published error tuples are fed back, each once, under a new window, with what they came from (R94, X15, X51)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from rewindow.application.error_tuples import COLUMNS, error_columns
+from rewindow.config import StreamConfig
+from rewindow.errors import InputError
+from rewindow.location import location
+from rewindow.recording import sealing
+from rewindow.recording.sources import fed_back
+from rewindow.recording.sources.source import SourcePosition, open_source
+from tests.recording.conftest import Bench
+
+PORT = "shop.split.rejected"
+SOURCE = f"errors:{PORT}"
+NOW_US = 20_005_000_000
+"""Five seconds after the begin of window 2000, of ten seconds."""
+
+
+class _Crash(BaseException):
+    """Stands for a killed process."""
+
+
+def publish(streams: Path, by_window: dict[int, list[str]], replay: str = "one") -> None:
+    """Writes the published table of an error port, anew."""
+    rows = [
+        {"window_id": window, "offset": offset, "k": k, "n": offset, "_rw_replay": replay, "_rw_window": window,
+         "_rw_attempt": 1, "_rw_reason": "emitted"}
+        for window, keys in by_window.items()
+        for offset, k in enumerate(keys)
+    ]  # fmt: skip
+    event = pa.schema([("k", pa.string()), ("n", pa.int32())])
+    place = [("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", pa.timestamp("us", "UTC"))]
+    table = pa.Table.from_pylist(rows, pa.schema([*place, *error_columns(event)]))
+    write_deltalake(streams / PORT, table, mode="overwrite")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """What time it is for whoever feeds back, in microseconds."""
+    now = SimpleNamespace(us=NOW_US)
+    monkeypatch.setattr(fed_back, "time", SimpleNamespace(time_ns=lambda: now.us * 1000))
+    return now
+
+
+def read(folder: Path, position: SourcePosition | None = None, **settings: Any) -> list[dict[str, Any]]:
+    """Returns what a recording would read."""
+    stream = StreamConfig(**{"source": SOURCE, "arrived_at": "arrived_at", "width": "10 s", **settings})
+    source = open_source("again", stream, folder, location(folder))
+    contents = source.look(position or SourcePosition(), None, None)
+    found = [table for part in contents.files for table in source.rows(contents, part)]
+    return pa.concat_tables(found).to_pylist() if found else []
+
+
+def test_they_arrive_in_the_newest_window_that_has_ended(tmp_path: Path, clock: SimpleNamespace) -> None:
+    """So that the run can seal it; where that is sealed, they wait in the open one."""
+    publish(tmp_path, {3: ["a", "b"], 7: ["a"]})
+    found = read(tmp_path)
+    assert [(row["k"], row["_rw_from_window"], row["_rw_from_offset"]) for row in found] == [
+        ("a", 3, 0), ("b", 3, 1), ("a", 7, 0),
+    ]  # fmt: skip
+    assert {(row["_rw_from_stream"], row["_rw_from_replay"]) for row in found} == {(PORT, "one")}
+    assert {row["arrived_at"].timestamp() for row in found} == {19_999.999999}
+    assert not set(COLUMNS.names) & set(found[0])
+    waiting = read(tmp_path, SourcePosition(version=0, sealed_last=1999))
+    assert {row["arrived_at"].timestamp() for row in waiting} == {NOW_US / 1e6}
+
+
+@pytest.mark.parametrize(
+    ("published", "words"),
+    [(False, "is not published"), (True, "has no error tuples: it is no error port")],
+)
+def test_what_is_no_error_port_is_refused(tmp_path: Path, published: bool, words: str) -> None:
+    """With what to do."""
+    if published:
+        write_deltalake(tmp_path / PORT, pa.table({"window_id": pa.array([1], pa.int64())}))
+    with pytest.raises(InputError, match=words):
+        read(tmp_path)
+
+
+def test_settings_of_other_sources_are_refused(tmp_path: Path) -> None:
+    """Such as those of a CSV file."""
+    publish(tmp_path, {3: ["a"]})
+    with pytest.raises(InputError, match='"delimiter" of stream "again" means nothing to a source of format errors'):
+        read(tmp_path, delimiter=";")
+
+
+@pytest.mark.jvm
+def test_each_is_recorded_once_whatever_is_published_again(bench: Bench, clock: SimpleNamespace) -> None:
+    """A window that was published anew since is not fed back again, and that is said; others are."""
+    streams = bench.root / "state" / "streams"
+    publish(streams, {3: ["a", "b"]})
+    asked: dict[str, Any] = {
+        "source": SOURCE, "arrived_at": "arrived_at", "columns": None, "sealed_to": None,
+        "select": {"n": "n + 100"},
+    }  # fmt: skip
+    first = bench.record(**asked)
+    assert (first.recorded, first.first, first.last, first.waiting) == (2, 1999, 1999, 0)
+    assert bench.tuples() == [(1999, 0, "a", 100), (1999, 1, "b", 101)]
+    clock.us += 10_000_000
+    assert (second := bench.record(**asked)).recorded == 0 and second.windows_empty == 1
+    publish(streams, {3: ["a", "b"], 4: ["c"]}, replay="two")
+    clock.us += 10_000_000
+    third = bench.record(**asked)
+    assert third.recorded == 1
+    assert ["2 error tuples of windows [3, 3] are not fed back" in words for words in third.warnings] == [True]
+    assert [row["_rw_from_window"] for row in bench.rows("select * from s order by window_id")] == [3, 3, 4]
+    assert bench.record(**asked).recorded == 0
+
+
+@pytest.mark.jvm
+def test_a_run_that_dies_before_its_seals_feeds_nothing_back_twice(
+    bench: Bench, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has committed is sealed by the next run, which finds its references there."""
+    publish(bench.root / "state" / "streams", {3: ["a", "b"]})
+    asked: dict[str, Any] = {"source": SOURCE, "arrived_at": "arrived_at", "columns": None, "sealed_to": None}
+
+    def crash(name: str) -> None:
+        if name == "record_after_data":
+            raise _Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sealing, "crash_point", crash)
+        with pytest.raises(_Crash):
+            bench.record(**asked)
+    clock.us += 10_000_000
+    assert bench.record(**asked).recorded == 0
+    assert [row["k"] for row in bench.rows("select * from s order by k")] == ["a", "b"]
+    assert sum(row["tuples"] for row in bench.rows("select tuples from w")) == 2
