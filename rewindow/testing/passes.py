@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -145,7 +146,7 @@ class PassRun:
     def _stretches(self, windows: WindowRange) -> tuple[list[_Stretch], bool]:
         """Returns the states, then the tuples by window and port, up to where a process dies; and whether it does."""
         found = [
-            _Stretch(windows.first - 1, self._pass.states[name].tag, [(*values, False) for values in states.values()])
+            _Stretch(windows.first - 1, self._pass.states[name].tag, list(states.values()))
             for name, states in self._states.items()
         ]
         for window in windows:
@@ -164,19 +165,35 @@ class PassRun:
 
     def _tagged(self, stretches: list[_Stretch]) -> pa.RecordBatch:
         """Returns stretches as the rows that go through a key range."""
-        stretches = [one for one in stretches if one.rows]
-        tags = [one.tag for one in stretches for _ in one.rows]
-        ids = [one.window for one in stretches for _ in one.rows]
-        arrays = [pa.array(tags, pa.int32()), pa.array(ids, pa.int64())]
-        states = {columns.tag for columns in self._pass.states.values()}
-        for columns in (*self._pass.states.values(), *self._pass.inputs.values()):
-            empty = (None,) * len(columns.schema)
-            rows = [
-                row for one in stretches for row in (one.rows if one.tag == columns.tag else [empty] * len(one.rows))
-            ]
-            values = zip(*rows, strict=True) if rows else [()] * len(columns.schema)
-            for given, declared, sent in zip(values, columns.schema, columns.stored, strict=True):
-                arrays.append(_array(given, sent.type if columns.tag in states else declared.type, sent.type))
+        of_tag: dict[int, list[_Stretch]] = {}
+        places: dict[int, list[int]] = {}
+        count = 0
+        for one in stretches:
+            if one.rows:
+                of_tag.setdefault(one.tag, []).append(one)
+                places.setdefault(one.tag, []).extend(range(count, count + len(one.rows)))
+                count += len(one.rows)
+        states = {columns.tag for columns in self._pass.loaded.values()}
+        tags = [
+            columns for columns in (*self._pass.loaded.values(), *self._pass.inputs.values()) if columns.tag in of_tag
+        ]
+        parts = [self._of_tag(columns, of_tag[columns.tag], is_state=columns.tag in states) for columns in tags]
+        if len(parts) <= 1:
+            return parts[0] if parts else pa.RecordBatch.from_pylist([], schema=self._pass.sent)
+        order = np.argsort([place for columns in tags for place in places[columns.tag]])
+        return pa.Table.from_batches(parts).take(pa.array(order)).combine_chunks().to_batches()[0]
+
+    def _of_tag(self, columns: Columns, stretches: list[_Stretch], *, is_state: bool) -> pa.RecordBatch:
+        """Returns stretches of one tag with the columns of all tags."""
+        rows = [row for one in stretches for row in one.rows]
+        found = {}
+        values = zip(*rows, strict=True)
+        for given, name, declared, sent in zip(values, columns.names, columns.schema, columns.stored, strict=True):
+            found[name] = _array(given, sent.type if is_state else declared.type, sent.type)
+        windows = pa.array([one.window for one in stretches for _ in one.rows], pa.int64())
+        arrays = [pa.array([columns.tag] * len(rows), pa.int32()), windows]
+        for sent in list(self._pass.sent)[2:]:
+            arrays.append(found[sent.name] if sent.name in found else pa.nulls(len(rows), sent.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self._pass.sent)
 
     def _keep(self, made: Iterable[pa.RecordBatch]) -> None:
@@ -199,7 +216,9 @@ class PassRun:
     def _keep_states(self, member: str, rows: Iterable[tuple[Any, ...]]) -> None:
         for row in rows:
             key = row[: self._shapes[member].keys]
-            if row[-1]:
+            if not key:
+                self._states[member][key] = row
+            elif row[-1]:
                 self._states[member].pop(key, None)
             else:
                 self._states[member][key] = row[:-1]
@@ -263,11 +282,4 @@ def _ranges(one: Pass, rows: pa.RecordBatch, key_ranges: int) -> pa.Array | None
     """Returns the key range of each row: by a hash of its key, whichever port it came to; None where there is one."""
     if key_ranges == 1:
         return None
-    columns = []
-    for place in range(one.keys):
-        names = [one.states[name].names[place] for name, member in one.members.items() if member.operator.fields]
-        for (name, port), sent in one.inputs.items():
-            names.append(sent.names[sent.schema.get_field_index(one.key_of(name, port)[place])])
-        columns.append(pc.coalesce(*(rows[name] for name in names)))
-    hashed = row_hashes(pa.table(columns, names=[str(place) for place in range(one.keys)]))
-    return pa.array(hashed % key_ranges)
+    return pa.array(row_hashes(pa.Table.from_batches([rows.select(one.keys)])) % key_ranges)

@@ -12,7 +12,7 @@ from rewindow.application import InputPort, Mode, OperatorContext, OutputPort
 from rewindow.errors import InputError
 from rewindow.operators import StateField, TupleOperator
 from rewindow.operators.tuples.key_range import KeyRange
-from rewindow.operators.tuples.tagged_rows import TAG, WINDOW, input_tags, tagged_schema
+from rewindow.operators.tuples.tagged_rows import TAG, WINDOW, input_tags, output_tags, tagged_schema
 from rewindow.testing import run_operator
 from rewindow.windows import Grid, WindowRange
 
@@ -59,7 +59,8 @@ def test_what_is_emitted_stays_as_it_was_whatever_becomes_of_it() -> None:
     assert batch.schema.names[:2] == [TAG, WINDOW]
     context = OperatorContext(Grid(1000), WindowRange(7, 7), Mode.EXACTLY_ONCE, "seen")
     made = [row for part in KeyRange(operator, context).run([batch]) for row in part.to_pylist() if row[TAG] == 1]
-    assert [(row["_1_1"], row["_1_2"]) for row in made] == [([], {"counts": []}), ([1], {"counts": [1]})]
+    seen, last = output_tags(operator)["out"].names[1:]
+    assert [(row[seen], row[last]) for row in made] == [([], {"counts": []}), ([1], {"counts": [1]})]
 
 
 def test_a_batch_whose_array_is_written_to_afterwards_is_told() -> None:

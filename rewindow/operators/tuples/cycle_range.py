@@ -87,7 +87,7 @@ class CycleRange:
             one.tear_down()
         for name, one in self._ranges.items():
             for batch in one.states():
-                self._keep(batch, self._shapes[name].state, self._fused.states[name])
+                self._keep(batch, self._fused.states[name])
         yield from self._flush()
 
     def _go_on(self, window: int, set_up: list[KeyRange]) -> Iterator[pa.RecordBatch]:
@@ -119,14 +119,13 @@ class CycleRange:
 
     def _load(self, name: str, rows: pa.RecordBatch) -> None:
         shape = self._shapes[name]
-        own = _renamed(rows, self._fused.states[name], shape.state)
         if self._own_keys is not None and shape.fields:
-            self._own_keys.update(_keys_of(own, range(shape.keys)))
-        self._ranges[name].load(own)
+            self._own_keys.update(_keys_of(rows.select(shape.loaded.names), range(shape.keys)))
+        self._ranges[name].load(rows)
 
     def _take(self, tag: int, rows: pa.RecordBatch) -> None:
         name, port = self._inputs[tag]
-        own = _renamed(rows, self._fused.inputs[name, port], self._shapes[name].inputs[port])
+        own = rows.select(self._shapes[name].inputs[port].names)
         if self._own_keys is not None:
             self._own_keys.update(_keys_of(own, self._shapes[name].key_of[port]))
         self._given.setdefault((name, port), []).append(own)
@@ -137,7 +136,7 @@ class CycleRange:
             tag = batch.column(0)[0].as_py()
             port = next(port for port, columns in self._shapes[name].outputs.items() if columns.tag == tag)
             if (name, port) not in self._unseen:
-                self._keep(batch, self._shapes[name].outputs[port], self._fused.outputs[name, port])
+                self._keep(batch, self._fused.outputs[name, port])
             if (name, port) in self._read:
                 self._feed(name, port, batch)
 
@@ -166,9 +165,9 @@ class CycleRange:
                 "go on under any key.",
             )
 
-    def _keep(self, batch: pa.RecordBatch, own: Columns, wide: Columns) -> None:
+    def _keep(self, batch: pa.RecordBatch, wide: Columns) -> None:
         """Keeps rows that an operator has made, with the tag and the columns that they have in the pass."""
-        values = dict(zip(wide.names, batch.select(own.names).columns, strict=True))
+        values = {name: batch[name] for name in wide.names}
         count, schema = batch.num_rows, self._fused.made
         arrays = [pa.repeat(pa.scalar(wide.tag, pa.int32()), count), batch.column(1)]
         arrays += [values[one.name] if one.name in values else pa.nulls(count, one.type) for one in list(schema)[2:]]
@@ -190,10 +189,6 @@ def _stretches(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int, pa
         for begin, end in zip([0, *cuts], [*cuts, len(ids)], strict=True):
             if end > begin and tags[begin] != NO_TAG:
                 yield int(ids[begin]), int(tags[begin]), batch.slice(begin, end - begin)
-
-
-def _renamed(rows: pa.RecordBatch, wide: Columns, own: Columns) -> pa.RecordBatch:
-    return rows.select(wide.names).rename_columns(own.names) if wide.names else rows.select([])
 
 
 def _keys_of(rows: pa.RecordBatch, places: Iterable[int]) -> list[Any]:

@@ -83,19 +83,15 @@ def pass_of(
         states: those before the group, by operator.
     """
     parts = [
-        _tagged(inputs[name, port], columns, one.key_of(name, port), has_order=port not in one.members[name].published)
+        _tagged(inputs[name, port], columns, has_order=port not in one.members[name].published)
         for (name, port), columns in one.inputs.items()
         if (name, port) in inputs
     ]
-    parts += [
-        _tagged_state(states[name], columns, one.state_key_of(name), context)
-        for name, columns in one.states.items()
-        if name in states
-    ]
+    parts += [_tagged_state(states[name], columns, context) for name, columns in one.loaded.items() if name in states]
     if not one.keys:  # Without a row Spark would call nothing, and no window would be begun.
         parts.append(_mark(next(iter(inputs.values())).sparkSession, context))
     rows = reduce(lambda first, other: first.unionByName(other, allowMissingColumns=True), parts)
-    placed = rows.repartition(*(f"_key_{place}" for place in range(one.keys))) if one.keys else rows.coalesce(1)
+    placed = rows.repartition(*one.keys) if one.keys else rows.coalesce(1)
     by_port = (
         [TAG] if len(one.inputs) > 1 or len(one.states) > 1 else []
     )  # State and mark come first by their window and order.
@@ -112,28 +108,21 @@ def pass_of(
     return sent.mapInArrow(run, spark_schema(one.made if sink is None else WRITTEN))
 
 
-def _tagged(frame: DataFrame, columns: Columns, key: Iterable[str], *, has_order: bool) -> DataFrame:
+def _tagged(frame: DataFrame, columns: Columns, *, has_order: bool) -> DataFrame:
     names = [quoted_column(name) for name in columns.schema.names]
     has_order = has_order and _OFFSET in frame.columns
     placed = F.col(_OFFSET).cast("bigint") if has_order else F.xxhash64(*names)
-    values = _values(columns)
-    keys = [values[columns.schema.get_field_index(name)] for name in key]
-    return frame.select(
-        F.lit(columns.tag).alias(TAG), WINDOW, placed.alias(_ORDER), *_keys(keys), *_named(values, columns)
-    )
+    return frame.select(F.lit(columns.tag).alias(TAG), WINDOW, placed.alias(_ORDER), *_named(columns))
 
 
 def _controls(frame: DataFrame, columns: Columns) -> pa.Table:
     """Returns the control tuples of a group, which go to all tasks with the code: there are few."""
-    return control_rows(frame.select(WINDOW, *_named(_values(columns), columns)).toArrow())
+    return control_rows(frame.select(WINDOW, *_named(columns)).toArrow())
 
 
-def _tagged_state(state: DataFrame, columns: Columns, key: tuple[str, ...], context: OperatorContext) -> DataFrame:
-    values = _values(columns._replace(schema=columns.schema.remove(len(columns.schema) - 1)))
-    return state.select(
-        F.lit(columns.tag).alias(TAG), F.lit(context.first - 1).cast("bigint").alias(WINDOW),
-        _before(1), *_keys(values[: len(key)]), *_named([*values, F.lit(False)], columns),
-    )  # fmt: skip
+def _tagged_state(state: DataFrame, columns: Columns, context: OperatorContext) -> DataFrame:
+    before = F.lit(context.first - 1).cast("bigint").alias(WINDOW)
+    return state.select(F.lit(columns.tag).alias(TAG), before, _before(1), *_named(columns))
 
 
 def _mark(spark: SparkSession, context: OperatorContext) -> DataFrame:
@@ -147,21 +136,14 @@ def _before(place: int) -> Column:
     return F.lit(place - 2**63).cast("bigint").alias(_ORDER)
 
 
-def _keys(columns: list[Column]) -> list[Column]:
-    return [column.alias(f"_key_{place}") for place, column in enumerate(columns)]
-
-
-def _values(columns: Columns) -> list[Column]:
+def _named(columns: Columns) -> list[Column]:
     """Returns the columns of a port as it declares them, so that keys of two ports are equal; times as microseconds."""
     found = []
-    for field in columns.schema:
+    for field, name in zip(columns.schema, columns.names, strict=True):
         column = F.col(quoted_column(field.name)).cast(spark_schema(pa.schema([field]))[0].dataType)
-        found.append(F.unix_micros(column.cast("timestamp")) if pa.types.is_timestamp(field.type) else column)
+        value = F.unix_micros(column.cast("timestamp")) if pa.types.is_timestamp(field.type) else column
+        found.append(value.alias(name))
     return found
-
-
-def _named(values: list[Column], columns: Columns) -> list[Column]:
-    return [value.alias(name) for value, name in zip(values, columns.names, strict=True)]
 
 
 def _untagged(rows: DataFrame, columns: Columns) -> DataFrame:

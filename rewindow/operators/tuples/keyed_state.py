@@ -213,7 +213,7 @@ class KeyedState:
         """Takes rows of state."""
         if not batch.num_rows:
             return
-        keys, stored = self._keys, lists_of(batch.select(self._shape.state.names[:-1]))
+        keys, stored = self._keys, lists_of(batch.select(self._shape.loaded.names))
         found = stored[0] if keys == 1 else list(zip(*stored[:keys], strict=True)) if keys else [()] * batch.num_rows
         values = [
             [field.from_stored(value) for value in column] if pa.types.is_map(field.kind) else column
@@ -247,7 +247,8 @@ class KeyedState:
         found = self._states.get(key)
         if found is None:
             return (*own, *(None for _ in self._fields), True)
-        return (*own, *(field.to_stored(value) for field, value in zip(self._fields, found[:-1], strict=True)), False)
+        values = (field.to_stored(value) for field, value in zip(self._fields, found[:-1], strict=True))
+        return (*own, *values, False) if self._keys else (*values,)
 
 
 def _order(key: Any) -> Any:

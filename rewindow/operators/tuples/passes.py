@@ -20,6 +20,7 @@ from rewindow.operators.tuples.tagged_rows import (
     Place,
     TagShape,
     input_tags,
+    loaded_tag,
     output_tags,
     state_tag,
     tagged_schema,
@@ -57,7 +58,8 @@ class Pass:
     Attributes:
         members: in the order in which they are called.
         inputs: of the ports that are fed from outside of the pass; `controls` of those that go to every key range.
-        keys: columns by which the pass is divided into key ranges; 0: it runs in one.
+        keys: columns of the tagged rows by which the pass is divided into key ranges; without any it runs in one.
+        loaded, states: columns of the states that come in, and of those that come out, by operator.
     """
 
     def __init__(self, members: Mapping[str, Member]) -> None:
@@ -66,8 +68,10 @@ class Pass:
         self.controls: dict[Place, Columns] = {}
         self.outputs: dict[Place, Columns] = {}
         self.states: dict[str, Columns] = {}
+        self.loaded: dict[str, Columns] = {}
         for number, (name, member) in enumerate(self.members.items()):
             self.states[name] = _shifted(state_tag(member.operator), number)
+            self.loaded[name] = _shifted(loaded_tag(member.operator), number)
             for port, columns in input_tags(member.operator).items():
                 if port not in member.inner:
                     is_control = member.operator.input_ports()[port].control
@@ -75,7 +79,7 @@ class Pass:
             for port, columns in output_tags(member.operator).items():
                 self.outputs[name, port] = _shifted(columns, number)
         self.keys = self._keys()
-        self.sent = tagged_schema([*self.states.values(), *self.inputs.values()])
+        self.sent = tagged_schema([*self.loaded.values(), *self.inputs.values()])
         self.made = tagged_schema([*self.states.values(), *self.outputs.values()])
 
     @property
@@ -91,14 +95,6 @@ class Pass:
             return cls({ALONE: _member(unit[0], set(), unseen)})
         names = {node.name for node in unit}
         return cls({node.name: _member(node, names, unseen) for node in unit})
-
-    def key_of(self, member: str, port: str) -> tuple[str, ...]:
-        """Returns the columns by which tuples of a port are divided."""
-        return self.members[member].operator.input_ports()[port].key if self.keys else ()
-
-    def state_key_of(self, member: str) -> tuple[str, ...]:
-        """Returns the columns by which states of an operator are divided."""
-        return self.members[member].operator.state_key_columns() if self.keys else ()
 
     def run(
         self,
@@ -134,16 +130,17 @@ class Pass:
         """Returns the shape of each operator, which all key ranges share."""
         return {name: TagShape(member.operator) for name, member in self.members.items()}
 
-    def _keys(self) -> int:
-        """Returns by how many columns all ports of all operators are keyed alike; 0 where they are not."""
-        kinds = set()
+    def _keys(self) -> list[str]:
+        """Returns the columns by which all ports of all operators are keyed alike; none where they are not."""
+        keys = {}
         for member in self.members.values():
-            for port in member.operator.input_ports().values():
-                if port.control:
-                    continue
-                columns = port.schema if port.schema is not None else pa.schema([])
-                kinds.add(tuple(str(columns.field(name).type) for name in port.key if name in columns.names))
-        return len(kinds.pop()) if len(kinds) == 1 else 0
+            ports = member.operator.input_ports()
+            for name, columns in input_tags(member.operator).items():
+                if not ports[name].control:
+                    places = [columns.schema.get_field_index(one) for one in columns.key if one in columns.schema.names]
+                    kinds = tuple(str(columns.schema.field(place).type) for place in places)
+                    keys[kinds] = [columns.names[place] for place in places]
+        return keys.popitem()[1] if len(keys) == 1 else []
 
 
 def control_rows(rows: pa.Table) -> pa.Table:
@@ -166,7 +163,7 @@ def _part(member: str, port: str) -> str:
 
 
 def _shifted(columns: Columns, number: int) -> Columns:
-    return columns._replace(tag=number * TAGS + columns.tag)
+    return replace(columns, tag=number * TAGS + columns.tag)
 
 
 def _member(node: Node, names: set[str], unseen: Collection[PortHandle]) -> Member:

@@ -1,13 +1,17 @@
 """The rows that go through a tuple operator: tagged by port, in Arrow, and what they are in the hands of its code.
 
-State is tag 0, ports count from 1. A column of a tag is named by it, so that no names collide.
+State is tag 0, ports count from 1. Columns of one type are shared by all tags, so that a row is hardly wider than the
+widest of them: each column more costs every row its way to Python and back (docs/decisions/0027-shared-columns.md).
 """
 
 from __future__ import annotations
 
-from collections import namedtuple
+import hashlib
+from collections import Counter, namedtuple
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,23 +30,32 @@ _Getter: Any = type(vars(namedtuple("_Pair", ("first", "second")))["first"])
 """What reads a place of a tuple: a third of the time of a property."""
 
 
-class Columns(NamedTuple):
+@dataclass(frozen=True)
+class Columns:
     """The columns of one tag in the tagged rows.
 
     Attributes:
         tag: its number; 0 is state.
         schema: the columns as the port declares them.
+        key: names of those that are its key.
     """
 
     tag: int
     schema: pa.Schema
+    key: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
-        """Their names in the tagged rows."""
-        return [f"_{self.tag}_{place}" for place in range(len(self.schema))]
+        """Their names in the tagged rows: by type, counted; the key's first, so that all tags have it in the same."""
+        names, counts = [""] * len(self.schema), Counter[str]()
+        keys = [self.schema.get_field_index(name) for name in self.key if name in self.schema.names]
+        for place in (*keys, *(place for place in range(len(names)) if place not in keys)):
+            kind = _name_of(_travelling(self.schema.field(place).type))
+            names[place] = f"_{kind}_{counts[kind]}"
+            counts[kind] += 1
+        return names
 
-    @property
+    @cached_property
     def stored(self) -> pa.Schema:
         """The columns as they travel: timestamps as microseconds, since Python takes 400 times as long for them."""
         types = [_travelling(field.type) for field in self.schema]
@@ -53,15 +66,32 @@ def _travelling(kind: pa.DataType) -> pa.DataType:
     return pa.int64() if pa.types.is_timestamp(kind) else kind
 
 
+@cache
+def _name_of(kind: pa.DataType) -> str:
+    """Returns what columns of a type are called: a name of letters and digits, which no other type has."""
+    text = str(kind)
+    if text.isidentifier():
+        return text
+    return hashlib.sha256(pa.schema([("", kind)]).serialize()).hexdigest()[:16]
+
+
+def loaded_tag(operator: TupleOperator) -> Columns:
+    """Returns the columns of state rows that come in."""
+    return Columns(0, _declared(operator.state_columns()), operator.state_key_columns())
+
+
 def state_tag(operator: TupleOperator) -> Columns:
-    """Returns the columns of state rows; the last one says that a key is gone."""
-    return Columns(0, pa.schema([*(operator.state_columns() or ()), (GONE, pa.bool_())]))
+    """Returns the columns of state rows that come out; where there are keys the last one says that one is gone."""
+    loaded = loaded_tag(operator)
+    if not (loaded.key and operator.fields):
+        return loaded
+    return replace(loaded, schema=loaded.schema.append(pa.field(GONE, pa.bool_())))
 
 
 def input_tags(operator: TupleOperator) -> dict[str, Columns]:
     """Returns the columns of each input port."""
     ports = operator.input_ports().items()
-    return {name: Columns(tag, _declared(port.schema)) for tag, (name, port) in enumerate(ports, 1)}
+    return {name: Columns(tag, _declared(port.schema), port.key) for tag, (name, port) in enumerate(ports, 1)}
 
 
 def output_tags(operator: TupleOperator) -> dict[str, Columns]:
@@ -75,8 +105,8 @@ def output_tags(operator: TupleOperator) -> dict[str, Columns]:
 
 def tagged_schema(tags: Iterable[Columns]) -> pa.Schema:
     """Returns the columns of tagged rows."""
-    own = [(TAG, pa.int32()), (WINDOW, pa.int64())]
-    return pa.schema([*own, *(field for columns in tags for field in columns.stored)])
+    own = [pa.field(TAG, pa.int32()), pa.field(WINDOW, pa.int64())]
+    return pa.schema(list({field.name: field for field in (*own, *(f for one in tags for f in one.stored))}.values()))
 
 
 def _declared(schema: pa.Schema | None) -> pa.Schema:
@@ -107,6 +137,7 @@ class TagShape:
 
     Attributes:
         sent, made: columns of the tagged rows that come in, and of those that come out.
+        loaded, state: those of state rows among them.
         attributes: fields of state that are plain attributes while their key is read.
         rows: of each input port, the class of its tuples.
         key_of: of each input port, the places of its key.
@@ -122,8 +153,9 @@ class TagShape:
             for field in self.fields
             if not ((self.keys and field.changes_in_place) or isinstance(field, SlidingField))
         ]
-        self.inputs, self.outputs, self.state = input_tags(operator), output_tags(operator), state_tag(operator)
-        self.sent = tagged_schema([self.state, *self.inputs.values()])
+        self.inputs, self.outputs = input_tags(operator), output_tags(operator)
+        self.loaded, self.state = loaded_tag(operator), state_tag(operator)
+        self.sent = tagged_schema([self.loaded, *self.inputs.values()])
         self.made = tagged_schema([self.state, *self.outputs.values()])
         self.rows = {name: row_class(name, columns.schema) for name, columns in self.inputs.items()}
         self.key_of = {
