@@ -1,0 +1,76 @@
+"""Columns of tagged rows: all tags share them, the key lies in the same ones (decision 0027)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from rewindow.application import InputPort, OutputPort
+from rewindow.operators import StateField, TupleOperator
+from rewindow.operators.tuples.tagged_rows import Columns, TagShape, loaded_tag, tagged_schema
+
+LEFT = pa.schema(
+    [("price", pa.float64()), ("at", pa.timestamp("us", "UTC")), ("item", pa.int64()), ("user", pa.string())]
+)
+RIGHT = pa.schema([("name", pa.string()), ("user", pa.string()), ("count", pa.int64()), ("item", pa.int64())])
+
+
+class Joined(TupleOperator):
+    """Two ports with the same key in other places, and state."""
+
+    inputs: ClassVar = {"left": InputPort(LEFT, key=("user", "item")), "right": InputPort(RIGHT, key=("user", "item"))}
+    outputs: ClassVar = {"out": OutputPort(pa.schema([("item", pa.int64()), ("price", pa.float64())]))}
+    price = StateField(pa.float64(), 0.0)  # type: ignore[pydantic-field]
+
+    def process_left(self, row: Any) -> None:
+        """Nothing: only columns are looked at."""
+
+    def process_right(self, row: Any) -> None:
+        """Nothing either."""
+
+
+def test_the_key_lies_in_the_same_columns_of_every_tag() -> None:
+    """Rows of all tags are divided by these alone."""
+    shape = TagShape(Joined())
+    assert shape.loaded.names == ["_string_0", "_int64_0", "_double_0"]
+    assert shape.inputs["left"].names == ["_double_0", "_int64_1", "_int64_0", "_string_0"]
+    assert shape.inputs["right"].names == ["_string_1", "_string_0", "_int64_1", "_int64_0"]
+
+
+def test_rows_are_no_wider_than_their_types_need() -> None:
+    """Each column more costs every row its way to Python and back."""
+    shape = TagShape(Joined())
+    wide = ["_string_0", "_int64_0", "_double_0", "_int64_1", "_string_1"]
+    assert shape.sent.names[2:] == wide
+    assert shape.made.names[2:] == ["_string_0", "_int64_0", "_double_0", "_bool_0"]
+
+
+def test_that_a_key_is_gone_is_told_of_state_with_keys_alone() -> None:
+    """Without a key, or without state, there is none that could be gone."""
+
+    class Total(TupleOperator):
+        inputs: ClassVar = {"left": InputPort(LEFT)}
+        total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
+
+    assert TagShape(Joined()).state.schema.names == ["user", "item", "price", "_rw_gone"]
+    assert TagShape(Total()).state == loaded_tag(Total())
+
+
+def test_columns_of_types_that_are_no_words_share_a_name_only_with_their_like() -> None:
+    """Two types whose text is the same have columns of their own, and names are letters and digits."""
+    kinds = [
+        pa.decimal128(10, 2),
+        pa.decimal128(12, 2),
+        pa.list_(pa.int64()),
+        pa.struct([("a: int64, b", pa.int64())]),
+        pa.struct([("a", pa.int64()), ("b", pa.int64())]),
+    ]
+    first, second = (
+        Columns(tag, pa.schema([(str(place), kind) for place, kind in enumerate(order)]))
+        for tag, order in ((1, kinds), (2, kinds[::-1]))
+    )
+    assert str(kinds[3]) == str(kinds[4])
+    assert len(set(first.names)) == len(kinds) and first.names == second.names[::-1]
+    assert all(name.isidentifier() for name in first.names)
+    assert tagged_schema([first, second]).types[2:] == kinds
