@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from rewindow.application import OperatorContext
 from rewindow.errors import InputError
 from rewindow.operators.tuples.passes import Pass, control_rows
-from rewindow.operators.tuples.tagged_rows import Columns, Place, to_array
+from rewindow.operators.tuples.tagged_rows import PLACE, Columns, Place, place_of, tag_of, to_array, window_of
 from rewindow.state.row_hash import row_hashes
 from rewindow.windows import WindowRange
 
@@ -69,6 +69,7 @@ class PassRun:
         self._pass, self._shapes, self._context, self._batch = one, one.shapes(), context, batch
         self._key_ranges = key_ranges if one.keys else 1
         self._pending = {place: {window: list(rows) for window, rows in by.items()} for place, by in inputs.items()}
+        self._before = 0
         self._states: dict[str, dict[tuple[Any, ...], tuple[Any, ...]]] = {name: {} for name in one.members}
         self._port_order = port_order
         order = [place for place in one.inputs if self._pending.get(place)]
@@ -86,6 +87,7 @@ class PassRun:
     def group(self, windows: WindowRange) -> None:
         """Runs a group, again where it has died and the mode goes back to what was saved."""
         context = replace(self._context, windows=windows, checkpointed=self._saved)
+        self._before = windows.first - 1
         while True:
             try:
                 made = list(self._made(context))
@@ -190,10 +192,9 @@ class PassRun:
         values = zip(*rows, strict=True)
         for given, name, declared, sent in zip(values, columns.names, columns.schema, columns.stored, strict=True):
             found[name] = _array(given, sent.type if is_state else declared.type, sent.type)
-        windows = pa.array([one.window for one in stretches for _ in one.rows], pa.int64())
-        arrays = [pa.array([columns.tag] * len(rows), pa.int32()), windows]
-        for sent in list(self._pass.sent)[2:]:
-            arrays.append(found[sent.name] if sent.name in found else pa.nulls(len(rows), sent.type))
+        places = [place for one in stretches for place in [place_of(one.window, one.tag, self._before)] * len(one.rows)]
+        found[PLACE] = pa.array(places, pa.int64())
+        arrays = [found.get(sent.name, pa.nulls(len(rows), sent.type)) for sent in self._pass.sent]
         return pa.RecordBatch.from_arrays(arrays, schema=self._pass.sent)
 
     def _keep(self, made: Iterable[pa.RecordBatch]) -> None:
@@ -204,11 +205,12 @@ class PassRun:
             if not shape.keys:
                 self._states[name].clear()
         for batch in made:
-            tag = batch.column(0)[0].as_py()
+            at = batch[PLACE].to_numpy()
+            tag = int(tag_of(at[0]))
             if tag in outputs:
                 place, columns = outputs[tag]
                 values = [batch.column(name).to_pylist() for name in columns.names]
-                self.outputs[place] += zip(batch.column(1).to_pylist(), *values, strict=True)
+                self.outputs[place] += zip(window_of(at, self._before).tolist(), *values, strict=True)
             else:
                 name, columns = states[tag]
                 self._keep_states(name, zip(*(batch.column(one).to_pylist() for one in columns.names), strict=True))

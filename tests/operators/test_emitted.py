@@ -12,7 +12,14 @@ from rewindow.application import InputPort, Mode, OperatorContext, OutputPort
 from rewindow.errors import InputError
 from rewindow.operators import StateField, TupleOperator
 from rewindow.operators.tuples.key_range import KeyRange
-from rewindow.operators.tuples.tagged_rows import TAG, WINDOW, input_tags, output_tags, tagged_schema
+from rewindow.operators.tuples.tagged_rows import (
+    PLACE,
+    input_tags,
+    output_tags,
+    place_of,
+    tag_of,
+    tagged_schema,
+)
 from rewindow.testing import run_operator
 from rewindow.windows import Grid, WindowRange
 
@@ -54,11 +61,13 @@ def test_what_is_emitted_stays_as_it_was_whatever_becomes_of_it() -> None:
     operator = Seen()
     schema = tagged_schema([input_tags(operator)["clicks"]])
     batch = pa.RecordBatch.from_pylist(
-        [dict(zip(schema.names, (1, 7, "ann", count), strict=True)) for count in (1, 2)], schema=schema
+        [dict(zip(schema.names, (place_of(7, 1, before=6), "ann", count), strict=True)) for count in (1, 2)],
+        schema=schema,
     )
-    assert batch.schema.names[:2] == [TAG, WINDOW]
     context = OperatorContext(Grid(1000), WindowRange(7, 7), Mode.EXACTLY_ONCE, "seen")
-    made = [row for part in KeyRange(operator, context).run([batch]) for row in part.to_pylist() if row[TAG] == 1]
+    made = [
+        row for part in KeyRange(operator, context).run([batch]) for row in part.to_pylist() if tag_of(row[PLACE]) == 1
+    ]
     seen, last = output_tags(operator)["out"].names[1:]
     assert [(row[seen], row[last]) for row in made] == [([], {"counts": []}), ([1], {"counts": [1]})]
 

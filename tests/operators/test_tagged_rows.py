@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rewindow.application import InputPort, OutputPort
 from rewindow.operators import StateField, TupleOperator
-from rewindow.operators.tuples.tagged_rows import Columns, TagShape, loaded_tag, tagged_schema
+from rewindow.operators.tuples.tagged_rows import (
+    NO_ROW,
+    Columns,
+    TagShape,
+    loaded_tag,
+    place_of,
+    tag_of,
+    tagged_schema,
+    window_of,
+)
 
 LEFT = pa.schema(
     [("price", pa.float64()), ("at", pa.timestamp("us", "UTC")), ("item", pa.int64()), ("user", pa.string())]
@@ -42,8 +54,8 @@ def test_rows_are_no_wider_than_their_types_need() -> None:
     """Each column more costs every row its way to Python and back."""
     shape = TagShape(Joined())
     wide = ["_string_0", "_int64_0", "_double_0", "_int64_1", "_string_1"]
-    assert shape.sent.names[2:] == wide
-    assert shape.made.names[2:] == ["_string_0", "_int64_0", "_double_0", "_bool_0"]
+    assert shape.sent.names[1:] == wide
+    assert shape.made.names[1:] == ["_string_0", "_int64_0", "_double_0", "_bool_0"]
 
 
 def test_that_a_key_is_gone_is_told_of_state_with_keys_alone() -> None:
@@ -73,4 +85,17 @@ def test_columns_of_types_that_are_no_words_share_a_name_only_with_their_like() 
     assert str(kinds[3]) == str(kinds[4])
     assert len(set(first.names)) == len(kinds) and first.names == second.names[::-1]
     assert all(name.isidentifier() for name in first.names)
-    assert tagged_schema([first, second]).types[2:] == kinds
+    assert tagged_schema([first, second]).types[1:] == kinds
+
+
+@given(
+    before=st.integers(-(2**52), 2**52),
+    rows=st.lists(st.tuples(st.integers(0, 2**42), st.integers(0, 2**20 - 2)), min_size=1, max_size=20),
+)
+def test_places_say_window_and_tag_and_sort_by_both(before: int, rows: list[tuple[int, int]]) -> None:
+    """Windows of a group in 64 bits; what is nothing comes before everything, state before all tuples."""
+    places = [place_of(before + window, tag, before) for window, tag in rows]
+    array = np.array(places, np.int64)
+    assert list(zip((window_of(array, before) - before).tolist(), tag_of(array).tolist(), strict=True)) == rows
+    assert sorted(places) == [place_of(before + window, tag, before) for window, tag in sorted(rows)]
+    assert all(place > NO_ROW for place in places)

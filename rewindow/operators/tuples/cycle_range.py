@@ -16,7 +16,17 @@ import pyarrow as pa
 from rewindow.errors import InputError
 from rewindow.operators.tuples.emissions import BATCH
 from rewindow.operators.tuples.key_range import KeyRange
-from rewindow.operators.tuples.tagged_rows import NO_TAG, TAG, WINDOW, Columns, Place, TagShape, lists_of, shown
+from rewindow.operators.tuples.tagged_rows import (
+    NO_ROW,
+    PLACE,
+    Columns,
+    Place,
+    TagShape,
+    lists_of,
+    shown,
+    tag_of,
+    window_of,
+)
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -68,7 +78,7 @@ class CycleRange:
         set_up: list[KeyRange] = []
         window = self._windows.first - 1
         try:
-            for at, tag, rows in _stretches(batches):
+            for at, tag, rows in _stretches(batches, self._windows.first - 1):
                 if tag in self._states:
                     self._load(self._states[tag], rows)
                     continue
@@ -133,7 +143,7 @@ class CycleRange:
     def _hand_on(self, name: str) -> None:
         """Keeps what an operator has emitted, as output of the pass and for those of the cycle that read it."""
         for batch in self._ranges[name].flush():
-            tag = batch.column(0)[0].as_py()
+            tag = tag_of(batch[PLACE][0].as_py())
             port = next(port for port, columns in self._shapes[name].outputs.items() if columns.tag == tag)
             if (name, port) not in self._unseen:
                 self._keep(batch, self._fused.outputs[name, port])
@@ -167,10 +177,10 @@ class CycleRange:
 
     def _keep(self, batch: pa.RecordBatch, wide: Columns) -> None:
         """Keeps rows that an operator has made, with the tag and the columns that they have in the pass."""
+        count, schema, places = batch.num_rows, self._fused.made, batch[PLACE].to_numpy()
         values = {name: batch[name] for name in wide.names}
-        count, schema = batch.num_rows, self._fused.made
-        arrays = [pa.repeat(pa.scalar(wide.tag, pa.int32()), count), batch.column(1)]
-        arrays += [values[one.name] if one.name in values else pa.nulls(count, one.type) for one in list(schema)[2:]]
+        values[PLACE] = pa.array(places - tag_of(places) + wide.tag)
+        arrays = [values[one.name] if one.name in values else pa.nulls(count, one.type) for one in schema]
         self._waiting += count
         self._made.setdefault(wide.tag, []).append(pa.RecordBatch.from_arrays(arrays, schema=schema))
 
@@ -181,14 +191,14 @@ class CycleRange:
         self._waiting = 0
 
 
-def _stretches(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+def _stretches(batches: Iterable[pa.RecordBatch], before: int) -> Iterator[tuple[int, int, pa.RecordBatch]]:
     """Gives window, tag and rows for each stretch of rows of one window and tag."""
     for batch in batches:
-        tags, ids = (batch[name].to_numpy() for name in (TAG, WINDOW))
-        cuts = (np.flatnonzero((np.diff(ids) != 0) | (np.diff(tags) != 0)) + 1).tolist()
-        for begin, end in zip([0, *cuts], [*cuts, len(ids)], strict=True):
-            if end > begin and tags[begin] != NO_TAG:
-                yield int(ids[begin]), int(tags[begin]), batch.slice(begin, end - begin)
+        places = batch[PLACE].to_numpy()
+        cuts = (np.flatnonzero(np.diff(places)) + 1).tolist()
+        for begin, end in zip([0, *cuts], [*cuts, len(places)], strict=True):
+            if end > begin and (place := int(places[begin])) != NO_ROW:
+                yield window_of(place, before), tag_of(place), batch.slice(begin, end - begin)
 
 
 def _keys_of(rows: pa.RecordBatch, places: Iterable[int]) -> list[Any]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from rewindow.errors import InputError
 from rewindow.operators.tuples.emitted import Kept
-from rewindow.operators.tuples.tagged_rows import Columns, TagShape, as_travelling, one_array, to_array
+from rewindow.operators.tuples.tagged_rows import Columns, TagShape, as_travelling, one_array, place_of, to_array
 
 BATCH = 10_000
 """Tuples that are made into an Arrow batch at once: more save nothing (measured), and cost memory."""
@@ -21,13 +21,14 @@ class Emissions:
 
     Args:
         name: of the operator's class, for messages.
+        before: the window before the group.
         kept: copies what could be changed afterwards.
     """
 
-    def __init__(self, name: str, shape: TagShape, kept: Kept) -> None:
-        self._name, self._shape, self.kept = name, shape, kept
+    def __init__(self, name: str, shape: TagShape, kept: Kept, before: int) -> None:
+        self._name, self._shape, self.kept, self._before = name, shape, kept, before
         self._window: int | None = None
-        self._fields = list(shape.made)[2:]
+        self._fields = list(shape.made)[1:]
         self._values: dict[str, list[Any]] = {port: [] for port in shape.outputs}
         self._stretches: dict[str, list[tuple[int, int]]] = {port: [] for port in shape.outputs}
         self._noted = dict.fromkeys(shape.outputs, 0)
@@ -136,28 +137,30 @@ class Emissions:
             if tables := self._batches[port]:
                 table = pa.concat_tables([table for _, table in tables]).combine_chunks()
                 arrays = [one_array(column) for column in table.columns]
-                yield self.tagged(columns, _ids([(window, rows.num_rows) for window, rows in tables]), arrays)
+                yield self.tagged(columns, [(window, rows.num_rows) for window, rows in tables], arrays)
                 tables.clear()
             if values := self._values[port]:
-                ids, what = _ids(self._stretches[port]), f'port "{port}" of {self._name}'
+                stretches, what = self._stretches[port].copy(), f'port "{port}" of {self._name}'
                 width = self._shape.widths[port]
                 arrays = [to_array(values[place::width], field, what) for place, field in enumerate(columns.schema)]
                 values.clear()
                 self._stretches[port].clear()
                 self._noted[port] = 0
-                yield self.tagged(columns, ids, arrays)
+                yield self.tagged(columns, stretches, arrays)
 
-    def tagged(self, columns: Columns, ids: pa.Array, values: Sequence[pa.Array]) -> pa.RecordBatch:
-        """Returns rows of one tag with the columns of all tags."""
-        count, given = len(ids), dict(zip(columns.names, map(as_travelling, values), strict=True))
-        arrays = [pa.repeat(pa.scalar(columns.tag, pa.int32()), count), ids]
+    def tagged(
+        self, columns: Columns, stretches: Sequence[tuple[int, int]], values: Sequence[pa.Array]
+    ) -> pa.RecordBatch:
+        """Returns rows of one tag with the columns of all tags.
+
+        Args:
+            stretches: windows, and how many rows of each there are.
+        """
+        places, counts = zip(
+            *((place_of(window, columns.tag, self._before), count) for window, count in stretches), strict=True
+        )
+        count, given = sum(counts), dict(zip(columns.names, map(as_travelling, values), strict=True))
+        arrays = [pa.array(np.repeat(np.array(places, np.int64), counts))]
         for field in self._fields:
             arrays.append(given[field.name] if field.name in given else pa.nulls(count, field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self._shape.made)
-
-
-def _ids(stretches: Sequence[tuple[int, int]]) -> pa.Array:
-    if len(stretches) == 1:
-        return pa.repeat(pa.scalar(stretches[0][0], pa.int64()), stretches[0][1])
-    windows, counts = zip(*stretches, strict=True)
-    return pa.array(np.repeat(np.array(windows, np.int64), counts))

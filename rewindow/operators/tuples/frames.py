@@ -13,7 +13,17 @@ from rewindow.application import WRITTEN, OperatorContext, PartSink
 from rewindow.names import quoted_column
 from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.operators.tuples.passes import ALONE, STATE, Member, Pass, control_rows
-from rewindow.operators.tuples.tagged_rows import GONE, NO_TAG, TAG, WINDOW, Columns, Place, untagged
+from rewindow.operators.tuples.tagged_rows import (
+    GONE,
+    NO_ROW,
+    PLACE,
+    TAG_BITS,
+    WINDOW,
+    Columns,
+    Place,
+    place_of,
+    untagged,
+)
 from rewindow.spark.frames import spark_schema
 
 _ORDER = "_rw_order"
@@ -43,7 +53,7 @@ def _parts(
     tags = _alone(operator, context).parts
     if context.parts is None:
         rows = one_pass(operator, inputs, state, context)
-        return {part: _untagged(rows, columns) for part, columns in tags.items()}
+        return {part: _untagged(rows, columns, context) for part, columns in tags.items()}
     schemas = {part: columns.schema for part, columns in tags.items()}
     return context.parts(schemas, lambda sink: one_pass(operator, inputs, state, context, sink))
 
@@ -83,19 +93,16 @@ def pass_of(
         states: those before the group, by operator.
     """
     parts = [
-        _tagged(inputs[name, port], columns, has_order=port not in one.members[name].published)
+        _tagged(inputs[name, port], columns, context, has_order=port not in one.members[name].published)
         for (name, port), columns in one.inputs.items()
         if (name, port) in inputs
     ]
     parts += [_tagged_state(states[name], columns, context) for name, columns in one.loaded.items() if name in states]
     if not one.keys:  # Without a row Spark would call nothing, and no window would be begun.
-        parts.append(_mark(next(iter(inputs.values())).sparkSession, context))
+        parts.append(_mark(next(iter(inputs.values())).sparkSession))
     rows = reduce(lambda first, other: first.unionByName(other, allowMissingColumns=True), parts)
     placed = rows.repartition(*one.keys) if one.keys else rows.coalesce(1)
-    by_port = (
-        [TAG] if len(one.inputs) > 1 or len(one.states) > 1 else []
-    )  # State and mark come first by their window and order.
-    ordered = placed.sortWithinPartitions(WINDOW, *by_port, _ORDER)
+    ordered = placed.sortWithinPartitions(PLACE, _ORDER)
     sent = ordered.select(*(name if name in ordered.columns else F.lit(None).alias(name) for name in one.sent.names))
     members, alone = one.members, context.alone()
     controls = {place: _controls(inputs[place], columns) for place, columns in one.controls.items() if place in inputs}
@@ -103,16 +110,18 @@ def pass_of(
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         fused = Pass(members)
         made = fused.run(alone, batches, controls=controls)
-        return made if sink is None else sink(untagged(fused.parts, made))
+        return made if sink is None else sink(untagged(fused.parts, alone.first - 1, made))
 
     return sent.mapInArrow(run, spark_schema(one.made if sink is None else WRITTEN))
 
 
-def _tagged(frame: DataFrame, columns: Columns, *, has_order: bool) -> DataFrame:
+def _tagged(frame: DataFrame, columns: Columns, context: OperatorContext, *, has_order: bool) -> DataFrame:
     names = [quoted_column(name) for name in columns.schema.names]
     has_order = has_order and _OFFSET in frame.columns
     placed = F.col(_OFFSET).cast("bigint") if has_order else F.xxhash64(*names)
-    return frame.select(F.lit(columns.tag).alias(TAG), WINDOW, placed.alias(_ORDER), *_named(columns))
+    window, before = F.col(WINDOW).cast("bigint"), F.lit(context.first - 1)
+    place = (window - before) * F.lit(1 << TAG_BITS) + F.lit(columns.tag)
+    return frame.select(place.alias(PLACE), placed.alias(_ORDER), *_named(columns))
 
 
 def _controls(frame: DataFrame, columns: Columns) -> pa.Table:
@@ -121,19 +130,17 @@ def _controls(frame: DataFrame, columns: Columns) -> pa.Table:
 
 
 def _tagged_state(state: DataFrame, columns: Columns, context: OperatorContext) -> DataFrame:
-    before = F.lit(context.first - 1).cast("bigint").alias(WINDOW)
-    return state.select(F.lit(columns.tag).alias(TAG), before, _before(1), *_named(columns))
+    before = context.first - 1
+    return state.select(*_at(place_of(before, columns.tag, before)), *_named(columns))
 
 
-def _mark(spark: SparkSession, context: OperatorContext) -> DataFrame:
-    return spark.range(1).select(
-        F.lit(NO_TAG).alias(TAG), F.lit(context.first - 1).cast("bigint").alias(WINDOW), _before(0)
-    )
+def _mark(spark: SparkSession) -> DataFrame:
+    return spark.range(1).select(*_at(NO_ROW))
 
 
-def _before(place: int) -> Column:
-    """Returns an order before that of all tuples: the mark's, then that of state."""
-    return F.lit(place - 2**63).cast("bigint").alias(_ORDER)
+def _at(place: int) -> tuple[Column, Column]:
+    """Returns the place of rows that have no order among each other."""
+    return F.lit(place).cast("bigint").alias(PLACE), F.lit(0).cast("bigint").alias(_ORDER)
 
 
 def _named(columns: Columns) -> list[Column]:
@@ -146,9 +153,10 @@ def _named(columns: Columns) -> list[Column]:
     return found
 
 
-def _untagged(rows: DataFrame, columns: Columns) -> DataFrame:
-    values = []
+def _untagged(rows: DataFrame, columns: Columns, context: OperatorContext) -> DataFrame:
+    place, values = F.col(PLACE), []
     for field, sent in zip(columns.schema, columns.names, strict=True):
         column = F.timestamp_micros(sent) if pa.types.is_timestamp(field.type) else F.col(sent)
         values.append(column.cast(spark_schema(pa.schema([field]))[0].dataType).alias(field.name))
-    return rows.where(F.col(TAG) == columns.tag).select(WINDOW, *values)
+    window = F.shiftright(place, TAG_BITS) + F.lit(context.first - 1)
+    return rows.where(place.bitwiseAND(F.lit((1 << TAG_BITS) - 1)) == columns.tag).select(window.alias(WINDOW), *values)

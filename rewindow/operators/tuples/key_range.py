@@ -22,7 +22,7 @@ from rewindow.operators.tuples.keyed_state import KeyedState
 from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.operators.tuples.running import check_assigned, running_copy
 from rewindow.operators.tuples.state import StateField
-from rewindow.operators.tuples.tagged_rows import NO_TAG, TAG, WINDOW, TagShape, lists_of, shown
+from rewindow.operators.tuples.tagged_rows import NO_ROW, PLACE, TAG_BITS, TagShape, lists_of, shown, tag_of, window_of
 
 NO_CONTROLS: Mapping[str, Mapping[int, pa.RecordBatch]] = MappingProxyType({})
 
@@ -50,7 +50,9 @@ class KeyRange:
         self._windowing, self._is_mark, self._checkpointed = context.windowing, context.is_mark, context.checkpointed
         self._shape = shape or TagShape(operator)
         self._names, self._controls = list(self._shape.inputs), controls
-        self._out = Emissions(type(operator).__name__, self._shape, Kept(self._shape.outputs, tells=tells_changes))
+        self._out = Emissions(
+            type(operator).__name__, self._shape, Kept(self._shape.outputs, tells=tells_changes), self._window
+        )
         self.emit, self.emit_batch = self._out.emit, self._out.emit_batch
         self._operator = running_copy(operator, self._shape, self, context, self._out.emitter())
         self._assigned = dict(self._operator.__dict__)
@@ -75,7 +77,7 @@ class KeyRange:
         is_set_up = False
         try:
             for batch in map(_without_mark, batches):
-                states = int(np.searchsorted(batch[TAG].to_numpy() != 0, True)) if batch.num_rows else 0
+                states = int(np.searchsorted(batch[PLACE].to_numpy(), 1 << TAG_BITS))
                 self.load(batch.slice(0, states))
                 if states < batch.num_rows:
                     is_set_up = is_set_up or self.set_up()
@@ -94,8 +96,7 @@ class KeyRange:
     def states(self) -> Iterator[pa.RecordBatch]:
         """Gives the rows of state."""
         for arrays in self._state.rows():
-            ids = pa.repeat(pa.scalar(self._windows.last, pa.int64()), len(arrays[0]))
-            yield self._out.tagged(self._shape.state, ids, arrays)
+            yield self._out.tagged(self._shape.state, [(self._windows.last, len(arrays[0]))], arrays)
 
     def set_up(self) -> bool:
         """Calls `setup`, once the state is loaded; returns True."""
@@ -133,8 +134,7 @@ class KeyRange:
             error.add_note(f"teardown failed too: {type(further).__name__}: {further}")
 
     def _take_batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        tags, ids = (batch[name].to_numpy() for name in (TAG, WINDOW))
-        for port, window, rows in self._runs(batch, tags, ids):
+        for port, window, rows in self._runs(batch):
             yield from self._go_on(window)
             self._take(port, rows)
         if self._out.is_full():
@@ -198,25 +198,27 @@ class KeyRange:
         where = f"{name} of {type(self._operator).__name__}" + (f", window {window}" if window is not None else "")
         error.add_note(f"in {where}" + (f", at the tuple {shown(row)}" if row is not None else ""))
 
-    def _runs(self, batch: pa.RecordBatch, tags: Any, ids: Any) -> Iterator[tuple[str, int, Any]]:
+    def _runs(self, batch: pa.RecordBatch) -> Iterator[tuple[str, int, Any]]:
         """Gives port, window and rows for each stretch of tuples of one window and port; rows are made once a batch."""
-        rows: dict[int, Any] = {}
-        places: dict[int, int] = {}
-        for tag in np.unique(tags).tolist():
-            of_port = batch if len(self._names) == 1 else batch.filter(pa.array(tags == tag))
-            chosen = of_port.select(self._shape.inputs[self._names[tag - 1]].names)
-            rows[tag] = chosen if self._in_batches else self._tuples(self._names[tag - 1], chosen)
-            places[tag] = 0
-        cuts = np.flatnonzero((np.diff(ids) != 0) | (np.diff(tags) != 0)) + 1
-        for begin, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(ids)], strict=True):
-            tag, count = int(tags[begin]), end - begin
-            part = rows[tag]
+        places = batch[PLACE].to_numpy()
+        begins = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist()]
+        found = places[begins]
+        stretches = zip(begins, [*begins[1:], len(places)], tag_of(found).tolist(), strict=True)
+        rows: dict[str, Any] = {}
+        for (begin, end, tag), window in zip(
+            stretches, window_of(found, self._windows.first - 1).tolist(), strict=True
+        ):
+            port = self._names[tag - 1]
+            if port not in rows:
+                is_only = len(self._names) == 1
+                of_port = batch if is_only or self._in_batches else batch.filter(pa.array(tag_of(places) == tag))
+                chosen = of_port.select(self._shape.inputs[port].names)
+                rows[port] = chosen if self._in_batches else self._tuples(port, chosen)
             if self._in_batches:
-                part = part.slice(places[tag], count)
-                places[tag] += count
+                part = rows[port].slice(begin, end - begin)
             else:
-                part = islice(part[0], count), part[1]
-            yield self._names[tag - 1], int(ids[begin]), part
+                part = islice(rows[port][0], end - begin), rows[port][1]
+            yield port, window, part
 
     def _tuples(self, port: str, batch: pa.RecordBatch) -> tuple[Iterator[Any], Iterator[Any]]:
         """Returns the tuples of a batch and their keys, made one by one as they are asked for."""
@@ -255,4 +257,4 @@ class KeyRange:
 
 
 def _without_mark(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch.slice(1) if batch.num_rows and batch[TAG][0].as_py() == NO_TAG else batch
+    return batch.slice(1) if batch.num_rows and batch[PLACE][0].as_py() == NO_ROW else batch

@@ -1,7 +1,9 @@
 """The rows that go through a tuple operator: tagged by port, in Arrow, and what they are in the hands of its code.
 
-State is tag 0, ports count from 1. Columns of one type are shared by all tags, so that a row is hardly wider than the
-widest of them: each column more costs every row its way to Python and back (docs/decisions/0027-shared-columns.md).
+State is tag 0, ports count from 1. The first column says window and tag in one number, by which rows are sorted: the
+windows of a group count from 1, state comes before them, and a row that is nothing before all. Columns of one type are
+shared by all tags, so that a row is hardly wider than the widest of them: each column more costs every row its way to
+Python and back (docs/decisions/0027-shared-columns.md).
 """
 
 from __future__ import annotations
@@ -21,9 +23,11 @@ from rewindow.errors import InputError
 from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.operators.tuples.sliding import SlidingField
 
-TAG, WINDOW, GONE = "_rw_tag", "window_id", "_rw_gone"
-NO_TAG = -1
-"""The tag of a row that is nothing: a key range that has no other is called all the same."""
+PLACE, WINDOW, GONE = "_rw_place", "window_id", "_rw_gone"
+TAG_BITS = 20
+"""Bits of a place that are the tag: a cycle may have a thousand operators, a group 2**43 windows."""
+NO_ROW = -1
+"""The place of a row that is nothing: a key range that has no other is called all the same."""
 Place = tuple[str, str]
 """An operator and its port."""
 _Getter: Any = type(vars(namedtuple("_Pair", ("first", "second")))["first"])
@@ -105,25 +109,48 @@ def output_tags(operator: TupleOperator) -> dict[str, Columns]:
 
 def tagged_schema(tags: Iterable[Columns]) -> pa.Schema:
     """Returns the columns of tagged rows."""
-    own = [pa.field(TAG, pa.int32()), pa.field(WINDOW, pa.int64())]
-    return pa.schema(list({field.name: field for field in (*own, *(f for one in tags for f in one.stored))}.values()))
+    fields = (pa.field(PLACE, pa.int64()), *(field for columns in tags for field in columns.stored))
+    return pa.schema(list({field.name: field for field in fields}.values()))
+
+
+def place_of(window: int, tag: int, before: int) -> int:
+    """Returns what stands in the first column.
+
+    Args:
+        before: the window before the first one of the group.
+    """
+    return (window - before) * (1 << TAG_BITS) + tag
+
+
+def tag_of(place: Any) -> Any:
+    """Returns the tag of a place, or those of an array of places."""
+    return place & ((1 << TAG_BITS) - 1)
+
+
+def window_of(place: Any, before: int) -> Any:
+    """Returns the window of a place, or those of an array of places."""
+    return (place >> TAG_BITS) + before
 
 
 def _declared(schema: pa.Schema | None) -> pa.Schema:
     return schema if schema is not None else pa.schema([])
 
 
-def untagged(tags: Mapping[str, Columns], batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
+def untagged(
+    tags: Mapping[str, Columns], before: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[tuple[str, pa.Table]]:
     """Gives `window_id` and the columns of each batch, whose rows are of one tag, as they are declared."""
     parts = {columns.tag: (part, columns) for part, columns in tags.items()}
     for batch in batches:
         if batch.num_rows:
-            part, columns = parts[batch[TAG][0].as_py()]
+            places = batch[PLACE].to_numpy()
+            part, columns = parts[int(tag_of(places[0]))]
             values = [
                 _declared_values(batch[name], field.type)
                 for name, field in zip(columns.names, columns.schema, strict=True)
             ]
-            yield part, pa.table([batch[WINDOW], *values], names=[WINDOW, *columns.schema.names])
+            windows = pa.array(window_of(places, before))
+            yield part, pa.table([windows, *values], names=[WINDOW, *columns.schema.names])
 
 
 def _declared_values(column: pa.Array, kind: pa.DataType) -> pa.Array:
