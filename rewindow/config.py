@@ -241,6 +241,8 @@ class OutputConfig(Section):
 
     sorted_by: list[str] | None = None
     """Columns by which rows lie in each of its files, in place of those in the code; an empty list sorts none."""
+    tolerance: float | None = Field(default=None, ge=0)
+    """How close two of its floating-point values lie that count as equal, in place of that in the code."""
 
 
 class ApplicationConfig(Section):
@@ -251,9 +253,10 @@ class ApplicationConfig(Section):
     strict_outputs: bool | None = None
     """Whether an operator of which nothing is read is refused."""
     operators: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """By operator, `[applications.NAME.operators.OPERATOR]`: properties, `mode` and `checkpoint_windows`."""
+    """By operator, `[applications.NAME.operators.OPERATOR]`: properties, `mode` and `checkpoint_windows`; in a section
+    of an error port, `errors_max`."""
     outputs: dict[str, OutputConfig] = Field(default_factory=dict)
-    """By output, `[applications.NAME.outputs.OUTPUT]`: `sorted_by`."""
+    """By output, `[applications.NAME.outputs.OUTPUT]`: `sorted_by` and `tolerance`."""
 
 
 class Config(Section):

@@ -44,6 +44,8 @@ ADVICE = {
     "application those of its streams.",
     "W18": "An application window takes some windows as one. Leave it out, or write a whole number from 1 on.",
     "W30": "A window that slides further than it looks back would leave windows out. Slide by less, or leave it out.",
+    "W50": "The operator says that its state makes no sense inside an application window. Give it checkpoint_windows "
+    "that are a multiple of its application_windows.",
     "W56": "A checkpoint lies after so many windows. Leave it out, or write a whole number from 1 on.",
     "W65": "A checkpoint is bound to the properties that made it, so they must be written down. Give the property a "
     "@field_serializer.",

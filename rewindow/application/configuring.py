@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,18 +17,37 @@ from rewindow.application.violations import Violation
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
 
+PORT_ATTRIBUTES = ("errors_max",)
+"""Attributes of an error port, given as operator.port.attribute."""
 ATTRIBUTES = ("mode", "checkpoint_windows", "application_windows", "slide_windows")
 """Attributes of an operator; a property of the same name comes before."""
 
 
+def _are_columns(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
+
+
+def _is_distance(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+
+
+OUTPUT_ATTRIBUTES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "sorted_by": (_are_columns, 'a list of columns, such as ["user"]'),
+    "tolerance": (_is_distance, "a number, at least 0"),
+}
+"""Attributes of the stream of an output: which values each takes, and in words."""
+
+
 def apply_given(app: Application, given: Iterable[Given]) -> None:
     """Puts given values into an application; those that cannot be are violations, reported with all others (O53)."""
-    app.given = strongest(given)
+    app.given = strongest(part for one in given for part in _of_ports(app, one))
     for one in app.given:
         if one.output:
             _set_output(app, one)
         elif not one.operator:
             setattr(app, one.name, one.value)
+        elif (place := _port_of(app, one.operator)) is not None:
+            app.declared.extend(_set_port(app, *place, one))
         elif one.operator not in app.nodes:
             known = f"{did_you_mean(one.operator, app.nodes)}There are: {', '.join(app.nodes) or 'none'}."
             app.declared.append(_violation(one, f"no operator has this name. {known}"))
@@ -134,15 +154,62 @@ def _set_attribute(app: Application, node: Node, one: Given) -> Iterator[Violati
         app.nodes[node.name] = replace(node, **changed)  # type: ignore[arg-type]
 
 
+def _of_ports(app: Application, one: Given) -> Iterator[Given]:
+    """Gives what a section of a port in the settings says, a value each: [applications.A.operators.O.PORT]."""
+    node = app.nodes.get(one.operator)
+    is_port = node is not None and one.name in node.output_ports() and property_key(node.operator, one.name) is None
+    if not (is_port and isinstance(one.value, Mapping)):
+        yield one
+        return
+    place = f"{one.operator}.{one.name}"
+    yield from (Given(operator=place, name=name, value=value, source=one.source) for name, value in one.value.items())
+
+
+def _port_of(app: Application, path: str) -> tuple[Node, str] | None:
+    """Returns operator and output port of a path such as operator.port, None where it is no port."""
+    name, _, port = path.rpartition(".")
+    node = None if path in app.nodes else app.nodes.get(name)
+    return (node, port) if node is not None and port in node.output_ports() else None
+
+
+def _set_port(app: Application, node: Node, port: str, one: Given) -> Iterator[Violation]:
+    """Gives a port an attribute; a value that it cannot have is told with operator and port (O30)."""
+    if one.name not in PORT_ATTRIBUTES:
+        words = f"a port has no such attribute. {did_you_mean(one.name, PORT_ATTRIBUTES)}"
+        yield _violation(one, f"{words}It has: {', '.join(PORT_ATTRIBUTES)}.", node.name, port)
+    elif not node.output_ports()[port].error:
+        yield _violation(one, "only an error port has a bound on error tuples", node.name, port)
+    else:
+        try:
+            bound = int(str(one.value))
+        except ValueError:
+            bound = -1
+        if bound < 0:
+            yield _violation(one, "it must be a whole number, 0 or more", node.name, port)
+        else:
+            app.nodes[node.name] = replace(node, errors_max={**node.errors_max, port: bound})
+
+
 def _set_output(app: Application, one: Given) -> None:
-    """Gives an output another `sorted_by`; whether it has these columns is checked with all else."""
+    """Gives the stream of an output an attribute; the columns of `sorted_by` are checked with all else."""
     output = app.outputs.get(one.output)
     if output is None:
         known = f"{did_you_mean(one.output, app.outputs)}There are: {', '.join(app.outputs) or 'none'}."
         app.declared.append(_violation(one, f"no output has the name {one.output}. {known}"))
+    elif one.name not in OUTPUT_ATTRIBUTES:
+        known = f"{did_you_mean(one.name, OUTPUT_ATTRIBUTES)}It has: {', '.join(OUTPUT_ATTRIBUTES)}."
+        app.declared.append(_violation(one, f"an output has no such attribute. {known}", port=one.output))
     else:
-        app.outputs[one.output] = replace(output, sorted_by=tuple(one.value))
+        takes, words = OUTPUT_ATTRIBUTES[one.name]
+        values = [reading for reading in _readings(one.value) if takes(reading)]
+        if not values:
+            app.declared.append(_violation(one, f"it must be {words}", port=one.output))
+        elif one.name == "sorted_by":
+            app.outputs[one.output] = replace(output, sorted_by=tuple(values[0]))
+        else:
+            app.outputs[one.output] = replace(output, tolerance=float(values[0]))
 
 
-def _violation(one: Given, message: str) -> Violation:
-    return Violation("O28", one.operator, "", f"{one.name} = {one.value!r}, from {one.source}", message)
+def _violation(one: Given, message: str, operator: str | None = None, port: str = "") -> Violation:
+    where = one.operator if operator is None else operator
+    return Violation("O28", where, port, f"{one.name} = {one.value!r}, from {one.source}", message)

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_jsonable_python
 
-from rewindow.application.given import CODE, DEFAULT, Given
+from rewindow.application.given import CODE, DEFAULT
 from rewindow.application.graph import Application
 from rewindow.application.node import Node
 
@@ -71,26 +71,31 @@ def describe_graph(app: Application) -> GraphDescription:
         application=app.name,
         window=app.window,
         streams=list(app.streams),
-        operators=[_operator(node, [one for one in app.given if one.operator == node.name]) for node in app.order()],
+        operators=[_operator(node, _given_to(app, node)) for node in app.order()],
         outputs={output.name: str(output.source) for output in app.outputs.values()},
         cycles=[[node.name for node in cycle] for cycle in app.cycles()],
     )
 
 
-def _operator(node: Node, given: list[Given]) -> OperatorDescription:
+def _given_to(app: Application, node: Node) -> dict[str, str]:
+    """Returns where each value comes from that is given to an operator or its ports, by the name within it."""
+    own = f"{node.name}."
+    return {one.path.removeprefix(own): one.source for one in app.given if one.path.startswith(own)}
+
+
+def _operator(node: Node, sources: dict[str, str]) -> OperatorDescription:
     return OperatorDescription(
         name=node.name,
         kind=type(node.operator).__name__,
         feeds={port: str(end) for port, end in node.feeds.items()},
         ports=[PortDescription(name=name, error=port.error) for name, port in node.output_ports().items()],
         stateful=not (node.operator.wrong_properties() or node.fault) and node.operator.is_stateful,
-        properties=[*_properties(node, given), *_attributes(node, given)],
+        properties=[*_properties(node, sources), *_attributes(node, sources)],
     )
 
 
-def _properties(node: Node, given: list[Given]) -> Iterator[PropertyDescription]:
+def _properties(node: Node, sources: dict[str, str]) -> Iterator[PropertyDescription]:
     """Yields each property, with where its value comes from: outside, code, or the class."""
-    sources = {one.name: one.source for one in given}
     for name, info in type(node.operator).model_fields.items():
         names = {name, info.alias or name}
         in_code = CODE if names & node.operator.given_properties().keys() else DEFAULT
@@ -99,11 +104,15 @@ def _properties(node: Node, given: list[Given]) -> Iterator[PropertyDescription]
         yield PropertyDescription(name=name, value=value, source=source)
 
 
-def _attributes(node: Node, given: list[Given]) -> Iterator[PropertyDescription]:
-    sources = {one.name: one.source for one in given}
+def _attributes(node: Node, sources: dict[str, str]) -> Iterator[PropertyDescription]:
     if node.mode is not None:
         yield PropertyDescription(name="mode", value=node.mode.name, source=sources.get("mode", CODE))
     for name, default in (("checkpoint_windows", 1), ("application_windows", 1), ("slide_windows", None)):
         value = getattr(node, name)
         if value != default:
             yield PropertyDescription(name=name, value=value, source=sources.get(name, CODE))
+    for port in node.output_ports():
+        bound = node.error_bound(port)
+        if bound is not None:
+            name = f"{port}.errors_max"
+            yield PropertyDescription(name=name, value=bound, source=sources.get(name, CODE))

@@ -67,7 +67,7 @@ class PropertyChange(BaseModel):
 
 
 def given_as(pairs: Mapping[str, Any], source: str) -> list[Given]:
-    """Returns values by `operator.property` as given ones.
+    """Returns values by `operator.property` as given ones; `outputs.NAME.attribute` is one of an output.
 
     Raises:
         InputError: a name has no operator before its property.
@@ -79,7 +79,11 @@ def given_as(pairs: Mapping[str, Any], source: str) -> list[Given]:
             raise InputError(
                 f'property "{path}" does not say of which operator', hint="Write it as operator.property=value."
             )
-        found.append(Given(operator=operator, name=name, value=value, source=source))
+        where, _, output = operator.partition(".")
+        of_output = output if where == "outputs" else ""
+        found.append(
+            Given(operator="" if of_output else operator, name=name, value=value, source=source, output=of_output)
+        )
     return found
 
 

@@ -106,7 +106,7 @@ class Application:
         slide_windows: int | None = None,
         **feeds: End,
     ) -> Node:
-        """Adds an operator and connects its input ports, given by name.
+        """Adds an operator and connects its input ports, given by name: each to one port that writes its stream (O17).
 
         `application_windows` are taken as one by the operator (W18); with `slide_windows` it looks back over that many
         and has a result every so many (W27).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from rewindow.application.modes import Mode
@@ -24,7 +24,11 @@ class PortHandle:
 
 @dataclass(frozen=True)
 class Node:
-    """An operator in its place: name, attributes, and what feeds its input ports."""
+    """An operator in its place: name, attributes, and what feeds its input ports.
+
+    Attributes:
+        errors_max: by error port, the bound on the error tuples of a window that is given from outside of the code.
+    """
 
     name: str
     operator: FrameOperator
@@ -33,6 +37,7 @@ class Node:
     feeds: dict[str, PortHandle]
     application_windows: int = 1
     slide_windows: int | None = None
+    errors_max: Mapping[str, int] = field(default_factory=dict)
 
     def __getitem__(self, port: str) -> PortHandle:
         return PortHandle(self.name, port)
@@ -51,6 +56,11 @@ class Node:
     def is_cut_by_checkpoints(self) -> bool:
         """Whether a checkpoint may fall inside one of its application windows; not at multiples (W49, W50, R20)."""
         return self.application_windows > 1 and self.checkpoint_windows % self.windowing.pane != 0
+
+    def error_bound(self, port: str) -> int | None:
+        """Returns how many error tuples a port may emit in a window, None where it does not say (O28, O71)."""
+        declared = self.output_ports().get(port)
+        return self.errors_max.get(port, declared.errors_max if declared else None)
 
     @property
     def published(self) -> frozenset[str]:

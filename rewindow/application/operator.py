@@ -42,6 +42,7 @@ class InputPort:
 class OutputPort:
     """Where an operator emits tuples; an error port carries error tuples (O19).
 
+    Of an error port `errors_max` bounds the error tuples of a window (O71); without it `replay.errors_max` does.
     A port that says nothing need not be connected, but one of an operator's ports should be (O15). Of a control port
     equal tuples of a window are one, as each key range may emit it (O133, X44); as an output they are recorded (O135).
     """
@@ -50,6 +51,7 @@ class OutputPort:
     optional: bool | None = None
     error: bool = False
     control: bool = False
+    errors_max: int | None = None
 
 
 WRITTEN = pa.schema([("part", pa.string()), ("file", pa.string())])
@@ -63,8 +65,8 @@ def _each_time(name: str, make: Callable[[], DataFrame]) -> DataFrame:
     return make()
 
 
-def _never(window: int) -> bool:
-    return False
+def _each_window(window: int) -> int:
+    return window
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class OperatorContext:
             writes them to files. None outside a replay.
         windowing: the operator's application or sliding windows; a frame operator groups by `windowing.last_of` (X8).
         checkpointed: the window of a checkpoint that was saved since the group before, or that was restored; else None.
-        is_mark: returns whether a checkpoint falls due after a window, by its id (X7).
+        next_mark: returns the first window at or after a given one after which a checkpoint falls due, by its id (X7).
     """
 
     grid: Grid
@@ -96,7 +98,7 @@ class OperatorContext:
     parts: Parts | None = field(default=None, compare=False, repr=False)
     windowing: Windowing = EVERY_WINDOW
     checkpointed: int | None = None
-    is_mark: Callable[[int], bool] = field(default=_never, compare=False, repr=False)
+    next_mark: Callable[[int], int] = field(default=_each_window, compare=False, repr=False)
 
     def alone(self) -> OperatorContext:
         """Returns it without what belongs to the process that runs the group."""
@@ -135,6 +137,8 @@ class FrameOperator(BaseModel):
     there: they are reported with every other violation of the application at launch (O53, O60). A built operator is
     changed by `set_properties` only.
 
+    With `may_be_cut = False` no checkpoint may fall inside one of its application windows (W50).
+
     `changeable` names the properties that `rewindow set` may change while a replay runs (X10); ports and state must not
     depend on them.
     """
@@ -152,6 +156,7 @@ class FrameOperator(BaseModel):
     changeable: ClassVar[Collection[str]] = ()
     called_by_tuples: ClassVar[bool] = False
     delays: ClassVar[bool] = False
+    may_be_cut: ClassVar[bool] = True
     ends_streams: ClassVar[bool] = False
     writes_outside: ClassVar[bool] = False
     _given: dict[str, Any] = PrivateAttr()

@@ -155,6 +155,13 @@ def _check_attributes(node: Node) -> Iterator[Violation]:
     if slide is not None and not 1 <= slide <= max(whole, 1):
         message = "a window slides by at least 1 and at most the application windows, else windows are left out"
         yield Violation("W30", node.name, "", slide, message)
+    if not node.operator.may_be_cut and node.is_cut_by_checkpoints:
+        message = f"it is not to be cut: checkpoint windows must be a multiple of its {node.windowing.pane} windows"
+        yield Violation("W50", node.name, "", node.checkpoint_windows, message)
+    for name, port in node.output_ports().items():
+        if port.errors_max is not None and (port.errors_max < 0 or not port.error):
+            message = "errors_max is of an error port, 0 or more"
+            yield Violation("O28", node.name, name, port.errors_max, message)
     if callable(getattr(type(node.operator), "skipped", None)):  # Its old name; nothing would call it any more.
         yield Violation("R13", node.name, "", "skipped", "this method is called state_after_skip now: rename it")
 

@@ -151,8 +151,8 @@ class Attempt:
             began = time.monotonic()
             end = self._begin(window, next_end(window, plan.last, sizer.size, plan.mode, self._schedule, cuts))
             number += 1
-            windows, is_mark = WindowRange(window, end), self._schedule.is_due
-            group = OperatorContext(plan.grid, windows, plan.mode, checkpointed=saved, is_mark=is_mark)
+            windows, next_mark = WindowRange(window, end), self._schedule.next_due
+            group = OperatorContext(plan.grid, windows, plan.mode, checkpointed=saved, next_mark=next_mark)
             self._start(takeover, plan.mark_of(end))
             states, ended = self._run_group(commit, engine, group, states, number)
             saved = end if ended.checkpoint else None

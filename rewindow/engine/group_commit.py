@@ -115,6 +115,7 @@ class GroupCommit:
         ends = stopping or window == self._plan.last
         due = self._plan.mode.saves_every_group or self._schedule.is_due(window) or ends
         if due:
+            # Once a window and attempt (W52): where the range ends at a mark, too.
             rows = stored.encode(window, mark, states, self._versions, self._made)
             self._checkpoints.commit(max(mark, self._checkpoints.done), rows)
         return due

@@ -100,15 +100,17 @@ def check_error_counts(plan: Plan, digests: Mapping[str, WindowFacts]) -> None:
     Raises:
         InputError: names the first such window of the first such port.
     """
-    if plan.errors_max is None:
-        return
     for error in plan.errors:
+        bound = plan.errors_max if error.errors_max is None else error.errors_max
+        if bound is None:
+            continue
         found = digests[error.name].rows if error.name in digests else COUNTS_SCHEMA.empty_table()
-        beyond = found.filter(pc.greater(found["tuples"], plan.errors_max))
+        beyond = found.filter(pc.greater(found["tuples"], bound))
         if beyond.num_rows:
             raise InputError(
                 f"window {beyond['window_id'][0]} has {beyond['tuples'][0].as_py():,} error tuples on port "
-                f'"{error.name}", at most {plan.errors_max:,} are allowed (setting replay.errors_max)',
+                f'"{error.name}", at most {bound:,} are allowed '
+                f"({'setting replay.errors_max' if error.errors_max is None else 'errors_max of the port'})",
                 detail="Nothing of its commit group was committed.",
                 hint="Mend the operator or its input, or raise the setting; then plan the range again: "
                 f"rewindow abandon {plan.replay_id}",

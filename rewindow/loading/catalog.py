@@ -123,10 +123,14 @@ def given_in_file(config: Config, name: str) -> list[Given]:
     own = settings.model_dump(exclude={"operators", "outputs"}, exclude_none=True)
     values = [("", key, value) for key, value in own.items()]
     values += [(where, key, value) for where, pairs in settings.operators.items() for key, value in pairs.items()]
-    sorting = [(name, output.sorted_by) for name, output in settings.outputs.items() if output.sorted_by is not None]
+    given = {name: output.model_dump(exclude_none=True) for name, output in settings.outputs.items()}
     return [
         *(Given(operator=where, name=key, value=value, source=FILE) for where, key, value in values),
-        *(Given(operator="", name="sorted_by", value=by, source=FILE, output=name) for name, by in sorting),
+        *(
+            Given(operator="", name=key, value=value, source=FILE, output=name)
+            for name, own in given.items()
+            for key, value in own.items()
+        ),
     ]
 
 

@@ -124,7 +124,7 @@ def _same_grid(app: Application, name: str, grid: Grid) -> str:
 
 
 def common_range(recorded: Mapping[str, RecordedStream]) -> WindowRange:
-    """Returns the range from the first window that all inputs have sealed to the last one (W39).
+    """Returns the range from the first window that all inputs have sealed to the last one (W34, W39).
 
     A stream that has ended does not limit it (W36, X21); when all have, it goes to the end of the last one.
     """

@@ -288,6 +288,7 @@ def _output(app: Application, output: Output, plan: Plan) -> OutputPlan:
         guarantee=guarantee(plan.mode, stateful=stateful, lost=plan.loss_windows_max, unseen=plan.unseen_windows_max),
         tolerance=output.tolerance,
         errors=app.nodes[operator].operator.output_ports()[output.source.port].error,
+        errors_max=app.nodes[operator].error_bound(output.source.port),
         upstream=sorted(upstream),
         sorted_by=list(output.sorted_by),
     )

@@ -77,6 +77,7 @@ class OutputPlan(_Value):
         stateful: whether a stateful operator stands upstream of it, so that a loss affects later windows (R14).
         guarantee: what is promised of it end to end.
         errors: whether it holds error tuples, so that it may well have none (R96).
+        errors_max: how many there may be in a window, where its port says so; else the plan's `errors_max` counts.
         tolerance: its floating-point values are equal when |a - b| <= tolerance * max(1, |a|, |b|).
         upstream: names of the operators that it is computed by, its own included.
         sorted_by: columns by which the rows of each of its files are sorted; no part of the result.
@@ -93,6 +94,7 @@ class OutputPlan(_Value):
     guarantee: str
     tolerance: float = TOLERANCE
     errors: bool = False
+    errors_max: int | None = None
     upstream: list[str] = Field(default_factory=list)
     sorted_by: list[str] = Field(default_factory=list)
 

@@ -80,8 +80,8 @@ def run_operator(
 
 def run_context(windows: WindowRange, mode: Mode, width_ms: int, checkpoint_windows: int) -> OperatorContext:
     """Returns what all groups of a run have in common."""
-    is_mark = CheckpointSchedule(checkpoint_windows).is_due
-    return OperatorContext(Grid(width_ms, 0), windows, mode, "test", is_mark=is_mark)
+    next_mark = CheckpointSchedule(checkpoint_windows).next_due
+    return OperatorContext(Grid(width_ms, 0), windows, mode, "test", next_mark=next_mark)
 
 
 def check_grouping(

@@ -115,3 +115,77 @@ def test_a_property_without_an_operator_is_refused_by_name() -> None:
     """It could be anybody's."""
     with pytest.raises(InputError, match='property "least" does not say of which operator'):
         given_as({"least": "1"}, OPTION)
+
+
+class Rejecting(FrameOperator):
+    """An operator with an error port whose bound is in its code."""
+
+    inputs: ClassVar = {"rows": InputPort(X)}
+    outputs: ClassVar = {"out": OutputPort(X), "bad": OutputPort(X, error=True, errors_max=7)}
+
+
+def rejecting() -> Application:
+    app = Application("app", window="1 hour")
+    app.output("out", app.add("part.split", Rejecting(), rows=app.input("rows"))["out"], key=["x"])
+    return app
+
+
+def test_an_error_port_has_a_bound_of_its_own() -> None:
+    """O28, O71: code < a section of the settings < --set; also where the operator belongs to a module."""
+    app = rejecting()
+    assert shown(app) == {"bad.errors_max": (7, "code")}
+    in_file = given_as({"part.split.bad": {"errors_max": 5}}, FILE)
+    apply_given(app, in_file)
+    assert not find_violations(app)
+    assert (app.nodes["part.split"].error_bound("bad"), app.nodes["part.split"].error_bound("out")) == (5, None)
+    assert shown(app) == {"bad.errors_max": (5, "rewindow.toml")}
+    app = rejecting()
+    apply_given(app, [*in_file, *given_as({"part.split.bad.errors_max": "0"}, OPTION)])
+    assert shown(app) == {"bad.errors_max": (0, "--set")}
+    assert [one.path for one in app.given] == ["part.split.bad.errors_max"]
+
+
+def test_the_stream_of_an_output_has_attributes() -> None:
+    """O28: what is set comes before the code; a text is read as JSON."""
+    app = build()
+    apply_given(app, given_as({"outputs.out.tolerance": "0.5", "outputs.out.sorted_by": '["x"]'}, OPTION))
+    assert not find_violations(app)
+    assert (app.outputs["out"].tolerance, app.outputs["out"].sorted_by) == (0.5, ("x",))
+
+
+def test_wrong_attributes_of_ports_and_streams_name_operator_port_and_attribute() -> None:
+    """O30: with the value, where it came from, and what there is."""
+    app = rejecting()
+    given = {
+        "part.split.bad.errors_max": "-1", "part.split.out.errors_max": 3, "part.split.bad.error_max": 3,
+        "outputs.out.tolerance": "far", "outputs.out.sorted_by": "x", "outputs.out.sorted": ["x"],
+        "outputs.outt.tolerance": 1,
+    }  # fmt: skip
+    apply_given(app, given_as(given, OPTION))
+    assert [str(one) for one in find_violations(app)] == [
+        'no output has the name outt. Did you mean "out"? There are: out. (tolerance = 1, from --set)',
+        'out: an output has no such attribute. Did you mean "sorted_by"? It has: sorted_by, tolerance. '
+        "(sorted = ['x'], from --set)",
+        "out: it must be a list of columns, such as [\"user\"] (sorted_by = 'x', from --set)",
+        "out: it must be a number, at least 0 (tolerance = 'far', from --set)",
+        'part.split.bad: a port has no such attribute. Did you mean "errors_max"? It has: errors_max. '
+        "(error_max = 3, from --set)",
+        "part.split.bad: it must be a whole number, 0 or more (errors_max = '-1', from --set)",
+        "part.split.out: only an error port has a bound on error tuples (errors_max = 3, from --set)",
+    ]
+    assert app.nodes["part.split"].error_bound("bad") == 7
+
+
+def test_a_bound_in_code_is_checked_too() -> None:
+    """It is of an error port, and no less than 0."""
+
+    class Odd(FrameOperator):
+        inputs: ClassVar = {"rows": InputPort(X)}
+        outputs: ClassVar = {"out": OutputPort(X, errors_max=1), "bad": OutputPort(X, error=True, errors_max=-1)}
+
+    app = Application("app", window="1 hour")
+    app.output("out", app.add("odd", Odd(), rows=app.input("rows"))["out"], key=["x"])
+    assert [(one.rule, one.port, one.value) for one in find_violations(app)] == [
+        ("O28", "bad", "-1"),
+        ("O28", "out", "1"),
+    ]

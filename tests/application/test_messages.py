@@ -82,6 +82,12 @@ class Told(TupleOperator):
     process_told = process_a  # type: ignore[pydantic-field]
 
 
+class Whole(Pass):
+    """One whose application windows no checkpoint may cut."""
+
+    may_be_cut: ClassVar = False
+
+
 class Sent(OutputOperator):
     """One that writes somewhere."""
 
@@ -149,6 +155,8 @@ FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
      "long: application windows must be at least 1 (0)"),
     ("W30", lambda app: app.add("far", Pass(), a=S, application_windows=4, slide_windows=5),
      "far: a window slides by at least 1 and at most the application windows, else windows are left out (5)"),
+    ("W50", lambda app: app.add("whole", Whole(), a=S, application_windows=4, checkpoint_windows=6),
+     "whole: it is not to be cut: checkpoint windows must be a multiple of its 4 windows (6)"),
     ("W56", lambda app: app.add("k", Pass(), a=S, checkpoint_windows=0),
      "k: checkpoint windows must be at least 1 (0)"),
     ("X12", _twice, 'again: the same instance is operator "pass" already; make another one for each name (Pass)'),

@@ -95,6 +95,16 @@ def test_a_sound_application_passes() -> None:
     assert rules(good(), recorded={"s": X}) == []
 
 
+def test_a_stream_has_one_port_that_writes_it_and_any_number_that_read_it() -> None:
+    """O17: who connects an operator a second time, to another port, has not connected it."""
+    app = good()
+    first, second = app.add("again", Pass(), a=app.input("s")), more(app)
+    app.output("both", app.add("both", Pass(), a=first, b=first), key=["x"])
+    assert rules(app) == []
+    app.add("both", app.nodes["both"].operator, a=second, b=first)
+    assert rules(app) == ["O48"] and app.nodes["both"].feeds["a"] == PortHandle("again", "out")
+
+
 def test_all_violations_are_reported_together_ordered_by_operator_and_rule() -> None:
     """O60: one run of the validation names every broken rule."""
     app = Application("bad app", window="0 s", checkpoint_windows=0)

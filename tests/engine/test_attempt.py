@@ -105,7 +105,7 @@ def test_floats_that_differ_within_the_tolerance_are_taken_as_equal(
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["at_least_once", "at_most_once"])
 def test_a_stop_by_the_user_repeats_and_loses_nothing(mode: str, attempt: Callable[..., Attempt]) -> None:
-    """Where the user stops a checkpoint is made, also where none falls due."""
+    """Where the user stops a checkpoint is made, also where none falls due; an attempt makes one a window (W52)."""
     config: Config = attempt.config  # type: ignore[attr-defined]
     whole = attempt("totals", "whole", group_windows=WINDOWS)
     whole.run()
@@ -117,6 +117,9 @@ def test_a_stop_by_the_user_repeats_and_loses_nothing(mode: str, attempt: Callab
     check_promise(config, rest.plan, whole.plan)
     for output in ("sums", "totals"):
         assert raw(config, rest.plan, output) == raw(config, whole.plan, output)
+    for replay in ("whole", "stopped"):
+        saved = query("select window_id, operator, attempt from c", c=config.replay_root(replay) / CHECKPOINTS)
+        assert saved.num_rows == len({tuple(row.values()) for row in saved.to_pylist()}) > 1
 
 
 @pytest.mark.long

@@ -137,6 +137,9 @@ def test_a_window_with_more_error_tuples_than_allowed_ends_the_replay(allowed: i
     if allowed is None or max(counts.values()) <= allowed:
         check_error_counts(plan, digests)
         check_error_counts(plan.model_copy(update={"errors_max": max(counts.values())}), digests)
+        own = [one.model_copy(update={"errors_max": 0}) for one in plan.errors]
+        with pytest.raises(InputError, match=r"at most 0 are allowed \(errors_max of the port\)"):
+            check_error_counts(plan.model_copy(update={"errors": own}), digests)
         return
     first = min(window for window, count in counts.items() if count > allowed)
     run = attempt("rejects", "one", group_windows=24)

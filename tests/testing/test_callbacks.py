@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -99,7 +100,7 @@ def test_who_is_told_may_neither_emit_nor_change_state(callback: str, does: str,
 
 
 def test_what_keys_hold_may_be_read_when_told() -> None:
-    """Reading is no change; a change of a key's value is."""
+    """Reading is no change; a change of a key's value is (O36)."""
 
     class Keyed(Told):
         inputs: ClassVar = {"clicks": InputPort(CLICKS, key=("user",))}
@@ -124,6 +125,62 @@ def test_what_keys_hold_may_be_read_when_told() -> None:
     assert run_operator(Keyed(), given).states == {"ann": {"flushes": 1}, "bob": {"flushes": 1}}
     with pytest.raises(InputError, match="Keyed changes its state in committed"):
         run_operator(Keyed(changes=True), given)
+
+
+def test_an_operator_is_told_how_many_windows_are_left_to_the_next_checkpoint() -> None:
+    """W47: 1 means after this window, however the range is cut into groups; ordinals count from 1."""
+
+    class Left(Told):
+        outputs: ClassVar = {"out": OutputPort(pa.schema([("left", pa.int64())]))}
+
+        def begin_window(self, window_id: int) -> None:
+            self.emit("out", self.windows_to_checkpoint)
+
+    for group in (1, 3, 7):
+        found = run_operator(Left(), {"clicks": {}}, windows=(2, 8), checkpoint_windows=4, group_windows=group)
+        assert found["out"] == [(2, 2), (3, 1), (4, 4), (5, 3), (6, 2), (7, 1), (8, 4)]
+
+
+def test_one_thread_calls_an_operator_and_never_two_at_once() -> None:
+    """O34: so nothing needs a lock; windows of a copy share declared state only (W59)."""
+    threads: dict[int, set[int]] = {}
+    inside: list[str] = []
+
+    class Watched(Told):
+        def __getattribute__(self, name: str) -> Any:
+            found = super().__getattribute__(name)
+            if name not in ("setup", "begin_window", "process", "end_window", "before_checkpoint", "teardown"):
+                return found
+
+            def called(*arguments: Any) -> Any:
+                assert not inside, (name, inside)
+                threads.setdefault(id(self), set()).add(threading.get_ident())
+                inside.append(name)
+                try:
+                    return found(*arguments)
+                finally:
+                    inside.pop()
+
+            return called
+
+    run_operator(Watched(), {"clicks": {1: [("ann",)], 2: [("bob",), ("eve",)]}})
+    assert threads and all(len(of_copy) == 1 for of_copy in threads.values())
+
+
+def test_setup_reads_attributes_and_may_refuse_them() -> None:
+    """O28, O29: an operator that works with some only says so before a tuple comes."""
+
+    class Careful(Told):
+        def setup(self) -> None:
+            if self.context.mode.may_lose or self.context.windowing.application % 2:
+                raise InputError(f"Careful cannot run {self.context.mode.words}")
+
+    given: dict[str, dict[int, list[Any]]] = {"clicks": {1: [("ann",)]}}
+    assert run_operator(Careful(), given, application_windows=2).crashes == 0
+    for wrong in ({"mode": "at_most_once", "application_windows": 2}, {"application_windows": 3}):
+        with pytest.raises(InputError, match="Careful cannot run") as error:
+            run_operator(Careful(), given, **wrong)  # type: ignore[arg-type]
+        assert error.value.__notes__ == ["in setup of Careful"]
 
 
 class Fails(Told):

@@ -314,7 +314,7 @@ def test_what_breaks_a_rule_is_said_in_words(what: str, words: str) -> None:
 
 
 def test_what_cannot_be_is_told_before_anything_is_called() -> None:
-    """Properties, ports, keys and callbacks are looked at together (O53, X41)."""
+    """Properties, ports, keys and callbacks are looked at together; ports say what their tuples are (O22, O53, X41)."""
 
     class Nothing(TupleOperator):
         inputs: ClassVar = {"a": InputPort(CLICKS, key=("name",)), "b": InputPort()}

@@ -63,7 +63,7 @@ class Through(TupleOperator):
 
 
 def test_what_a_target_rejects_goes_to_the_error_port_and_the_rest_goes_on() -> None:
-    """R67; the tuples of a window are sent at its end, and after a crash not once more (R63)."""
+    """O62, R67; the tuples of a window are sent at its end, and after a crash not once more (R63)."""
     Ledger.sent.clear()
     clicks: dict[int, list[Any]] = {3: [("ann", 1), ("", 2), ("bob", 3)], 4: [("eve", 4), CRASH]}
     found = run_operator(Ledger(), {"clicks": clicks})

@@ -47,7 +47,11 @@ class KeyRange:
         tells_changes: bool = False,
     ) -> None:
         self._windows, self._window = context.windows, context.first - 1
-        self._windowing, self._is_mark, self._checkpointed = context.windowing, context.is_mark, context.checkpointed
+        self._windowing, self._next_mark, self._checkpointed = (
+            context.windowing,
+            context.next_mark,
+            context.checkpointed,
+        )
         self._shape = shape or TagShape(operator)
         self._names, self._controls = list(self._shape.inputs), controls
         self._out = Emissions(
@@ -167,7 +171,7 @@ class KeyRange:
             if self._windowing.slides(self._window):
                 self._call("slide", self._operator.slide)
             self._out.end()
-            if self._is_mark(self._window):
+            if self._next_mark(self._window) == self._window:
                 self._call("before_checkpoint", self._operator.before_checkpoint, self._window)
 
     def _take_controls(self) -> None:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 class TupleOperator(FrameOperator):
     """An operator that is called for each tuple, in order, between the begin and the end of its window (O33).
 
-    Of each key range a copy of the operator is called, by one thread: `setup`, then for every window of the group, also
-    an empty one, `begin_window`, `process` for each tuple, `end_window`; then `teardown`. A tuple has the columns of
-    its port as attributes; timestamps are microseconds since the epoch. With several input ports there is a method
-    `process_PORT` for each; they come in the order in which the ports are declared, window by window.
+    Of each key range a copy of the operator is called, by one thread (O34, W59): `setup`, then for every window of the
+    group, also an empty one, `begin_window`, `process` for each tuple, `end_window`; then `teardown`. A tuple has the
+    columns of its port as attributes; timestamps are microseconds since the epoch. With several input ports there is a
+    method `process_PORT` for each; they come in the order in which the ports are declared, window by window.
 
     An input port says by which columns its tuples are keyed (`InputPort(schema, key=("user",))`): tuples of a key come
     to the same copy, and a `StateField` has a value for each key. Without keys there is one copy and one value (X41).
@@ -71,7 +71,10 @@ class TupleOperator(FrameOperator):
         cls.state_increments = any(port.key for port in cls.inputs.values())
 
     def setup(self) -> None:
-        """Called once before the first window of a group, with properties and state there; nothing is emitted (O25)."""
+        """Called once before the first window of a group; properties, attributes and state are there (O25, O28).
+
+        Nothing is emitted. An operator that works with some attributes only raises here (O29).
+        """
 
     def begin_window(self, window_id: int) -> None:
         """Called at the begin of every window, also of an empty one (O33); with application windows, of each (W18)."""
@@ -96,10 +99,15 @@ class TupleOperator(FrameOperator):
             raise InputError(f'{type(self).__name__} has no SlidingField "{name}"')
         return field.all_of(self)
 
-    def before_checkpoint(self, window_id: int) -> None:
-        """Called after a window at which a checkpoint falls due by id; what it changes is in the saved state (X42).
+    @property
+    def windows_to_checkpoint(self) -> int:
+        """Windows until the next checkpoint falls due: 1 in the window after which it does (W47)."""
+        return self.context.next_mark(self.window_id) - self.window_id + 1
 
-        The window has ended, so nothing is emitted (W53). The end of a group alone is no reason to call it.
+    def before_checkpoint(self, window_id: int) -> None:
+        """Called after a window at which a checkpoint falls due by id; what it changes is in the saved state (O36).
+
+        The window has ended, so nothing is emitted (W53). The end of a group alone is no reason to call it (X42).
         """
 
     def checkpointed(self, window_id: int) -> None:
@@ -124,7 +132,10 @@ class TupleOperator(FrameOperator):
         self.__dict__["_range"].emit(port, values, named)
 
     def emit_error(self, port: str, row: Sequence[Any], reason: str, detail: str = "", position: str = "") -> None:
-        """Emits an error tuple; reasons are those of `rewindow.application.error_tuples` (X14)."""
+        """Emits an error tuple; reasons are those of `rewindow.application.error_tuples` (X14).
+
+        So a check on data fails no replay; what a callback raises does (O62).
+        """
         self.__dict__["_range"].emit(port, (*row, position or None, reason, detail or None), {}, is_error=True)
 
     def emit_batch(self, port: str, rows: pa.RecordBatch | pa.Table) -> None:
@@ -165,7 +176,7 @@ class TupleOperator(FrameOperator):
         return pa.schema([columns.field(name) for name in port.key if name in columns.names]) if port else columns
 
     def wrong_properties(self) -> list[WrongProperty]:
-        """Returns what is wrong with properties, ports and callbacks."""
+        """Returns what is wrong with properties, ports and callbacks; input ports say what their tuples are (O22)."""
         return [*super().wrong_properties(), *self._wrong_ports()]
 
     def _wrong_ports(self) -> list[WrongProperty]:
