@@ -76,14 +76,16 @@ class Emissions:
 
     def emitter(self) -> Callable[..., None]:
         """Returns `emit` for the most frequent: plain values in the order of the columns, in an open window."""
-        quick, none = self._quick.get, (None, -1)
+        quick = self._quick
 
         def emit(port: str, *values: Any, **named: Any) -> None:
-            extend, width = quick(port, none)
-            if extend is None or named or len(values) != width:
-                self.emit(port, values, named)
-            else:
-                extend(values)
+            try:
+                extend, width = quick[port]
+            except KeyError:
+                return self.emit(port, values, named)
+            if named or len(values) != width:
+                return self.emit(port, values, named)
+            return extend(values)
 
         return emit
 

@@ -24,6 +24,8 @@ from rewindow.operators.tuples.running import check_assigned, running_copy
 from rewindow.operators.tuples.state import StateField
 from rewindow.operators.tuples.tagged_rows import NO_ROW, PLACE, TAG_BITS, TagShape, lists_of, shown, tag_of, window_of
 
+_CALLBACKS = ("begin_window", "end_window", "slide", "before_checkpoint")
+"""What is called in every window, where an operator defines it: a call that does nothing is 2 us a window."""
 NO_CONTROLS: Mapping[str, Mapping[int, pa.RecordBatch]] = MappingProxyType({})
 
 
@@ -65,6 +67,9 @@ class KeyRange:
         self.load, self.flush = self._state.load, self._out.flush
         self.own, self.peek, self.unkeyed = self._state.own, self._state.peek, self._state.unkeyed
         self._in_batches = hasattr(operator, "process_batch")
+        self._defined = {
+            name for name in _CALLBACKS if getattr(type(operator), name) is not getattr(TupleOperator, name)
+        }
         only = len(self._names) == 1
         self._process = {
             name: getattr(self._operator, f"process_{name}", None) or (self._operator.process if only else None)
@@ -159,19 +164,19 @@ class KeyRange:
         self._window = window
         self._operator.__dict__["window_id"] = window
         self._out.begin(window)
-        if self._windowing.begins(window):
+        if "begin_window" in self._defined and self._windowing.begins(window):
             self._call("begin_window", self._operator.begin_window, window)
 
     def end(self) -> None:
         """Ends the window that is open, if one is."""
         if self._window >= self._windows.first:
             self._take_controls()
-            if self._windowing.ends(self._window):
+            if "end_window" in self._defined and self._windowing.ends(self._window):
                 self._call("end_window", self._operator.end_window)
-            if self._windowing.slides(self._window):
+            if "slide" in self._defined and self._windowing.slides(self._window):
                 self._call("slide", self._operator.slide)
             self._out.end()
-            if self._next_mark(self._window) == self._window:
+            if "before_checkpoint" in self._defined and self._next_mark(self._window) == self._window:
                 self._call("before_checkpoint", self._operator.before_checkpoint, self._window)
 
     def _take_controls(self) -> None:
@@ -180,7 +185,7 @@ class KeyRange:
             if (batch := by_window.get(self._window)) is None:
                 continue
             if self._in_batches:
-                self._take(port, batch)
+                self._take(port, self._declared(port, batch))
                 continue
             process = self._process[port]
             for row in self._tuples(port, batch)[0]:
@@ -217,7 +222,7 @@ class KeyRange:
                 is_only = len(self._names) == 1
                 of_port = batch if is_only or self._in_batches else batch.filter(pa.array(tag_of(places) == tag))
                 chosen = of_port.select(self._shape.inputs[port].names)
-                rows[port] = chosen if self._in_batches else self._tuples(port, chosen)
+                rows[port] = self._declared(port, chosen) if self._in_batches else self._tuples(port, chosen)
             if self._in_batches:
                 part = rows[port].slice(begin, end - begin)
             else:
@@ -233,18 +238,20 @@ class KeyRange:
 
     def receive(self, port: str, batch: pa.RecordBatch) -> None:
         """Takes tuples of the window that is open, with the columns of a port as they travel."""
-        self._take(port, batch if self._in_batches else self._tuples(port, batch))
+        self._take(port, self._declared(port, batch) if self._in_batches else self._tuples(port, batch))
+
+    def _declared(self, port: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Returns tuples with names and types as the port declares them."""
+        schema = self._shape.inputs[port].schema
+        columns = [
+            column if column.type == field.type else column.cast(field.type)
+            for column, field in zip(batch.columns, schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _take(self, port: str, rows: Any) -> None:
         if self._in_batches:
-            batch = pa.RecordBatch.from_arrays(
-                [
-                    column if column.type == field.type else column.cast(field.type)
-                    for column, field in zip(rows.columns, self._shape.inputs[port].schema, strict=True)
-                ],
-                schema=self._shape.inputs[port].schema,
-            )
-            return self._call("process_batch", self._operator.process_batch, port, batch)  # type: ignore[attr-defined]
+            return self._call("process_batch", self._operator.process_batch, port, rows)  # type: ignore[attr-defined]
         process = self._process[port]
         assert process is not None, "checked at launch"
         try:
