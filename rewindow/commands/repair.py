@@ -21,7 +21,8 @@ def repair(
     """Show what must be replayed since its inputs have changed: late tuples, or inputs that were published again.
 
     Without --run nothing is changed and no JVM is started. The windows named are as few as can be told beforehand,
-    also in applications that read what others publish; each range says why it is as long as it is.
+    also in applications that read what others publish; each range says why it is as long as it is. Where a state is
+    carried on it ends at a published state: if the new one is equal, what is behind stays, else it follows.
 
     Examples:
 

@@ -52,12 +52,14 @@ class RepairStep:
     Attributes:
         wishes: mode, parameters and what else the replay that is published there was asked for.
         reasons: why, and why no smaller range does, in words.
+        may_follow: windows that come next if the state at its end is another one than was published.
     """
 
     application: str
     windows: WindowRange
     wishes: Wishes
     reasons: tuple[str, ...]
+    may_follow: tuple[WindowRange, ...] = ()
 
     @property
     def command(self) -> str:
@@ -98,6 +100,7 @@ class Repairs:
                     "application": step.application, "first": step.windows.first, "last": step.windows.last,
                     "parameters": step.wishes.get("parameters", {}), "reasons": list(step.reasons),
                     "command": step.command,
+                    "may_follow": [{"first": part.first, "last": part.last} for part in step.may_follow],
                 }
                 for step in self.steps
             ],
@@ -108,9 +111,10 @@ class Repairs:
 def find_repairs(config: Config) -> Repairs:
     """Returns what is published from inputs that have changed since, or will when late tuples are taken. No JVM.
 
-    The windows to replay are as few as can be told beforehand: those that changed; of an application with state, all
-    from the first of them on, up to where its publications stop carrying state; and of whoever reads these outputs the
-    same. Ranges that lie near each other are one. Whether a state comes to what it was is not looked at.
+    The windows to replay are as few as can be told beforehand: those that changed; of an application with state also
+    those behind them, up to where the state that was published is known, so that it can be compared with the new one;
+    and of whoever reads these outputs the same. Ranges that lie near each other are one. Where a state has not come to
+    what it was, the windows behind it are to be replayed next, once the first ones are published.
     """
     late = [
         LateTuples(entry.name, windows, tuples)
@@ -152,12 +156,14 @@ class _Changes:
 
 def _add_stale(config: Config, applications: Mapping[str, PublishedApplication]) -> None:
     """Adds the windows that were published from a state which has changed since."""
-    for row in Ledger.open(config.ledger_url).stale.ranges():
+    ledger = Ledger.open(config.ledger_url)
+    for row in ledger.stale.ranges():
         known = applications.get(row.application)
         if known is None or row.since == REOPENED:  # Windows that were opened again have other seals.
             continue
         words = f"{row.table_name} was made from a state that publication {row.since} has changed"
-        known.stale.append(Change(WindowRange(row.first, row.last), words))
+        many = len(ledger.publications.get(row.since).range)
+        known.stale.append(Change(WindowRange(row.first, row.last), words, made_stale_by=many))
 
 
 def _published(config: Config, unknown: list[str]) -> dict[str, PublishedApplication]:
@@ -176,7 +182,8 @@ def _published(config: Config, unknown: list[str]) -> dict[str, PublishedApplica
             ]
             continue
         known = found.setdefault(name, PublishedApplication())
-        known.stretches += [PublishedStretch(part, plan) for part in free]
+        states = frozenset(publication.details.states)
+        known.stretches += [PublishedStretch(part, plan, states) for part in free]
         known.outputs = sorted({*known.outputs, *(data_name(name, output.name) for output in plan.outputs)})
         known.inputs |= {entry.stream for entry in plan.inputs}
         known.stateful |= any(output.stateful for output in plan.outputs)
@@ -233,8 +240,8 @@ def _steps_of(config: Config, known: PublishedApplication, changes: _Changes) ->
         for windows, words in _changed(config, stretch, entry, changes)
     ]
     return [
-        RepairStep(stretch.plan.application, windows, stretch.wishes(windows), reasons)
-        for windows, stretch, reasons in ranges_to_replay(known, sorted(found, key=lambda change: change.windows))
+        RepairStep(part.begin.plan.application, part.windows, part.begin.wishes(part.windows), *part[2:])
+        for part in ranges_to_replay(known, sorted(found, key=lambda change: change.windows))
     ]
 
 

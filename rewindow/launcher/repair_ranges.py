@@ -1,4 +1,4 @@
-"""Which ranges of an application a repair replays: few ones, with all that depends on changed windows.
+"""Which ranges of an application a repair replays next: few ones, as short as can be told (docs/decisions/0021).
 
 Pure: what is published and what has changed come in, ranges with reasons go out.
 """
@@ -23,6 +23,8 @@ class PublishedStretch:
 
     windows: WindowRange
     plan: Plan
+    states: frozenset[int] = frozenset()
+    """The windows after which the digest of its state is kept."""
 
     @property
     def read(self) -> WindowRange:
@@ -60,11 +62,17 @@ class PublishedStretch:
 
 
 class Change(NamedTuple):
-    """Windows of an input that have changed for a stretch; for any that they lie in where it is None."""
+    """Windows of an input that have changed for a stretch; for any that they lie in where it is None.
+
+    Attributes:
+        made_stale_by: how many windows the publication has that changed the state before these windows, so that they
+            are to come again though their inputs are as they were; 0 where the inputs have changed.
+    """
 
     windows: WindowRange
     words: str
     stretch: PublishedStretch | None = None
+    made_stale_by: int = 0
 
 
 @dataclass
@@ -78,40 +86,108 @@ class PublishedApplication:
     stale: list[Change] = field(default_factory=list)
 
 
-def ranges_to_replay(
-    known: PublishedApplication, changed: Sequence[Change]
-) -> list[tuple[WindowRange, PublishedStretch, tuple[str, ...]]]:
-    """Returns the ranges to replay, ascending and apart, each with where it begins and its reasons."""
-    parts: list[tuple[WindowRange, PublishedStretch, list[str]]] = []
-    for part, stretch, reasons in sorted(_widened(known, changed), key=lambda one: one[0]):
-        if parts and _is_near(known, *parts[-1][:2], part, stretch):
-            last, begin, before = parts.pop()
-            if part.first > last.last + 1:
-                between = WindowRange(last.last + 1, part.first - 1)
-                before.append(f"windows {between} lie between: one replay is quicker than two")
-            parts.append((WindowRange(last.first, max(last.last, part.last)), begin, [*before, *reasons]))
+class RangeToReplay(NamedTuple):
+    """A range to replay.
+
+    Attributes:
+        begin: the stretch that it begins in.
+        reasons: why, and why no smaller range does, in words.
+        may_follow: windows that come again too if the state at its end is another one than was published.
+    """
+
+    windows: WindowRange
+    begin: PublishedStretch
+    reasons: tuple[str, ...]
+    may_follow: tuple[WindowRange, ...] = ()
+
+
+def ranges_to_replay(known: PublishedApplication, changed: Sequence[Change]) -> list[RangeToReplay]:
+    """Returns the ranges to replay now, ascending and apart.
+
+    Of an application with state each ends where the state that was published is known, by its digest (X48): if the new
+    one is equal, all behind it stays as it is; if not, publishing makes that stale, and it is to be replayed next.
+    """
+    parts: list[RangeToReplay] = []
+    for part in sorted(_widened(known, changed), key=lambda one: one.windows):
+        if parts and _is_near(known, parts[-1].windows, parts[-1].begin, part.windows, part.begin):
+            parts.append(_joined(parts.pop(), part))
         else:
-            parts.append((part, stretch, reasons))
-    return [(windows, stretch, tuple(dict.fromkeys(reasons))) for windows, stretch, reasons in parts]
+            parts.append(part)
+    return [part._replace(reasons=tuple(dict.fromkeys(part.reasons))) for part in parts]
 
 
-def _widened(
-    known: PublishedApplication, changed: Iterable[Change]
-) -> Iterator[tuple[WindowRange, PublishedStretch, list[str]]]:
-    """Gives the published windows that depend on changed ones, each part inside of one stretch, and why."""
-    for windows, words, origin in changed:
-        carried = list[WindowRange]()
+def _joined(one: RangeToReplay, other: RangeToReplay) -> RangeToReplay:
+    """Returns two ranges, the second one not before the first, as one."""
+    reasons = one.reasons
+    if other.windows.first > one.windows.last + 1:
+        between = WindowRange(one.windows.last + 1, other.windows.first - 1)
+        reasons += (f"windows {between} lie between: one replay is quicker than two",)
+    longer = other if other.windows.last >= one.windows.last else one
+    windows = WindowRange(one.windows.first, longer.windows.last)
+    return RangeToReplay(windows, one.begin, (*reasons, *other.reasons), longer.may_follow)
+
+
+def _widened(known: PublishedApplication, changed: Iterable[Change]) -> Iterator[RangeToReplay]:
+    """Gives the published windows that depend on changed ones, each part inside of one stretch."""
+    for change in changed:
+        if change.made_stale_by:
+            yield from _behind_a_changed_state(known, change)
+            continue
         for stretch in known.stretches:
-            own = _own(stretch, windows) if origin in (None, stretch) else None
-            if own is not None:
-                yield own, stretch, [words]
-            elif not (known.stateful and stretch.carries_on(carried)):
-                continue
-            begin, end = own.first if own else stretch.windows.first, stretch.windows.last
-            carried.append(WindowRange(begin, end))
-            if known.stateful and (own is None or own.last < end):
-                why = f"its state is carried on, so all windows up to {end} depend on these"
-                yield carried[-1], stretch, [words, why]
+            own = _own(stretch, change.windows) if change.stretch in (None, stretch) else None
+            if own is not None and known.stateful:
+                yield _up_to_known_state(known, stretch, own, (change.words,))
+            elif own is not None:
+                yield RangeToReplay(own, stretch, (change.words,))
+
+
+def _behind_a_changed_state(known: PublishedApplication, change: Change) -> Iterator[RangeToReplay]:
+    """Gives what comes again since the state before it has changed: twice as much as before, so in few replays.
+
+    What is behind that may be right once this is.
+    """
+    stretches = [stretch for stretch in known.stretches if stretch.windows.overlap(change.windows) is not None]
+    many = max(2 * change.made_stale_by, JOIN_WINDOWS)
+    words = f"at least {many:,} windows, if there are so many: few replays are quicker than many"
+    for stretch in stretches:
+        first = max(change.windows.first, stretches[0].windows.first)
+        own = stretch.windows.overlap(WindowRange(first, min(first + many - 1, change.windows.last)))
+        if own is not None:
+            yield _up_to_known_state(known, stretch, own, (change.words, words))
+
+
+def _up_to_known_state(
+    known: PublishedApplication, stretch: PublishedStretch, own: WindowRange, reasons: tuple[str, ...]
+) -> RangeToReplay:
+    """Returns a range up to the first window at which the state that was published is known, else the stretch's end."""
+    end = min((window for window in stretch.states if own.last <= window), default=stretch.windows.last)
+    end = min(end, stretch.windows.last)
+    windows, follows = WindowRange(own.first, end), _may_follow(known, stretch, WindowRange(own.first, end))
+    if own.last < end == stretch.windows.last:
+        reasons += (f"its state is carried on, so all windows up to {end} depend on these",)
+    elif own.last < end:
+        reasons += (f"its state is carried on: {end} is the next window with a published state to compare with",)
+    if follows:
+        listed = ", ".join(map(str, follows))
+        reasons += (f"if the state after window {end} is not the one that was published, at most {listed} follow",)
+    return RangeToReplay(windows, stretch, reasons, follows)
+
+
+def _may_follow(
+    known: PublishedApplication, stretch: PublishedStretch, windows: WindowRange
+) -> tuple[WindowRange, ...]:  # fmt: skip
+    """Returns the published windows behind a range that its state is carried on into, through all stretches."""
+    follows = without(stretch.windows, [WindowRange(stretch.windows.first, windows.last)])
+    carried = [windows, *follows]
+    for other in known.stretches:
+        if other.windows.first > stretch.windows.last and other.carries_on(carried):
+            follows.append(other.windows)
+            carried.append(other.windows)
+    joined: list[WindowRange] = []
+    for part in follows:
+        begin = joined.pop().first if joined and joined[-1].last + 1 == part.first else part.first
+        joined.append(WindowRange(begin, part.last))
+    return tuple(joined)
 
 
 def _own(stretch: PublishedStretch, changed: WindowRange) -> WindowRange | None:

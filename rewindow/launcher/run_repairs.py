@@ -81,7 +81,12 @@ def _put_right(config: Config, step: RepairStep, told: Listener) -> None:
             f"replay {result.replay_id} did not pass the gate: nothing of it is published",
             hint=f"rewindow check {result.replay_id} shows why; then publish it, or abandon it, and repair again.",
         )
-    verbs.publish(config, result.replay_id, listener=told)
+    published = verbs.publish(config, result.replay_id, listener=told)
+    if step.may_follow:
+        stale = Ledger.open(config.ledger_url).publications.get(published.number).details.stale
+        differs = any(step.may_follow[0].first in entry.windows for entry in stale)
+        words = "is another one than was published" if differs else "is the one that was published: what follows stays"
+        told.note(f"{step.application}: the state after window {step.windows.last} {words}")
 
 
 def interrupted(config: Config, step: RepairStep) -> str:

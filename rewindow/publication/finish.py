@@ -44,7 +44,7 @@ from rewindow.storage.layout import CHECKPOINTS, FACTS, event_columns, staged_co
 from rewindow.storage.names import open_published
 from rewindow.storage.new_files import NewFile
 from rewindow.storage.published_tables import Kind, PublicationTarget, kind_of, targets_of
-from rewindow.windows import WindowRange
+from rewindow.windows import WindowRange, without
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -305,9 +305,12 @@ class Publisher:
             )
             its = publication.range if stays else WindowRange(row.first, row.last)
             self.ledger.stale.clear(application, row.table_name, its.first, its.last)
+        opened: dict[str, list[WindowRange]] = {}
+        for row in self.ledger.stale.ranges(application):  # Those of opened windows, which are stale anyway.
+            opened.setdefault(row.table_name, []).append(WindowRange(row.first, row.last))
         for entry in publication.details.stale:
-            windows = entry.windows
-            self.ledger.stale.add(application, entry.table, windows.first, windows.last, publication.number)
+            for part in without(entry.windows, opened.get(entry.table, [])):
+                self.ledger.stale.add(application, entry.table, part.first, part.last, publication.number)
 
 
 def _unfinishable(publication: Publication, error: RewindowError) -> TableError:

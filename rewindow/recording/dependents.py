@@ -86,10 +86,16 @@ def mark_stale(ledger: Ledger, stream: str, windows: Sequence[WindowRange]) -> l
             parts = [part.overlap(reader.windows) for part in windows]
             touched = [part for part in parts if part is not None]
             if output["stateful"]:
-                touched = [WindowRange(touched[0].first, _last_published(ledger, name, reader.windows.last))]
+                touched = _carried_on(touched[0].first, _last_published(ledger, name, reader.windows.last), windows)
             for part in touched:
                 ledger.stale.add(reader.application, name, part.first, part.last, REOPENED)
     return [f"has read the older seal: {reader.why}" for reader in found]
+
+
+def _carried_on(first: int, last: int, opened: Sequence[WindowRange]) -> list[WindowRange]:
+    """Returns a range, parted where windows were opened: once one part is right, the next one still is not."""
+    begins = sorted({first, *(part.first for part in opened if first < part.first <= last)})
+    return [WindowRange(begin, end - 1) for begin, end in zip(begins, [*begins[1:], last + 1], strict=True)]
 
 
 def _last_published(ledger: Ledger, table_name: str, at_least: int) -> int:

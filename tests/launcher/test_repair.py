@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import socket
-import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 from rewindow.application import Mode
-from rewindow.certificate import certify
 from rewindow.config import Config
 from rewindow.facts.seals import columns_text, seal_rows
 from rewindow.launcher.repair import Repairs, find_repairs
-from rewindow.launcher.run_repairs import Repaired, interrupted, repair
-from rewindow.launcher.verbs import publish, replay, undo
+from rewindow.launcher.verbs import publish, undo
 from rewindow.ledger import Ledger
 from rewindow.ledger.rebuild import rebuild_ledger
-from rewindow.process_identity import boot_id, process_identity
-from rewindow.quality import check
+from rewindow.ledger.staleness import REOPENED
+from rewindow.recording.dependents import mark_stale
 from rewindow.recovery import StartState
-from rewindow.storage import Table, query
-from rewindow.storage.files import note_files
+from rewindow.storage import Table
 from rewindow.storage.streams import QUARANTINE_SCHEMA, create_quarantine
 from rewindow.windows import WindowRange
-from tests.publication.staging import simple
-from tests.recovery.project import make_project, make_stream, seals_of
+from tests.publication.staging import StagedReplay, rows_of, simple, state_of
+from tests.recovery.project import make_stream
+
+if TYPE_CHECKING:
+    pass
 
 TIME = pa.timestamp("us", "UTC")
 EVENTS = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", TIME), ("key", pa.string())])
@@ -140,16 +137,75 @@ def test_state_is_not_carried_into_a_publication_that_began_anew(config: Config)
     assert proposed(find_repairs(config)) == [("app", 105, 109)]
 
 
-@pytest.mark.parametrize(("base", "wanted"), [(109, [(105, 109), (112, 119)]), (104, [(105, 109)])])
-def test_state_is_carried_over_windows_that_nobody_published(
-    config: Config, base: int, wanted: list[tuple[int, int]]
+@pytest.mark.parametrize(("base", "follows"), [(109, (WindowRange(112, 119),)), (104, ())])
+def test_state_may_be_carried_over_windows_that_nobody_published(
+    config: Config, base: int, follows: tuple[WindowRange, ...]
 ) -> None:
-    """By a warm-up from a published state behind the change; one before it has nothing of it. Both stay apart."""
+    """By a warm-up from a published state behind the change; one before it has nothing of it."""
     published(config, "one", 100, 109, outputs=STATEFUL)
     start = StartState(source="warm_up", window=base, warm_up_first=110)
     published(config, "two", 112, 119, outputs=STATEFUL, start=start)
     seal_again(config, 105)
-    assert [(first, last) for _, first, last in proposed(find_repairs(config))] == wanted
+    found = find_repairs(config)
+    assert proposed(found) == [("app", 105, 109)]
+    assert found.steps[0].may_follow == follows
+
+
+def publish_in_groups(config: Config, replay: str, first: int, last: int, plus: int = 0) -> None:
+    """Publishes windows of `ranks` with a known state after every fifth; `plus` makes rows and states other ones."""
+    staged = StagedReplay(config, replay, first, last, outputs=STATEFUL, inputs=(("flights", seals_version(config)),))
+    for begin in range(first, last + 1, 5):
+        end = min(begin + 4, last)
+        staged.group(begin, end, rows_of(range(begin, end + 1), plus), state=state_of(end + plus))
+    staged.digest().end()
+    publish(config, replay)
+
+
+def test_a_repair_ends_where_the_published_state_is_known(config: Config) -> None:
+    """And says why it goes so far, and what follows if the state there is another one than was published."""
+    publish_in_groups(config, "one", 100, 119)
+    seal_again(config, 106)
+    found = find_repairs(config)
+    assert proposed(found) == [("app", 106, 109)]
+    assert found.steps[0].reasons == (
+        "windows of flights that have changed since replay one has read it: 1",
+        "its state is carried on: 109 is the next window with a published state to compare with",
+        "if the state after window 109 is not the one that was published, at most [110, 119] follow",
+    )
+    assert found.to_dict()["replays"][0]["may_follow"] == [{"first": 110, "last": 119}]
+
+
+@pytest.mark.parametrize(("plus", "wanted"), [(0, []), (1, [("app", 110, 119)])])
+def test_what_follows_is_to_be_repaired_where_the_state_is_another_one(
+    config: Config, plus: int, wanted: list[tuple[str, int, int]]
+) -> None:
+    """Where it is equal nothing is left to repair, and nothing is stale."""
+    publish_in_groups(config, "one", 100, 119)
+    seal_again(config, 106)
+    publish_in_groups(config, "two", 106, 109, plus)
+    found = find_repairs(config)
+    assert proposed(found) == wanted
+    assert [row.first for row in Ledger.open(config.ledger_url).stale.ranges()] == [first for _, first, _ in wanted]
+    if wanted:
+        assert found.steps[0].reasons == (
+            "app.ranks was made from a state that publication 2 has changed",
+            "at least 1,000 windows, if there are so many: few replays are quicker than many",
+        )
+
+
+def test_windows_that_were_opened_stay_stale_while_others_are_repaired(config: Config) -> None:
+    """Each until it is published again itself, whether the state before it differs or not."""
+    publish_in_groups(config, "one", 100, 119)
+    seal_again(config, 101, 116)
+    book = Ledger.open(config.ledger_url)
+    mark_stale(book, "flights", [WindowRange(101, 101), WindowRange(116, 116)])
+    assert [(row.first, row.last) for row in book.stale.ranges()] == [(101, 115), (116, 119)]
+    publish_in_groups(config, "two", 101, 104, plus=1)
+    assert [(row.first, row.last, row.since) for row in book.stale.ranges()] == [(105, 115, 2), (116, 119, REOPENED)]
+    publish_in_groups(config, "three", 105, 109)
+    assert [(row.first, row.last, row.since) for row in book.stale.ranges()] == [(116, 119, REOPENED)]
+    publish_in_groups(config, "four", 116, 119)
+    assert book.stale.ranges() == []
 
 
 def test_state_is_carried_behind_a_newer_publication(config: Config) -> None:
@@ -271,68 +327,6 @@ def test_a_publication_whose_replay_was_purged_is_named(config: Config) -> None:
     config.state.joinpath("ledger.sqlite").unlink()
     rebuild_ledger(config)
     assert find_repairs(config).unknown == ("what replay one has read for windows [100, 119]: it was purged",)
-
-
-def test_a_replay_that_a_killed_repair_has_left_is_gone_on_with(config: Config) -> None:
-    """It holds the range, so no other could begin; not while its process lives, nor for other reasons or inputs."""
-    published(config, "one", outputs=STATELESS)
-    seal_again(config, 105)
-    (step,) = find_repairs(config).steps
-    book = Ledger.open(config.ledger_url)
-    plan = book.replays.get("one").plan
-    inputs = [{**entry, "windows_version": seals_version(config)} for entry in plan["inputs"]]
-    mine = {**plan, "first": 105, "last": 105, "reason": step.reasons[0], "inputs": inputs}
-
-    with subprocess.Popen(["true"], start_new_session=True) as ended:
-        gone = ended.pid
-
-    def left(replay_id: str, pid: int, **other: Any) -> str:
-        """Enters a running replay, and returns what is gone on with."""
-        entered = {**mine, "replay_id": replay_id, **other}
-        book.replays.create(replay_id, "app", entered["first"], entered["last"], "EXACTLY_ONCE", entered, "code-1")
-        book.attempts.begin(
-            replay_id, book.attempts.next_epoch(replay_id), host=socket.gethostname(), pid=pid, process_group=pid,
-            process_identity=process_identity(pid) or f"{boot_id()}/1",
-        )  # fmt: skip
-        return interrupted(config, step)
-
-    assert interrupted(config, step) == ""
-    assert left("lives", os.getpid()) == ""
-    assert left("other_reason", gone, reason="by hand") == ""
-    assert left("other_range", gone, last=106) == ""
-    assert left("other_inputs", gone, inputs=plan["inputs"]) == ""
-    assert left("mine", gone) == "mine"
-
-
-@pytest.mark.jvm
-@pytest.mark.recovery_matrix
-def test_a_repair_puts_everything_right_once(tmp_path: Path) -> None:
-    """A tuple comes late: after a real replay, gate and publication all is as if computed anew."""
-    config = make_project(tmp_path).config
-    replay(config, "totals", replay_id="before")
-    check(config, "before")
-    publish(config, "before")
-    window = add_tuple(config)
-    (step,) = repair(config).steps
-    assert (step.application, step.windows.first) == ("totals", window)
-    assert repair(config) == Repaired([], [], ())
-    replay(config, "totals", replay_id="anew")
-    assert certify(config, "anew", "published").equal
-
-
-def add_tuple(config: Config) -> int:
-    """Puts one more tuple into a window of `events`, as a reopening does, and returns the window."""
-    data, windows = Table.open(config.stream_table("events")), Table.open(config.windows_table("events"))
-    row = query('select * from e where x is not null order by window_id, "offset" limit 40', e=data).slice(39)
-    window = row["window_id"][0].as_py()
-    count = query(f"select count(*) as n from e where window_id = {window}", e=data)["n"][0].as_py()
-    late = row.set_column(row.schema.get_field_index("offset"), "offset", pa.array([count], pa.int64()))
-    data.commit_arrow(late, app_id="record", version=2)
-    note_files(data, Table.open(config.files_table("events")))
-    windows.replace(
-        seals_of(config, "events", {window: count + 1}).to_reader(), f"window_id = {window}", app_id="record", version=2
-    )
-    return int(window)
 
 
 def test_window_ids_are_numbers_for_programs(config: Config) -> None:

@@ -1,0 +1,129 @@
+"""Repairs that are run: as far as must be, once, and on from where they were killed."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from rewindow.certificate import certify
+from rewindow.config import Config
+from rewindow.launcher import loop
+from rewindow.launcher.repair import find_repairs
+from rewindow.launcher.run_repairs import Repaired, interrupted, repair
+from rewindow.launcher.verbs import publish, replay
+from rewindow.ledger import Ledger
+from rewindow.listener import Lines
+from rewindow.process_identity import boot_id, process_identity
+from rewindow.quality import check
+from rewindow.storage import Table, query
+from rewindow.storage.files import note_files
+from rewindow.windows import WindowRange
+from tests.launcher.test_repair import EVENTS, FIRST, LAST, STATELESS, published, seal_again, seals_version
+from tests.recovery.here import jobs_here
+from tests.recovery.project import FIRST as FIRST_EVENT
+from tests.recovery.project import WINDOWS, make_project, make_stream, seals_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_a_replay_that_a_killed_repair_has_left_is_gone_on_with(tmp_path: Path) -> None:
+    """It holds the range, so no other could begin; not while its process lives, nor for other reasons or inputs."""
+    config = Config(state=tmp_path)
+    make_stream(config, "flights", EVENTS.empty_table(), dict.fromkeys(range(FIRST, LAST + 1), 0), width_ms=3_600_000)
+    published(config, "one", outputs=STATELESS)
+    seal_again(config, 105)
+    (step,) = find_repairs(config).steps
+    book = Ledger.open(config.ledger_url)
+    plan = book.replays.get("one").plan
+    inputs = [{**entry, "windows_version": seals_version(config)} for entry in plan["inputs"]]
+    mine = {**plan, "first": 105, "last": 105, "reason": step.reasons[0], "inputs": inputs}
+
+    with subprocess.Popen(["true"], start_new_session=True) as ended:
+        gone = ended.pid
+
+    def left(replay_id: str, pid: int, **other: Any) -> str:
+        """Enters a running replay, and returns what is gone on with."""
+        entered = {**mine, "replay_id": replay_id, **other}
+        book.replays.create(replay_id, "app", entered["first"], entered["last"], "EXACTLY_ONCE", entered, "code-1")
+        book.attempts.begin(
+            replay_id, book.attempts.next_epoch(replay_id), host=socket.gethostname(), pid=pid, process_group=pid,
+            process_identity=process_identity(pid) or f"{boot_id()}/1",
+        )  # fmt: skip
+        return interrupted(config, step)
+
+    assert interrupted(config, step) == ""
+    assert left("lives", os.getpid()) == ""
+    assert left("other_reason", gone, reason="by hand") == ""
+    assert left("other_range", gone, last=106) == ""
+    assert left("other_inputs", gone, inputs=plan["inputs"]) == ""
+    assert left("mine", gone) == "mine"
+
+
+@pytest.mark.jvm
+@pytest.mark.recovery_matrix
+def test_a_repair_puts_everything_right_once(tmp_path: Path) -> None:
+    """A tuple comes late: after a real replay, gate and publication all is as if computed anew."""
+    config = make_project(tmp_path).config
+    replay(config, "totals", replay_id="before")
+    check(config, "before")
+    publish(config, "before")
+    window = add_tuple(config)
+    steps = repair(config).steps
+    assert (steps[0].application, steps[0].windows.first) == ("totals", window)
+    assert repair(config) == Repaired([], [], ())
+    replay(config, "totals", replay_id="anew")
+    assert certify(config, "anew", "published").equal
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("application", "catches_up"), [("recent", True), ("totals", False)], ids=["forgets", "forgets_nothing"]
+)
+def test_a_repair_ends_where_the_state_has_come_to_what_it_was(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, application: str, catches_up: bool
+) -> None:
+    """Where a state forgets, the rest of the publication stays; where not, it comes again. All is as computed anew."""
+    monkeypatch.setattr(loop, "run", jobs_here(spark))
+    config = make_project(tmp_path).config
+    replay(config, application, replay_id="before", group_windows=3)
+    check(config, "before")
+    publish(config, "before")
+    before = Ledger.open(config.ledger_url).publications.newest()[0].details.states
+    window, last = add_tuple(config), FIRST_EVENT + WINDOWS - 1
+    (proposal,) = find_repairs(config).steps
+    known = min(state for state in before if state >= window)
+    assert (proposal.windows, proposal.may_follow) == (WindowRange(window, known), (WindowRange(known + 1, last),))
+    lines: list[str] = []
+    steps = repair(config, Lines(lines.append)).steps
+    expected = (
+        [WindowRange(window, known)] if catches_up else [WindowRange(window, known), WindowRange(known + 1, last)]
+    )
+    assert [step.windows for step in steps] == expected
+    told = "is the one that was published: what follows stays" if catches_up else "is another one than was published"
+    assert f"{application}: the state after window {known} {told}" in lines
+    assert repair(config) == Repaired([], [], ())
+    assert Ledger.open(config.ledger_url).stale.ranges() == []
+    replay(config, application, replay_id="anew")
+    assert certify(config, "anew", "published").equal
+
+
+def add_tuple(config: Config) -> int:
+    """Puts one more tuple into a window of `events`, as a reopening does, and returns the window."""
+    data, windows = Table.open(config.stream_table("events")), Table.open(config.windows_table("events"))
+    row = query('select * from e where x is not null order by window_id, "offset" limit 40', e=data).slice(39)
+    window = row["window_id"][0].as_py()
+    count = query(f"select count(*) as n from e where window_id = {window}", e=data)["n"][0].as_py()
+    late = row.set_column(row.schema.get_field_index("offset"), "offset", pa.array([count], pa.int64()))
+    data.commit_arrow(late, app_id="record", version=2)
+    note_files(data, Table.open(config.files_table("events")))
+    windows.replace(
+        seals_of(config, "events", {window: count + 1}).to_reader(), f"window_id = {window}", app_id="record", version=2
+    )
+    return int(window)
