@@ -35,6 +35,11 @@ class PublishedStretch:
         return self.windows
 
     @property
+    def begins_anew(self) -> bool:
+        """Whether it begins with the initial state."""
+        return self.windows.first == self.plan.first and self.plan.start.source == "initial"
+
+    @property
     def kind(self) -> tuple[object, ...]:
         """What replays must have in common to be done as one."""
         given = sorted((one.path, repr(one.value)) for one in self.plan.given)
@@ -200,8 +205,12 @@ def _own(stretch: PublishedStretch, changed: WindowRange) -> WindowRange | None:
 def _is_near(
     known: PublishedApplication, one: WindowRange, begin: PublishedStretch, other: WindowRange, end: PublishedStretch
 ) -> bool:
-    """Returns whether two ranges are one replay: of one kind, few windows between, all published in that kind too."""
-    if begin.kind != end.kind:
+    """Returns whether two ranges are one replay: of one kind, few windows between, all published in that kind too.
+
+    They are not where a publication between them has begun anew: no state was carried into it.
+    """
+    anew = [stretch for stretch in known.stretches if known.stateful and stretch.begins_anew]
+    if begin.kind != end.kind or any(one.last < stretch.windows.first <= other.first for stretch in anew):
         return False
     if other.first <= one.last + 1:
         return True

@@ -137,6 +137,14 @@ def test_state_is_not_carried_into_a_publication_that_began_anew(config: Config)
     assert proposed(find_repairs(config)) == [("app", 105, 109)]
 
 
+def test_a_repair_goes_not_on_into_a_publication_that_began_anew(config: Config) -> None:
+    """Not for windows that have changed in both: one replay would carry the state of the first into the second."""
+    published(config, "one", 100, 109, outputs=STATEFUL)
+    published(config, "two", 110, 119, outputs=STATEFUL)
+    seal_again(config, 109, 110)
+    assert proposed(find_repairs(config)) == [("app", 109, 109), ("app", 110, 119)]
+
+
 @pytest.mark.parametrize(("base", "follows"), [(109, (WindowRange(112, 119),)), (104, ())])
 def test_state_may_be_carried_over_windows_that_nobody_published(
     config: Config, base: int, follows: tuple[WindowRange, ...]
