@@ -136,7 +136,8 @@ class StreamConfig(Section):
     slack_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(0, alias="slack")
     """How long a timer waits after its scheduled time (H23)."""
     max_jump_us: Annotated[DurationUs, AfterValidator(zero_or_more)] | None = Field(None, alias="max_jump")
-    """A tuple that runs ahead of all others by more is an error tuple and moves no clock; off by default (H61)."""
+    """A tuple that runs ahead of all others by more is an error tuple and moves no clock, no watermark either; off by
+    default (H61, E50)."""
     fill: FillConfig | None = None
     """How missing rows are made, in a section of its own: [streams.NAME.fill]."""
     windows: WindowsConfig | None = None

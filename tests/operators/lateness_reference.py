@@ -35,6 +35,7 @@ class Rules:
     timeouts_us: tuple[int | None, ...]
     aheads_us: tuple[int | None, ...]
     tick_first: bool = False
+    jumps_us: tuple[int | None, ...] = ()
 
 
 def judge(
@@ -47,7 +48,7 @@ def judge(
     first_tick = -(-start_us // rules.interval_us) * rules.interval_us
     last_sent = [first_tick] * rules.streams
     watermark: int | None = None
-    waiting = sorted(range(len(case)), key=lambda number: case[number].at_us)
+    waiting = sorted(range(len(case)), key=lambda number: (case[number].at_us, case[number].ts_us or 0))
     for tick_us in range(first_tick, end_us + rules.interval_us, rules.interval_us):
         while waiting and (
             case[waiting[0]].at_us < tick_us or (case[waiting[0]].at_us == tick_us and not rules.tick_first)
@@ -60,6 +61,10 @@ def judge(
                 continue
             if limit is not None and ts_us > at_us + limit:
                 outcomes[number] = Judged("far_future", None)
+                continue
+            jump, highest = (rules.jumps_us or (None,) * rules.streams)[stream], largest[stream]
+            if jump is not None and highest is not None and ts_us > highest + jump:
+                outcomes[number] = Judged("jump", None)
                 continue
             is_late = watermark is not None and ts_us < watermark
             outcomes[number] = Judged("late" if is_late else "on_time", watermark)

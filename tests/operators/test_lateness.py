@@ -10,10 +10,12 @@ from itertools import pairwise
 from random import Random, getrandbits
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from pyspark.sql import functions as F
 
 from rewindow.errors import InputError
+from rewindow.operators.event_time.jumps import fold_jumps
 from rewindow.operators.event_time.lateness import ADDED, Lateness, late_by_idleness, lateness, refused_because
 from rewindow.operators.event_time.settings import EventTime, StreamTime
 from tests.operators.lateness_reference import Arrival, Judged, Rules, judge
@@ -39,6 +41,7 @@ def make_rules(random: Random) -> Rules:
         ),
         aheads_us=tuple(random.choice([None, None, 8 * UNIT_US]) for _ in range(streams)),
         tick_first=random.random() < 0.3,
+        jumps_us=tuple(random.choice([None, 0, 3, 10]) for _ in range(streams)) if random.random() < 0.4 else (),
     )
 
 
@@ -64,8 +67,11 @@ def settings_of(rules: Rules) -> EventTime:
             event_at="ts",
             idle_timeout=None if timeout is None else timeout / S,
             max_ahead=None if ahead is None else ahead / S,
+            max_jump=None if jump is None else jump / S,
         )
-        for number, (timeout, ahead) in enumerate(zip(rules.timeouts_us, rules.aheads_us, strict=True))
+        for number, (timeout, ahead, jump) in enumerate(
+            zip(rules.timeouts_us, rules.aheads_us, rules.jumps_us or [None] * rules.streams, strict=True)
+        )
     }
     tie = "tick_first" if rules.tick_first else "tuple_first"
     return EventTime(streams=streams, lag=rules.lag_us / S, watermark_interval=rules.interval_us / S, tie=tie)
@@ -124,7 +130,7 @@ def new_seed() -> int:
 
 
 def test_lateness_is_what_a_machine_would_have_decided(spark: SparkSession) -> None:
-    """Each tuple is held against the watermark of the last tick before it (E1 to E4, E15, E23 to E26, E47)."""
+    """Each tuple is held against the watermark of the last tick before it (E1 to E4, E15, E23 to E26, E47, E50)."""
     seed = new_seed()
     random = Random(seed)
     rules = make_rules(random)
@@ -150,6 +156,43 @@ def test_lateness_is_the_same_in_any_grouping(spark: SparkSession) -> None:
         state = results[-1].state.localCheckpoint() if results and results[-1].state is not None else None
         results.append(lateness(part, settings_of(rules), state=state, start_us=0, end_us=end_us, apart=("case",)))
     assert_same(results, cases, rules, seed)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_one_pass_over_timestamps_refuses_what_a_loop_does(seed: int) -> None:
+    """E50: the maximum is that of the timestamps that were believed; chunks and what went before do not show."""
+    random = Random(seed)
+    jump, highest = random.choice([0, 1, 5]), random.randint(-5, 5)
+    values = [random.randint(-20, 20) + random.choice([0, 0, number // 3]) for number in range(random.randint(0, 60))]
+    wanted, known = [], highest
+    for value in values:
+        wanted.append(value > known + jump)
+        known = known if wanted[-1] else max(known, value)
+    found = np.zeros(len(values), bool)
+    cut = random.randint(0, len(values))
+    ts = np.array(values, np.int64)
+    middle = fold_jumps(ts[:cut], found[:cut], highest, jump)
+    assert fold_jumps(ts[cut:], found[cut:], middle, jump) == known
+    assert found.tolist() == wanted
+
+
+def test_one_tuple_far_ahead_makes_no_other_late(spark: SparkSession) -> None:
+    """E50: it is an error tuple, also long after; a jump of just so much is believed; each key has a clock apart."""
+    rows = [
+        ("a", 1, 10), ("a", 2, 999), ("a", 3, 20), ("a", 4, 21), ("a", 5, 500), ("a", 6, 15),
+        ("b", 1, 999), ("b", 2, 1_000), ("b", 3, 1_011),
+    ]  # fmt: skip
+    frame = spark.createDataFrame(
+        [(k, at * 10**6, ts * 10**6) for k, at, ts in rows], "k STRING, arrived_at BIGINT, ts BIGINT"
+    )
+    stream = StreamTime(event_at="ts", max_ahead=None, max_jump=10)
+    judged = lateness({"s": frame}, EventTime(streams={"s": stream}), apart=("k",))
+    found = {(row["k"], row["ts"] // 10**6): row["_rw_outcome"] for row in judged.tuples["s"].collect()}
+    assert found == {
+        ("a", 10): "on_time", ("a", 999): "jump", ("a", 20): "on_time", ("a", 21): "on_time", ("a", 500): "jump",
+        ("a", 15): "late", ("b", 999): "on_time", ("b", 1_000): "on_time", ("b", 1_011): "jump",
+    }  # fmt: skip
+    assert judged.errors["s"].count() == 3
 
 
 def one_stream(spark: SparkSession, **more: Any) -> DataFrame:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rewindow.errors import InputError
 from rewindow.names import quoted_column
 from rewindow.operators.event_time import watermarks as marks
+from rewindow.operators.event_time.jumps import JUMPS, mark_jumps
 from rewindow.operators.event_time.settings import EventTime, StreamTime
 from rewindow.operators.event_time.watermarks import AT, BEFORE, IS_NEWS, STREAM, TICK, TS
 from rewindow.operators.heartbeat.clock import floor_div
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 OUTCOME, TIMESTAMP, WATERMARK, LATE_BY = ADDED = ("_rw_outcome", "_rw_event_us", "_rw_watermark_us", "_rw_late_by_us")
 """Columns that `lateness` adds."""
-ON_TIME, LATE, NULL_TS, FAR_FUTURE, BAD_TYPE, TIMER = OUTCOMES = (
-    "on_time", "late", "null_ts", "far_future", "bad_type", "timer",
+ON_TIME, LATE, NULL_TS, FAR_FUTURE, BAD_TYPE, JUMP, TIMER = OUTCOMES = (
+    "on_time", "late", "null_ts", "far_future", "bad_type", "jump", "timer",
 )  # fmt: skip
 """What becomes of a tuple; each has exactly one of these (E39)."""
 SMALL = 1_000_000
@@ -64,7 +65,8 @@ class Lateness:
 
     Attributes:
         tuples: by stream, all its tuples, unchanged, and behind them `_rw_outcome STRING` (on_time, late, null_ts,
-            far_future, bad_type for a number in a wrong unit, or timer for one that a Heartbeat made),
+            far_future, bad_type for a number in a wrong unit, jump for one far ahead of its stream (E50), or timer for
+            one that a Heartbeat made),
             `_rw_event_us BIGINT` (the timestamp in microseconds since 1970-01-01 UTC),
             `_rw_watermark_us BIGINT` (the watermark that the tuple was held against; null before the first, and where
             the timestamp cannot be used) and `_rw_late_by_us BIGINT` (how far a late tuple lies behind it, else null).
@@ -92,7 +94,7 @@ class Lateness:
     @property
     def errors(self) -> dict[str, DataFrame]:
         """By stream, the tuples whose timestamp cannot be used, with all columns of `tuples` (E23)."""
-        refused = f"{OUTCOME} IN ('{NULL_TS}', '{FAR_FUTURE}', '{BAD_TYPE}')"
+        refused = f"{OUTCOME} IN ('{NULL_TS}', '{FAR_FUTURE}', '{BAD_TYPE}', '{JUMP}')"
         return {name: frame.where(refused) for name, frame in self.tuples.items()}
 
     def counts(self, *by: str) -> DataFrame:
@@ -142,7 +144,10 @@ def lateness(
         InputError: a declared stream has no frame, a frame is not declared, a column is missing or has a wrong type.
     """
     _check(frames, settings, state, start_us)
-    timed = {name: _timed(frames[name], name, settings, origin_us) for name in settings.streams}
+    timed = {
+        name: _jumps_marked(_timed(frames[name], name, settings, origin_us), name, settings, state, apart)
+        for name in settings.streams
+    }
     moving = [
         frame.where(_moves_clock(settings.streams[name])).select(*apart, _number(settings, name), TICK, AT, TS)
         for name, frame in timed.items()
@@ -229,6 +234,22 @@ def _timed(frame: DataFrame, name: str, settings: EventTime, origin_us: int) -> 
     return timed.withColumn(TICK, F.coalesce(marks.tick_of(settings, F.col(AT), origin_us), missing))
 
 
+def _jumps_marked(
+    timed: DataFrame, name: str, settings: EventTime, state: DataFrame | None, apart: Sequence[str]
+) -> DataFrame:
+    """Adds which tuples jump ahead of their stream, where that is asked; the state has its largest timestamp (E50)."""
+    from pyspark.sql import functions as F
+
+    stream = settings.streams[name]
+    if stream.max_jump_us is None:
+        return timed
+    known = None
+    if state is not None:
+        own = (F.col("stream") == name) & F.col("ahead_us").isNotNull()
+        known = state.where(own).select(*apart, F.col("ahead_us").alias(TS))
+    return mark_jumps(timed, _is_believed(stream), stream.max_jump_us, known, apart)
+
+
 def _is_far(stream: StreamTime) -> Column | None:
     from pyspark.sql import functions as F
 
@@ -259,6 +280,13 @@ def refused_because(at: Column) -> Column:
 
 def _moves_clock(stream: StreamTime) -> Column:
     """Returns whether a tuple moves the clock: one with a timestamp that is believed, a late one too (E1)."""
+    from pyspark.sql import functions as F
+
+    return _is_believed(stream) if stream.max_jump_us is None else _is_believed(stream) & ~F.col(JUMPS)
+
+
+def _is_believed(stream: StreamTime) -> Column:
+    """Returns whether a tuple has a timestamp that is believed, by itself."""
     from pyspark.sql import functions as F
 
     is_far = _is_far(stream)
@@ -349,6 +377,7 @@ def _judge(
     is_late, is_far = F.col(TS) < F.col(WATERMARK), _is_far(stream)
     outcome = F.when(F.col(TS).isNull(), unreadable)
     outcome = outcome if is_far is None else outcome.when(is_far, FAR_FUTURE).when(_is_shrunk(), BAD_TYPE)
+    outcome = outcome if stream.max_jump_us is None else outcome.when(F.col(JUMPS), JUMP)
     if IS_TIMER in columns:  # A timer is the passage of time and no tuple (H60): it moves the clock, and is never late.
         outcome, is_late = outcome.when(F.col(IS_TIMER), TIMER), is_late & ~F.coalesce(IS_TIMER, F.lit(False))
     outcome = outcome.when(is_late, LATE).otherwise(ON_TIME)

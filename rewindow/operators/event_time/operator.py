@@ -13,6 +13,7 @@ from rewindow.application.error_tuples import DETAIL, REASON
 from rewindow.names import quoted_column
 from rewindow.operators.event_time.lateness import (
     ADDED,
+    JUMP,
     LATE_BY,
     OUTCOME,
     TIMESTAMP,
@@ -39,7 +40,7 @@ class EventTimeOperator(FrameOperator):
 
     Attributes:
         columns: those of the stream. They pass unchanged, but for `offset`.
-        event_at, unit, max_ahead: see `StreamTime`.
+        event_at, unit, max_ahead, max_jump: see `StreamTime`.
         lag, watermark_interval, arrived_at, tie: see `EventTime`.
     """
 
@@ -51,6 +52,7 @@ class EventTimeOperator(FrameOperator):
     lag: Any = "0 s"
     watermark_interval: Any = "1 s"
     max_ahead: Any = "1 day"
+    max_jump: Any = None
     arrived_at: str = "arrived_at"
     tie: Literal["tuple_first", "tick_first"] = "tuple_first"
 
@@ -92,9 +94,13 @@ class EventTimeOperator(FrameOperator):
 
     def _refused(self, judged: Lateness) -> Mapping[str, DataFrame]:
         """Returns the frames of the ports `late` and `errors`."""
+        from pyspark.sql import functions as F
+
         columns = judged.tuples["stream"].columns[: -len(ADDED)]
         errors = judged.errors["stream"]
+        jumps = f"exceeds the largest timestamp of its stream before it by more than max_jump, {self.max_jump}"
         why = refused_because(arrived_us(errors, "stream", self.arrived_at))
+        why = F.when(F.col(OUTCOME) == JUMP, jumps).otherwise(why)
         errors = errors.withColumn(DETAIL, why).withColumnRenamed(OUTCOME, REASON)
         return {
             "late": judged.late["stream"].drop(OUTCOME),
@@ -103,7 +109,9 @@ class EventTimeOperator(FrameOperator):
 
     def _settings(self) -> EventTime:
         try:
-            stream = StreamTime(event_at=self.event_at, unit=self.unit, max_ahead=self.max_ahead)
+            stream = StreamTime(
+                event_at=self.event_at, unit=self.unit, max_ahead=self.max_ahead, max_jump=self.max_jump
+            )
         except ValidationError as error:
             raise refusal("event time", error) from error
         return EventTime(
@@ -123,9 +131,9 @@ class SplitLate(EventTimeOperator):
 
     Decided as it would have been when the tuples arrived, see `lateness`. Ports: `on_time` and `late` have the stream's
     columns, `late` also `_rw_event_us`, `_rw_watermark_us` and `_rw_late_by_us`; `errors` is an error port with the
-    reason `null_ts`, `far_future` or `bad_type`, and a detail; `ticks` has the instants at which the watermark rose;
-    `counts` how many tuples of each key came to which outcome in each window, so that what went in can be held against
-    what came out (X37, E40).
+    reason `null_ts`, `far_future`, `bad_type` or `jump`, and a detail; `ticks` has the instants at which the watermark
+    rose; `counts` how many tuples of each key came to which outcome in each window, so that what went in can be held
+    against what came out (X37, E40).
 
     Attributes:
         key_by: columns that `counts` is grouped by.

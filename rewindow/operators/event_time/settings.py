@@ -23,8 +23,10 @@ class StreamTime(BaseModel):
         unit: what a whole number counts since 1970-01-01 UTC.
         idle_timeout: a stream that has sent nothing for longer does not hold the watermark back; off unless set (E47).
         max_ahead: a tuple whose timestamp runs ahead of its own arrival by more is an error tuple and moves no clock,
-            so that one wrong timestamp does not make the rest late (the guard that E50 wants). So is one more than a
+            so that one wrong timestamp does not make the rest late (see also `max_jump`). So is one more than a
             year old that lies within a day of its arrival in a larger unit. None believes every timestamp.
+        max_jump: a tuple whose timestamp exceeds the largest one of its stream before it by more is an error tuple and
+            moves no clock; off unless set (E50). Of tuples of one arrival the earliest timestamp comes first.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -33,8 +35,9 @@ class StreamTime(BaseModel):
     unit: Literal["us", "ms", "s"] = "us"
     idle_timeout: Decimal | None = None
     max_ahead: Decimal | None = Decimal(86_400)
+    max_jump: Decimal | None = None
 
-    @field_validator("idle_timeout", "max_ahead", mode="before")
+    @field_validator("idle_timeout", "max_ahead", "max_jump", mode="before")
     @classmethod
     def _check_wait(cls, value: object) -> Decimal | None:
         return None if value is None else seconds(value)
@@ -48,6 +51,11 @@ class StreamTime(BaseModel):
     def max_ahead_us(self) -> int | None:
         """How far a timestamp may run ahead of its arrival, None for any distance."""
         return None if self.max_ahead is None else int(self.max_ahead * 1_000_000)
+
+    @property
+    def max_jump_us(self) -> int | None:
+        """How far a timestamp may exceed the largest one before it, None for any distance."""
+        return None if self.max_jump is None else int(self.max_jump * 1_000_000)
 
 
 class EventTime(BaseModel):

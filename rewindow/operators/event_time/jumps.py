@@ -1,0 +1,125 @@
+"""Tuples whose timestamp jumps ahead of its stream, which move no clock (docs/rules/event_time.md E50).
+
+The maximum runs over believed tuples only, so each decision depends on those before it. Where nothing jumps it is the
+running maximum of all tuples, which blocks of ticks compute side by side. From the first jump of a stream on, those
+tuples that lie above the maximum at that place go through one pass in their order, with arrival and timestamp alone.
+Tuples of one arrival go by timestamp, so that no other order can be meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rewindow.names import quoted_column
+from rewindow.operators.event_time.watermarks import AT, BLOCK, TICK, TS
+from rewindow.operators.heartbeat.clock import FIRST, floor_div
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+JUMPS = "_jumps"
+"""Whether a tuple jumps ahead."""
+_BLOCK, _HIGHEST, _BEGINS, _IS_TUPLE = "_block", "_highest_us", "_begins", "_is_tuple"
+_AT, _TS = "_jump_arrived_us", "_jump_event_us"
+_CHUNK = 4_096
+
+
+def mark_jumps(
+    timed: DataFrame, moves: Column, jump_us: int, highest: DataFrame | None, apart: Sequence[str]
+) -> DataFrame:
+    """Adds `JUMPS` to the tuples of a stream.
+
+    Args:
+        timed: tuples with `AT`, `TS`, `TICK`, and `apart`.
+        moves: whether a tuple may move the clock at all; others do not jump.
+        jump_us: how far a timestamp may exceed the largest one before it; one that exceeds it by more jumps.
+        highest: `TS`, the largest one before all of these, and `apart`; none at the beginning.
+        apart: columns whose values are streams of their own.
+    """
+    from pyspark.sql import functions as F
+
+    own = timed.where(moves).select(*apart, TICK, AT, TS)
+    jumping = _refused(own, jump_us, highest, apart)
+    same = [F.col(AT) == F.col(_AT), F.col(TS) == F.col(_TS)]
+    others = {name: f"_jump_{number}" for number, name in enumerate(apart)}
+    same += [F.col(quoted_column(name)).eqNullSafe(F.col(renamed)) for name, renamed in others.items()]
+    jumping = jumping.withColumnsRenamed({**others, AT: _AT, TS: _TS}).distinct()
+    marked = timed.join(jumping, same, "left").withColumn(JUMPS, F.col(_AT).isNotNull() & moves)
+    return marked.drop(_AT, _TS, *others.values())
+
+
+def _refused(own: DataFrame, jump_us: int, highest: DataFrame | None, apart: Sequence[str]) -> DataFrame:
+    """Returns `apart`, `AT` and `TS` of the tuples that jump."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    before = _with_highest(own, highest, apart)
+    place = F.struct(AT, TS)
+    first = before.where(F.col(TS) > F.col(_HIGHEST) + jump_us).groupBy(*apart)
+    first = first.agg(F.min(F.struct(AT, TS, _HIGHEST)).alias("_first"))
+    others = {name: f"_first_{number}" for number, name in enumerate(apart)}
+    same = [F.col(quoted_column(name)).eqNullSafe(F.col(renamed)) for name, renamed in others.items()]
+    same += [place >= F.struct(f"_first.{AT}", f"_first.{TS}"), F.col(TS) > F.col(f"_first.{_HIGHEST}")]
+    doubtful = own.join(F.broadcast(first.withColumnsRenamed(others)), same)
+    order = Window.partitionBy(*apart).orderBy(AT, TS)
+    rows = doubtful.select(
+        *apart, AT, TS, F.col(f"_first.{_HIGHEST}").alias(_HIGHEST), (F.row_number().over(order) == 1).alias(_BEGINS)
+    )
+    return rows.mapInArrow(_refusing(jump_us, [*apart, AT, TS]), rows.select(*apart, AT, TS).schema)
+
+
+def _with_highest(own: DataFrame, highest: DataFrame | None, apart: Sequence[str]) -> DataFrame:
+    """Adds the largest timestamp before each tuple, of all tuples; null before the first."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    rows = own.withColumns({_BLOCK: floor_div(F.col(TICK), BLOCK), _IS_TUPLE: F.lit(1)})
+    totals = rows.groupBy(*apart, _BLOCK).agg(F.max(TS).alias(TS))
+    if highest is not None:
+        totals = totals.unionByName(highest.select(*apart, F.lit(FIRST).alias(_BLOCK), TS))
+    blocks = Window.partitionBy(*apart).orderBy(_BLOCK).rowsBetween(FIRST, -1)
+    carry = totals.select(*apart, _BLOCK, F.max(TS).over(blocks).alias(TS), F.lit(0).alias(_IS_TUPLE))
+    rows = rows.unionByName(carry.where(F.col(_BLOCK) != FIRST), allowMissingColumns=True)
+    order = Window.partitionBy(*apart, _BLOCK).orderBy(_IS_TUPLE, AT, TS).rowsBetween(FIRST, -1)
+    return rows.withColumn(_HIGHEST, F.max(TS).over(order)).where(F.col(_IS_TUPLE) == 1)
+
+
+def _refusing(jump_us: int, columns: Sequence[str]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Returns the pass over tuples in their order, which gives those that jump."""
+
+    def refuse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        highest = 0
+        for batch in batches:
+            ts = batch.column(TS).to_numpy(zero_copy_only=False)
+            begins = np.flatnonzero(batch.column(_BEGINS).to_numpy(zero_copy_only=False)).tolist()
+            jumps = np.zeros(len(ts), bool)
+            ends = [*begins, len(ts)] if begins[:1] == [0] else [0, *begins, len(ts)]
+            for begin, end in pairwise(ends):
+                if begin in begins:
+                    highest = batch.column(_HIGHEST)[begin].as_py()
+                highest = fold_jumps(ts[begin:end], jumps[begin:end], highest, jump_us)
+            yield batch.select(columns).filter(pa.array(jumps))
+
+    return refuse
+
+
+def fold_jumps(ts: npt.NDArray[np.int64], jumps: npt.NDArray[np.bool_], highest: int, jump_us: int) -> int:
+    """Notes in `jumps` which timestamps jump, from a maximum on; returns the maximum after them."""
+    at = 0
+    while at < len(ts):
+        chunk = ts[at : at + _CHUNK]
+        before = np.maximum.accumulate(np.concatenate(([highest], chunk)))
+        jumping = chunk > before[:-1] + jump_us
+        clean = int(jumping.argmax()) if jumping.any() else len(chunk)
+        highest = int(before[clean])
+        too_far = chunk[clean:] > highest + jump_us
+        refused = len(too_far) if too_far.all() else int((~too_far).argmax())
+        jumps[at + clean : at + clean + refused] = True
+        at += clean + refused
+    return highest
