@@ -128,6 +128,7 @@ def filled_parameters(
         "max_rows": operator.max_rows,
         "keys": ", ".join(map(sql_name, operator.keys)) or "1",
         "columns": ", ".join(sql_name(name) for name in compared if name not in ("attempt", operator.arrived_at)),
+        "fills_nulls": str(bool(rules.nulls)).lower(),
         "is_believed": f"epoch_us({event_at}) - epoch_us({arrived_at}) <= {max_ahead_us}",
     }
 

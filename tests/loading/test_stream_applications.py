@@ -49,6 +49,20 @@ def test_a_section_makes_an_application_that_is_valid(tmp_path: Path) -> None:
         assert isinstance(operator, FillGaps) and operator.rules().step_us == step_us * 1_000_000
 
 
+def test_the_suite_knows_that_recorded_nulls_are_filled(tmp_path: Path) -> None:
+    """A recorded row with a method is wrong without the setting, and right with it (G27)."""
+    fill = {"columns": {"temp": {"method": "forward", "treat_null_as_missing": True}}}
+    config = Config(
+        state=tmp_path, expectations=PROJECT, applications=[tmp_path], streams={"weather": stream(fill=fill)}
+    )
+    recorded = {"weather": create_table(config.stream_table("weather"), SCHEMA)}
+    app = load_application(config, "filled_weather").app
+    assert [str(flaw) for flaw in suite_flaws(config, app, recorded)] == []
+    assert dict(app.outputs["filled"].suite_parameters)["fills_nulls"] == "true"
+    plain = filled_application("weather", stream(), SCHEMA)
+    assert dict(plain.outputs["filled"].suite_parameters)["fills_nulls"] == "false"
+
+
 def test_what_the_settings_of_a_stream_say_is_changed_there(tmp_path: Path) -> None:
     """O28: its suite and outputs follow from them too; what they leave open may be given."""
     config = Config(state=tmp_path, expectations=PROJECT, applications=[tmp_path], streams={"weather": stream()})

@@ -40,6 +40,16 @@ class Method:
     fallback: str = "null"
     constant: Any = None
     extrapolate: bool = False
+    fills_nulls: bool = False
+
+    @property
+    def chooses(self) -> bool:
+        """Whether some rows are no sources."""
+        return self.fills_nulls
+
+    def uses(self, row: Row) -> bool:
+        """Returns whether a row has a value that may be a source."""
+        return getattr(row, self.source) is not None or not self.fills_nulls
 
 
 def fill(
@@ -55,13 +65,47 @@ def fill(
         if point <= last and point not in there:
             gap.append(point)
         elif gap:
-            made += _of_gap(gap, inside, methods, step, max_rows, gap[0] == first or gap[-1] == last)
+            made += _of_gap(gap, inside, methods, step, max_rows, gap[0] == first or gap[-1] == last, (first, last))
             gap = []
     return made
 
 
+def fill_nulls(
+    rows: Sequence[Row], methods: Sequence[Method], step: int, begin: int, end: int
+) -> dict[tuple[int, int], tuple[Any, str]]:
+    """Returns value and method for the recorded nulls, by timestamp and number of the column."""
+    first, last = -(-begin // step), -(-end // step) - 1
+    inside = sorted((row for row in rows if first <= row.ts // step <= last), key=lambda row: row.ts)
+    return {
+        (row.ts, number): _chosen(method, row.ts, inside, step, (first, last))
+        for row in inside
+        for number, method in enumerate(methods)
+        if method.fills_nulls and getattr(row, method.source) is None
+    }
+
+
+def _chosen(method: Method, ts: int, rows: list[Row], step: int, ends: tuple[int, int]) -> tuple[Any, str]:
+    """Returns value and method at a time, where rows without a usable value are none."""
+    first_of: dict[int, Row] = {}
+    for row in rows:
+        first_of.setdefault(row.ts // step, row)
+    used = [row for row in rows if method.uses(row)]
+    before, after = [row for row in used if row.ts < ts], [row for row in used if row.ts > ts]
+    begin = before[-1].ts // step + 1 if before else ends[0]
+    end = after[0].ts // step if after else ends[1] + 1
+    seasons = [row for row in first_of.values() if method.uses(row)]
+    previous, following = before[-1] if before else None, after[0] if after else None
+    return _value(method, ts, (end - begin) * step, previous, following, seasons, step)
+
+
 def _of_gap(
-    gap: list[int], rows: list[Row], methods: Sequence[Method], step: int, max_rows: int, is_open: bool
+    gap: list[int],
+    rows: list[Row],
+    methods: Sequence[Method],
+    step: int,
+    max_rows: int,
+    is_open: bool,
+    ends: tuple[int, int],
 ) -> list[Made]:
     before = [row for row in rows if row.ts < gap[0] * step]
     after = [row for row in rows if row.ts > gap[-1] * step]
@@ -70,7 +114,12 @@ def _of_gap(
     points, stands_for = (gap, 1) if count <= max_rows else (gap[:1], count)
     found = []
     for point in points:
-        values = tuple(_value(one, point * step, count * step, previous, following, rows, step) for one in methods)
+        values = tuple(
+            _chosen(one, point * step, rows, step, ends)
+            if one.chooses
+            else _value(one, point * step, count * step, previous, following, rows, step)
+            for one in methods
+        )
         found.append(Made(point * step, stands_for, is_open, values))
     return found
 

@@ -14,7 +14,30 @@ from typing import TYPE_CHECKING
 from rewindow.names import quoted_column
 from rewindow.operators.filling.function import never_there
 from rewindow.operators.filling.settings import FillRules
-from rewindow.operators.filling.values import FROM, NEXT, OPEN, POINT, PREVIOUS, ROW, TS, UNTIL, row_hash, sources
+from rewindow.operators.filling.sides import (
+    bounded_sides,
+    filled_nulls,
+    no_sides,
+    usable,
+    with_sides,
+    with_usable,
+)
+from rewindow.operators.filling.values import (
+    COUNTS,
+    FROM,
+    NEXT,
+    OPEN,
+    POINT,
+    PREVIOUS,
+    ROW,
+    TS,
+    UNTIL,
+    next_side,
+    previous_side,
+    row_hash,
+    sources,
+    with_season,
+)
 from rewindow.operators.heartbeat.clock import FIRST, WINDOW
 from rewindow.windows import Grid, WindowRange
 
@@ -23,7 +46,9 @@ if TYPE_CHECKING:
 
 AT = "_rw_arrived_us"
 """Arrival of the row that closes a gap."""
-_HIGHEST, _BEFORE, _LAST, _FRONT = "_rw_highest", "_rw_point_before", "_rw_is_last", "_rw_front"
+_HIGHEST, _BEFORE, _LAST, _FRONT, _MOVES = (
+    "_rw_highest", "_rw_point_before", "_rw_is_last", "_rw_front", "_rw_moves",
+)  # fmt: skip
 
 
 def carried_rows(
@@ -38,21 +63,61 @@ def carried_rows(
         first: first window of the group.
         closing: window in which the grid ends: later rows close nothing.
     """
+    from pyspark.sql import functions as F
+
+    keys = [F.col(quoted_column(key)) for key in settings.keys]
+    rows = placed.select(WINDOW, *keys, TS, POINT, AT, ROW, F.lit(True).alias(COUNTS))
+    return _moving(rows, state, settings, first, closing).where(_MOVES).drop(_MOVES, COUNTS)
+
+
+def _moving(
+    rows: DataFrame, state: DataFrame | None, settings: FillRules, first: int, closing: int | None
+) -> DataFrame:
+    """Returns rows and those of the state, and which of them are later than all that count in earlier windows."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     keys = [F.col(quoted_column(key)) for key in settings.keys]
-    rows = placed.select(WINDOW, *keys, TS, POINT, AT, ROW)
     if closing is not None:
-        rows = rows.where(F.col(WINDOW) <= closing)
+        rows = rows.withColumn(COUNTS, F.col(COUNTS) & (F.col(WINDOW) <= closing))
     if state is not None:
         names = rows.schema[ROW].dataType.names  # type: ignore[attr-defined]
         row = F.struct(*(F.col(quoted_column(name)) for name in names)).cast(rows.schema[ROW].dataType)
-        before = F.lit(first - 1).cast("bigint").alias(WINDOW), F.lit(None).cast("bigint").alias(AT)
-        rows = rows.unionByName(state.select(before[0], *keys, TS, POINT, before[1], row.alias(ROW)))
+        before, counts = F.lit(first - 1).cast("bigint").alias(WINDOW), F.lit(True).alias(COUNTS)
+        carried = state.select(before, *keys, TS, POINT, row.alias(ROW), counts)
+        rows = rows.unionByName(carried, allowMissingColumns=True)
     earlier = Window.partitionBy(*keys).orderBy(WINDOW).rangeBetween(FIRST, -1)
-    rows = rows.withColumn(_HIGHEST, F.max(TS).over(earlier))
-    return rows.where(F.col(_HIGHEST).isNull() | (F.col(TS) > F.col(_HIGHEST))).drop(_HIGHEST)
+    highest = F.max(F.when(F.col(COUNTS), F.col(TS))).over(earlier)
+    is_later = F.col(_HIGHEST).isNull() | (F.col(TS) > F.col(_HIGHEST))
+    return rows.withColumn(_HIGHEST, highest).withColumn(_MOVES, F.col(COUNTS) & is_later).drop(_HIGHEST)
+
+
+def carried_nulls(
+    marked: DataFrame,
+    state: DataFrame | None,
+    rows: DataFrame,
+    settings: FillRules,
+    windows: WindowRange,
+    closing: int | None,
+) -> DataFrame:
+    """Returns the rows of the windows with values for recorded nulls: what is known of the key by then (G27).
+
+    Args:
+        marked: all rows, as from `with_places`, with `window_id`.
+        state: the carried state, None at the start.
+        rows: those that are sources, as from `carried_rows`.
+        settings: keys, grid and methods.
+        windows: those of the group.
+        closing: window in which the grid ends.
+    """
+    from pyspark.sql import functions as F
+
+    moving = with_usable(_moving(marked, state, settings, windows.first, closing), settings)
+    moving = with_sides(moving, settings, [*settings.keys, _MOVES], [WINDOW, TS]).where(F.col(WINDOW) >= windows.first)
+    moving = moving.withColumns(bounded_sides(moving, settings))
+    for period_us in settings.periods_us:
+        moving = with_season(moving, rows, settings, period_us)
+    return filled_nulls(moving, settings, F.col(_MOVES))
 
 
 def carried_gaps(
@@ -72,16 +137,24 @@ def carried_gaps(
 
     keys = [F.col(quoted_column(key)) for key in settings.keys]
     order = Window.partitionBy(*keys).orderBy(WINDOW, TS, row_hash(rows))
+    rows = with_usable(rows, settings)
     beside = rows.withColumns({PREVIOUS: F.lag(ROW).over(order), _BEFORE: F.lag(POINT).over(order)})
+    before = order.rowsBetween(FIRST, -1)
+    last = {previous_side(name): F.last(usable(name), ignorenulls=True).over(before) for name in settings.choosing}
+    beside = beside.withColumns(last)
     # Without a begin of the grid, a key begins with its first row.
     begin = F.col(POINT) if settings.from_time is None else F.lit(settings.first_point).cast("bigint")
     gaps = beside.where(F.col(WINDOW) >= windows.first).select(
         WINDOW, AT, *keys, F.coalesce(F.col(_BEFORE) + 1, begin).alias(FROM), F.col(POINT).alias(UNTIL),
         F.col(PREVIOUS).isNull().alias(OPEN), PREVIOUS, F.col(ROW).alias(NEXT),
+        *(F.col(quoted_column(previous_side(name))) for name in settings.choosing),
+        *(F.col(quoted_column(usable(name))).alias(next_side(name)) for name in settings.choosing),
     )  # fmt: skip
     if closing is not None and windows.first <= closing <= windows.last:
-        gaps = gaps.unionByName(_still_open(rows, settings, grid, closing))
-    return gaps.where(F.col(FROM) < F.col(UNTIL))
+        gaps = gaps.unionByName(_still_open(rows, settings, grid, closing), allowMissingColumns=True)
+    empty = no_sides(rows, settings, F.col(FROM) - 1, F.col(UNTIL))
+    known = {name: F.coalesce(F.col(quoted_column(name)), side) for name, side in empty.items()}
+    return gaps.where(F.col(FROM) < F.col(UNTIL)).withColumns(known)
 
 
 def closing_window(settings: FillRules, grid: Grid) -> int | None:
@@ -99,21 +172,26 @@ def _still_open(rows: DataFrame, settings: FillRules, grid: Grid, closing: int) 
     at = max(grid.start_us(closing), settings.to_time - 1)
     rest = [F.lit(settings.end_point).cast("bigint").alias(UNTIL), F.lit(True).alias(OPEN)]
     place = [F.lit(closing).cast("bigint").alias(WINDOW), F.lit(at).cast("bigint").alias(AT)]
+    at_last = F.struct(TS, row_hash(rows))
+    known = [(usable(name), previous_side(name)) for name in settings.choosing]
     last = rows.groupBy(*keys).agg(
-        F.max_by(ROW, F.struct(TS, row_hash(rows))).alias(PREVIOUS), F.max(POINT).alias(POINT)
-    )
-    behind = last.select(*place, *keys, (F.col(POINT) + 1).alias(FROM), *rest, PREVIOUS, nothing.alias(NEXT))
+        F.max_by(ROW, at_last).alias(PREVIOUS), F.max(POINT).alias(POINT),
+        *(F.max_by(found, F.when(F.col(found).isNotNull(), at_last)).alias(side) for found, side in known),
+    )  # fmt: skip
+    sides = [F.col(quoted_column(side)) for _, side in known]
+    behind = last.select(*place, *keys, (F.col(POINT) + 1).alias(FROM), *rest, PREVIOUS, nothing.alias(NEXT), *sides)
     never = None if settings.from_time is None else never_there(rows, settings)
     if never is None:
         return behind
     begin = F.lit(settings.first_point).cast("bigint").alias(FROM)
-    return behind.unionByName(never.select(*place, *keys, begin, *rest, nothing.alias(PREVIOUS), nothing.alias(NEXT)))
+    whole = never.select(*place, *keys, begin, *rest, nothing.alias(PREVIOUS), nothing.alias(NEXT))
+    return behind.unionByName(whole, allowMissingColumns=True)
 
 
 def state_of(rows: DataFrame, settings: FillRules) -> DataFrame:
-    """Returns what later windows need: each key's last row, and for seasonal values the first of each point (G34).
+    """Returns what later windows need: each key's last row, and the last one with a usable value of a column (G34).
 
-    Of those only what lies within the longest period of the last one.
+    For seasonal values it is also the first row of each point within the longest period of the last one.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -122,6 +200,10 @@ def state_of(rows: DataFrame, settings: FillRules) -> DataFrame:
     order = Window.partitionBy(*keys).orderBy(WINDOW, TS, row_hash(rows))
     rows = rows.withColumns({_LAST: F.lead(TS).over(order).isNull(), _BEFORE: F.lag(POINT).over(order)})
     kept = F.col(_LAST)
+    rows = with_sides(with_usable(rows, settings), settings, [*settings.keys], [WINDOW, TS])
+    for name in settings.choosing:
+        found, behind = F.col(quoted_column(usable(name))), F.col(quoted_column(next_side(name)))
+        kept = kept | (found.isNotNull() & behind.isNull())
     if settings.periods_us:
         points = -(-settings.periods_us[-1] // settings.grid.least_us)
         rows = rows.withColumn(_FRONT, F.max(POINT).over(Window.partitionBy(*keys)))

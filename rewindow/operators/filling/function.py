@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING
 from rewindow.errors import InputError
 from rewindow.names import quoted_column
 from rewindow.operators.filling.settings import FillRules, FillSettings
+from rewindow.operators.filling.sides import bounded_sides, filled_nulls, no_sides, with_sides, with_usable
 from rewindow.operators.filling.values import (
+    COUNTS,
+    FILLED,
     FROM,
     IS_MADE,
     NEXT,
@@ -30,7 +33,9 @@ from rewindow.operators.filling.values import (
     make_rows,
     place_rows,
     row_hash,
+    with_places,
     with_provenance,
+    with_season,
 )
 
 if TYPE_CHECKING:
@@ -55,7 +60,9 @@ def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
         for: 1, more where a gap has more than `max_rows`), `_rw_gap_id STRING` (the same for all rows of a gap),
         `_rw_gap_is_open BOOLEAN` (it reaches the begin or end of the range), `_rw_methods MAP<STRING, STRING>` (column
         to method; `none` where the gap is longer than `max_gap`, `expired` where a source is further away than
-        `max_carry`), `_rw_before_us` and `_rw_after_us BIGINT` (timestamps of the rows around the gap).
+        `max_carry`), `_rw_before_us` and `_rw_after_us BIGINT` (timestamps of the rows around the gap). For each
+        column with `treat_null_as_missing` also `_rw_filled_<column>`: the value for a recorded null, which stays
+        null; `_rw_methods` of that row has its method (G27).
 
     Raises:
         InputError: a column is not there or has a type that its method cannot fill.
@@ -63,11 +70,27 @@ def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
     from pyspark.sql import functions as F
 
     if IS_MADE in frame.columns:
-        frame = frame.where(~F.coalesce(F.col(IS_MADE), F.lit(False))).drop(*PROVENANCE)
+        added = [name for name in frame.columns if name in PROVENANCE or name.startswith(FILLED)]
+        frame = frame.where(~F.coalesce(F.col(IS_MADE), F.lit(False))).drop(*added)
     check_columns(dict(frame.dtypes), settings)
     rows = place_rows(frame, settings)
     made = make_rows(_gaps(rows, settings), rows, frame, settings)
-    return with_provenance(frame).select(*map(quoted_column, frame.columns), *PROVENANCE).unionByName(made)
+    recorded, added = with_provenance(frame), [*PROVENANCE, *(FILLED + name for name in settings.nulls)]
+    if settings.nulls:
+        recorded = with_provenance(_with_filled_nulls(frame, rows, settings))
+    columns = [quoted_column(name) for name in (*frame.columns, *added)]
+    return recorded.select(*columns).unionByName(made, allowMissingColumns=True)
+
+
+def _with_filled_nulls(frame: DataFrame, rows: DataFrame, settings: FillSettings) -> DataFrame:
+    """Returns all rows of a frame, with values for recorded nulls."""
+    from pyspark.sql import functions as F
+
+    marked = with_sides(with_usable(with_places(frame, settings), settings), settings, [*settings.keys, COUNTS], [TS])
+    marked = marked.withColumns(bounded_sides(marked, settings))
+    for period_us in settings.periods_us:
+        marked = with_season(marked, rows, settings, period_us)
+    return filled_nulls(marked, settings, F.col(COUNTS))
 
 
 def check_columns(types: Mapping[str, str], settings: FillRules) -> None:
@@ -113,7 +136,7 @@ def _gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
     from pyspark.sql import functions as F
 
     keys = [F.col(quoted_column(key)) for key in settings.keys]
-    rows = rows.select(*keys, TS, POINT, ROW)
+    rows = with_sides(with_usable(rows.select(*keys, TS, POINT, ROW), settings), settings, [*settings.keys], [TS])
     # Rows of one instant are told apart by what they are a source of, so that it is always the same one.
     order = Window.partitionBy(*keys).orderBy(TS, row_hash(rows))
     rows = rows.withColumns({
@@ -125,10 +148,12 @@ def _gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
     behind = F.struct(
         (point + 1).alias(FROM), F.coalesce("_rw_behind", end).cast("bigint").alias(UNTIL),
         F.col("_rw_behind").isNull().alias(OPEN), F.col(ROW).alias(PREVIOUS), F.col(NEXT).alias(NEXT),
+        *(side.alias(name) for name, side in bounded_sides(rows, settings).items()),
     )  # fmt: skip
     ahead = F.struct(
         first.cast("bigint").alias(FROM), point.alias(UNTIL), F.lit(True).alias(OPEN),
         nothing.alias(PREVIOUS), F.col(ROW).alias(NEXT),
+        *(side.alias(name) for name, side in bounded_sides(rows, settings, is_ahead=True).items()),
     )  # fmt: skip
     both = F.when(F.col("_rw_is_first"), F.array(ahead, behind)).otherwise(F.array(behind))
     # Most rows have no gap beside them: they go before anything is built for them.
@@ -137,9 +162,10 @@ def _gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
     never = never_there(rows, settings)
     if never is None:
         return found
+    empty = no_sides(rows, settings, first - 1, end)
     whole = never.select(
         *keys, first.cast("bigint").alias(FROM), end.cast("bigint").alias(UNTIL), F.lit(True).alias(OPEN),
-        nothing.alias(PREVIOUS), nothing.alias(NEXT),
+        nothing.alias(PREVIOUS), nothing.alias(NEXT), *(side.alias(name) for name, side in empty.items()),
     )  # fmt: skip
     return found.unionByName(whole.where(F.col(FROM) < F.col(UNTIL)))
 

@@ -15,21 +15,24 @@ from rewindow.operators.event_time.settings import refusal, seconds
 from rewindow.operators.filling.carried import (
     AT,
     carried_gaps,
+    carried_nulls,
     carried_rows,
     closing_window,
     state_names,
     state_of,
 )
 from rewindow.operators.filling.function import check_columns
-from rewindow.operators.filling.settings import FillRules
+from rewindow.operators.filling.settings import FillRules, refuse_later_rows
 from rewindow.operators.filling.values import (
+    COUNTS,
+    FILLED,
     METHODS,
     POINT,
     PROVENANCE,
     TS,
     make_rows,
-    place_rows,
     timestamp,
+    with_places,
     with_provenance,
 )
 from rewindow.operators.heartbeat.clock import WINDOW, to_us
@@ -53,6 +56,8 @@ class FillGaps(FrameOperator):
     them: what is needed of earlier windows is state (G34, G35). A tuple that is not newer than all of its key in
     earlier windows closes no gap and is no source, and what was made in its place stays. Without `from_time` a key
     begins with its first row (G36). The end of a range ends nothing (X34); `to_time` does, in the window it lies in.
+
+    A column with `treat_null_as_missing` takes its values from rows before alone: constant, forward, or seasonal.
 
     Ports: `out` has the stream's columns and those of `fill_gaps`, `_rw_methods` as JSON; a made row has the arrival of
     the tuple that closed its gap. `errors` reports tuples that pass and are no source: `null_key`, `null_ts`,
@@ -94,13 +99,14 @@ class FillGaps(FrameOperator):
         settings, names = self.rules(), [field.name for field in self._carried()]
         if self.max_ahead is not None:
             seconds(self.max_ahead)
+        refuse_later_rows(settings.nulls, "a recorded null is emitted as it came, with treat_null_as_missing")
         if self.arrived_at not in names:
             raise ValueError(f"column {self.arrived_at} is not in the stream's columns: {', '.join(names)}")
         if self.arrived_at in (self.event_at, *self.fill):
             raise ValueError(f"column {self.arrived_at} is the arrival: a made row has that of what closes its gap")
         if self.expected_keys and (self.from_time is None or self.to_time is None):
             raise ValueError("expected_keys need from_time and to_time: between them a key without a tuple is filled")
-        taken = [name for name in names if name.lower() in _ADDED.names]
+        taken = [name for name in names if name.lower() in _ADDED.names or name.lower().startswith(FILLED)]
         if taken:
             raise ValueError(f"column {', '.join(taken)} is one that FillGaps adds: rename it upstream")
         from pyspark.sql.pandas.types import from_arrow_schema
@@ -117,7 +123,7 @@ class FillGaps(FrameOperator):
         """Returns the ports `out` and `errors`."""
         carried = self._carried()
         return {
-            "out": OutputPort(pa.schema([*carried, *_ADDED])),
+            "out": OutputPort(pa.schema([*carried, *_ADDED, *self._filled()])),
             "errors": OutputPort(pa.schema(carried), error=True),
         }
 
@@ -141,7 +147,10 @@ class FillGaps(FrameOperator):
         is_time = dict(frame.dtypes)[self.arrived_at].startswith("timestamp")
         gaps = gaps.withColumn("_rw_arrived_at", F.timestamp_micros(AT) if is_time else F.col(AT))
         made = make_rows(gaps, rows, frame, settings, {WINDOW: WINDOW, self.arrived_at: "_rw_arrived_at"})
-        out = with_provenance(frame).select(*map(quoted_column, frame.columns), *PROVENANCE).unionByName(made)
+        recorded, names = frame, [*frame.columns, *PROVENANCE, *(FILLED + name for name in settings.nulls)]
+        if settings.nulls:
+            recorded = carried_nulls(self._marked(frame), state, rows, settings, context.windows, closing)
+        out = with_provenance(recorded).select(*map(quoted_column, names)).unionByName(made, allowMissingColumns=True)
         reason = self._reason(frame)
         return {
             "out": out.withColumn(METHODS, F.to_json(METHODS)),
@@ -173,11 +182,15 @@ class FillGaps(FrameOperator):
         return stream.select(WINDOW, *(quoted_column(field.name) for field in self._carried()))
 
     def _rows(self, frame: DataFrame, state: DataFrame | None, first: int, closing: int | None) -> DataFrame:
+        return carried_rows(self._marked(frame).where(COUNTS), state, self.rules(), first, closing)
+
+    def _marked(self, frame: DataFrame) -> DataFrame:
+        """Returns all tuples in their places, those counted that are believed."""
         from pyspark.sql import functions as F
 
-        believed = frame.where(~F.coalesce(self._is_ahead(frame), F.lit(False)))
-        placed = place_rows(believed, self.rules(), [field.name for field in self._carried()])
-        return carried_rows(placed.withColumn(AT, to_us(frame, self.arrived_at)), state, self.rules(), first, closing)
+        placed = with_places(frame, self.rules(), [field.name for field in self._carried()])
+        believed = F.col(COUNTS) & ~F.coalesce(self._is_ahead(frame), F.lit(False))
+        return placed.withColumns({AT: to_us(frame, self.arrived_at), COUNTS: believed})
 
     def _is_ahead(self, frame: DataFrame) -> Column:
         from pyspark.sql import functions as F
@@ -206,6 +219,11 @@ class FillGaps(FrameOperator):
             )  # fmt: skip
         except ValidationError as error:
             raise refusal("gap filling", error) from error
+
+    def _filled(self) -> list[Any]:
+        """Returns the columns for values of recorded nulls."""
+        kinds = {field.name: field.type for field in self.columns}
+        return [pa.field(FILLED + name, kinds[name]) for name in self.rules().nulls]
 
     def _carried(self) -> list[Any]:
         return [field for field in self.columns if field.name not in _NOT_CARRIED]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Literal, Self
@@ -18,6 +19,8 @@ from rewindow.windows import format_time, parse_time
 METHODS = ("null", "constant", "forward", "backward", "nearest", "linear", "previous_of", "seasonal", "expression")
 NEEDS = {"constant": "value", "previous_of": "column", "seasonal": "periods", "expression": "sql"}
 """What a method must be given beside its name."""
+CHOOSING = ("constant", "forward", "backward", "nearest", "linear", "seasonal")
+"""Methods that can pass over a row whose value is none to use."""
 POINTS_MAX = 1_000_000_000
 ANY_POINT = 1 << 62
 """Beyond every grid point: the bound of a range without one."""
@@ -34,6 +37,8 @@ class ColumnFill(BaseModel):
         max_gap: in a longer gap (strict) the column stays null from end to end (G29).
         max_carry: a row further away than this is no source (G30); equal is.
         extrapolate: where rows are on one side of a gap only, linear takes the value of the row there (G22).
+        treat_null_as_missing: a recorded null is no source, and gets a value too, in a column of its own: the next row
+            with a value is looked for, and bounds count from it (G27).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -49,6 +54,7 @@ class ColumnFill(BaseModel):
     max_gap: Decimal | None = None
     max_carry: Decimal | None = None
     extrapolate: bool = False
+    treat_null_as_missing: bool = False
 
     @field_validator("max_gap", "max_carry", mode="before")
     @classmethod
@@ -73,7 +79,14 @@ class ColumnFill(BaseModel):
                 raise ValueError(words)
         if self.extrapolate and "linear" not in (self.method, self.fallback):
             raise ValueError("extrapolate is for linear alone, as method or as fallback")
+        if self.treat_null_as_missing and self.method not in CHOOSING:
+            raise ValueError(f"treat_null_as_missing is for {', '.join(CHOOSING)}, not for {self.method}")
         return self
+
+    @property
+    def methods(self) -> set[str]:
+        """Method and fallback."""
+        return {self.method, self.fallback} if self.method == "seasonal" else {self.method}
 
 
 class FillRules(BaseModel):
@@ -161,6 +174,16 @@ class FillRules(BaseModel):
         return self.grid.step_us
 
     @property
+    def nulls(self) -> dict[str, ColumnFill]:
+        """Columns whose recorded nulls are filled (G27)."""
+        return {name: fill for name, fill in self.columns.items() if fill.treat_null_as_missing}
+
+    @property
+    def choosing(self) -> dict[str, ColumnFill]:
+        """Columns that do not take their values from any row."""
+        return self.nulls
+
+    @property
     def periods_us(self) -> list[int]:
         """All periods of seasonal columns."""
         return sorted({int(period * 1_000_000) for fill in self.columns.values() for period in fill.periods})
@@ -210,3 +233,25 @@ class FillSettings(FillRules):
             super().__init__(**settings)
         except ValidationError as error:
             raise refusal("gap filling", error) from error
+
+
+def refuse_later_rows(columns: Mapping[str, ColumnFill], because: str) -> None:
+    """Refuses methods that need rows behind a gap.
+
+    Args:
+        columns: those that may not have them.
+        because: why.
+
+    Raises:
+        ValueError: a column has one, or a bound on the whole gap.
+    """
+    for name, fill in columns.items():
+        later = fill.methods & {"backward", "nearest", "linear"}
+        later |= {"max_gap"} if fill.max_gap is not None else set()
+        later |= {"next in sql"} if fill.sql is not None and re.search(r"\bnext\b", fill.sql, re.IGNORECASE) else set()
+        if later:
+            allowed = "null, constant, forward, previous_of, expression, and seasonal with null or forward as fallback"
+            raise ValueError(
+                f"column {name} has {', '.join(sorted(later))}, which needs later rows, but {because}. "
+                f"There are: {allowed}, with max_carry as bound"
+            )

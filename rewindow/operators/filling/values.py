@@ -15,16 +15,20 @@ from rewindow.operators.heartbeat.clock import floor_div
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
 IS_MADE, ROWS, GAP, IS_OPEN, METHODS, BEFORE, AFTER = PROVENANCE = (
     "_rw_is_made", "_rw_made_rows", "_rw_gap_id", "_rw_gap_is_open", "_rw_methods", "_rw_before_us", "_rw_after_us",
 )  # fmt: skip
 """Columns that `fill_gaps` adds (G39); see there."""
+FILLED = "_rw_filled_"
+"""What the name begins with of a column with the values for recorded nulls of another."""
 NONE, EXPIRED, EXTRAPOLATED = "none", "expired", "extrapolated"
 """In the place of a method: the gap is too long; the source is too far away; a line has a row on one side only."""
 TS, POINT, ROW, NEXT, PREVIOUS = "_rw_ts", "_rw_point", "_rw_row", "next", "previous"
 FROM, UNTIL, OPEN = "_rw_from", "_rw_until", "_rw_open"
-OWN = {NEXT, PREVIOUS, TS, POINT, ROW, FROM, UNTIL, OPEN}
+COUNTS = "_rw_counts"
+OWN = {NEXT, PREVIOUS, TS, POINT, ROW, FROM, UNTIL, OPEN, COUNTS}
 _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 
 
@@ -33,6 +37,11 @@ def place_rows(frame: DataFrame, settings: FillRules, names: list[str] | None = 
 
     Adds timestamp and grid point, and what the row is a source of as one struct, at most the columns `names`.
     """
+    return with_places(frame, settings, names).where(COUNTS).drop(COUNTS)
+
+
+def with_places(frame: DataFrame, settings: FillRules, names: list[str] | None = None) -> DataFrame:
+    """Returns all rows with what `place_rows` adds, and whether they count."""
     from pyspark.sql import functions as F
 
     placed = frame.withColumn(TS, timestamp(frame, settings))
@@ -41,7 +50,7 @@ def place_rows(frame: DataFrame, settings: FillRules, names: list[str] | None = 
     for key in settings.keys:
         counts = counts & F.col(quoted_column(key)).isNotNull()
     row = F.struct(F.col(TS), *(F.col(quoted_column(name)) for name in sources(names or frame.columns, settings)))
-    return placed.where(counts).withColumn(ROW, row)
+    return placed.withColumns({ROW: row, COUNTS: F.coalesce(counts, F.lit(False))})
 
 
 def timestamp(frame: DataFrame, settings: FillRules) -> Column:
@@ -93,26 +102,36 @@ def make_rows(
         TS: settings.grid.start(F.col(POINT)),
     })  # fmt: skip
     for period_us in settings.periods_us:
-        made = _with_season(made, rows, settings, period_us)
+        made = with_season(made, rows, settings, period_us)
     return _filled_rows(made, frame, settings, given or {})
 
 
 def with_provenance(frame: DataFrame) -> DataFrame:
-    """Returns recorded rows with what made ones say of themselves."""
+    """Returns recorded rows with what made ones say of themselves; methods that they have stay."""
     from pyspark.sql import functions as F
 
     return frame.withColumns({
         IS_MADE: F.lit(False), ROWS: F.lit(None).cast("bigint"), GAP: F.lit(None).cast("string"),
-        IS_OPEN: F.lit(None).cast("boolean"), METHODS: F.lit(None).cast("map<string,string>"),
-        BEFORE: F.lit(None).cast("bigint"), AFTER: F.lit(None).cast("bigint"),
+        IS_OPEN: F.lit(None).cast("boolean"), BEFORE: F.lit(None).cast("bigint"), AFTER: F.lit(None).cast("bigint"),
+        METHODS: F.col(METHODS) if METHODS in frame.columns else F.lit(None).cast("map<string,string>"),
     })  # fmt: skip
 
 
-def _season(name: str, period_us: int) -> str:
-    return f"_rw_season_{period_us}_{name}"
+def previous_side(name: str) -> str:
+    """Returns where a column that chooses its sources has the one before; see `sides`."""
+    return f"_rw_previous_{name}"
 
 
-def _with_season(made: DataFrame, rows: DataFrame, settings: FillRules, period_us: int) -> DataFrame:
+def next_side(name: str) -> str:
+    """Returns where a column that chooses its sources has the one behind."""
+    return f"_rw_next_{name}"
+
+
+def _season(period_us: int) -> str:
+    return f"_rw_season_{period_us}"
+
+
+def with_season(made: DataFrame, rows: DataFrame, settings: FillRules, period_us: int) -> DataFrame:
     """Adds the row of the same key one period earlier: the first one in the grid point there (G24).
 
     Of several rows of that instant it is always the same one, told by what it holds.
@@ -121,7 +140,7 @@ def _with_season(made: DataFrame, rows: DataFrame, settings: FillRules, period_u
 
     keys = [F.col(quoted_column(key)) for key in settings.keys]
     first = F.min_by(ROW, F.struct(TS, row_hash(rows)))
-    rows = rows.groupBy(*keys, POINT).agg(first.alias(_season("", period_us)))
+    rows = rows.groupBy(*keys, POINT).agg(first.alias(_season(period_us)))
     same = {key: f"_rw_key_{number}" for number, key in enumerate((*settings.keys, POINT))}
     rows = rows.withColumnsRenamed(same)
     at = settings.grid.point(F.col(TS) - period_us)
@@ -132,7 +151,6 @@ def _with_season(made: DataFrame, rows: DataFrame, settings: FillRules, period_u
 def _filled_rows(made: DataFrame, frame: DataFrame, settings: FillRules, given: Mapping[str, str]) -> DataFrame:
     """Returns the made rows, with all columns."""
     from pyspark.sql import functions as F
-    from pyspark.sql.types import IntegralType
 
     types = {field.name: field.dataType for field in frame.schema}
     at = types[settings.event_at]
@@ -140,10 +158,8 @@ def _filled_rows(made: DataFrame, frame: DataFrame, settings: FillRules, given: 
     values: dict[str, Column] = {name: F.col(column) for name, column in given.items()} | {settings.event_at: stamp}
     values |= {key: F.col(quoted_column(key)) for key in settings.keys}
     methods = []
-    for name, fill in settings.columns.items():
-        value, word = _filled(name, fill, settings)
-        is_whole = isinstance(types[name], IntegralType) and "linear" in (fill.method, fill.fallback)
-        values[name] = F.round(value) if is_whole else value
+    for name in settings.columns:
+        values[name], word = filled_value(name, types[name], settings)
         methods += [F.lit(name), word]
     gap_id = F.sha2(F.to_json(F.struct(*(F.col(quoted_column(key)) for key in settings.keys), FROM)), 256)
     return made.select(
@@ -165,22 +181,28 @@ def _div(value: Column, unit: str) -> Column:
 def _of(side: str, name: str) -> Column:
     from pyspark.sql import functions as F
 
-    return F.col(side).getField(name)
+    return F.col(quoted_column(side)).getField(name)
 
 
-def _filled(name: str, fill: ColumnFill, settings: FillRules) -> tuple[Column, Column]:
-    """Returns value and method of a column in a made row; `max_gap` is asked first (G31)."""
+def filled_value(name: str, kind: DataType, settings: FillRules) -> tuple[Column, Column]:
+    """Returns value and method of a column, which is of a type; `max_gap` is asked first (G31)."""
     from pyspark.sql import functions as F
+    from pyspark.sql.types import IntegralType
 
+    fill = settings.columns[name]
     value, word, near = _value(name, fill, fill.method, settings)
     if fill.max_carry is not None:
         word = F.when(near, word).otherwise(EXPIRED)
         value = F.when(near, value)
     if fill.max_gap is not None:
-        length_us = settings.grid.start(F.col(UNTIL)) - settings.grid.start(F.col(FROM))
+        first, end = F.col(FROM), F.col(UNTIL)
+        if name in settings.choosing:
+            first, end = _of(previous_side(name), POINT) + 1, _of(next_side(name), POINT)
+        length_us = settings.grid.start(end) - settings.grid.start(first)
         short = length_us <= int(fill.max_gap * 1_000_000)
         value, word = F.when(short, value), F.when(short, word).otherwise(NONE)
-    return value, word
+    is_whole = isinstance(kind, IntegralType) and "linear" in fill.methods
+    return (F.round(value) if is_whole else value), word
 
 
 def _value(name: str, fill: ColumnFill, method: str, settings: FillRules) -> tuple[Column, Column, Column]:
@@ -188,11 +210,14 @@ def _value(name: str, fill: ColumnFill, method: str, settings: FillRules) -> tup
     from pyspark.sql import functions as F
 
     carry_us = None if fill.max_carry is None else int(fill.max_carry * 1_000_000)
-    since, until = F.col(TS) - _of(PREVIOUS, TS), _of(NEXT, TS) - F.col(TS)
+    before_at, behind_at = PREVIOUS, NEXT
+    if name in settings.choosing:
+        before_at, behind_at = previous_side(name), next_side(name)
+    since, until = F.col(TS) - _of(before_at, TS), _of(behind_at, TS) - F.col(TS)
     yes, word = F.lit(True), F.lit(method)
     early = yes if carry_us is None else F.coalesce(since <= carry_us, yes)
     later = yes if carry_us is None else F.coalesce(until <= carry_us, yes)
-    before, behind = _of(PREVIOUS, name), _of(NEXT, name)
+    before, behind = _of(before_at, name), _of(behind_at, name)
     if method == "constant":
         return F.lit(fill.value), word, yes
     if method == "forward":
@@ -200,13 +225,15 @@ def _value(name: str, fill: ColumnFill, method: str, settings: FillRules) -> tup
     if method == "backward":
         return behind, word, later
     if method == "nearest":
-        is_before = _of(NEXT, TS).isNull() | F.coalesce(since <= until, F.lit(False))
+        is_before = _of(behind_at, TS).isNull() | F.coalesce(since <= until, F.lit(False))
         return F.when(is_before, before).otherwise(behind), word, F.when(is_before, early).otherwise(later)
     if method == "linear":
         share = since / (since + until)
         line = before.cast("double") + (behind.cast("double") - before.cast("double")) * share
         if fill.extrapolate:
-            one_side = (_of(PREVIOUS, TS).isNull() | _of(NEXT, TS).isNull()) & F.coalesce(since, until).isNotNull()
+            one_side = (_of(before_at, TS).isNull() | _of(behind_at, TS).isNull()) & F.coalesce(
+                since, until
+            ).isNotNull()
             line = F.when(one_side, F.coalesce(before, behind).cast("double")).otherwise(line)
             word = F.when(one_side, EXTRAPOLATED).otherwise(word)
         return line, word, early & later
@@ -225,8 +252,10 @@ def _seasonal(name: str, fill: ColumnFill, settings: FillRules) -> tuple[Column,
     value, word, near = _value(name, fill, fill.fallback, settings)
     for period in reversed(fill.periods):
         period_us = int(period * 1_000_000)
-        season = F.col(_season("", period_us))
+        season = F.col(_season(period_us))
         is_there = season.isNotNull()
+        if name in settings.choosing:
+            is_there = is_there & season.getField(name).isNotNull()
         carried = F.lit(fill.max_carry is None or period <= fill.max_carry)
         value = F.when(is_there, season.getField(name)).otherwise(value)
         word = F.when(is_there, F.lit("seasonal")).otherwise(word)

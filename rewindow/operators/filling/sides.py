@@ -1,0 +1,129 @@
+"""Sources of a column that does not take its values from any row, but from those in which it has a usable one (G27).
+
+Such a column has two sides of its own at each row or gap, `previous_side` and `next_side`: structs of timestamp, grid
+point and value of the rows with a usable value before and behind. Where there is none, timestamp and value are null and
+the point is the one beside the range.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rewindow.names import quoted_column
+from rewindow.operators.filling.settings import ColumnFill, FillRules
+from rewindow.operators.filling.values import (
+    FILLED,
+    METHODS,
+    POINT,
+    ROW,
+    TS,
+    filled_value,
+    next_side,
+    previous_side,
+    row_hash,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_HASH = "_rw_hash"
+
+
+def usable(name: str) -> str:
+    """Returns the column in which a row's own side is, null where its value is none to use."""
+    return f"_rw_usable_{name}"
+
+
+def with_usable(rows: DataFrame, settings: FillRules) -> DataFrame:
+    """Adds what each row is a source of, for each column that chooses its sources."""
+    from pyspark.sql import functions as F
+
+    for name, fill in settings.choosing.items():
+        value = F.col(ROW).getField(name)
+        side = F.struct(F.col(TS).alias(TS), F.col(POINT).alias(POINT), value.alias(name))
+        rows = rows.withColumn(usable(name), F.when(is_usable(value, fill), side))
+    return rows
+
+
+def is_usable(value: Column, fill: ColumnFill) -> Column:
+    """Returns whether a value may be a source."""
+    return value.isNotNull()
+
+
+def nothing(rows: DataFrame, name: str, point: Column) -> Column:
+    """Returns the side of a column where no row has a usable value: it ends at a point."""
+    from pyspark.sql import functions as F
+
+    kind = rows.schema[ROW].dataType[name].dataType  # type: ignore[index]
+    null_ts, null = F.lit(None).cast("bigint").alias(TS), F.lit(None).cast(kind).alias(name)
+    return F.struct(null_ts, point.cast("bigint").alias(POINT), null)
+
+
+def with_sides(rows: DataFrame, settings: FillRules, by: list[str], order: list[str]) -> DataFrame:
+    """Adds both sides of each row in its place: the row before or itself, and the one behind.
+
+    Args:
+        rows: as from `with_usable`.
+        settings: which columns choose.
+        by: columns of which each combination is looked at by itself.
+        order: columns by which rows are in order, rows of one instant by what they are a source of.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    rows = rows.withColumn(_HASH, row_hash(rows))
+    before = Window.partitionBy(*map(quoted_column, by)).orderBy(*order, _HASH).rowsBetween(-(1 << 63), 0)
+    names = ", ".join(map(quoted_column, by)) or "1"
+    over = f"over (partition by {names} order by {', '.join((*order, _HASH))})"
+    for name in settings.choosing:
+        found = quoted_column(usable(name))
+        rows = rows.withColumns({
+            previous_side(name): F.last(found, ignorenulls=True).over(before),
+            next_side(name): F.expr(f"lead({found}) ignore nulls {over}"),
+        })  # fmt: skip
+    return rows.drop(_HASH)
+
+
+def bounded_sides(rows: DataFrame, settings: FillRules, *, is_ahead: bool = False) -> dict[str, Column]:
+    """Returns both sides of what lies behind rows, such as gaps; of what lies ahead of them where asked for."""
+    from pyspark.sql import functions as F
+
+    empty = no_sides(rows, settings, F.lit(settings.first_point - 1), F.lit(settings.end_point))
+    sides = {}
+    for name in settings.choosing:
+        before, behind = previous_side(name), next_side(name)
+        itself = F.col(quoted_column(usable(name)))
+        found = [itself, F.col(quoted_column(behind))] if is_ahead else [F.col(quoted_column(behind))]
+        sides[before] = empty[before] if is_ahead else F.coalesce(F.col(quoted_column(before)), empty[before])
+        sides[behind] = F.coalesce(*found, empty[behind])
+    return sides
+
+
+def no_sides(rows: DataFrame, settings: FillRules, before: Column, behind: Column) -> dict[str, Column]:
+    """Returns both sides of columns without a usable value, which end at these points."""
+    sides = {}
+    for name in settings.choosing:
+        sides[previous_side(name)] = nothing(rows, name, before)
+        sides[next_side(name)] = nothing(rows, name, behind)
+    return sides
+
+
+def filled_nulls(frame: DataFrame, settings: FillRules, is_counted: Column) -> DataFrame:
+    """Adds to recorded rows the values for their recorded nulls, and their methods; the nulls stay (G27, G40).
+
+    Args:
+        frame: rows with both sides of the columns that choose, and with the rows of their periods.
+        settings: the methods.
+        is_counted: whether a row is one that can be filled.
+    """
+    from pyspark.sql import functions as F
+
+    types = {field.name: field.dataType for field in frame.schema}
+    entries, values = [], {}
+    for name in settings.nulls:
+        lacks = is_counted & F.col(quoted_column(name)).isNull()
+        value, word = filled_value(name, types[name], settings)
+        values[FILLED + name] = F.when(lacks, value).cast(types[name])
+        entries.append(F.when(lacks, F.struct(F.lit(name).alias("key"), word.alias("value"))))
+    methods = F.map_from_entries(F.array_compact(F.array(*entries)))
+    return frame.withColumns({**values, METHODS: F.when(F.size(methods) > 0, methods)})

@@ -1,0 +1,127 @@
+"""Columns that choose their sources, of recorded nulls, against a reference that asks value by value."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rewindow.errors import InputError
+from rewindow.operators import FillSettings, fill_gaps
+from tests.operators.filling_reference import Method, Row, fill, fill_nulls
+from tests.operators.test_filling import BEGIN, END, STEP, S
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CASES = 700
+GIVEN: dict[str, dict[str, Any]] = {
+    "same": {"method": "constant", "value": 7.5, "treat_null_as_missing": True},
+    "before": {"method": "forward", "max_carry": 30, "treat_null_as_missing": True},
+    "behind": {"method": "backward", "max_gap": 40, "treat_null_as_missing": True},
+    "closer": {"method": "nearest", "max_carry": 25, "max_gap": 100, "treat_null_as_missing": True},
+    "line": {"method": "linear", "max_gap": 60, "treat_null_as_missing": True},
+    "level": {"method": "linear", "extrapolate": True, "treat_null_as_missing": True},
+    "again": {
+        "method": "seasonal", "periods": (50, 100), "fallback": "nearest", "max_carry": 50,
+        "treat_null_as_missing": True,
+    },
+    "kept": {"method": "forward"},
+}  # fmt: skip
+
+
+def method_of(given: dict[str, Any]) -> Method:
+    """Returns what the reference is told of a column."""
+    names = {"method": "name", "value": "constant", "treat_null_as_missing": "fills_nulls"}
+    return Method(source="a", **{names.get(name, name): value for name, value in given.items()})
+
+
+METHODS = {name: method_of(given) for name, given in GIVEN.items()}
+
+
+def settings(**more: Any) -> FillSettings:
+    """Returns the settings of these tests."""
+    given = {
+        "event_at": "ts", "unit": "s", "step": STEP, "from_time": BEGIN * S, "to_time": END * S, "columns": GIVEN,
+        "keys": ["case"],
+    }  # fmt: skip
+    return FillSettings(**{**given, **more})
+
+
+def make_rows(random: Random) -> list[Row]:
+    """Returns rows of a key, many of them without a value, some with one that cannot be."""
+    times = random.sample(range(-20, 330), random.choice([0, 1, 2, 5, 9, 25]))
+    return [Row(ts, random.choice([None, None, float(ts), 2.5 * ts, 5000.0 + ts]), 0) for ts in times]
+
+
+def frame_of(spark: SparkSession, cases: list[list[Row]]) -> DataFrame:
+    """Returns the rows of all cases, the same value in each column."""
+    rows = [(case, row.ts, *[row.a] * len(GIVEN)) for case, listed in enumerate(cases) for row in listed]
+    return spark.createDataFrame(rows, f"case int, ts bigint, {', '.join(f'{name} double' for name in GIVEN)}")
+
+
+def is_close(found: tuple[Any, str], wanted: tuple[Any, str]) -> bool:
+    """Returns whether value and method are the same but for the last digits of a line."""
+    if None in (found[0], wanted[0]):
+        return found == wanted
+    return found[1] == wanted[1] and math.isclose(found[0], wanted[0], abs_tol=1e-9)
+
+
+def test_values_come_from_usable_rows_as_in_the_reference(spark: SparkSession) -> None:
+    """A recorded null is no source where it is treated as missing, and gets a value beside it (G26, G27, G40)."""
+    random = Random(9)
+    cases = [make_rows(random) for _ in range(CASES)]
+    frame = frame_of(spark, cases)
+    filled = fill_gaps(frame, settings(expected_keys=[[case] for case in range(CASES)]))
+    found: list[dict[int, Any]] = [{} for _ in cases]
+    nulls: list[dict[tuple[int, int], Any]] = [{} for _ in cases]
+    for row in filled.where("_rw_is_made or _rw_methods is not null").collect():
+        methods = row["_rw_methods"]
+        if row["_rw_is_made"]:
+            found[row["case"]][row["ts"]] = [(row[name], methods[name]) for name in GIVEN]
+            continue
+        for number, name in enumerate(GIVEN):
+            if name in methods:
+                assert row[name] is None, "the null stays (G40)"
+                nulls[row["case"]][row["ts"], number] = row[f"_rw_filled_{name}"], methods[name]
+    for case, rows in enumerate(cases):
+        wanted = {one.ts: one.values for one in fill(rows, list(METHODS.values()), STEP, BEGIN, END)}
+        expected = fill_nulls(rows, list(METHODS.values()), STEP, BEGIN, END)
+        assert sorted(found[case]) == sorted(wanted) and sorted(nulls[case]) == sorted(expected), sorted(rows)
+        for ts, values in wanted.items():
+            for name, one, want in zip(GIVEN, found[case][ts], values, strict=True):
+                assert is_close(one, want), f"{name} at {ts} of {sorted(rows)}: {one}, not {want}"
+        for place, want in expected.items():
+            one = nulls[case][place]
+            assert is_close(one, want), f"{list(GIVEN)[place[1]]} at {place[0]} of {sorted(rows)}: {one}, not {want}"
+    assert sum(map(len, nulls)) > CASES
+    recorded = filled.where("not _rw_is_made").select(frame.columns)
+    assert recorded.exceptAll(frame).count() == 0 and recorded.count() == frame.count()
+
+
+def test_filling_again_fills_recorded_nulls_anew(spark: SparkSession) -> None:
+    """A value made for a null is no source of a later filling (G43, G44)."""
+    frame = frame_of(spark, [[Row(20, 1.0, 0), Row(41, None, 0), Row(70, None, 0), Row(90, 4.0, 0)]])
+    once = fill_gaps(frame, settings())
+    again = fill_gaps(once, settings())
+    columns = [name for name in once.columns if name != "_rw_methods"]
+    assert again.columns == once.columns and again.select(columns).exceptAll(once.select(columns)).count() == 0
+    assert again.count() == once.count()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            {"method": "expression", "sql": "1", "treat_null_as_missing": True},
+            "treat_null_as_missing is for constant, forward, backward, nearest, linear, seasonal, not for expression",
+        ),
+    ],
+)
+def test_a_method_that_cannot_choose_is_refused(given: dict[str, Any], words: str) -> None:
+    """With those that can."""
+    with pytest.raises(InputError) as caught:
+        settings(columns={"a": given})
+    assert words in str(caught.value)
