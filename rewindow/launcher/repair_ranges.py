@@ -40,6 +40,11 @@ class PublishedStretch:
         return self.windows.first == self.plan.first and self.plan.start.source == "initial"
 
     @property
+    def began_on_request(self) -> bool:
+        """Whether it begins with the initial state though windows come before it, so that no other state fits it."""
+        return self.begins_anew and "--initial-state" in (self.plan.options or ())
+
+    @property
     def kind(self) -> tuple[object, ...]:
         """What replays must have in common to be done as one."""
         given = sorted((one.path, repr(one.value)) for one in self.plan.given)
@@ -54,8 +59,7 @@ class PublishedStretch:
             properties=self.plan.properties,
             changes_from=self.plan.replay_id if self.plan.changes else None,
             allow_missing=any(entry.missing for entry in self.plan.inputs),
-            initial_state=self.plan.start.source == "initial" and windows.first == self.plan.first
-            and "--initial-state" in (self.plan.options or ()),
+            initial_state=self.began_on_request and windows.first == self.plan.first,
         )  # fmt: skip
 
     def carries_on(self, changed: Sequence[WindowRange]) -> bool:
@@ -140,7 +144,11 @@ def _widened(known: PublishedApplication, changed: Iterable[Change]) -> Iterator
             continue
         for stretch in known.stretches:
             own = _own(stretch, change.windows) if change.stretch in (None, stretch) else None
-            if own is not None and known.stateful:
+            if own is not None and known.stateful and stretch.began_on_request:
+                own = WindowRange(stretch.windows.first, own.last)
+                words = f"it began with the initial state on request, and so begins again with window {own.first}"
+                yield _up_to_known_state(known, stretch, own, (change.words, words))
+            elif own is not None and known.stateful:
                 yield _up_to_known_state(known, stretch, own, (change.words,))
             elif own is not None:
                 yield RangeToReplay(own, stretch, (change.words,))

@@ -36,6 +36,8 @@ class Repaired:
 def repair(config: Config, listener: Listener | None = None) -> Repaired:
     """Takes late tuples into their windows, and replays, checks and publishes what must be; returns what was done.
 
+    A published window gets a new generation, in which a late row has the place of one that was made up (X29, G42).
+
     Run again it repairs what is left, and does nothing once everything is right. A replay that a killed repair has
     left is gone on with.
 

@@ -203,6 +203,21 @@ def test_a_range_ends_with_the_windows_that_its_publication_shows() -> None:
     assert found.may_follow == (WindowRange(19, 39),)
 
 
+def test_what_began_with_the_initial_state_on_request_begins_so_again() -> None:
+    """No state of the windows before it fits. It ends where its state is known all the same."""
+    plan = Replayed(1, WindowRange(20, 39), StartState(source="initial", window=19), (), {}, 0).plan
+    asked = plan.model_copy(update={"options": ["--initial-state"]})
+    known = PublishedApplication(stateful=True)
+    known.stretches = [PublishedStretch(WindowRange(20, 39), asked, frozenset({30, 39}))]
+    (found,) = ranges_to_replay(known, [Change(WindowRange(24, 24), "changed")])
+    assert (found.windows, found.may_follow) == (WindowRange(20, 30), (WindowRange(31, 39),))
+    assert found.reasons[1] == "it began with the initial state on request, and so begins again with window 20"
+    assert found.begin.wishes(found.windows)["initial_state"]
+    (after,) = ranges_to_replay(known, [Change(WindowRange(31, 39), "stale", made_stale_by=11)])
+    assert after.windows == WindowRange(31, 39)
+    assert not after.begin.wishes(after.windows)["initial_state"]
+
+
 def test_a_state_that_forgets_nothing_is_followed_to_the_end_in_few_replays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each replay is at least twice as long as the one before, and no window is replayed twice."""
     world = World(lambda state, x: state + x, [2, 1] * 500, random.Random(1), every=10)

@@ -16,7 +16,7 @@ from rewindow.config import Config
 from rewindow.launcher import loop
 from rewindow.launcher.repair import find_repairs
 from rewindow.launcher.run_repairs import Repaired, interrupted, repair
-from rewindow.launcher.verbs import publish, replay
+from rewindow.launcher.verbs import publish, record, replay
 from rewindow.ledger import Ledger
 from rewindow.listener import Lines
 from rewindow.process_identity import boot_id, process_identity
@@ -27,7 +27,8 @@ from rewindow.windows import WindowRange
 from tests.launcher.test_repair import EVENTS, FIRST, LAST, STATELESS, published, seal_again, seals_version
 from tests.recovery.here import jobs_here
 from tests.recovery.project import FIRST as FIRST_EVENT
-from tests.recovery.project import WINDOWS, make_project, make_stream, seals_of
+from tests.recovery.project import ROOT, WINDOWS, make_project, make_stream, seals_of
+from tests.small_frames import small_frames_toml
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,6 +113,65 @@ def test_a_repair_ends_where_the_state_has_come_to_what_it_was(
     assert Ledger.open(config.ledger_url).stale.ranges() == []
     replay(config, application, replay_id="anew")
     assert certify(config, "anew", "published").equal
+
+
+FILLED = """
+state = "state"
+expectations = "{root}/expectations"
+applications = []
+[spark]
+jars = "{root}/.rewindow/jars"
+driver_memory = "1g"
+{small_frames}
+[streams.weather]
+source = "weather.csv"
+columns = "origin STRING, at TIMESTAMP, temp DOUBLE"
+arrived_at = "at"
+event_at = "at"
+keys = ["origin"]
+interval = "1 hour"
+width = "1 hour"
+sealed_to = "1970-01-05T00:00:00Z"
+[streams.weather.fill.columns]
+temp = "linear"
+"""
+
+
+@pytest.mark.long
+def test_a_late_row_takes_the_place_of_the_made_one(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is taken into its window, and the rows around it are made again; a second repair has no effect (G42)."""
+    monkeypatch.setattr(loop, "run", jobs_here(spark))
+    (tmp_path / "rewindow.toml").write_text(FILLED.format(root=ROOT, small_frames=small_frames_toml()))
+    config = Config.load(tmp_path / "rewindow.toml")
+    hours = {hour: f"JFK,1970-01-0{1 + hour // 24}T{hour % 24:02}:00:00Z,{10 * hour}" for hour in range(96)}
+    rows = [line for hour, line in hours.items() if not 20 <= hour <= 22]
+    (tmp_path / "weather.csv").write_text("\n".join(["origin,at,temp", *rows]) + "\n")
+    record(config, "weather")
+    replay(config, "filled_weather", replay_id="before", group_windows=12)
+    check(config, "before")
+    publish(config, "before")
+    assert around_the_gap(config) == ({19: 190, 23: 230}, {20: 200, 21: 210, 22: 220})
+
+    with (tmp_path / "weather.csv").open("a") as source:
+        source.write("JFK,1970-01-01T21:00:00Z,300\n")
+    assert record(config, "weather").late == 1
+    steps = repair(config).steps
+    assert steps[0].windows.first == 21
+    assert steps[-1].windows.last < 95, "what is behind the gap stays"
+    assert around_the_gap(config) == ({19: 190, 21: 300, 23: 230}, {20: 245, 22: 265})
+    assert repair(config) == Repaired([], [], ())
+    replay(config, "filled_weather", replay_id="anew")
+    assert certify(config, "anew", "published").equal
+
+
+def around_the_gap(config: Config) -> tuple[dict[int, int], dict[int, int]]:
+    """Returns hour to temperature of the recorded rows, and of the made ones."""
+    table = Table.open(config.stream_table("filled_weather.filled"))
+    rows = query("select at, temp, _rw_is_made as made from f where window_id between 19 and 23", f=table).to_pylist()
+    found = [{row["at"].hour: round(row["temp"]) for row in rows if row["made"] is made} for made in (False, True)]
+    return found[0], found[1]
 
 
 def add_tuple(config: Config) -> int:
