@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from rewindow.config import Config
 from rewindow.errors import GateError
 from rewindow.launcher import verbs
 from rewindow.launcher.processes import is_gone
 from rewindow.launcher.repair import RepairStep, find_repairs
-from rewindow.ledger import Ledger
-from rewindow.ledger.replays import State
+from rewindow.ledger import AttemptRecord, Ledger
+from rewindow.ledger.replays import RUNNABLE
 from rewindow.listener import Listener, Silent
 from rewindow.planning.request import Wishes
 from rewindow.recovery import Plan
 from rewindow.storage import Table
+
+STARTED_WITHIN = timedelta(minutes=5)
+"""So long after it was begun an attempt has a process, or never will."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +101,19 @@ def interrupted(config: Config, step: RepairStep) -> str:
     It holds the range, so that no other one could begin; what it reads is still what is to be read.
     """
     ledger = Ledger.open(config.ledger_url)
-    for row in ledger.replays.newest(step.application, State.RUNNING):
+    for row in ledger.replays.newest(step.application, RUNNABLE):
         last, plan = ledger.attempts.last(row.replay_id), row.read_plan()
         is_mine = row.range == step.windows and plan.reason == step.reasons[0]
-        if is_mine and last is not None and is_gone(last) and _reads_newest(config, plan):
+        if is_mine and last is not None and _has_ended(last) and _reads_newest(config, plan):
             return row.replay_id
     return ""
+
+
+def _has_ended(attempt: AttemptRecord) -> bool:
+    """Returns whether nobody works on an attempt any more; one that never had a process was killed before."""
+    if attempt.host is None and attempt.outcome is None:
+        return datetime.now(UTC) - attempt.heard_at > STARTED_WITHIN
+    return is_gone(attempt)
 
 
 def _reads_newest(config: Config, plan: Plan) -> bool:

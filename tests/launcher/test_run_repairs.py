@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,27 @@ def test_a_replay_that_a_killed_repair_has_left_is_gone_on_with(tmp_path: Path) 
     assert left("other_range", gone, last=106) == ""
     assert left("other_inputs", gone, inputs=plan["inputs"]) == ""
     assert left("mine", gone) == "mine"
+
+
+def test_a_replay_that_was_killed_before_it_had_a_process_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the minutes that a start may take."""
+    config = Config(state=tmp_path)
+    make_stream(config, "flights", EVENTS.empty_table(), dict.fromkeys(range(FIRST, LAST + 1), 0), width_ms=3_600_000)
+    published(config, "one", outputs=STATELESS)
+    seal_again(config, 105)
+    (step,) = find_repairs(config).steps
+    book = Ledger.open(config.ledger_url)
+    plan = book.replays.get("one").plan
+    inputs = [{**entry, "windows_version": seals_version(config)} for entry in plan["inputs"]]
+    mine = {**plan, "replay_id": "mine", "first": 105, "last": 105, "reason": step.reasons[0], "inputs": inputs}
+    book.replays.create("mine", "app", 105, 105, "EXACTLY_ONCE", mine, "code-1")
+    assert interrupted(config, step) == "", "it was only planned, and holds nothing"
+    book.take_over("mine", ["app.delays"], 105, 105)
+    assert interrupted(config, step) == ""
+    monkeypatch.setattr("rewindow.launcher.run_repairs.STARTED_WITHIN", timedelta(0))
+    assert interrupted(config, step) == "mine"
 
 
 @pytest.mark.jvm
