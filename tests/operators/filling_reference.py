@@ -41,15 +41,21 @@ class Method:
     constant: Any = None
     extrapolate: bool = False
     fills_nulls: bool = False
+    low: float | None = None
+    high: float | None = None
 
     @property
     def chooses(self) -> bool:
         """Whether some rows are no sources."""
-        return self.fills_nulls
+        return self.fills_nulls or self.low is not None or self.high is not None
 
     def uses(self, row: Row) -> bool:
         """Returns whether a row has a value that may be a source."""
-        return getattr(row, self.source) is not None or not self.fills_nulls
+        value = getattr(row, self.source)
+        if value is None:
+            return not self.fills_nulls
+        above = self.low is None or value >= self.low
+        return above and (self.high is None or value <= self.high)
 
 
 def fill(

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from rewindow.application import Application, OperatorContext
+from rewindow.application.error_tuples import DETAIL, EMITTED, REASON
 from rewindow.application.validation import validate
 from rewindow.errors import ValidationFailed
 from rewindow.operators import FillGaps
@@ -32,6 +33,8 @@ GIVEN: dict[str, dict[str, Any]] = {
         "method": "seasonal", "periods": (50, 100), "fallback": "forward", "treat_null_as_missing": True,
     },
     "kept": {"method": "forward"},
+    "sane": {"method": "forward", "min_value": 50, "max_value": 3200, "max_carry": 200},
+    "both": {"method": "forward", "min_value": 50, "max_value": 3200, "treat_null_as_missing": True},
 }  # fmt: skip
 METHODS = {name: method_of(given) for name, given in GIVEN.items()}
 COLUMNS = pa.schema([
@@ -144,3 +147,23 @@ def test_what_a_replay_cannot_know_is_reported_at_launch(given: dict[str, Any], 
     with pytest.raises(ValidationFailed) as caught:
         validate(app)
     assert words in str(caught.value)
+
+
+def test_values_beyond_bounds_are_reported_and_a_gap_closes_without_them(spark: SparkSession) -> None:
+    """The row passes and closes its gap, but for them there is no value behind it (G40).
+
+    The next gap has its line from the last value that is believed.
+    """
+    guarded = {"sane": {"method": "linear", "max_value": 100}, "level": {"method": "linear", "extrapolate": True}}
+    fills = operator(
+        columns=pa.schema([*list(COLUMNS)[:3], ("sane", pa.float64()), ("level", pa.float64())]),
+        fill={**guarded, "level": {**guarded["level"], "max_value": 100}},
+    )
+    rows = [(0, 5 * S, 0, 5, 7.0, 7.0), (0, 35 * S, 0, 35, 500.0, 500.0), (0, 55 * S, 0, 55, 9.0, 9.0)]
+    names = "window_id bigint, arrived_at bigint, case int, ts bigint, sane double, level double"
+    context = OperatorContext(Grid(WIDTH * 1000), WindowRange(0, 0))
+    ports = fills.transform({"stream": spark.createDataFrame(rows, names)}, None, context)
+    made = ports["out"].where("_rw_is_made").select("ts", "sane", "level").collect()
+    assert sorted(map(tuple, made)) == [(10, None, 7.0), (20, None, 7.0), (40, 8.4, 8.4)]
+    (error,) = ports["errors"].collect()
+    assert error["ts"] == 35 and error[REASON] == EMITTED and "sane, level" in error[DETAIL]

@@ -1,4 +1,4 @@
-"""Columns that choose their sources, of recorded nulls, against a reference that asks value by value."""
+"""Columns that choose their sources: recorded nulls, values beyond bounds; against a reference that asks one by one."""
 
 from __future__ import annotations
 
@@ -29,12 +29,19 @@ GIVEN: dict[str, dict[str, Any]] = {
         "treat_null_as_missing": True,
     },
     "kept": {"method": "forward"},
+    "sane": {"method": "linear", "min_value": 0, "max_value": 700, "max_gap": 120},
+    "low": {"method": "nearest", "max_value": 200.5, "treat_null_as_missing": True},
+    "high": {"method": "backward", "min_value": 100, "max_carry": 100},
+    "guarded": {"method": "seasonal", "periods": (50, 100), "fallback": "forward", "max_value": 700},
 }  # fmt: skip
+
+
+GUARD = {"min_value": "low", "max_value": "high"}
 
 
 def method_of(given: dict[str, Any]) -> Method:
     """Returns what the reference is told of a column."""
-    names = {"method": "name", "value": "constant", "treat_null_as_missing": "fills_nulls"}
+    names = {"method": "name", "value": "constant", "treat_null_as_missing": "fills_nulls"} | GUARD
     return Method(source="a", **{names.get(name, name): value for name, value in given.items()})
 
 
@@ -70,7 +77,10 @@ def is_close(found: tuple[Any, str], wanted: tuple[Any, str]) -> bool:
 
 
 def test_values_come_from_usable_rows_as_in_the_reference(spark: SparkSession) -> None:
-    """A recorded null is no source where it is treated as missing, and gets a value beside it (G26, G27, G40)."""
+    """A recorded null is no source where it is treated as missing, and gets a value beside it (G26, G27, G40).
+
+    A value beyond its bounds is none either; it stays and is named.
+    """
     random = Random(9)
     cases = [make_rows(random) for _ in range(CASES)]
     frame = frame_of(spark, cases)
@@ -97,6 +107,8 @@ def test_values_come_from_usable_rows_as_in_the_reference(spark: SparkSession) -
             one = nulls[case][place]
             assert is_close(one, want), f"{list(GIVEN)[place[1]]} at {place[0]} of {sorted(rows)}: {one}, not {want}"
     assert sum(map(len, nulls)) > CASES
+    beyond = filled.where("array_contains(_rw_outliers, 'sane')").count()
+    assert beyond == sum(row.a is not None and not 0 <= row.a <= 700 for rows in cases for row in rows) > CASES
     recorded = filled.where("not _rw_is_made").select(frame.columns)
     assert recorded.exceptAll(frame).count() == 0 and recorded.count() == frame.count()
 
@@ -118,6 +130,9 @@ def test_filling_again_fills_recorded_nulls_anew(spark: SparkSession) -> None:
             {"method": "expression", "sql": "1", "treat_null_as_missing": True},
             "treat_null_as_missing is for constant, forward, backward, nearest, linear, seasonal, not for expression",
         ),
+        ({"method": "constant", "value": 1, "min_value": 0}, "for forward, backward, nearest, linear, seasonal, not"),
+        ({"method": "forward", "min_value": 2, "max_value": 1}, "min_value 2 is above max_value 1"),
+        ({"method": "forward", "min_value": "inf"}, "min_value"),
     ],
 )
 def test_a_method_that_cannot_choose_is_refused(given: dict[str, Any], words: str) -> None:
@@ -125,3 +140,15 @@ def test_a_method_that_cannot_choose_is_refused(given: dict[str, Any], words: st
     with pytest.raises(InputError) as caught:
         settings(columns={"a": given})
     assert words in str(caught.value)
+
+
+def test_not_a_number_is_no_source_of_a_guarded_column_and_text_has_no_bounds(spark: SparkSession) -> None:
+    """NaN is above every bound for Spark, and below none."""
+    frame = spark.createDataFrame([(10, 3.0, "x"), (20, math.nan, "y")], "ts bigint, a double, word string")
+    given = {"keys": [], "from_time": 10 * S, "to_time": 40 * S}
+    guarded = {"a": {"method": "forward", "min_value": 0}}
+    rows = fill_gaps(frame, settings(**given, columns=guarded)).where("_rw_is_made").collect()
+    assert [(row["ts"], row["a"]) for row in rows] == [(30, 3.0)]
+    with pytest.raises(InputError) as caught:
+        fill_gaps(frame, settings(**given, columns={"word": {"method": "forward", "min_value": 0}}))
+    assert 'column "word" is string, so it cannot have min_value or max_value' in str(caught.value)

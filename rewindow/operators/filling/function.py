@@ -23,6 +23,7 @@ from rewindow.operators.filling.values import (
     IS_MADE,
     NEXT,
     OPEN,
+    OUTLIERS,
     OWN,
     POINT,
     PREVIOUS,
@@ -31,6 +32,7 @@ from rewindow.operators.filling.values import (
     TS,
     UNTIL,
     make_rows,
+    outliers,
     place_rows,
     row_hash,
     with_places,
@@ -62,7 +64,8 @@ def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
         to method; `none` where the gap is longer than `max_gap`, `expired` where a source is further away than
         `max_carry`), `_rw_before_us` and `_rw_after_us BIGINT` (timestamps of the rows around the gap). For each
         column with `treat_null_as_missing` also `_rw_filled_<column>`: the value for a recorded null, which stays
-        null; `_rw_methods` of that row has its method (G27).
+        null; `_rw_methods` of that row has its method (G27). With `min_value` or `max_value` also `_rw_outliers
+        ARRAY<STRING>`: the columns of a recorded row whose values are beyond them.
 
     Raises:
         InputError: a column is not there or has a type that its method cannot fill.
@@ -70,7 +73,7 @@ def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
     from pyspark.sql import functions as F
 
     if IS_MADE in frame.columns:
-        added = [name for name in frame.columns if name in PROVENANCE or name.startswith(FILLED)]
+        added = [name for name in frame.columns if name in (*PROVENANCE, OUTLIERS) or name.startswith(FILLED)]
         frame = frame.where(~F.coalesce(F.col(IS_MADE), F.lit(False))).drop(*added)
     check_columns(dict(frame.dtypes), settings)
     rows = place_rows(frame, settings)
@@ -78,6 +81,8 @@ def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
     recorded, added = with_provenance(frame), [*PROVENANCE, *(FILLED + name for name in settings.nulls)]
     if settings.nulls:
         recorded = with_provenance(_with_filled_nulls(frame, rows, settings))
+    if settings.guarded:
+        recorded, added = recorded.withColumn(OUTLIERS, outliers(settings)), [*added, OUTLIERS]
     columns = [quoted_column(name) for name in (*frame.columns, *added)]
     return recorded.select(*columns).unionByName(made, allowMissingColumns=True)
 
@@ -126,6 +131,8 @@ def check_columns(types: Mapping[str, str], settings: FillRules) -> None:
                 f'column "{name}" is {types[name]}, which has no line between two values',
                 hint="Take nearest, forward or another method.",
             )
+        if fill.is_guarded and not types[name].startswith(_NUMBERS):
+            raise InputError(f'column "{name}" is {types[name]}, so it cannot have min_value or max_value')
         if fill.method == "previous_of" and types[name] != types[str(fill.column)]:
             raise InputError(f'column "{name}" is {types[name]}, "{fill.column}" is {types[str(fill.column)]}')
 

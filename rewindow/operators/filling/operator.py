@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import ValidationError, field_serializer, model_validator
 
 from rewindow.application import FrameOperator, InputPort, OperatorContext, OutputPort
-from rewindow.application.error_tuples import REASON
+from rewindow.application.error_tuples import DETAIL, EMITTED, REASON
 from rewindow.names import quoted_column
 from rewindow.operators.event_time.settings import refusal, seconds
 from rewindow.operators.filling.carried import (
@@ -31,6 +31,7 @@ from rewindow.operators.filling.values import (
     PROVENANCE,
     TS,
     make_rows,
+    outliers,
     timestamp,
     with_places,
     with_provenance,
@@ -61,7 +62,7 @@ class FillGaps(FrameOperator):
 
     Ports: `out` has the stream's columns and those of `fill_gaps`, `_rw_methods` as JSON; a made row has the arrival of
     the tuple that closed its gap. `errors` reports tuples that pass and are no source: `null_key`, `null_ts`,
-    `far_future`.
+    `far_future`; and those with a value beyond its bounds, which other columns still take theirs from: `emitted`.
 
     Attributes:
         columns: those of the stream.
@@ -154,7 +155,7 @@ class FillGaps(FrameOperator):
         reason = self._reason(frame)
         return {
             "out": out.withColumn(METHODS, F.to_json(METHODS)),
-            "errors": frame.withColumn(REASON, reason).where(F.col(REASON).isNotNull()),
+            "errors": frame.withColumns({REASON: reason, DETAIL: self._detail()}).where(F.col(REASON).isNotNull()),
         }
 
     def next_state(
@@ -206,7 +207,13 @@ class FillGaps(FrameOperator):
         reason = F.when(timestamp(frame, self.rules()).isNull(), "null_ts")
         for key in self.keys:
             reason = reason.when(F.col(quoted_column(key)).isNull(), "null_key")
-        return reason.when(self._is_ahead(frame), "far_future")
+        return reason.when(self._is_ahead(frame), "far_future").when(outliers(self.rules()).isNotNull(), EMITTED)
+
+    def _detail(self) -> Column:
+        """Returns which values are beyond their bounds."""
+        from pyspark.sql import functions as F
+
+        return F.concat(F.lit("beyond min_value or max_value: "), F.array_join(outliers(self.rules()), ", "))
 
     def rules(self) -> FillRules:
         """Returns what the properties say of filling."""

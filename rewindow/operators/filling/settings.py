@@ -39,6 +39,7 @@ class ColumnFill(BaseModel):
         extrapolate: where rows are on one side of a gap only, linear takes the value of the row there (G22).
         treat_null_as_missing: a recorded null is no source, and gets a value too, in a column of its own: the next row
             with a value is looked for, and bounds count from it (G27).
+        min_value, max_value: a value below, above or not a number is no source and is reported, as if its row had none.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -55,6 +56,8 @@ class ColumnFill(BaseModel):
     max_carry: Decimal | None = None
     extrapolate: bool = False
     treat_null_as_missing: bool = False
+    min_value: float | None = Field(None, allow_inf_nan=False)
+    max_value: float | None = Field(None, allow_inf_nan=False)
 
     @field_validator("max_gap", "max_carry", mode="before")
     @classmethod
@@ -81,7 +84,16 @@ class ColumnFill(BaseModel):
             raise ValueError("extrapolate is for linear alone, as method or as fallback")
         if self.treat_null_as_missing and self.method not in CHOOSING:
             raise ValueError(f"treat_null_as_missing is for {', '.join(CHOOSING)}, not for {self.method}")
+        if self.is_guarded and self.method not in CHOOSING[1:]:
+            raise ValueError(f"min_value and max_value are for {', '.join(CHOOSING[1:])}, not for {self.method}")
+        if self.min_value is not None and self.max_value is not None and self.min_value > self.max_value:
+            raise ValueError(f"min_value {self.min_value:g} is above max_value {self.max_value:g}")
         return self
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether some values are no sources."""
+        return self.min_value is not None or self.max_value is not None
 
     @property
     def methods(self) -> set[str]:
@@ -181,7 +193,12 @@ class FillRules(BaseModel):
     @property
     def choosing(self) -> dict[str, ColumnFill]:
         """Columns that do not take their values from any row."""
-        return self.nulls
+        return {**self.nulls, **self.guarded}
+
+    @property
+    def guarded(self) -> dict[str, ColumnFill]:
+        """Columns with bounds on their values."""
+        return {name: fill for name, fill in self.columns.items() if fill.is_guarded}
 
     @property
     def periods_us(self) -> list[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rewindow.names import quoted_column
-from rewindow.operators.filling.settings import ColumnFill, FillRules
+from rewindow.operators.filling.settings import FillRules
 from rewindow.operators.filling.values import (
     FILLED,
     METHODS,
@@ -18,6 +18,7 @@ from rewindow.operators.filling.values import (
     ROW,
     TS,
     filled_value,
+    is_usable,
     next_side,
     previous_side,
     row_hash,
@@ -43,11 +44,6 @@ def with_usable(rows: DataFrame, settings: FillRules) -> DataFrame:
         side = F.struct(F.col(TS).alias(TS), F.col(POINT).alias(POINT), value.alias(name))
         rows = rows.withColumn(usable(name), F.when(is_usable(value, fill), side))
     return rows
-
-
-def is_usable(value: Column, fill: ColumnFill) -> Column:
-    """Returns whether a value may be a source."""
-    return value.isNotNull()
 
 
 def nothing(rows: DataFrame, name: str, point: Column) -> Column:

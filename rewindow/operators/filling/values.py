@@ -25,6 +25,8 @@ FILLED = "_rw_filled_"
 """What the name begins with of a column with the values for recorded nulls of another."""
 NONE, EXPIRED, EXTRAPOLATED = "none", "expired", "extrapolated"
 """In the place of a method: the gap is too long; the source is too far away; a line has a row on one side only."""
+OUTLIERS = "_rw_outliers"
+"""Names of the columns of a recorded row whose values are beyond their bounds."""
 TS, POINT, ROW, NEXT, PREVIOUS = "_rw_ts", "_rw_point", "_rw_row", "next", "previous"
 FROM, UNTIL, OPEN = "_rw_from", "_rw_until", "_rw_open"
 COUNTS = "_rw_counts"
@@ -125,6 +127,36 @@ def previous_side(name: str) -> str:
 def next_side(name: str) -> str:
     """Returns where a column that chooses its sources has the one behind."""
     return f"_rw_next_{name}"
+
+
+def is_outlier(value: Column, fill: ColumnFill) -> Column:
+    """Returns whether a value is beyond the bounds of its column; null is within them."""
+    from pyspark.sql import functions as F
+
+    beyond = F.isnan(value.cast("double"))
+    if fill.min_value is not None:
+        beyond = beyond | (value < fill.min_value)
+    if fill.max_value is not None:
+        beyond = beyond | (value > fill.max_value)
+    return F.coalesce(beyond, F.lit(False))
+
+
+def is_usable(value: Column, fill: ColumnFill) -> Column:
+    """Returns whether a value may be a source (G27)."""
+    from pyspark.sql import functions as F
+
+    is_there = value.isNotNull() if fill.treat_null_as_missing else F.lit(True)
+    return is_there & ~is_outlier(value, fill) if fill.is_guarded else is_there
+
+
+def outliers(settings: FillRules) -> Column:
+    """Returns the names of the columns whose values in a row are beyond their bounds, null where there are none."""
+    from pyspark.sql import functions as F
+
+    guarded = settings.guarded.items()
+    names = [F.when(is_outlier(F.col(quoted_column(name)), fill), F.lit(name)) for name, fill in guarded]
+    found = F.array_compact(F.array(*names))
+    return F.when(F.size(found) > 0, found)
 
 
 def _season(period_us: int) -> str:
@@ -255,7 +287,7 @@ def _seasonal(name: str, fill: ColumnFill, settings: FillRules) -> tuple[Column,
         season = F.col(_season(period_us))
         is_there = season.isNotNull()
         if name in settings.choosing:
-            is_there = is_there & season.getField(name).isNotNull()
+            is_there = is_there & is_usable(season.getField(name), fill)
         carried = F.lit(fill.max_carry is None or period <= fill.max_carry)
         value = F.when(is_there, season.getField(name)).otherwise(value)
         word = F.when(is_there, F.lit("seasonal")).otherwise(word)
