@@ -2,7 +2,8 @@
 
     python -m bench.tuple_operators [MILLIONS]
 
-An operator with a key and a total: called for each tuple, and for each Arrow batch. What is compared is the rate.
+An operator with a key and a total: called for each tuple, and for each Arrow batch. What is compared is the rate. Both
+sides send window, key and value to Python and three numbers back.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from rewindow.windows import Grid, WindowRange
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-WINDOWS, KEYS, RUNS = 1_000, 1_000, 3
+WINDOWS, KEYS, RUNS = 1_000, 1_000, 5
 IN = pa.schema([("key", pa.int64()), ("value", pa.int64())])
 TOTAL = pa.schema([("key", pa.int64()), ("total", pa.int64())])
 
@@ -61,7 +62,7 @@ def measure_tuple_operators(tuples: int) -> list[Row]:
     from pyspark.sql import functions as F
 
     from rewindow.operators.tuples.frames import one_pass
-    from rewindow.spark.frames import spark_schema
+    from rewindow.spark.frames import empty_frame, spark_schema
     from rewindow.spark.session import spark_session
 
     spark = spark_session(Config.load(), "bench")
@@ -78,7 +79,7 @@ def measure_tuple_operators(tuples: int) -> list[Row]:
 
     def bare(operator: TupleOperator) -> DataFrame:
         placed = frame.repartition("key") if operator.key_schema().names else frame.coalesce(1)
-        rows = placed.sortWithinPartitions("window_id", "offset")
+        rows = placed.sortWithinPartitions("window_id", "offset").select("window_id", "key", "value")
         return rows.mapInArrow(nothing, rows.schema)
 
     rows = []
@@ -86,7 +87,7 @@ def measure_tuple_operators(tuples: int) -> list[Row]:
         (ByTuple(), 0.45, "a call for each tuple"),
         (ByBatch(), 0.85, "a call for each batch"),
     ):
-        empty = spark.createDataFrame([], spark_schema(operator.state_columns() or pa.schema([])))
+        empty = empty_frame(spark, spark_schema(operator.state_columns() or pa.schema([])))
         passed = one_pass(operator, {"events": frame}, empty, context)
         alone = bare(operator)
         times = [(_seconds(alone), _seconds(passed)) for _ in range(RUNS)]

@@ -234,7 +234,7 @@ class KeyRange:
         lists, make, key_of = lists_of(batch), self._shape.rows[port], self._shape.key_of[port]
         values: Iterator[Any] = zip(*lists, strict=True) if lists else repeat((), batch.num_rows)
         keys = iter(lists[key_of[0]]) if len(key_of) == 1 else zip(*(lists[place] for place in key_of), strict=True)
-        return map(tuple.__new__, repeat(make), values), keys
+        return map(make, values), keys
 
     def receive(self, port: str, batch: pa.RecordBatch) -> None:
         """Takes tuples of the window that is open, with the columns of a port as they travel."""
