@@ -35,17 +35,16 @@ class Emissions:
         self._batches: dict[str, list[tuple[int, pa.Table]]] = {port: [] for port in shape.outputs}
         self._in_tables = 0
         self._quick: dict[str, tuple[Callable[[Sequence[Any]], None], int]] = {}
+        self._plain = {
+            port: (values.extend, shape.widths[port])
+            for port, values in self._values.items()
+            if port not in shape.errors and kept.is_plain(port) and shape.widths[port]
+        }
 
     def begin(self, window: int) -> None:
         """Opens a window."""
         self._window = window
-        self._quick.update(
-            {
-                port: (values.extend, self._shape.widths[port])
-                for port, values in self._values.items()
-                if port not in self._shape.errors and self.kept.is_plain(port) and self._shape.widths[port]
-            }
-        )
+        self._quick.update(self._plain)
 
     def end(self) -> None:
         """Closes the window that is open: what was emitted is its own.

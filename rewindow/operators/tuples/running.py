@@ -57,8 +57,8 @@ def check_assigned(operator: TupleOperator, given: Mapping[str, Any]) -> None:
         InputError: names the attribute.
     """
     now = operator.__dict__
-    for name in now.keys() - given.keys() - operator.places.keys():
-        if name not in operator.transient and name != "window_id":
+    for name in now:
+        if name not in given and name not in operator.places and name not in operator.transient and name != "window_id":
             raise _neither(operator, name)
     for name, value in given.items():
         if now.get(name) is not value and name not in operator.transient:
