@@ -26,6 +26,7 @@ STREAM, TUPLES, FIRED_UNTIL = "stream", "tuples", "fired_until_us"
 """Columns of a carried state: stream, how many tuples a row holds, and up to which watermark its windows have fired."""
 BEGIN, REACHED, CARRIED = "_begin_us", "_reached_us", "_carried"
 """Begin of a window, the last watermark, and whether a row comes from the piece before."""
+_FEW_ENDS = 1_000
 _VALUE, _BLOCK, _IS_END = "_value", "_block", "_is_end"
 
 
@@ -56,6 +57,32 @@ def first_ticks(ends: DataFrame, ticks: DataFrame, step_us: int, apart: Sequence
     above = Window.partitionBy(*apart, _BLOCK).orderBy(F.desc(_VALUE)).rangeBetween(FIRST, 0)
     reached = rows.unionByName(carry).withColumn(FIRED, F.min(FIRED).over(above))
     return reached.where(F.col(_IS_END) & F.col(FIRED).isNotNull()).select(*apart, F.col(_VALUE).alias(END), FIRED)
+
+
+def fired_at(found: DataFrame, ticks: DataFrame, step_us: int, phase_us: int) -> DataFrame:
+    """Adds `FIRED` to rows with an `END`: the tick that reaches it, null where none does; for ticks that are few.
+
+    A tick reaches the ends above the watermark before it. Those at multiples of a step, each by itself, make a table
+    that is looked up; what reaches more than a thousand of them, as the first tick does, is a stretch.
+
+    Args:
+        ticks: the ticks that raise the watermark: `tick_us`, `watermark_us`, `before_us`.
+        step_us, phase_us: ends lie at the multiples of the step, and so far behind them.
+    """
+    from pyspark.sql import functions as F
+
+    last = F.col("watermark_us") - F.pmod(F.col("watermark_us") - phase_us, F.lit(step_us))
+    first = F.col("before_us") - F.pmod(F.col("before_us") - phase_us, F.lit(step_us)) + step_us
+    reaching = ticks.select("*", last.alias("_last"), first.alias("_first")).where("_first IS NULL OR _first <= _last")
+    is_long = F.col("_first").isNull() | (F.col("_last") - F.col("_first") > _FEW_ENDS * step_us)
+    each = F.explode(F.sequence("_first", "_last", F.lit(step_us).cast("bigint"))).alias("_of_end")
+    single = reaching.where(~is_long).select(each, F.col("tick_us").alias("_single"))
+    bounds = [F.col("_first").alias("_from"), F.col("_last").alias("_to")]
+    long = reaching.where(is_long).select(*bounds, F.col("tick_us").alias("_long"))
+    inside = (F.col(END) <= F.col("_to")) & (F.col("_from").isNull() | (F.col(END) >= F.col("_from")))
+    joined = found.join(F.broadcast(single), F.col(END) == F.col("_of_end"), "left")
+    joined = joined.join(F.broadcast(long), inside, "left").withColumn(FIRED, F.coalesce("_single", "_long"))
+    return joined.drop("_of_end", "_single", "_from", "_to", "_long")
 
 
 def check_state(state: DataFrame, columns: Sequence[str]) -> DataFrame:

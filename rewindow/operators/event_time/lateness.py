@@ -71,7 +71,7 @@ class Lateness:
             `_rw_watermark_us BIGINT` (the watermark that the tuple was held against; null before the first, and where
             the timestamp cannot be used) and `_rw_late_by_us BIGINT` (how far a late tuple lies behind it, else null).
         ticks: the ticks that raise the watermark, in no order: `tick_us BIGINT` on the arrival clock, `watermark_us
-            BIGINT`.
+            BIGINT` and `before_us BIGINT`, what it was before; null for the first.
         state: what the next piece of the recording needs, a row per stream (E41); None unless the end was given.
         clock: how arrivals, ticks and this piece's end lie on the arrival clock.
     """

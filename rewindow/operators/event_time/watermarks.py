@@ -104,12 +104,13 @@ def next_state(
 def raising(
     ticks: DataFrame, settings: EventTime, origin_us: int, end_us: int | None, apart: Sequence[str] = ()
 ) -> DataFrame:
-    """Returns the ticks before the end that raise the watermark (E3): `tick_us`, `watermark_us`."""
+    """Returns the ticks before the end that raise the watermark (E3): `tick_us`, `watermark_us`, `before_us`."""
     from pyspark.sql import functions as F
 
     rises = F.coalesce(F.col(WATERMARK) > F.col(BEFORE), F.col(WATERMARK).isNotNull() & F.col(BEFORE).isNull())
     tick_us = (F.col(TICK) * settings.interval_us + origin_us).alias("tick_us")
-    raised = ticks.where(F.col(IS_NEWS) & rises).select(*apart, tick_us, F.col(WATERMARK).alias("watermark_us"))
+    values = [F.col(WATERMARK).alias("watermark_us"), F.col(BEFORE).alias("before_us")]
+    raised = ticks.where(F.col(IS_NEWS) & rises).select(*apart, tick_us, *values)
     return raised if end_us is None else raised.where(F.col("tick_us") < end_us)
 
 

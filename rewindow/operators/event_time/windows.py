@@ -34,6 +34,7 @@ from rewindow.operators.event_time.firing import (
     TUPLES,
     WINDOW,
     check_state,
+    fired_at,
     first_ticks,
     reached,
 )  # fmt: skip
@@ -178,12 +179,14 @@ def event_windows(
     panes = kept(once, "panes", _panes(placed.drop(CARRIED, END), fold, own))
     many = windows.length_us > windows.slide_us * FEW_WINDOWS or once is not None
     of_windows = panes if many else placed
-    step_us = min(windows.slide_us, _TICKS_APART_US)
-    ends = _ends(judged, windows, state, apart) if once is None else _ends_of(panes, windows, apart)
-    ticks = first_ticks(ends, judged.ticks, step_us, apart)
-    if not apart and judged.clock.is_few(windows.slide_us):
-        ticks = F.broadcast(ticks)
-    fired = _fired(of_windows, windows, fold, ticks, own, apart, ended_us)
+    found = _found(of_windows, windows, fold, own)
+    if not apart and judged.clock.is_few(judged.clock.settings.interval_us) and judged.clock.is_few(windows.slide_us):
+        found = fired_at(found, judged.ticks, windows.slide_us, windows.length_us % windows.slide_us)
+    else:
+        ends = _ends(judged, windows, state, apart) if once is None else _ends_of(panes, windows, apart)
+        ticks = first_ticks(ends, judged.ticks, min(windows.slide_us, _TICKS_APART_US), apart)
+        found = matched(found, ticks, apart, END, "left")
+    fired = _fired(found, fold, own, ended_us)
 
     def left() -> DataFrame:
         return _left(reached(panes, judged.ticks, apart, None), windows)
@@ -324,15 +327,8 @@ def _ends_of(panes: DataFrame, windows: EventWindows, apart: Sequence[str]) -> D
     return ends.distinct()
 
 
-def _fired(
-    rows: DataFrame,
-    windows: EventWindows,
-    fold: Fold,
-    ticks: DataFrame,
-    own: Sequence[str],
-    apart: Sequence[str],
-    ended_us: int | None,
-) -> DataFrame:
+def _found(rows: DataFrame, windows: EventWindows, fold: Fold, own: Sequence[str]) -> DataFrame:
+    """Returns the windows that have not fired before, with their aggregates: `BEGIN`, `END`."""
     from pyspark.sql import functions as F
 
     columns = [F.col(quoted_column(name)) for name in own]
@@ -341,14 +337,22 @@ def _fired(
     waiting = F.col(FIRED_UNTIL).isNull() | (F.col(BEGIN) + windows.length_us > F.col(FIRED_UNTIL))
     results = [column.alias(name) for name, column in fold.results.items()]
     found = spread.where(waiting).groupBy(*columns, BEGIN).agg(*results)
-    found = found.withColumn(END, F.col(BEGIN) + windows.length_us)
-    joined = matched(found, ticks, apart, END, "inner" if ended_us is None else "left")
+    return found.withColumn(END, F.col(BEGIN) + windows.length_us)
+
+
+def _fired(found: DataFrame, fold: Fold, own: Sequence[str], ended_us: int | None) -> DataFrame:
+    """Returns the windows that a tick fires, or the end of the recording (E45)."""
+    from pyspark.sql import functions as F
+
+    columns = [F.col(quoted_column(name)) for name in own]
+    if ended_us is None:
+        found = found.where(F.col(FIRED).isNotNull())
     fired_us = F.col(FIRED) if ended_us is None else F.coalesce(FIRED, F.lit(ended_us).cast("bigint"))
     about = [
         F.col(BEGIN).alias("window_begin_us"), F.col(END).alias("window_end_us"), F.lit(0).alias("pane"),
         F.lit(ON_TIME).alias("kind"), fired_us.alias("fired_us"),
     ]  # fmt: skip
-    return joined.select(*columns, *about, *(F.col(quoted_column(name)) for name in fold.results))
+    return found.select(*columns, *about, *(F.col(quoted_column(name)) for name in fold.results))
 
 
 def _left(panes: DataFrame, windows: EventWindows) -> DataFrame:

@@ -1,0 +1,37 @@
+"""Which tick fires a window, looked up where ticks are few, held against a loop over all ticks (E3, E28)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random, getrandbits
+from typing import TYPE_CHECKING
+
+from rewindow.operators.event_time.firing import fired_at
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROUNDS = 6
+
+
+def test_an_end_is_reached_by_the_first_tick_that_is_not_below_it(spark: SparkSession) -> None:
+    """Below zero too, with ticks that reach no end, and with some that reach thousands at once."""
+    for seed in [getrandbits(32) for _ in range(ROUNDS)]:
+        random = Random(seed)
+        step = random.choice([1, 7, 60])
+        phase = random.randrange(step)
+        watermark, raised = random.randint(-5_000, 5_000), []
+        for number in range(random.randint(0, 40)):
+            raised.append((number * 10, watermark))
+            watermark += random.choice([1, 1, step, 5 * step, 3_000 * step])
+        before = [None, *(value for _, value in raised[:-1])] if raised else []
+        rows = [(at, value, known) for (at, value), known in zip(raised, before, strict=True)]
+        ticks = spark.createDataFrame(rows, "tick_us BIGINT, watermark_us BIGINT, before_us BIGINT")
+        near = [value + random.randint(-2, 2) * step for _, value in raised] + [-20_000, watermark, 10**9]
+        ends = sorted({value - (value - phase) % step for value in near})
+        found = spark.createDataFrame([(end,) for end in ends], "_end_us BIGINT")
+        wanted = {end: next((at for at, value in raised if value >= end), None) for end in ends}
+        assert all(low < high for (_, low), (_, high) in pairwise(raised))
+        found_rows = fired_at(found, ticks, step, phase).collect()
+        assert [row["_end_us"] for row in sorted(found_rows)] == ends, f"seed {seed}"
+        assert {row["_end_us"]: row["_fired_us"] for row in found_rows} == wanted, f"seed {seed}"
