@@ -48,19 +48,20 @@ class FillConfig(Section):
     origin: str = "1970-01-01T00:00:00Z"
     """From where the steps are counted."""
     columns: dict[str, Any] = Field(default_factory=dict)
-    """Column to the method that fills it, by name, or with its bounds: `temp = "linear"`, or
-    `temp = { method = "linear", max_gap = "6 h" }`. Others stay null."""
+    """Column to its method: `temp = "linear"`, or `temp = { method = "linear", max_gap = "6 h" }`. Others stay null."""
     from_time: str | None = Field(None, alias="from")
     """From when rows are expected; by default from the first row of each key."""
     to_time: str | None = Field(None, alias="to")
-    """Until when rows are expected (exclusive): in the window of it open gaps are closed. By default no gap ends but by
-    a row."""
+    """Until when rows are expected (exclusive): in its window open gaps are closed. By default only rows close gaps."""
     max_rows: int = Field(1_000_000, ge=1)
-    """Of a longer gap one row is made in the place of all."""
+    """Of a longer gap one row is made in the place of all; with causal no more than so many are."""
     max_ahead_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(86_400_000_000, alias="max_ahead")
     """A timestamp that runs ahead of its arrival by more closes no gap and is reported."""
     zone: str | None = None
     """A time zone: then `step` is so many days, weeks or months of its calendar, such as "1 month"."""
+    time: str = "hindsight"
+    """hindsight: a gap is filled when it closes; causal: a row is made `wait` after its step has ended (G28)."""
+    wait_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(0, alias="wait")
 
 
 class WindowsConfig(Section):
@@ -147,8 +148,7 @@ class StreamConfig(Section):
     zone: str = "UTC"
     null_values: list[str] = Field(default_factory=lambda: [""])
     malformed_max_share: float = Field(default=0.01, ge=0, le=1)
-    """Share of malformed rows above which a recording stops before it seals anything, from ten such rows on: so many
-    mean that a setting is wrong, not a row. 1 takes any number."""
+    """Share of malformed rows, from ten on, above which a recording stops before it seals anything; 1 takes any."""
     sealed_to: str | None = None
     """Windows are sealed up to this time (exclusive), also without a tuple; by default up to the newest tuple's time,
     so that its window stays open."""

@@ -99,6 +99,8 @@ def filled_application(stream: str, settings: StreamConfig, schema: pa.Schema) -
         origin=fill.origin,
         max_rows=fill.max_rows,
         max_ahead=f"{fill.max_ahead_us} us",
+        time=fill.time,
+        wait=f"{fill.wait_us} us",
     )
     if operator.wrong_properties():
         hint = f"Change [streams.{stream}.fill] of rewindow.toml."
@@ -128,6 +130,8 @@ def filled_parameters(
         "max_rows": operator.max_rows,
         "keys": ", ".join(map(sql_name, operator.keys)) or "1",
         "columns": ", ".join(sql_name(name) for name in compared if name not in ("attempt", operator.arrived_at)),
+        # In which order rows were there: of a window all are taken together, but what is causal goes by arrival.
+        "place": arrived_at if rules.time == "causal" else "window_id",
         "fills_nulls": str(bool(rules.nulls)).lower(),
         "is_believed": f"epoch_us({event_at}) - epoch_us({arrived_at}) <= {max_ahead_us}",
     }

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rewindow.names import quoted_column
-from rewindow.operators.filling.function import never_there
+from rewindow.operators.filling.expected import never_there
 from rewindow.operators.filling.settings import FillRules
 from rewindow.operators.filling.sides import (
     bounded_sides,
@@ -23,6 +23,7 @@ from rewindow.operators.filling.sides import (
     with_usable,
 )
 from rewindow.operators.filling.values import (
+    AT,
     COUNTS,
     FROM,
     NEXT,
@@ -42,10 +43,8 @@ from rewindow.operators.heartbeat.clock import FIRST, WINDOW
 from rewindow.windows import Grid, WindowRange
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
-AT = "_rw_arrived_us"
-"""Arrival of the row that closes a gap."""
 _HIGHEST, _BEFORE, _LAST, _FRONT, _MOVES = (
     "_rw_highest", "_rw_point_before", "_rw_is_last", "_rw_front", "_rw_moves",
 )  # fmt: skip
@@ -81,10 +80,8 @@ def _moving(
     if closing is not None:
         rows = rows.withColumn(COUNTS, F.col(COUNTS) & (F.col(WINDOW) <= closing))
     if state is not None:
-        names = rows.schema[ROW].dataType.names  # type: ignore[attr-defined]
-        row = F.struct(*(F.col(quoted_column(name)) for name in names)).cast(rows.schema[ROW].dataType)
         before, counts = F.lit(first - 1).cast("bigint").alias(WINDOW), F.lit(True).alias(COUNTS)
-        carried = state.select(before, *keys, TS, POINT, row.alias(ROW), counts)
+        carried = state.select(before, *keys, TS, POINT, _row(rows), counts)
         rows = rows.unionByName(carried, allowMissingColumns=True)
     earlier = Window.partitionBy(*keys).orderBy(WINDOW).rangeBetween(FIRST, -1)
     highest = F.max(F.when(F.col(COUNTS), F.col(TS))).over(earlier)
@@ -209,9 +206,37 @@ def state_of(rows: DataFrame, settings: FillRules) -> DataFrame:
         rows = rows.withColumn(_FRONT, F.max(POINT).over(Window.partitionBy(*keys)))
         is_first = F.col(_BEFORE).isNull() | (F.col(_BEFORE) < F.col(POINT))
         kept = kept | (is_first & (F.col(POINT) >= F.col(_FRONT) - points))
+    return state_rows(rows.where(kept), settings)
+
+
+def state_rows(rows: DataFrame, settings: FillRules) -> DataFrame:
+    """Returns rows as the state keeps them: in causal filling with their arrival."""
+    from pyspark.sql import functions as F
+
+    keys = [F.col(quoted_column(key)) for key in settings.keys]
     names = [name for name in rows.schema[ROW].dataType.names if name not in (TS, *settings.keys)]  # type: ignore[attr-defined]
     values = [F.col(ROW).getField(name).alias(name) for name in names]
-    return rows.where(kept).select(*keys, TS, POINT, *values)
+    return rows.select(*keys, TS, POINT, *([AT] if settings.time == "causal" else []), *values)
+
+
+def with_state(rows: DataFrame, state: DataFrame | None, settings: FillRules) -> DataFrame:
+    """Returns rows that count and those of the state, with what each is a source of."""
+    from pyspark.sql import functions as F
+
+    keys = [F.col(quoted_column(key)) for key in settings.keys]
+    rows = rows.select(*keys, TS, POINT, AT, ROW)
+    if state is None:
+        return rows
+    return rows.unionByName(state.select(*keys, TS, POINT, AT, _row(rows)))
+
+
+def _row(rows: DataFrame) -> Column:
+    """Returns what rows of the state are a source of, as rows have it."""
+    from pyspark.sql import functions as F
+
+    kind = rows.schema[ROW].dataType
+    names = kind.names  # type: ignore[attr-defined]
+    return F.struct(*(F.col(quoted_column(name)) for name in names)).cast(kind).alias(ROW)
 
 
 def state_names(names: list[str], settings: FillRules) -> list[str]:

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING
 
 from rewindow.errors import InputError
 from rewindow.names import quoted_column
+from rewindow.operators.filling.causal import LATE, causal_gaps, due, timed_rows
+from rewindow.operators.filling.expected import never_there
 from rewindow.operators.filling.settings import FillRules, FillSettings
 from rewindow.operators.filling.sides import bounded_sides, filled_nulls, no_sides, with_sides, with_usable
 from rewindow.operators.filling.values import (
+    AT,
     COUNTS,
     FILLED,
     FROM,
@@ -39,9 +42,10 @@ from rewindow.operators.filling.values import (
     with_provenance,
     with_season,
 )
+from rewindow.operators.heartbeat.clock import to_us
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 
@@ -77,7 +81,12 @@ def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
         frame = frame.where(~F.coalesce(F.col(IS_MADE), F.lit(False))).drop(*added)
     check_columns(dict(frame.dtypes), settings)
     rows = place_rows(frame, settings)
-    made = make_rows(_gaps(rows, settings), rows, frame, settings)
+    if settings.time == "causal":
+        rows = timed_rows(rows.withColumn(AT, to_us(frame, settings.arrived_at)), settings)
+        gaps = causal_gaps(rows, settings, (settings.first_point, settings.end_point))
+        made = make_rows(gaps, rows.where(~F.col(LATE)), frame, settings, arrival_of_made(frame, settings))
+    else:
+        made = make_rows(_gaps(rows, settings), rows, frame, settings)
     recorded, added = with_provenance(frame), [*PROVENANCE, *(FILLED + name for name in settings.nulls)]
     if settings.nulls:
         recorded = with_provenance(_with_filled_nulls(frame, rows, settings))
@@ -85,6 +94,14 @@ def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
         recorded, added = recorded.withColumn(OUTLIERS, outliers(settings)), [*added, OUTLIERS]
     columns = [quoted_column(name) for name in (*frame.columns, *added)]
     return recorded.select(*columns).unionByName(made, allowMissingColumns=True)
+
+
+def arrival_of_made(frame: DataFrame, settings: FillRules) -> dict[str, Column]:
+    """Returns the arrival that a made row has in causal filling: when it was made (G39)."""
+    from pyspark.sql import functions as F
+
+    at, is_time = due(settings, F.col(POINT)), dict(frame.dtypes)[settings.arrived_at].startswith("timestamp")
+    return {settings.arrived_at: F.timestamp_micros(at) if is_time else at}
 
 
 def _with_filled_nulls(frame: DataFrame, rows: DataFrame, settings: FillSettings) -> DataFrame:
@@ -109,6 +126,8 @@ def check_columns(types: Mapping[str, str], settings: FillRules) -> None:
         InputError: a column is not there, or has a type or a name with which it cannot be.
     """
     absent = [name for name in (settings.event_at, *settings.keys, *settings.columns) if name not in types]
+    if settings.time == "causal" and settings.arrived_at not in types:
+        absent.append(settings.arrived_at)
     absent += [fill.column for fill in settings.columns.values() if fill.column and fill.column not in types]
     if absent:
         raise InputError(f"frame has no column {', '.join(absent)}", hint=f"It has {', '.join(types)}.")
@@ -117,6 +136,12 @@ def check_columns(types: Mapping[str, str], settings: FillRules) -> None:
     if taken:
         raise InputError(
             f"column {', '.join(taken)} has a name that filling needs for itself", hint="Rename it before."
+        )
+    arrival = types.get(settings.arrived_at) if settings.time == "causal" else None
+    if arrival not in (None, "timestamp", "timestamp_ntz", "bigint"):
+        raise InputError(
+            f'arrival "{settings.arrived_at}" is {arrival}, not a timestamp or whole microseconds',
+            hint="Read it first, such as by to_timestamp.",
         )
     kind = types[settings.event_at]
     if kind not in ("timestamp", "timestamp_ntz", "bigint", "int"):
@@ -175,21 +200,3 @@ def _gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
         nothing.alias(PREVIOUS), nothing.alias(NEXT), *(side.alias(name) for name, side in empty.items()),
     )  # fmt: skip
     return found.unionByName(whole.where(F.col(FROM) < F.col(UNTIL)))
-
-
-def never_there(rows: DataFrame, settings: FillRules) -> DataFrame | None:
-    """Returns the expected keys without a row in the range (G7)."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import StringType, StructField, StructType
-
-    if not settings.expected_keys:
-        return None
-    kinds = [rows.schema[key].dataType for key in settings.keys]
-    is_text = all(isinstance(value, str) for key in settings.expected_keys for value in key)
-    given = [
-        StructField(key, StringType() if is_text else kind) for key, kind in zip(settings.keys, kinds, strict=True)
-    ]
-    expected = rows.sparkSession.createDataFrame(sorted(set(settings.expected_keys)), StructType(given))
-    as_kept = zip(settings.keys, kinds, strict=True)
-    expected = expected.select(*(F.col(quoted_column(key)).cast(kind).alias(key) for key, kind in as_kept))
-    return expected.join(rows.select(*map(quoted_column, settings.keys)), list(settings.keys), "left_anti")

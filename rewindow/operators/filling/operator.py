@@ -13,17 +13,20 @@ from rewindow.application.error_tuples import DETAIL, EMITTED, REASON
 from rewindow.names import quoted_column
 from rewindow.operators.event_time.settings import refusal, seconds
 from rewindow.operators.filling.carried import (
-    AT,
     carried_gaps,
     carried_nulls,
     carried_rows,
     closing_window,
     state_names,
     state_of,
+    state_rows,
+    with_state,
 )
-from rewindow.operators.filling.function import check_columns
+from rewindow.operators.filling.causal import LATE, causal_gaps, causal_state, due, due_points, timed_rows
+from rewindow.operators.filling.function import arrival_of_made, check_columns
 from rewindow.operators.filling.settings import FillRules, refuse_later_rows
 from rewindow.operators.filling.values import (
+    AT,
     COUNTS,
     FILLED,
     METHODS,
@@ -36,7 +39,7 @@ from rewindow.operators.filling.values import (
     with_places,
     with_provenance,
 )
-from rewindow.operators.heartbeat.clock import WINDOW, to_us
+from rewindow.operators.heartbeat.clock import WINDOW, floor_div, to_us
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -58,6 +61,9 @@ class FillGaps(FrameOperator):
     earlier windows closes no gap and is no source, and what was made in its place stays. Without `from_time` a key
     begins with its first row (G36). The end of a range ends nothing (X34); `to_time` does, in the window it lies in.
 
+    With `time="causal"` a row is made in the window in which its step ends on the arrival clock, also while a silence
+    lasts, from what had arrived by then (G28).
+
     A column with `treat_null_as_missing` takes its values from rows before alone: constant, forward, or seasonal.
 
     Ports: `out` has the stream's columns and those of `fill_gaps`, `_rw_methods` as JSON; a made row has the arrival of
@@ -66,7 +72,8 @@ class FillGaps(FrameOperator):
 
     Attributes:
         columns: those of the stream.
-        event_at, step, zone, keys, from_time, to_time, expected_keys, origin, max_rows, unit: see `FillSettings`.
+        event_at, step, zone, keys, from_time, to_time, expected_keys, origin, max_rows, unit, time, wait: see
+            `FillSettings`.
         fill: a method for each column, what is called `columns` there.
         max_ahead: a timestamp that runs ahead of its own arrival by more closes no gap; None believes all of them.
         arrived_at: column of the arrival.
@@ -89,6 +96,8 @@ class FillGaps(FrameOperator):
     max_rows: int = 1_000_000
     unit: Literal["us", "ms", "s"] = "us"
     max_ahead: Any = "1 day"
+    time: Literal["hindsight", "causal"] = "hindsight"
+    wait: Any = 0
     arrived_at: str = "arrived_at"
 
     @field_serializer("columns")
@@ -133,7 +142,8 @@ class FillGaps(FrameOperator):
         fields = {field.name: field for field in self._carried()}
         keys = [fields[key] for key in self.keys]
         values = [fields[name] for name in state_names(list(fields), self.rules())]
-        return pa.schema([*keys, (TS, pa.int64()), (POINT, pa.int64()), *values])
+        arrival = [(AT, pa.int64())] if self.time == "causal" else []
+        return pa.schema([*keys, (TS, pa.int64()), (POINT, pa.int64()), *arrival, *values])
 
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
@@ -143,11 +153,19 @@ class FillGaps(FrameOperator):
 
         settings, frame = self.rules(), self._frame(inputs["stream"])
         closing = closing_window(settings, context.grid)
-        rows = self._rows(frame, state, context.first, closing)
-        gaps = carried_gaps(rows, settings, context.windows, context.grid, closing)
-        is_time = dict(frame.dtypes)[self.arrived_at].startswith("timestamp")
-        gaps = gaps.withColumn("_rw_arrived_at", F.timestamp_micros(AT) if is_time else F.col(AT))
-        made = make_rows(gaps, rows, frame, settings, {WINDOW: WINDOW, self.arrived_at: "_rw_arrived_at"})
+        if settings.time == "causal":
+            rows = timed_rows(with_state(self._marked(frame).where(COUNTS), state, settings), settings)
+            gaps = causal_gaps(rows, settings, due_points(settings, context.windows, context.grid))
+            at = due(settings, F.col(POINT))
+            window = floor_div(at - context.grid.origin_us, context.grid.width_us)
+            given = {WINDOW: window, **arrival_of_made(frame, settings)}
+            made = make_rows(gaps, rows.where(~F.col(LATE)), frame, settings, given)
+        else:
+            rows = self._rows(frame, state, context.first, closing)
+            gaps = carried_gaps(rows, settings, context.windows, context.grid, closing)
+            is_time = dict(frame.dtypes)[self.arrived_at].startswith("timestamp")
+            arrival = F.timestamp_micros(AT) if is_time else F.col(AT)
+            made = make_rows(gaps, rows, frame, settings, {WINDOW: F.col(WINDOW), self.arrived_at: arrival})
         recorded, names = frame, [*frame.columns, *PROVENANCE, *(FILLED + name for name in settings.nulls)]
         if settings.nulls:
             recorded = carried_nulls(self._marked(frame), state, rows, settings, context.windows, closing)
@@ -166,9 +184,13 @@ class FillGaps(FrameOperator):
         context: OperatorContext,
     ) -> DataFrame:
         """Returns what later windows need of these; the inputs tell it, so it is the same in every run."""
-        settings = self.rules()
+        settings, frame = self.rules(), self._frame(inputs["stream"])
+        if settings.time == "causal":
+            rows = timed_rows(with_state(self._marked(frame).where(COUNTS), state, settings), settings)
+            _, end = due_points(settings, context.windows, context.grid)
+            return state_rows(causal_state(rows, settings, end), settings)
         closing = closing_window(settings, context.grid)
-        return state_of(self._rows(self._frame(inputs["stream"]), state, context.first, closing), settings)
+        return state_of(self._rows(frame, state, context.first, closing), settings)
 
     def state_after_skip(self, state: DataFrame, windows: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
         """Returns the state with what was emitted of skipped windows: a gap goes on behind it."""
@@ -176,8 +198,10 @@ class FillGaps(FrameOperator):
 
         if "out" not in outputs:
             return state
-        kept = outputs["out"].where(~F.col("_rw_is_made"))
-        return state_of(self._rows(self._frame(kept), state, windows.first, None), self.rules())
+        kept, settings = self._frame(outputs["out"].where(~F.col("_rw_is_made"))), self.rules()
+        if settings.time == "causal":
+            return state_rows(with_state(self._marked(kept).where(COUNTS), state, settings), settings)
+        return state_of(self._rows(kept, state, windows.first, None), settings)
 
     def _frame(self, stream: DataFrame) -> DataFrame:
         return stream.select(WINDOW, *(quoted_column(field.name) for field in self._carried()))
@@ -221,8 +245,7 @@ class FillGaps(FrameOperator):
             return FillRules(
                 event_at=self.event_at, step=self.step, zone=self.zone, keys=self.keys, columns=self.fill,
                 from_time=self.from_time, to_time=self.to_time, expected_keys=self.expected_keys, origin=self.origin,
-                max_rows=self.max_rows,
-                unit=self.unit,
+                max_rows=self.max_rows, unit=self.unit, time=self.time, wait=self.wait, arrived_at=self.arrived_at,
             )  # fmt: skip
         except ValidationError as error:
             raise refusal("gap filling", error) from error

@@ -117,6 +117,32 @@ class FillRules(BaseModel):
     origin: int = 0
     max_rows: int = Field(1_000_000, ge=1)
     unit: Literal["us", "ms", "s"] = "us"
+    time: Literal["hindsight", "causal"] = "hindsight"
+    wait: Decimal = Decimal(0)
+    arrived_at: str = "arrived_at"
+
+    @field_validator("wait", mode="before")
+    @classmethod
+    def _check_wait(cls, value: object) -> Decimal:
+        return seconds(value)
+
+    @model_validator(mode="after")
+    def _check_causal(self) -> Self:
+        if self.time != "causal":
+            if self.wait:
+                raise ValueError("wait is for time causal alone: how long after its end a point is filled")
+            return self
+        refuse_later_rows(self.columns, "time is causal")
+        if self.nulls:
+            raise ValueError(f"column {', '.join(self.nulls)} has treat_null_as_missing, which is for time hindsight")
+        if self.arrived_at in (self.event_at, *self.keys, *self.columns):
+            raise ValueError(f"column {self.arrived_at} is the arrival, which a made row has from its grid point")
+        return self
+
+    @property
+    def wait_us(self) -> int:
+        """How long after its end a point is filled, in microseconds."""
+        return int(self.wait * 1_000_000)
 
     @field_validator("zone")
     @classmethod
@@ -233,6 +259,11 @@ class FillSettings(FillRules):
         expected_keys: keys that must appear, a list of values for each (G7).
         max_rows: of a longer gap one row is made in the place of all, which says for how many it stands (G33).
         unit: what a whole number in `event_at` counts.
+        time: hindsight, from all rows; or causal: a row is made when its step has ended on the arrival clock, from rows
+            that had arrived by then (inclusive), so that later rows change nothing (G28). A key begins with its first
+            row, unless it is expected; of a silence at most `max_rows` rows are made.
+        wait: with causal, how long after the end of its step a row is made: what arrives until then is not missing.
+        arrived_at: with causal, the column of the arrival; a made row has in it when it was made.
 
     Example:
         FillSettings(event_at="at", step="1 h", from_time="2013-01-01", to_time="2014-01-01", keys=["origin"],

@@ -30,6 +30,10 @@ OUTLIERS = "_rw_outliers"
 TS, POINT, ROW, NEXT, PREVIOUS = "_rw_ts", "_rw_point", "_rw_row", "next", "previous"
 FROM, UNTIL, OPEN = "_rw_from", "_rw_until", "_rw_open"
 COUNTS = "_rw_counts"
+START = "_rw_start"
+"""First point of the whole gap, where `FROM` is only that of a part of it with the same sources."""
+AT = "_rw_arrived_us"
+"""Arrival of a row, or of the one that closes a gap."""
 OWN = {NEXT, PREVIOUS, TS, POINT, ROW, FROM, UNTIL, OPEN, COUNTS}
 _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 
@@ -83,7 +87,7 @@ def row_hash(rows: DataFrame) -> Column:
 
 
 def make_rows(
-    gaps: DataFrame, rows: DataFrame, frame: DataFrame, settings: FillRules, given: Mapping[str, str] | None = None
+    gaps: DataFrame, rows: DataFrame, frame: DataFrame, settings: FillRules, given: Mapping[str, Column] | None = None
 ) -> DataFrame:
     """Returns the rows of gaps, with all columns of a frame and `PROVENANCE`.
 
@@ -92,7 +96,7 @@ def make_rows(
         rows: the rows from which seasonal values are taken, as from `place_rows`.
         frame: whose columns they get.
         settings: the methods.
-        given: columns of the frame that have their value from a column of the gaps.
+        given: columns of the frame that get their value from those of the gaps, `POINT` and `TS`.
     """
     from pyspark.sql import functions as F
 
@@ -180,20 +184,21 @@ def with_season(made: DataFrame, rows: DataFrame, settings: FillRules, period_us
     return made.join(rows, on, "left").drop(*same.values())
 
 
-def _filled_rows(made: DataFrame, frame: DataFrame, settings: FillRules, given: Mapping[str, str]) -> DataFrame:
+def _filled_rows(made: DataFrame, frame: DataFrame, settings: FillRules, given: Mapping[str, Column]) -> DataFrame:
     """Returns the made rows, with all columns."""
     from pyspark.sql import functions as F
 
     types = {field.name: field.dataType for field in frame.schema}
     at = types[settings.event_at]
     stamp = F.timestamp_micros(TS) if at.typeName().startswith("timestamp") else _div(F.col(TS), settings.unit)
-    values: dict[str, Column] = {name: F.col(column) for name, column in given.items()} | {settings.event_at: stamp}
+    values: dict[str, Column] = {**given, settings.event_at: stamp}
     values |= {key: F.col(quoted_column(key)) for key in settings.keys}
     methods = []
     for name in settings.columns:
         values[name], word = filled_value(name, types[name], settings)
         methods += [F.lit(name), word]
-    gap_id = F.sha2(F.to_json(F.struct(*(F.col(quoted_column(key)) for key in settings.keys), FROM)), 256)
+    first = F.col(START if START in made.columns else FROM).alias(FROM)
+    gap_id = F.sha2(F.to_json(F.struct(*(F.col(quoted_column(key)) for key in settings.keys), first)), 256)
     return made.select(
         *(values.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in types.items()),
         F.lit(True).alias(IS_MADE),

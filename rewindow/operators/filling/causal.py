@@ -1,0 +1,151 @@
+"""Gap filling with what was known at the time (G28): a row is made when its grid point has ended on the arrival clock.
+
+A point is filled at its due time: when its step has ended and `wait` has passed. Then it lacks a row if none of it has
+arrived (inclusive), and its values come from the latest rows before it that have. So what is made does not change by
+what comes later, and rows are made while a silence lasts.
+
+A row is *late* if it has arrived after the due time of its own point: its point was filled, but from the next due time
+on it is a source. `EFFECT` is the first point for which a row can be a source. Along a key's rows in order of it, a
+gap goes from a row's effect to the next row: up to its point, or up to its effect where it is late.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rewindow.names import quoted_column
+from rewindow.operators.filling.expected import expected_rows
+from rewindow.operators.filling.settings import FillRules
+from rewindow.operators.filling.sides import no_sides, usable, with_usable
+from rewindow.operators.filling.values import (
+    AT,
+    FROM,
+    NEXT,
+    OPEN,
+    POINT,
+    PREVIOUS,
+    ROW,
+    START,
+    TS,
+    UNTIL,
+    previous_side,
+    row_hash,
+)
+from rewindow.operators.heartbeat.clock import FIRST
+from rewindow.windows import Grid, WindowRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+EFFECT, LATE = "_rw_effect", "_rw_late"
+_BEST, _EXPECTED, _DONE, _KEPT = "_rw_best", "_rw_expected", "_rw_done", "_rw_kept"
+
+
+def due(settings: FillRules, point: Column) -> Column:
+    """Returns when a point is filled, in microseconds on the arrival clock."""
+    return settings.grid.start(point + 1) + settings.wait_us
+
+
+def due_points(settings: FillRules, windows: WindowRange, grid: Grid) -> tuple[int, int]:
+    """Returns the first point that is due in windows, and the first one that is due behind them."""
+    ends = grid.start_us(windows.first), grid.start_us(windows.last + 1)
+    first, end = (settings.grid.first(at_us - settings.wait_us) - 1 for at_us in ends)
+    return first, end
+
+
+def timed_rows(rows: DataFrame, settings: FillRules) -> DataFrame:
+    """Adds to rows with an arrival from which point on they are sources, and whether they are late for their own."""
+    from pyspark.sql import functions as F
+
+    seen = settings.grid.point(F.col(AT) - settings.wait_us - 1)
+    rows = rows.where(F.col(AT).isNotNull())
+    return rows.withColumns({EFFECT: F.greatest(F.col(POINT) + 1, seen), LATE: seen > F.col(POINT)})
+
+
+def causal_gaps(rows: DataFrame, settings: FillRules, points: tuple[int, int]) -> DataFrame:
+    """Returns a row per run of points without a row when they were due, and with the same sources.
+
+    Args:
+        rows: as from `timed_rows`.
+        settings: keys, grid, methods.
+        points: the first point that may be filled, and the first one that may not.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    keys = [F.col(quoted_column(key)) for key in settings.keys]
+    rows = with_usable(rows.select(*keys, TS, POINT, ROW, EFFECT, LATE), settings)
+    rows = rows.withColumn(_BEST, F.struct(TS, row_hash(rows)))
+    expected = expected_rows(rows, settings)
+    flag = F.lit(False)
+    if expected is not None:
+        marked = F.broadcast(expected.withColumn(_EXPECTED, F.lit(True)))
+        rows, flag = rows.join(marked, list(settings.keys), "left"), F.coalesce(F.col(_EXPECTED), F.lit(False))
+    order = Window.partitionBy(*keys).orderBy(EFFECT, LATE, _BEST)
+    past = order.rowsBetween(FIRST, 0)
+    begin = F.when(flag, F.lit(settings.first_point)).otherwise(F.min(EFFECT).over(past))
+    boundary = F.when(F.col(LATE), F.col(EFFECT)).otherwise(F.col(POINT))
+    empty = no_sides(rows, settings, F.lit(settings.first_point - 1), F.lit(settings.end_point))
+    sides = {}
+    for name in settings.choosing:
+        found = F.col(quoted_column(usable(name)))
+        last = F.max_by(found, F.when(found.isNotNull(), F.col(_BEST))).over(past)
+        sides[previous_side(name)] = F.coalesce(last, empty[previous_side(name)])
+    beside = rows.withColumns({
+        FROM: F.col(EFFECT),
+        UNTIL: F.coalesce(F.lead(boundary).over(order), F.lit(settings.end_point)).cast("bigint"),
+        START: F.coalesce(F.max(F.when(~F.col(LATE), F.col(POINT) + 1)).over(past), begin).cast("bigint"),
+        PREVIOUS: F.max_by(ROW, _BEST).over(past),
+        **sides,
+    })  # fmt: skip
+    nothing = F.lit(None).cast(rows.schema[ROW].dataType)
+    names = [*keys, FROM, UNTIL, START, PREVIOUS, *(F.col(quoted_column(name)) for name in sides)]
+    gaps = beside.select(*names)
+    if expected is not None:
+        begun = rows.groupBy(*keys).agg(F.min_by(boundary, F.struct(EFFECT, LATE)).alias(UNTIL))
+        ahead = expected.join(begun, list(settings.keys), "left").select(
+            *keys, F.lit(settings.first_point).cast("bigint").alias(FROM),
+            F.coalesce(UNTIL, F.lit(settings.end_point)).cast("bigint").alias(UNTIL),
+            F.lit(settings.first_point).cast("bigint").alias(START), nothing.alias(PREVIOUS),
+            *(empty[name].alias(name) for name in sides),
+        )  # fmt: skip
+        gaps = gaps.unionByName(ahead)
+    # A silence without an end is not filled for ever; what a longer one would be summed up to, nobody knows yet (G33).
+    last_point = F.least(F.col(UNTIL), F.col(START) + settings.max_rows, F.lit(min(points[1], settings.end_point)))
+    gaps = gaps.withColumns({FROM: F.greatest(FROM, F.lit(points[0])), UNTIL: last_point}).where(
+        F.col(FROM) < F.col(UNTIL)
+    )
+    behind = {name: side for name, side in empty.items() if name not in sides}
+    return gaps.where(F.col(FROM) < F.col(UNTIL)).withColumns({OPEN: F.lit(True), NEXT: nothing, **behind})
+
+
+def causal_state(rows: DataFrame, settings: FillRules, end: int) -> DataFrame:
+    """Returns the rows of which later points need something: a few of each key, and what runs ahead.
+
+    Args:
+        rows: as from `timed_rows`, the state's too.
+        settings: keys, grid, methods.
+        end: the first point that is still to be filled.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    keys = [F.col(quoted_column(key)) for key in settings.keys]
+    rows = with_usable(rows, settings)
+    rows = rows.withColumns({_BEST: F.struct(TS, row_hash(rows)), _DONE: F.col(EFFECT) <= end})
+    past = Window.partitionBy(*keys, _DONE)
+    best = F.col(_BEST)
+    kept = ~F.col(_DONE) | (F.max(best).over(past) == best)
+    for name in settings.choosing:
+        found = F.col(quoted_column(usable(name))).isNotNull()
+        kept = kept | (found & (F.max(F.when(found, best)).over(past) == best))
+    # A gap begins behind the last point that had its row, or where the key began.
+    present = F.when(~F.col(LATE), F.struct(F.col(POINT), best.alias(_BEST)))
+    kept = kept | F.coalesce(F.max(present).over(past) == present, F.lit(False))
+    start = F.struct(F.col(EFFECT), best.alias(_BEST))
+    kept = kept | (F.max(present).over(past).isNull() & (F.min(start).over(past) == start))
+    if settings.periods_us:
+        points = -(-settings.periods_us[-1] // settings.grid.least_us)
+        is_first = F.min(best).over(Window.partitionBy(*keys, POINT, LATE)) == best
+        kept = kept | (is_first & ~F.col(LATE) & (F.col(POINT) >= end - points - 1))
+    return rows.withColumn(_KEPT, kept).where(_KEPT)

@@ -1,0 +1,76 @@
+"""Gap filling as it would have been at the time (docs/rules/heartbeat.md G28), point by point, to judge ours.
+
+At the time when a point is due, it looks at the rows that had arrived by then, and at nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tests.operators.filling_reference import Method
+
+
+class Arrived(NamedTuple):
+    """A row of one key: arrival, timestamp, a value."""
+
+    at: int
+    ts: int
+    a: float | None
+
+
+class Emitted(NamedTuple):
+    """A made row: when, its timestamp, the begin of its gap, value and method of each column."""
+
+    at: int
+    ts: int
+    begin: int
+    values: tuple[tuple[Any, str], ...]
+
+
+def fill_causally(
+    rows: Sequence[Arrived],
+    methods: Sequence[Method],
+    step: int,
+    points: tuple[int, int],
+    wait: int = 0,
+    max_rows: int = 10**9,
+    *,
+    is_expected: bool = False,
+) -> list[Emitted]:
+    """Returns the made rows of a key for grid points [first, end)."""
+    made: list[Emitted] = []
+    begin: int | None = points[0] if is_expected else None
+    for point in range(*points):
+        due = (point + 1) * step + wait
+        known = [row for row in rows if row.at <= due and points[0] <= row.ts // step < points[1]]
+        if any(row.ts // step == point for row in known):
+            begin = point + 1
+            continue
+        before = sorted((row for row in known if row.ts // step < point), key=lambda row: row.ts)
+        if begin is None and before:
+            begin = point
+        if begin is None or point - begin >= max_rows:
+            continue
+        in_time = [row for row in rows if row.at <= (row.ts // step + 1) * step + wait and row in known]
+        values = tuple(_value(method, point * step, before, in_time, step) for method in methods)
+        made.append(Emitted(due, point * step, begin * step, values))
+    return made
+
+
+def _value(method: Method, ts: int, before: list[Arrived], in_time: list[Arrived], step: int) -> tuple[Any, str]:
+    if method.name == "constant":
+        return method.constant, "constant"
+    name = method.name
+    if name == "seasonal":
+        for period in method.periods:
+            there = sorted((row for row in in_time if row.ts // step == (ts - period) // step), key=lambda row: row.ts)
+            if there and method.uses(there[0]):  # type: ignore[arg-type]
+                return there[0].a, "seasonal"
+        name = method.fallback
+    used = [row for row in before if method.uses(row)]  # type: ignore[arg-type]
+    if name == "null" or not used:
+        return None, name
+    if method.max_carry is not None and ts - used[-1].ts > method.max_carry:
+        return None, "expired"
+    return used[-1].a, name
