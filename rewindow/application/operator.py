@@ -85,6 +85,8 @@ class OperatorContext:
             with its columns. Tasks of the frame that `make` returns give their rows to the sink that it gets, which
             writes them to files. None outside a replay.
         windowing: the operator's application or sliding windows; a frame operator groups by `windowing.last_of` (X8).
+        unseen: windows that the state has not seen, as closed pairs: those before a range that begins without a state,
+            those that at most once has lost.
         checkpointed: the window of a checkpoint that was saved since the group before, or that was restored; else None.
         next_mark: returns the first window at or after a given one after which a checkpoint falls due, by its id (X7).
     """
@@ -97,12 +99,27 @@ class OperatorContext:
     once: Callable[[str, Callable[[], DataFrame]], DataFrame] = field(default=_each_time, compare=False, repr=False)
     parts: Parts | None = field(default=None, compare=False, repr=False)
     windowing: Windowing = EVERY_WINDOW
+    unseen: tuple[tuple[int, int], ...] = ()
     checkpointed: int | None = None
     next_mark: Callable[[int], int] = field(default=_each_window, compare=False, repr=False)
 
     def alone(self) -> OperatorContext:
         """Returns it without what belongs to the process that runs the group."""
         return replace(self, once=_each_time, parts=None)
+
+    def is_partial(self, window: int) -> bool:
+        """Returns whether the state lacks windows of the application window of a window (R20, X8)."""
+        first = self.windowing.first_of(window)
+        return any(begin <= window and end >= first for begin, end in self.unseen)
+
+    def partial_windows(self) -> list[int]:
+        """Returns the ids of the partial application windows of the group: `windowing.last_of` of theirs (X8)."""
+        length, last_of = self.windowing.application, self.windowing.last_of
+        found: set[int] = set()
+        for begin, end in self.unseen:
+            first = last_of(max(begin, self.first - length + 1))
+            found |= {*range(first, last_of(min(end, self.last)) + 1, length)}
+        return sorted(window for window in found if window >= self.first)
 
     @property
     def first(self) -> int:

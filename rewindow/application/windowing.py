@@ -48,6 +48,14 @@ class Windowing:
         done = window + 1 - self.application
         return self.slide is not None and done >= 0 and done % self.slide == 0
 
+    def first_of(self, window: int) -> int:
+        """Returns the first window that a result in a window is about: of its application window, or looked back to.
+
+        >>> Windowing(5).first_of(7), Windowing(5, 2).first_of(7)
+        (5, 3)
+        """
+        return window - (window % self.application if self.slide is None else self.application - 1)
+
     def last_of(self, window: Any) -> Any:
         """Returns the last window of the application window of a window, which is its id (W24); also of a column.
 

@@ -147,12 +147,17 @@ class Attempt:
         window, number = plan.window_of(takeover.resume.first), 0
         restored = takeover.resume.restore
         saved = plan.window_of(restored) if restored else None
+        skipped = takeover.resume.skipped
+        lost = plan.windows_of(skipped) if skipped else None
+        unseen = (*plan.start.unseen(plan.first), *([(lost.first, lost.last)] if lost else []))
         while window <= plan.last:
             began = time.monotonic()
             end = self._begin(window, next_end(window, plan.last, sizer.size, plan.mode, self._schedule, cuts))
             number += 1
             windows, next_mark = WindowRange(window, end), self._schedule.next_due
-            group = OperatorContext(plan.grid, windows, plan.mode, checkpointed=saved, next_mark=next_mark)
+            group = OperatorContext(
+                plan.grid, windows, plan.mode, unseen=unseen, checkpointed=saved, next_mark=next_mark
+            )
             self._start(takeover, plan.mark_of(end))
             states, ended = self._run_group(commit, engine, group, states, number)
             saved = end if ended.checkpoint else None

@@ -71,7 +71,8 @@ class WarmUp:
     def _compute(self, windows: WindowRange, states: States) -> States:
         """Computes a group of which nothing is staged: only its states are wanted."""
         schedule = CheckpointSchedule(self.plan.checkpoint_windows, self.plan.checkpoint_multiple)
-        group = OperatorContext(self.plan.grid, windows, self.plan.mode, next_mark=schedule.next_due)
+        unseen = self.plan.start.unseen(self.plan.first)
+        group = OperatorContext(self.plan.grid, windows, self.plan.mode, unseen=unseen, next_mark=schedule.next_due)
         tuples = sum(counts.tuples for counts in self.engine.count_inputs(windows).values())
         return self.engine.compute(group, 0, states, (), tuples).states
 

@@ -99,6 +99,10 @@ class OutputPlan(_Value):
     sorted_by: list[str] = Field(default_factory=list)
 
 
+_EVER = -(1 << 62)
+"""Before every window."""
+
+
 class StartState(_Value):
     """Where the state after the window before the range comes from.
 
@@ -122,6 +126,14 @@ class StartState(_Value):
     def table(self, state: Location) -> Location:
         """Returns the folder of the table that holds it, in this state folder."""
         return state / self.taken_from
+
+    def unseen(self, first: int) -> tuple[tuple[int, int], ...]:
+        """Returns the windows before a range from `first` on that the state with which it begins has not seen (X8)."""
+        if self.source in ("none", "initial"):
+            return ((_EVER, first - 1),)
+        from_nothing = self.source == "warm_up" and not self.taken_from and self.warm_up_first is not None
+        before = ((_EVER, self.warm_up_first - 1),) if from_nothing and self.warm_up_first is not None else ()
+        return (*before, *self.lacking)
 
     @property
     def affects(self) -> bool:

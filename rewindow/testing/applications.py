@@ -17,7 +17,15 @@ from rewindow.application.error_tuples import GIVEN
 from rewindow.errors import InputError
 from rewindow.operators import TupleOperator
 from rewindow.operators.tuples.passes import Pass
-from rewindow.testing.operators import Tuples, groups_of, random_cut, run_context, windows_of, words_of
+from rewindow.testing.operators import (
+    Tuples,
+    groups_of,
+    random_cut,
+    run_context,
+    unseen_before,
+    windows_of,
+    words_of,
+)
 from rewindow.testing.passes import CRASH, PassRun
 from rewindow.windows import WindowRange, to_datetime
 
@@ -160,7 +168,8 @@ class _How:
     def contexts(self, lost: Sequence[int]) -> Iterator[OperatorContext]:
         """Gives what each group is about."""
         for group in self.groups(lost):
-            yield OperatorContext(self.app.grid, group, self.mode, self.app.name)
+            unseen = (*unseen_before(self.windows), *((window, window) for window in lost))
+            yield OperatorContext(self.app.grid, group, self.mode, self.app.name, unseen=unseen)
 
 
 Made = tuple[dict[str, list[tuple[Any, ...]]], Any]

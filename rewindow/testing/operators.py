@@ -13,7 +13,7 @@ from rewindow.application.windowing import Windowing
 from rewindow.errors import InputError
 from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.operators.tuples.passes import ALONE, Member, Pass
-from rewindow.recovery import CheckpointSchedule
+from rewindow.recovery import CheckpointSchedule, StartState
 from rewindow.testing.passes import OperatorRun, PassRun
 from rewindow.windows import Grid, WindowRange
 
@@ -81,7 +81,12 @@ def run_operator(
 def run_context(windows: WindowRange, mode: Mode, width_ms: int, checkpoint_windows: int) -> OperatorContext:
     """Returns what all groups of a run have in common."""
     next_mark = CheckpointSchedule(checkpoint_windows).next_due
-    return OperatorContext(Grid(width_ms, 0), windows, mode, "test", next_mark=next_mark)
+    return OperatorContext(Grid(width_ms, 0), windows, mode, "test", unseen=unseen_before(windows), next_mark=next_mark)
+
+
+def unseen_before(windows: WindowRange) -> tuple[tuple[int, int], ...]:
+    """Returns the windows that a run has not seen, which begins without a state."""
+    return StartState(source="initial").unseen(windows.first)
 
 
 def check_grouping(

@@ -86,7 +86,8 @@ class PassRun:
 
     def group(self, windows: WindowRange) -> None:
         """Runs a group, again where it has died and the mode goes back to what was saved."""
-        context = replace(self._context, windows=windows, checkpointed=self._saved)
+        unseen = (*self._context.unseen, *((window, window) for window in self.lost))
+        context = replace(self._context, windows=windows, unseen=unseen, checkpointed=self._saved)
         self._before = windows.first - 1
         while True:
             try:

@@ -11,7 +11,9 @@ from rewindow.config import Config
 from rewindow.crash import Step
 from rewindow.engine.attempt import Attempt
 from rewindow.errors import RewindowError
-from rewindow.storage import query
+from rewindow.facts.losses import losses_of
+from rewindow.storage import Table, query
+from rewindow.storage.layout import CHECKPOINTS, FACTS
 from tests.engine.conftest import Crash
 from tests.recovery.project import FIRST, WINDOWS
 from tests.recovery.promises import check_promise
@@ -96,3 +98,23 @@ def test_groups_are_told_of_checkpoints_and_go_on_inside_application_windows(
     sql = "select window_id, count from o order by window_id"
     one, many = (query(sql, o=config.replay_root(name) / "out").to_pylist() for name in ("whole", "cut"))
     assert one == many and [row["window_id"] % 4 for row in one] == [3] * len(one) and len(one) >= WINDOWS // 4
+
+
+@pytest.mark.long
+def test_application_windows_of_which_some_were_lost_are_partial(
+    attempt: Callable[..., Attempt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R20, X8: what at most once gives up after a crash ends inside of one of them; those after it are whole."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    monkeypatch.setenv("NOTES", str(tmp_path / "notes"))
+    how = {"mode": "at_most_once", "properties": {"told.checkpoint_windows": 4}, "group_windows": 2}
+    with pytest.raises(Crash):
+        attempt("tuple_callbacks", "one", (Step.AFTER_FIRST_OUTPUT, 3), **how).run()
+    last = attempt("tuple_callbacks", "one", **how)
+    last.run()
+    root = config.replay_root("one")
+    losses = losses_of(last.plan, Table.open(root / FACTS), Table.open(root / CHECKPOINTS), last.plan.range)
+    assert losses.lacking[0].last == FIRST + 5
+    found = query("select window_id, partial from o order by window_id", o=root / "out").to_pylist()
+    assert [row["window_id"] for row in found if row["partial"]] == [FIRST + 7]
+    assert len(found) == WINDOWS // 4

@@ -8,13 +8,23 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from rewindow.application import Application, InputPort, Mode, OutputPort, describe_graph, find_violations
+from rewindow.application import (
+    Application,
+    InputPort,
+    Mode,
+    OperatorContext,
+    OutputPort,
+    describe_graph,
+    find_violations,
+)
 from rewindow.application.configuring import apply_given
 from rewindow.application.given import OPTION, Given
+from rewindow.application.windowing import Windowing
 from rewindow.errors import InputError
 from rewindow.loading.code_versions import configuration_digest
 from rewindow.operators import SlidingField, StateField, TupleOperator
-from rewindow.testing import check_grouping, run_operator
+from rewindow.testing import CRASH, check_grouping, run_operator
+from rewindow.windows import Grid, WindowRange
 
 CLICKS = pa.schema([("user", pa.string())])
 COUNTS = pa.schema([("user", pa.string()), ("count", pa.int64())])
@@ -52,6 +62,17 @@ class PerPeriod(TupleOperator):
     def end_window(self) -> None:
         for user in self.keys():
             self.emit("out", user, self.count)
+            self.forget()
+
+
+class Marked(PerPeriod):
+    """Says beside the count whether windows are missing in it."""
+
+    outputs: ClassVar = {"out": OutputPort(pa.schema([*COUNTS, ("partial", pa.bool_())]))}
+
+    def end_window(self) -> None:
+        for user in self.keys():
+            self.emit("out", user, self.count, self.is_partial)
             self.forget()
 
 
@@ -198,3 +219,38 @@ def test_a_state_is_bound_to_the_windows_that_made_it() -> None:
     given = _application()
     apply_given(given, [Given(operator="per", name="application_windows", value="4", source=OPTION)])
     assert configuration_digest(given) == four
+
+
+def test_an_application_window_that_lacks_windows_says_so() -> None:
+    """X8, R20: one in which the range begins, and one of which at most once has lost a part; the others are whole."""
+    clicks: dict[int, list[Any]] = {window: [("ann",)] for window in range(6, 20)}
+    for group in (1, 5, 14):
+        found = run_operator(Marked(), {"clicks": clicks}, application_windows=4, group_windows=group)
+        assert found["out"] == [
+            (7, "ann", 2, True),
+            (11, "ann", 4, False),
+            (15, "ann", 4, False),
+            (19, "ann", 4, False),
+        ]
+    clicks[13] = [("ann",), CRASH]
+    lost = run_operator(Marked(), {"clicks": clicks}, application_windows=4, mode="at_most_once")
+    assert lost["out"] == [(7, "ann", 2, True), (11, "ann", 4, False), (15, "ann", 3, True), (19, "ann", 4, False)]
+
+
+def test_a_frame_operator_is_told_its_partial_application_windows() -> None:
+    """X8: by their ids, whatever group they lie in; of windows that look back each by itself."""
+    unseen = ((-(1 << 62), 5), (13, 13))
+    asked = [
+        [window for window in (last, *range(last - 3, last)) if OperatorContext(
+            Grid(1000, 0), WindowRange(6, 19), windowing=Windowing(4), unseen=unseen).is_partial(window)]
+        for last in (7, 11, 15, 19)
+    ]  # fmt: skip
+    assert asked == [[7, 4, 5, 6], [], [15, 13, 14], []]
+    for groups, wanted in (([(6, 19)], [7, 15]), ([(6, 10), (11, 14), (15, 19)], [7, 15, 15])):
+        contexts = [
+            OperatorContext(Grid(1000, 0), WindowRange(*group), windowing=Windowing(4), unseen=unseen)
+            for group in groups
+        ]
+        assert [last for one in contexts for last in one.partial_windows()] == wanted
+    sliding = OperatorContext(Grid(1000, 0), WindowRange(6, 19), windowing=Windowing(4, 2), unseen=unseen)
+    assert [window for window in range(6, 20) if sliding.is_partial(window)] == [6, 7, 8, 13, 14, 15, 16]

@@ -100,6 +100,14 @@ class TupleOperator(FrameOperator):
         return field.all_of(self)
 
     @property
+    def is_partial(self) -> bool:
+        """Whether the state lacks windows of this application or sliding window (X8).
+
+        They lie before a range that began inside of it without a state, or at most once has lost them (R20).
+        """
+        return self.context.is_partial(self.window_id)
+
+    @property
     def windows_to_checkpoint(self) -> int:
         """Windows until the next checkpoint falls due: 1 in the window after which it does (W47)."""
         return self.context.next_mark(self.window_id) - self.window_id + 1

@@ -18,7 +18,7 @@ class Told(TupleOperator):
     """Counts the tuples of four windows; notes its calls."""
 
     inputs: ClassVar = {"events": InputPort(EVENTS)}
-    outputs: ClassVar = {"out": OutputPort(pa.schema([("count", pa.int64())]))}
+    outputs: ClassVar = {"out": OutputPort(pa.schema([("count", pa.int64()), ("partial", pa.bool_())]))}
     notes: str = ""
     count = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
@@ -31,8 +31,8 @@ class Told(TupleOperator):
         self.count += 1
 
     def end_window(self) -> None:
-        """Emits the count."""
-        self.emit("out", self.count)
+        """Emits the count, and whether windows are missing in it."""
+        self.emit("out", self.count, self.is_partial)
 
     def _note(self, text: str) -> None:
         with Path(self.notes).open("a") as file:
