@@ -188,3 +188,21 @@ def test_what_would_need_later_rows_is_refused(given: dict[str, Any], words: str
     with pytest.raises(InputError) as caught:
         FillSettings(**{**RULES, "from_time": 0, "to_time": 100, **given})
     assert words in str(caught.value)
+
+
+def test_behind_a_skip_points_are_filled_from_what_it_had_emitted(spark: SparkSession) -> None:
+    """At most once: points of skipped windows are not made later, later ones know the tuples that came out (R79)."""
+    fills = FillGaps(columns=COLUMNS, fill=GIVEN, max_ahead=AHEAD, **RULES)
+    cases = [[Arrived(5, 5, 1.0), Arrived(70, 62, 2.0), Arrived(130, 125, 3.0)]]
+    contexts = [OperatorContext(Grid(WIDTH * 1000), WindowRange(window, window)) for window in range(3)]
+    frames = [frame_of(spark, cases, context.windows) for context in contexts]
+    empty = to_frame(spark, fills.initial_state())
+    state = to_frame(
+        spark, to_arrow(fills.next_state({"stream": frames[0]}, {}, empty, contexts[0]), fills.state_columns(), "state")
+    )
+    emitted_rows = fills.transform({"stream": frames[1]}, state, contexts[1])["out"]
+    for outputs, value in (({}, 1.0), ({"out": emitted_rows}, 2.0)):
+        after = fills.state_after_skip(state, contexts[1].windows, outputs)
+        made = fills.transform({"stream": frames[2]}, after, contexts[2])["out"].where("_rw_is_made")
+        rows = sorted((row["ts"], row["before"]) for row in made.select("ts", "before").collect())
+        assert rows == [(110, value), (130, 3.0), (140, 3.0), (150, 3.0), (160, 3.0)]
