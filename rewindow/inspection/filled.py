@@ -143,5 +143,6 @@ def _counts(rows: StreamRows, columns: Sequence[str], windows: WindowRange) -> d
                 found[column, methods.get(column, "null")] += row["rows"]
             else:
                 found[column, RECORDED] += row[f"v{n}"]
-                found[column, NULL] += row["rows"] - row[f"v{n}"]
+                # A recorded null that was filled has its method too; its value is in a column of its own (G27).
+                found[column, methods.get(column, NULL)] += row["rows"] - row[f"v{n}"]
     return {place: count for place, count in sorted(found.items()) if count}

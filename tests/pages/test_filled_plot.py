@@ -83,6 +83,15 @@ def test_recorded_made_and_missing_values_are_told_apart(tmp_path: Path) -> None
     assert [words for _, words in first.ticks] == ["1", "5"]
 
 
+def test_a_recorded_null_that_was_filled_counts_for_its_method(tmp_path: Path) -> None:
+    """Others stay recorded nulls (G27)."""
+    nulls = [row(50, None), row(60, None, _rw_methods=json.dumps({"v": "forward"}))]
+    found = filled_stream(filled(tmp_path, [row(0, 1.0), *nulls]), "s", WINDOWS)
+    assert found is not None and found.counts == {
+        ("v", "forward"): 1, ("v", "recorded"): 1, ("v", "recorded null"): 1, ("word", "recorded"): 3,
+    }  # fmt: skip
+
+
 def test_the_page_of_the_stream_shows_it_with_its_numbers(tmp_path: Path) -> None:
     """Picture and table hold every row; nothing of a key's is markup; without a filled stream there is no picture."""
     config = filled(tmp_path, ROWS)
