@@ -216,13 +216,13 @@ def _check_schema(
 
 
 def _differences(needed: pa.Schema | None, have: pa.Schema | None) -> Iterator[tuple[pa.Field, str]]:
-    """Yields the columns that are absent or of another type, and what there is instead; unknown schemas agree."""
+    """Yields the columns that are absent or of another type, and what there is instead; what is unknown agrees."""
     if needed is None or have is None:
         return
     for column in needed:
         index = have.get_field_index(column.name)
         found = "absent" if index < 0 else str(have.field(index).type)
-        if found != str(column.type):
+        if found not in (str(column.type), "null"):
             yield column, found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from enum import StrEnum
+from functools import partial
 from itertools import groupby
 from typing import Annotated
 
@@ -18,6 +19,7 @@ from rewindow.commands.screen import AsJson, out, print_json
 from rewindow.errors import ValidationFailed
 from rewindow.planning.validation import Validation
 from rewindow.planning.validation import validate as find
+from rewindow.recording.expected import expected_columns
 
 
 class GraphForm(StrEnum):
@@ -48,9 +50,11 @@ def validate(
 
         rewindow validate flight_delays --graph svg > flight_delays.svg
     """
+    config = load_project()
     found = find(
-        load_project(), application, mode=mode, parameters=parameters(parameter), properties=parameters(properties)
-    )
+        config, application, mode=mode, parameters=parameters(parameter), properties=parameters(properties),
+        columns_of=partial(expected_columns, config),
+    )  # fmt: skip
     if graph is not None:
         _print_graph(found, graph)
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,10 +63,15 @@ def validate(
     mode: str = Mode.EXACTLY_ONCE.name,
     parameters: Mapping[str, str] | None = None,
     properties: Mapping[str, Any] | None = None,
+    columns_of: Callable[[str], pa.Schema | None] = lambda name: None,
 ) -> Validation:
     """Returns all that is wrong with an application at once (O45, O46, O60); creates nothing.
 
-    Its inputs need not be recorded yet: then their columns are not compared, which is a warning.
+    Its inputs need not be recorded yet: then the columns are compared that they will have, as far as that can be told.
+
+    Args:
+        columns_of: tells the columns of a stream of the settings that is not recorded yet, with the type null for those
+            whose type is not known; None where nothing is known. `rewindow.recording.expected_columns` does.
 
     Raises:
         InputError: there is no such application or mode, or its module cannot be loaded.
@@ -74,9 +79,10 @@ def validate(
     recovery = Mode.parse(mode)
     given = [*given_in_file(config, application), *given_as(properties or {}, OPTION)]
     loaded = load_application(config, application, parameters, given)
-    streams = [_look_at(config, loaded.app, name) for name in loaded.app.streams]
+    streams = [_look_at(config, loaded.app, name, columns_of) for name in loaded.app.streams]
     tables = {one.name: one.table for one in streams if one.table is not None}
     schemas: dict[str, pa.Schema] = {name: table.schema for name, table in tables.items()}
+    schemas |= {one.name: one.columns for one in streams if one.columns is not None}
     further = [*(flaw for one in streams for flaw in one.flaws), *_unwritable(loaded)]
     warnings = [*loaded.app.warnings(), *(one.warning for one in streams if one.warning)]
     warnings += map(str, doubts(loaded.files))
@@ -94,14 +100,15 @@ class _Stream:
 
     name: str
     table: Table | None = None
+    columns: pa.Schema | None = None
     flaws: tuple[Violation, ...] = ()
     warning: str = ""
 
 
-def _look_at(config: Config, app: Application, name: str) -> _Stream:
+def _look_at(config: Config, app: Application, name: str, columns_of: Callable[[str], pa.Schema | None]) -> _Stream:
     """Returns an input; one that can still be recorded or published is no fault of the application."""
     if not Table.exists(config.stream_table(name)):
-        return _not_there(config, app, name)
+        return _not_there(config, app, name, columns_of)
     try:
         stream = open_recorded_stream(config, name)
     except RangeError as error:
@@ -111,14 +118,17 @@ def _look_at(config: Config, app: Application, name: str) -> _Stream:
     return _Stream(name, stream.table, tuple(other_grid(app, name, stored_grid(stream.seals))))
 
 
-def _not_there(config: Config, app: Application, name: str) -> _Stream:
+def _not_there(config: Config, app: Application, name: str, columns_of: Callable[[str], pa.Schema | None]) -> _Stream:
     upstream = name.partition(".")[0]
     if name in config.streams:
-        warning = f'stream "{name}" is not recorded yet, so its columns were not compared: rewindow record {name}'
+        columns = columns_of(name)
+        compared = "its columns were not compared" if columns is None else "the columns of its source were compared"
+        warning = f'stream "{name}" is not recorded yet, so {compared}: rewindow record {name}'
         try:
-            return _Stream(name, None, tuple(other_grid(app, name, config.stream(name).grid)), warning)
+            flaws = tuple(other_grid(app, name, config.stream(name).grid))
         except InputError as error:
-            return _Stream(name, None, (Violation("W15", "", name, name, error.primary),), warning)
+            flaws = (Violation("W15", "", name, name, error.primary),)
+        return _Stream(name, None, columns, flaws, warning)
     known = application_names(config)
     if "." in name and upstream in known:
         return _Stream(

@@ -15,5 +15,6 @@ quarantine          tuples that could not be taken, each once
 progress            what whoever watches is told
 record              all of it in order
 inventory           the streams that are there, the rows of a window, deletion; no JVM
+expected            columns of a stream before it is recorded; no JVM
 dependents          who needs a stream: open replays, publications; no JVM
 """

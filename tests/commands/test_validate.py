@@ -63,6 +63,20 @@ def test_a_sound_application_is_said_to_be_so_before_anything_is_recorded(write:
     assert 'stream "clicks" is not recorded yet' in text and "rewindow record clicks" in text
 
 
+def test_columns_are_compared_before_anything_is_recorded(write: Write, command: Command, config: Config) -> None:
+    """O13: as settings and source tell them; what only the recording can tell is not held against anybody."""
+    source = config.root / "clicks.csv"
+    source.write_text("x,at\n1,2026-01-01\n")
+    settings = CLICKS.replace("clicks.csv", str(source))
+    write(APPLICATION, settings)
+    code, text, _ = command("validate", "halves")
+    assert code == 2 and 'O13  half.rows: stream "clicks" has x string, and the port asks for int64' in text
+    assert "the columns of its source were compared" in text and not config.state.exists()
+    assert config.file is not None
+    config.file.write_text(config.file.read_text() + 'select = { x = "cast(x as bigint)" }\n')
+    assert command("validate", "halves")[0] == 0
+
+
 def test_all_that_is_wrong_is_said_in_one_go(write: Write, command: Command, config: Config) -> None:
     """Rules of properties, ports, keys and windows together, each with what to do; the exit code tells a pipeline."""
     write(BROKEN, CLICKS.replace("1 hour", "5 minutes"))
