@@ -85,6 +85,8 @@ class WindowsConfig(Section):
     """Windows show what they have at the multiples of it on the arrival clock, also before they fire."""
     early_tuples: Annotated[int, Field(ge=1)] | None = None
     """Windows show what they have when so many tuples of a key are in them, twice so many, and so on."""
+    late_us: Annotated[DurationUs, Field(gt=0)] | None = Field(None, alias="late")
+    """Windows that have fired show late tuples at the multiples of it on the arrival clock; else at the next tick."""
     accumulation: Literal["discarding", "accumulating", "retracting"] = "retracting"
     """What a window shows that fires again: what is new, the whole, or the whole and what was shown before."""
     gap_us: Annotated[DurationUs, Field(gt=0)] | None = Field(None, alias="gap")
@@ -137,8 +139,7 @@ class StreamConfig(Section):
     slack_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(0, alias="slack")
     """How long a timer waits after its scheduled time (H23)."""
     max_jump_us: Annotated[DurationUs, AfterValidator(zero_or_more)] | None = Field(None, alias="max_jump")
-    """A tuple that runs ahead of all others by more is an error tuple and moves no clock, no watermark either; off by
-    default (H61, E50)."""
+    """A tuple further ahead of all others is an error tuple and moves no clock, no watermark; by default off (E50)."""
     fill: FillConfig | None = None
     """How missing rows are made, in a section of its own: [streams.NAME.fill]."""
     windows: WindowsConfig | None = None
@@ -254,8 +255,7 @@ class ApplicationConfig(Section):
     strict_outputs: bool | None = None
     """Whether an operator of which nothing is read is refused."""
     operators: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """By operator, `[applications.NAME.operators.OPERATOR]`: properties, `mode` and `checkpoint_windows`; in a section
-    of an error port, `errors_max`."""
+    """By operator, `[applications.NAME.operators.OPERATOR]`: properties and attributes, sections of its error ports."""
     outputs: dict[str, OutputConfig] = Field(default_factory=dict)
     """By output, `[applications.NAME.outputs.OUTPUT]`: `sorted_by` and `tolerance`."""
 

@@ -156,7 +156,7 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
         where = f"streams.{stream}.windows" if given is None else f"streams.{stream}"
         what = 'a length, such as length = "1 hour", or a gap' if given is None else "event_at"
         raise InputError(f'stream "{stream}" has no {lacking}', hint=f"Set {what} in [{where}] of rewindow.toml.")
-    named = ("length", "slide", "gap", "lag", "watermark_interval", "max_ahead", "allowed_lateness", "early")
+    named = ("length", "slide", "gap", "lag", "watermark_interval", "max_ahead", "allowed_lateness", "early", "late")
     durations = {name: getattr(given, f"{name}_us") for name in named}
     operator = AggregateWindows(
         columns=schema,

@@ -55,6 +55,7 @@ def make_again(random: Random, rules: Rules) -> Again:
         interval_us=rules.interval_us,
         tick_first=rules.tick_first,
         is_apex=is_apex,
+        late_us=random.choice([None, None, 3 * UNIT_US, 9 * UNIT_US]),
     )
 
 
@@ -64,6 +65,7 @@ def windows_of(again: Again) -> EventWindows | GlobalWindow:
         "allowed_lateness": again.allowed_us / S,
         "early": None if again.early_us is None else again.early_us / S,
         "early_tuples": again.early_tuples,
+        "late": None if again.late_us is None else again.late_us / S,
         "accumulation": again.accumulation,
     }
     if again.length_us is None:

@@ -171,6 +171,7 @@ class Again:
     interval_us: int
     tick_first: bool
     is_apex: bool = False
+    late_us: int | None = None
 
 
 @dataclass
@@ -210,10 +211,11 @@ def fire_again(
     raised = dict(ticks)
     early = set() if again.early_us is None else set(range(0, end_us, again.early_us))
     every = set(range(0, end_us, again.interval_us))
+    late = every if again.late_us is None else set(range(0, end_us, again.late_us))
     arrivals = {one.at_us for one in case}
     waiting = sorted(range(len(case)), key=lambda number: (case[number].at_us, case[number].stream, orders[number]))
     watermark: int | None = None
-    for at_us in [*sorted(early | every | arrivals), *([end_us] if has_ended else [])]:
+    for at_us in [*sorted(early | every | late | arrivals), *([end_us] if has_ended else [])]:
         if not again.tick_first:
             _arrive(case, keys, judged, waiting, at_us, again, opened)
         ends = at_us == end_us
@@ -232,7 +234,7 @@ def fire_again(
                     _show(window, "on_time")
             elif window.new and at_us in early and not window.has_fired:
                 _show(window, "early")
-            if window.late and (at_us in every or ends):
+            if window.late and (at_us in late or ends):
                 window.new, window.late = window.late, []
                 _show(window, "late")
         if again.tick_first:

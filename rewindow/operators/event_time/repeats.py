@@ -2,13 +2,14 @@
 
 Each tuple shows in each of its windows at one instant on the arrival clock, its *due*: with an early trigger the next
 early instant, if the window has not fired by then; else the tick that fires the window; and where the window had fired
-before the tuple came, the first tick that sees the tuple. So each firing is a plain aggregate by window and due, and
-what a window shows is a running merge over its firings.
+before the tuple came, the first tick, or with a late trigger the first late instant, that sees the tuple. So each
+firing is a plain aggregate by window and due, and what a window shows is a running merge over its firings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -109,7 +110,7 @@ def _tuples(
         F.lit(name).alias(STREAM),
         BEGIN,
         is_late.alias(IS_LATE),
-        F.when(is_late, _tick_after(clock)).otherwise(_early_after(clock, windows)).alias(_DUE),
+        F.when(is_late, _late_after(clock, windows)).otherwise(_early_after(clock, windows)).alias(_DUE),
         F.lit(0).cast("bigint").alias(_PANES),
         F.when(on_time & (F.col(BEGIN) == first), 1).otherwise(0).cast("bigint").alias(TUPLES),
         F.lit(1).cast("bigint").alias(_MANY),
@@ -133,10 +134,17 @@ def _early_after(clock: ArrivalClock, windows: Repeating) -> Column:
     """Returns the first early instant that sees a tuple, null without early triggers (E56)."""
     from pyspark.sql import functions as F
 
-    if windows.early is None:
-        return F.lit(None).cast("bigint")
-    early = ArrivalClock(clock.settings.model_copy(update={"watermark_interval": windows.early}), clock.origin_us)
-    return _tick_after(early)
+    return F.lit(None).cast("bigint") if windows.early is None else _tick_after(_every(clock, windows.early))
+
+
+def _late_after(clock: ArrivalClock, windows: Repeating) -> Column:
+    """Returns the first late instant that sees a tuple, which is a tick without late triggers (E56, E58)."""
+    return _tick_after(clock if windows.late is None else _every(clock, windows.late))
+
+
+def _every(clock: ArrivalClock, interval: Decimal) -> ArrivalClock:
+    """Returns a clock that ticks at other multiples."""
+    return ArrivalClock(clock.settings.model_copy(update={"watermark_interval": interval}), clock.origin_us)
 
 
 def _due_by_count(rows: DataFrame, every: int, fold: Fold, own: Sequence[str]) -> DataFrame:

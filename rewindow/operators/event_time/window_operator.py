@@ -34,7 +34,7 @@ _KINDS = {repeats.IS_LATE: pa.bool_()}
 _CALL = re.compile(r"(\w+)\((\*|[\w ]+)\)")
 _TUPLES = re.compile(r"\s*(\d+)\s+tuples?\s*")
 GLOBAL = "global"
-_TRIGGERS = ("allowed_lateness", "early", "early_tuples")
+_TRIGGERS = ("allowed_lateness", "early", "early_tuples", "late")
 
 
 class AggregateWindows(EventTimeOperator):
@@ -49,8 +49,8 @@ class AggregateWindows(EventTimeOperator):
     Attributes:
         length, slide: see `EventWindows`; without a slide the windows tumble. Text such as "100 tuples" makes windows
             of so many tuples, see `CountWindows`; "global" makes one of all, see `GlobalWindow`.
-        allowed_lateness, early, early_tuples, accumulation: see `EventWindows`: whether and how windows fire more than
-            once.
+        allowed_lateness, early, early_tuples, late, accumulation: see `EventWindows`: whether and how windows fire more
+            than once.
         gap, gap_inclusive: see `SessionWindows`; a gap stands in the place of a length.
         aggregates: by name, one of avg, count, max, min and sum over a column: `{"spent": "sum(amount)"}`;
             `count(*)` counts tuples. Sums of floats depend on the order of addition: take decimals.
@@ -70,6 +70,7 @@ class AggregateWindows(EventTimeOperator):
     allowed_lateness: Any = "0 s"
     early: Any = None
     early_tuples: int | None = None
+    late: Any = None
     accumulation: Literal["discarding", "accumulating", "retracting"] = "retracting"
     gap: Any = None
     gap_inclusive: bool = False

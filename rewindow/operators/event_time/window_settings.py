@@ -6,7 +6,7 @@ from decimal import Decimal
 from math import gcd
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
 
 from rewindow.operators.event_time.settings import refusal, seconds
 
@@ -24,6 +24,7 @@ class _Repeating(BaseModel):
     allowed_lateness: Decimal = Decimal(0)
     early: Decimal | None = None
     early_tuples: int | None = None
+    late: Decimal | None = None
     accumulation: Literal["discarding", "accumulating", "retracting"] = "retracting"
 
     def __init__(self, **settings: Any) -> None:
@@ -37,12 +38,13 @@ class _Repeating(BaseModel):
     def _check_allowed(cls, value: object) -> Decimal:
         return seconds(value)
 
-    @field_validator("early", mode="before")
+    @field_validator("early", "late", mode="before")
     @classmethod
-    def _check_early(cls, value: object) -> Decimal | None:
+    def _check_every(cls, value: object, info: ValidationInfo) -> Decimal | None:
         every = None if value is None else seconds(value)
         if every == 0:
-            raise ValueError("early is 0, it must be above 0, or None for never")
+            never = "never" if info.field_name == "early" else "every tick"
+            raise ValueError(f"{info.field_name} is 0, it must be above 0, or None for {never}")
         return every
 
     @field_validator("early_tuples")
@@ -89,6 +91,8 @@ class EventWindows(_Repeating):
         early_tuples: windows that have not fired yet show what they have when the number of their tuples of a key
             reaches a multiple of it (E57); never unless set. Tuples that arrive at one instant are ordered by stream
             and by what they add.
+        late: windows that have fired show late tuples at the multiples of so long on the arrival clock, together (E56,
+            E58); unless set, at the next tick.
         accumulation: what a window shows that fires again: `discarding`, what is new (E59); `accumulating`, the whole
             (E60); `retracting`, the whole, and before it what was shown last as a row of the kind `retraction` (E61).
 
@@ -155,7 +159,7 @@ class ApexWindows(EventWindows):
     than the lateness is no part of any window, and is kept as a late tuple (E54).
 
     Attributes:
-        length, slide, early, early_tuples, accumulation: see `EventWindows`.
+        length, slide, early, early_tuples, late, accumulation: see `EventWindows`.
         lateness: a tuple may lie so far behind the watermark; None, as in Apex, lets all tuples in, and removes no
             window, so that the state grows with the number of windows (E52).
 
