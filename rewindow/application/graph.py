@@ -238,6 +238,17 @@ class Application:
             todo += [end.operator for end in self.nodes[current].feeds.values() if end.operator]
         return found
 
+    def ends(self, of_streams: Mapping[str, int | None]) -> dict[str, int]:
+        """Returns by operator the window with which all streams have ended that reach it; of others nothing (X21)."""
+        found = {}
+        for name in self.nodes:
+            feeds = [end for node in self.upstream(name) for end in self.nodes[node].feeds.values() if not end.operator]
+            last = [of_streams.get(end.port) for end in feeds]
+            known = [end for end in last if end is not None]
+            if known and len(known) == len(last):
+                found[name] = max(known)
+        return found
+
     def port(self, handle: PortHandle) -> OutputPort | InputPort | None:
         """Returns the port that a stream starts from, None when there is no such port.
 

@@ -87,6 +87,7 @@ class OperatorContext:
         windowing: the operator's application or sliding windows; a frame operator groups by `windowing.last_of` (X8).
         unseen: windows that the state has not seen, as closed pairs: those before a range that begins without a state,
             those that at most once has lost.
+        ends: by operator, the window with which all that reaches it has ended, where the range reaches it (X21).
         checkpointed: the window of a checkpoint that was saved since the group before, or that was restored; else None.
         next_mark: returns the first window at or after a given one after which a checkpoint falls due, by its id (X7).
     """
@@ -100,6 +101,7 @@ class OperatorContext:
     parts: Parts | None = field(default=None, compare=False, repr=False)
     windowing: Windowing = EVERY_WINDOW
     unseen: tuple[tuple[int, int], ...] = ()
+    ends: Mapping[str, int] = field(default_factory=dict)
     checkpointed: int | None = None
     next_mark: Callable[[int], int] = field(default=_each_window, compare=False, repr=False)
 
@@ -108,9 +110,17 @@ class OperatorContext:
         return replace(self, once=_each_time, parts=None)
 
     def is_partial(self, window: int) -> bool:
-        """Returns whether the state lacks windows of the application window of a window (R20, X8)."""
-        first = self.windowing.first_of(window)
-        return any(begin <= window and end >= first for begin, end in self.unseen)
+        """Returns whether windows are missing in the application window of a window (W23, R20, X8).
+
+        The state lacks them, or the recording has ended before.
+        """
+        first, is_cut = self.windowing.first_of(window), window == self.end and not self.windowing.ends(window)
+        return is_cut or any(begin <= window and end >= first for begin, end in self.unseen)
+
+    def closes(self, window: int) -> bool:
+        """Returns whether an application window ends with a window: also where the recording does, once (W18, W23)."""
+        cut = self.end is not None and self.end < window and self.windowing.first_of(window) <= self.end
+        return window == self.end or (self.windowing.ends(window) and not cut)
 
     def partial_windows(self) -> list[int]:
         """Returns the ids of the partial application windows of the group: `windowing.last_of` of theirs (X8)."""
@@ -120,6 +130,16 @@ class OperatorContext:
             first = last_of(max(begin, self.first - length + 1))
             found |= {*range(first, last_of(min(end, self.last)) + 1, length)}
         return sorted(window for window in found if window >= self.first)
+
+    @property
+    def end(self) -> int | None:
+        """The window with which all that reaches the operator has ended; None where the range does not reach it."""
+        return self.ends.get(self.operator.partition(".")[2])
+
+    @property
+    def ended_us(self) -> int | None:
+        """The last instant of the recording for this operator, in microseconds, if it lies in these windows (X34)."""
+        return self.grid.end_us(self.end) - 1 if self.end is not None and self.end in self.windows else None
 
     @property
     def first(self) -> int:

@@ -149,6 +149,7 @@ class Attempt:
         saved = plan.window_of(restored) if restored else None
         skipped = takeover.resume.skipped
         lost = plan.windows_of(skipped) if skipped else None
+        ends = self.app.ends({entry.stream: entry.end for entry in plan.inputs})
         unseen = (*plan.start.unseen(plan.first), *([(lost.first, lost.last)] if lost else []))
         while window <= plan.last:
             began = time.monotonic()
@@ -156,7 +157,7 @@ class Attempt:
             number += 1
             windows, next_mark = WindowRange(window, end), self._schedule.next_due
             group = OperatorContext(
-                plan.grid, windows, plan.mode, unseen=unseen, checkpointed=saved, next_mark=next_mark
+                plan.grid, windows, plan.mode, unseen=unseen, ends=ends, checkpointed=saved, next_mark=next_mark
             )
             self._start(takeover, plan.mark_of(end))
             states, ended = self._run_group(commit, engine, group, states, number)

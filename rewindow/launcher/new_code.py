@@ -58,7 +58,9 @@ def _extract(folder: Path, commit: str, target: Path) -> None:
     if archive is None:
         raise _neither(commit, f"git has nothing of {folder} at this revision.")
     with TemporaryDirectory(prefix="rewindow-code-") as scratch, tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        tar.extractall(scratch, filter="data")
+        # Early versions of Python 3.11 have no filter for what git has packed, and take no argument for one.
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)
+        tar.extractall(scratch)
         _copy(Path(scratch), target)
 
 

@@ -158,6 +158,7 @@ def pin(config: Config, name: str, stream: RecordedStream, windows: WindowRange,
         bytes=sum(file.size for file in stream.table.files(windows.first, windows.last)),
         missing=[(part.first, part.last) for part in missing],
         foreign_files=len(files.foreign),
+        end=stream.end if stream.end is not None and stream.end <= windows.last else None,
     )
 
 

@@ -46,6 +46,7 @@ class InputPlan(_Value):
         table_id: Delta's id of that table: another id is another stream, whatever its name.
         tuples, bytes: what the range holds, from statistics.
         missing: windows of the range that are not sealed, as [first, last] pairs; allowed explicitly.
+        end: the last window of a stream that has ended, where the range reaches it; else None.
         foreign_files: files of the range that another program has written, so that nothing was noted of them.
     """
 
@@ -58,6 +59,7 @@ class InputPlan(_Value):
     bytes: int
     missing: list[tuple[int, int]] = Field(default_factory=list)
     foreign_files: int = 0
+    end: int | None = None
 
     def table(self, state: Location) -> Location:
         """Returns the folder of its tuples, in this state folder."""

@@ -103,12 +103,18 @@ def properties_of(windows: AnyWindows) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "shape", [shape if shape == "sliding" else pytest.param(shape, marks=pytest.mark.long) for shape in SHAPES]
+    ("shape", "ends"),
+    [
+        (shape, ends) if shape == "sliding" and ends else pytest.param(shape, ends, marks=pytest.mark.long)
+        for shape in SHAPES
+        for ends in (True, False)
+    ],
 )
-def test_windows_fire_as_those_of_the_function_in_groups(spark: SparkSession, shape: str) -> None:
+def test_windows_fire_as_those_of_the_function_in_groups(spark: SparkSession, shape: str, ends: bool) -> None:
     """Each in the streaming window of its tick; what waits at a group's end is the state.
 
-    Corrections lie in the window of the tick that made them (E37, E41, E43, E46, E49, E61, X29, X34).
+    Where the recording ends, what waits fires in its last window, and nothing is left (E35, E45). Corrections lie in
+    the window of the tick that made them (E37, E41, E43, E46, E49, E61, X29, X34).
     """
     windows, cuts = SHAPES[shape]
     time = EventTime(
@@ -116,7 +122,8 @@ def test_windows_fire_as_those_of_the_function_in_groups(spark: SparkSession, sh
     )
     aggregates = {name: tuple(text[:-1].split("(")) for name, text in AGGREGATES.items()}
     judged = lateness({"stream": tuples(spark, 7, 0, 5)}, time, start_us=0, end_us=WINDOWS * WIDTH_US)
-    whole = event_windows(judged, windows, aggregates, keys=["key"]).fired  # type: ignore[arg-type]
+    ended_us = WINDOWS * WIDTH_US - 1 if ends else None
+    whole = event_windows(judged, windows, aggregates, keys=["key"], ended_us=ended_us).fired  # type: ignore[arg-type]
     window = (F.col("fired_us") / WIDTH_US).cast("bigint").alias("window_id")
     rows = whole.select(window, "*").toArrow().to_pylist()
     assert len(rows) > 5
@@ -126,7 +133,8 @@ def test_windows_fire_as_those_of_the_function_in_groups(spark: SparkSession, sh
     state, found, late = to_frame(spark, operated.initial_state()), list[str](), 0
     for first, end in pairwise(cuts):
         kept = Kept()
-        context = OperatorContext(Grid(1), WindowRange(first, end - 1), once=kept)
+        at_end = {"windows": WINDOWS - 1} if ends else {}
+        context = OperatorContext(Grid(1), WindowRange(first, end - 1), operator="app.windows", once=kept, ends=at_end)
         inputs = {"stream": tuples(spark, 7, first, end - 1)}
         ports = operated.transform(inputs, state, context)
         fired = conform(ports["fired"], operated.output_ports()["fired"].schema, "fired").toArrow()
@@ -136,6 +144,7 @@ def test_windows_fire_as_those_of_the_function_in_groups(spark: SparkSession, sh
         after = to_arrow(operated.next_state(inputs, {}, state, context), operated.state_columns(), "state")
         state = to_frame(spark, after)
     assert sorted(found) == sorted(map(repr, rows)), f"windows cut at {cuts}"
+    assert not ends or state.where("_rw_part = 'pane'").isEmpty()
     assert shape != "sessions" or late == judged.late["stream"].count() > 0
 
 

@@ -49,6 +49,13 @@ class Calls(TupleOperator):
         self.emit("out", "slide")
 
 
+class Joins(TupleOperator):
+    """Has two ports."""
+
+    inputs: ClassVar = {"left": InputPort(pa.schema([("call", pa.string())])), "right": InputPort(CLICKS)}
+    outputs: ClassVar = {"out": OutputPort(CLICKS)}
+
+
 class PerPeriod(TupleOperator):
     """Clicks of each user in each application window, and nothing that is kept from one to the next."""
 
@@ -254,3 +261,25 @@ def test_a_frame_operator_is_told_its_partial_application_windows() -> None:
         assert [last for one in contexts for last in one.partial_windows()] == wanted
     sliding = OperatorContext(Grid(1000, 0), WindowRange(6, 19), windowing=Windowing(4, 2), unseen=unseen)
     assert [window for window in range(6, 20) if sliding.is_partial(window)] == [6, 7, 8, 13, 14, 15, 16]
+
+
+def test_the_end_of_a_recording_ends_an_application_window_once() -> None:
+    """W23: it is partial then; where a range goes on behind the end, its own last window ends nothing again."""
+    own = {"operator": "app.one", "ends": {"one": 13}, "windowing": Windowing(4)}
+    behind = OperatorContext(Grid(1000, 0), WindowRange(8, 19), **own)  # type: ignore[arg-type]
+    assert [window for window in range(8, 20) if behind.closes(window)] == [11, 13, 19]
+    assert [window for window in range(8, 20) if behind.is_partial(window)] == [13]
+    assert (behind.end, behind.ended_us) == (13, 13_999_999)
+    before = OperatorContext(Grid(1000, 0), WindowRange(8, 12), **own)  # type: ignore[arg-type]
+    assert before.ended_us is None
+    whole = OperatorContext(Grid(1000, 0), WindowRange(8, 15), "", "app.one", ends={"one": 15}, windowing=Windowing(4))  # type: ignore[arg-type]
+    assert [window for window in range(8, 16) if whole.closes(window)] == [11, 15] and not whole.is_partial(15)
+
+
+def test_an_operator_has_ended_when_all_streams_that_reach_it_have() -> None:
+    """X21: with the last of them."""
+    app = Application("app", window="1 hour")
+    first = app.add("first", Calls(), clicks=app.input("a"))
+    app.add("second", Joins(), left=first, right=app.input("b"))
+    assert app.ends({"a": 7, "b": None}) == {"first": 7}
+    assert app.ends({"a": 7, "b": 9}) == {"first": 7, "second": 9}

@@ -149,10 +149,12 @@ class AggregateWindows(EventTimeOperator):
         from pyspark.sql import functions as F
 
         judged, windows = self._fire(inputs, state, context)
-        assert judged.state is not None and windows.state is not None, "the end of the group is given"
+        assert judged.state is not None, "the end of the group is given"
+        # Where the recording has ended nothing waits any more (E35, E45).
+        waiting = state.where(F.lit(False)) if windows.state is None else windows.state
         parts = [
             judged.state.select(F.lit(_CLOCK).alias(PART), *clock.STATE),
-            windows.state.select(F.lit(_WAITING).alias(PART), "*"),
+            waiting.withColumn(PART, F.lit(_WAITING)),
         ]
         return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
 
@@ -166,7 +168,10 @@ class AggregateWindows(EventTimeOperator):
         waiting = state.where(F.col(PART) == _WAITING).drop(PART, *(name for name in clock.STATE if name != STREAM))
         judged = self._judge(inputs, before, context)
         asked = {name: self._aggregate(name, text) for name, text in self.aggregates.items()}
-        return judged, event_windows(judged, self._windows(), asked, keys=self.keys, state=waiting, once=context.once)
+        windows = event_windows(
+            judged, self._windows(), asked, keys=self.keys, state=waiting, ended_us=context.ended_us, once=context.once
+        )
+        return judged, windows
 
     def _windows(self) -> AnyWindows:
         if self.gap is not None:

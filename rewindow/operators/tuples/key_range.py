@@ -48,7 +48,7 @@ class KeyRange:
         *,
         tells_changes: bool = False,
     ) -> None:
-        self._windows, self._window = context.windows, context.first - 1
+        self._windows, self._window, self._closes = context.windows, context.first - 1, context.closes
         self._windowing, self._next_mark, self._checkpointed = (
             context.windowing,
             context.next_mark,
@@ -171,7 +171,7 @@ class KeyRange:
         """Ends the window that is open, if one is."""
         if self._window >= self._windows.first:
             self._take_controls()
-            if "end_window" in self._defined and self._windowing.ends(self._window):
+            if "end_window" in self._defined and self._closes(self._window):
                 self._call("end_window", self._operator.end_window)
             if "slide" in self._defined and self._windowing.slides(self._window):
                 self._call("slide", self._operator.slide)

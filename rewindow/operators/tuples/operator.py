@@ -86,7 +86,8 @@ class TupleOperator(FrameOperator):
     def end_window(self) -> None:
         """Called at the end of every window, when all ports have ended it (O33, W34, W35).
 
-        With application windows it is called at the end of each (W18), with sliding ones at the end of each pane (W28).
+        With application windows it is called at the end of each (W18), and where the recording ends (W23), with sliding
+        ones at the end of each pane (W28).
         """
 
     def slide(self) -> None:
@@ -101,9 +102,10 @@ class TupleOperator(FrameOperator):
 
     @property
     def is_partial(self) -> bool:
-        """Whether the state lacks windows of this application or sliding window (X8).
+        """Whether windows of this application or sliding window are missing (X8).
 
-        They lie before a range that began inside of it without a state, or at most once has lost them (R20).
+        They lie before a range that began inside of it without a state, at most once has lost them (R20), or the
+        recording has ended before them (W23).
         """
         return self.context.is_partial(self.window_id)
 
