@@ -139,8 +139,8 @@ def run(spark: SparkSession, fills: FillGaps, cases: list[list[Arrived]], cuts: 
     ("cuts", "wait", "bounded"),
     [([0, 1, 4, 6], 0, False), ([0, 2, 3, 6], 15, True)]
     + [
-        pytest.param(cuts, wait, wait > 0, marks=pytest.mark.long)
-        for cuts, wait in zip(cuttings(), [0, 15] * 16, strict=True)
+        pytest.param(cuts, wait, wait > 0, marks=pytest.mark.exhaustive if number % 7 else pytest.mark.long)
+        for number, (cuts, wait) in enumerate(zip(cuttings(), [0, 15, 15, 0] * 8, strict=True))
     ],
 )
 def test_rows_come_while_a_silence_lasts_in_whatever_groups(
