@@ -178,7 +178,7 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
     again = ["pane", "kind"] if given.allowed_lateness_us or given.early_us or given.early_tuples else []
     # A key of the stream may be null, which the gate refuses in a key of an output (X24).
     app.output("fired", node["fired"], key=[] if settings.keys else ["window_begin_us", *again])
-    app.output("late", node["late"], key=[])
+    app.output("late", node["late"], key=[], suite="late_tuples")
     return app
 
 

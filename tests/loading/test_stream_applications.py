@@ -14,6 +14,7 @@ from rewindow.config import Config, StreamConfig
 from rewindow.errors import InputError
 from rewindow.loading.catalog import application_names, load_application
 from rewindow.loading.stream_applications import filled_application, windows_application
+from rewindow.loading.suites import suite_for
 from rewindow.loading.suite_flaws import suite_flaws
 from rewindow.operators import AggregateWindows, FillGaps
 from rewindow.storage import create_table
@@ -138,6 +139,8 @@ def test_a_section_windows_makes_an_application_that_is_valid(tmp_path: Path) ->
     recorded = {"weather": create_table(config.stream_table("weather"), SCHEMA)}
     assert application_names(config) == ["windows_weather"]
     app = load_application(config, "windows_weather").app
+    late = suite_for(config.expectations, app.outputs["late"].suite)
+    assert late.may_be_empty and "rows_not_adding_up" in str(late)
     validate(app, recorded={"weather": SCHEMA})
     assert [str(flaw) for flaw in suite_flaws(config, app, recorded)] == []
     assert list(app.outputs) == ["fired", "late"] and [str(one) for one in app.errors()] == ["aggregate.errors"]
