@@ -14,8 +14,8 @@ from rewindow.config import Config, StreamConfig
 from rewindow.errors import InputError
 from rewindow.loading.catalog import application_names, load_application
 from rewindow.loading.stream_applications import filled_application, windows_application
-from rewindow.loading.suites import suite_for
 from rewindow.loading.suite_flaws import suite_flaws
+from rewindow.loading.suites import suite_for
 from rewindow.operators import AggregateWindows, FillGaps
 from rewindow.storage import create_table
 from tests.quality.staging import PROJECT
@@ -140,7 +140,7 @@ def test_a_section_windows_makes_an_application_that_is_valid(tmp_path: Path) ->
     assert application_names(config) == ["windows_weather"]
     app = load_application(config, "windows_weather").app
     late = suite_for(config.expectations, app.outputs["late"].suite)
-    assert late.may_be_empty and "rows_not_adding_up" in str(late)
+    assert "late-by-adds-up" in str(late) and "not-empty" not in str(late)
     validate(app, recorded={"weather": SCHEMA})
     assert [str(flaw) for flaw in suite_flaws(config, app, recorded)] == []
     assert list(app.outputs) == ["fired", "late"] and [str(one) for one in app.errors()] == ["aggregate.errors"]
@@ -193,7 +193,7 @@ def test_wrong_windows_are_an_error_with_what_may_be(case: str) -> None:
         ('length = "0 s"', "streams.s.windows.length"),
         ('length = "1 h"\nlag = "-1 s"', "it must be zero or more"),
         ('length = "1 h"\naccumulation = "all"', "streams.s.windows.accumulation"),
-        ('length = "1 h"\nlate = 1', "Known in [streams.s.windows]: length, slide, aggregates, lag"),
+        ('length = "1 h"\nlater = 1', "Known in [streams.s.windows]: length, slide, aggregates, lag"),
     ],
 )
 def test_a_wrong_setting_of_windows_is_named(tmp_path: Path, line: str, words: str) -> None:

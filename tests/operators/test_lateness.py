@@ -343,7 +343,8 @@ def test_tuples_that_only_an_idle_timeout_made_late_are_told(spark: SparkSession
     """Those that would be on time if every stream had been waited for (E48)."""
     seed = new_seed()
     random = Random(seed)
-    rules = replace(make_rules(random), streams=2, timeouts_us=(2 * UNIT_US, 5 * UNIT_US), aheads_us=(None, None))
+    known = {"timeouts_us": (2 * UNIT_US, 5 * UNIT_US), "aheads_us": (None, None), "jumps_us": ()}
+    rules = replace(make_rules(random), streams=2, **known)  # type: ignore[arg-type]
     cases = [make_case(random, rules.streams) for _ in range(CASES // 4)]
     found = late_by_idleness(frames_of(spark, cases, rules), settings_of(rules), start_us=0, apart=("case",))
     mine = {(row["case"], row["number"]) for frame in found.values() for row in frame.collect()}
