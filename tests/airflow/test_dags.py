@@ -110,9 +110,10 @@ def test_record_streams_seals_to_the_end_of_its_interval(
     for task in dag.tasks:
         assert task.render_template(task.arguments["sealed_to"], context) == rendered
     live = StreamConfig(source="s.csv", arrived_at="at", seal_after="10 minutes")
-    config = Config(streams={"live": live, "past": live.model_copy(update={"sealed_to": "2014-01-01"})})
+    fed = live.model_copy(update={"source": "errors:shop.split.rejected"})
+    config = Config(streams={"live": live, "fed": fed, "past": live.model_copy(update={"sealed_to": "2014-01-01"})})
     assert sealing_bound(config, "live", rendered) == (["--sealed-to", bound] if bound else [])
-    assert sealing_bound(config, "past", rendered) == []
+    assert sealing_bound(config, "past", rendered) == sealing_bound(config, "fed", rendered) == []
 
 
 def test_replay_daily_runs_in_order_and_one_at_a_time(dags: Mapping[str, Any]) -> None:
