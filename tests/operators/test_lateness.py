@@ -195,6 +195,17 @@ def test_one_tuple_far_ahead_makes_no_other_late(spark: SparkSession) -> None:
     assert judged.errors["s"].count() == 3
 
 
+def test_ticks_that_raise_nothing_are_not_made(spark: SparkSession) -> None:
+    """E31, X35: of the 31 million seconds of a year those remain that a tuple precedes."""
+    year = 366 * 86_400 * 10**6
+    rows = [(number * year // 5, number * year // 5 - 3) for number in range(6)]
+    frame = spark.createDataFrame(rows, "arrived_at BIGINT, ts BIGINT")
+    time = EventTime(streams={"s": StreamTime(event_at="ts", max_ahead=None)}, watermark_interval="1 s")
+    judged = lateness({"s": frame}, time, start_us=0, end_us=year + 10**6)
+    assert judged.ticks.count() == len(rows)
+    assert judged.tuples["s"].where("_rw_watermark_us IS NOT NULL").count() == len(rows) - 1
+
+
 def one_stream(spark: SparkSession, **more: Any) -> DataFrame:
     """Returns two tuples with timestamps of every kind."""
     return spark.sql("""
