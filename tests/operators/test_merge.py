@@ -138,6 +138,22 @@ def test_merge_is_that_of_a_machine_in_any_grouping_of_windows(spark: SparkSessi
     assert frame_digest(state_of_pieces) == frame_digest(state), f"cut before windows {cuts}"
 
 
+@pytest.mark.parametrize("seed", [3, 11])
+def test_merge_passes_on_what_waits_where_all_inputs_have_ended(spark: SparkSession, seed: int) -> None:
+    """X34: in the last window, by event time; all else is as it was, and nothing waits any more."""
+    tuples = make_tuples(Random(seed), 2, 220, WINDOWS)
+    frames = frames_of(spark, tuples, 2)
+    how: dict[str, Any] = {"event_at": "at"}
+    before = {row["note"] for row in merge(frames, **how).tuples.collect()}
+    result = merge(frames, **how, ended=(WINDOWS, 10**12))
+    rows = result.tuples.collect()
+    assert sorted(row["note"] for row in rows) == sorted(note_of(one) for one in tuples)
+    late = sorted((row for row in rows if row["note"] not in before), key=lambda row: row["_rw_emission"])
+    assert late and {row["window_id"] for row in late} == {WINDOWS}
+    assert [row["at"] for row in late] == sorted(row["at"] for row in late)
+    assert result.state.where("window_id IS NOT NULL").isEmpty()
+
+
 def test_merge_passes_on_what_every_input_has_covered(spark: SparkSession) -> None:
     """Covered times go in order; equal ones by port; late ones and nulls at once; empty windows carry (H59)."""
     rows = [

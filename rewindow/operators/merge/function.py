@@ -21,6 +21,8 @@ BLOCK_WINDOWS = 32
 """The window of a release is looked for among blocks of so many windows, then within one of them."""
 _COVER, _FROM, _BLOCK = "_cover_us", "_from_us", "_block"
 """Event time that every input has shown, the lowest one that a window newly covers, and the window's block."""
+_BEYOND = 1 << 62
+"""An event time beyond all others."""
 _RELEASED_US, _ARRIVED_IN = "_released_us", "_arrived_in"
 
 
@@ -46,6 +48,7 @@ def merge(
     arrived_at: str = "arrived_at",
     order_by: Sequence[str] = ("offset",),
     state: DataFrame | None = None,
+    ended: tuple[int, int] | None = None,
 ) -> MergeResult:
     """Returns one stream in which a tuple of time T comes as soon as every input has shown a time >= T (H59).
 
@@ -61,6 +64,8 @@ def merge(
         arrived_at: column of the arrival; a null in it stops the query that reads the result.
         order_by: columns that order what one input brings at one instant.
         state: `state` of the result before, where the streams are taken in pieces (R86).
+        ended: the window with which all inputs have ended, and its last instant in microseconds: what waits comes then
+            (X34). Leave it out at the end of a piece that is not the end of the recording.
 
     Raises:
         InputError: inputs are fewer than two or differ in their columns, or a column is missing or the Merge's own.
@@ -78,10 +83,27 @@ def merge(
         before = _with_times(state, event_at, arrived_at)
         clocks = rows.unionByName(before.where(F.col(WINDOW).isNull()))
         waiting = rows.unionByName(before.where(F.col(WINDOW).isNotNull()))
-    shown = _shown(clocks, ports)
-    released = _release(_find_windows(waiting, shown), _cover_steps(rows, shown, ports))
+    last = [] if ended is None else [_last_times(rows, ports, *ended)]
+    shown = _shown(_with(clocks, last), ports)
+    released = _release(_find_windows(waiting, shown), _cover_steps(_with(rows, last), shown, ports))
+    waiting = waiting if ended is None else waiting.where(F.lit(False))
     return MergeResult(
         _in_order(released, types, ports, arrived_at, order_by), _state(clocks, waiting, types, ports, event_at)
+    )
+
+
+def _with(rows: DataFrame, more: Sequence[DataFrame]) -> DataFrame:
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), more, rows)
+
+
+def _last_times(rows: DataFrame, ports: Sequence[str], window: int, at_us: int) -> DataFrame:
+    """Returns a time beyond all tuples for each port, which it shows when it has ended."""
+    from pyspark.sql import functions as F
+
+    port = F.explode(F.array(*(F.lit(name) for name in ports))).alias(SOURCE)
+    values = {WINDOW: window, AT: at_us, TS: _BEYOND}
+    return rows.sparkSession.range(1).select(
+        port, *(F.lit(us).cast("bigint").alias(name) for name, us in values.items())
     )
 
 

@@ -74,7 +74,7 @@ class Merge(FrameOperator):
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> DataFrame:
         """Returns the tuples that are released in the group's windows."""
-        return self._merge(inputs, state).tuples
+        return self._merge(inputs, state, context).tuples
 
     def next_state(
         self,
@@ -84,7 +84,7 @@ class Merge(FrameOperator):
         context: OperatorContext,
     ) -> DataFrame:
         """Returns what each port has shown and what still waits; the inputs tell it, so it is the same in every run."""
-        return self._merge(inputs, state).state
+        return self._merge(inputs, state, context).state
 
     def state_after_skip(self, state: DataFrame, windows: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
         """Returns the state without the tuples that waited."""
@@ -94,9 +94,12 @@ class Merge(FrameOperator):
         """Returns the tuples that waited and that no skipped window passed on, by the window of their arrival."""
         return count_waiting(state, outputs.get("out"))
 
-    def _merge(self, inputs: Mapping[str, DataFrame], state: DataFrame | None) -> MergeResult:
+    def _merge(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext) -> MergeResult:
         frames = {port: inputs[port].select(WINDOW, *map(quoted_column, self._names())) for port in self.ports}
-        return merge(frames, event_at=self.event_at, arrived_at=self.arrived_at, order_by=self.order_by, state=state)
+        ended = None if context.end is None or context.ended_us is None else (context.end, context.ended_us)
+        return merge(
+            frames, event_at=self.event_at, arrived_at=self.arrived_at, order_by=self.order_by, state=state, ended=ended
+        )
 
     def _names(self) -> list[str]:
         return [field.name for field in self._carried()]
