@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from rewindow.application import OperatorContext
 from rewindow.errors import InputError
 from rewindow.operators.heartbeat.function import heartbeat
 from rewindow.operators.heartbeat.operator import Heartbeat
-from rewindow.spark.frames import to_frame
+from rewindow.spark.frames import conform, to_arrow, to_frame
 from rewindow.windows import Grid, WindowRange
 
 if TYPE_CHECKING:
@@ -71,3 +72,32 @@ def test_heartbeat_refuses_columns_that_tables_need_for_themselves(name: str) ->
     assert f"column {name} has a name that tables of a replay need" in beat.wrong_properties()[0].message
     beat = Heartbeat(interval=60, event_at="at", columns=COLUMNS.append(pa.field("Value", pa.string())))
     assert "columns value and Value are one to a table" in beat.wrong_properties()[0].message
+
+
+@pytest.mark.parametrize("cuts", [[0, 5], [0, 2, 3, 5], [0, 1, 4, 5]])
+def test_a_recording_that_has_ended_gets_its_last_timer_and_none_after_it(spark: SparkSession, cuts: list[int]) -> None:
+    """Due exactly at the end it comes in the last window, at its last instant; windows after it are empty (H13, X23).
+
+    Without an end the timer due at the border comes in the next window, and silence goes on (H56).
+    """
+    beat = Heartbeat(interval=60, slack=0, event_at="at", order_by=("seq",), columns=COLUMNS)
+    row = {"window_id": 0, "offset": 0, "arrived_at": 30 * SECOND_US, "at": 30 * SECOND_US, "seq": 1, "who": "a"}
+    schema = pa.schema([("window_id", pa.int64()), *COLUMNS])
+
+    def timers(ends: dict[str, int]) -> list[tuple[int, int, int]]:
+        state, found = to_frame(spark, beat.initial_state()), []
+        for first, end in pairwise(cuts):
+            rows = [row | {"value": 1.5}] if first == 0 else []
+            inputs = {"stream": to_frame(spark, pa.Table.from_pylist(rows, schema))}
+            context = OperatorContext(Grid(120_000), WindowRange(first, end - 1), operator="app.beat", ends=ends)
+            out = conform(beat.transform(inputs, state, context)["out"], beat.output_ports()["out"].schema, "out")
+            shown = out.where("_rw_is_timer").selectExpr("window_id", "unix_micros(arrived_at)", "at div 1000000")
+            found += sorted(map(tuple, shown.collect()))
+            state = to_frame(spark, to_arrow(beat.next_state(inputs, {}, state, context), beat.state_columns(), "s"))
+        return found
+
+    assert timers({"beat": 2}) == [
+        (0, 60 * SECOND_US, 60), (1, 120 * SECOND_US, 120), (1, 180 * SECOND_US, 180),
+        (2, 240 * SECOND_US, 240), (2, 300 * SECOND_US, 300), (2, 360 * SECOND_US - 1, 360),
+    ]  # fmt: skip
+    assert timers({}) == [(at // 120, at * SECOND_US, at) for at in range(60, 600, 60)]

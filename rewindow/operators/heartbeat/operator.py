@@ -96,8 +96,9 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         from pyspark.sql import functions as F
 
         made = self._beat(inputs, state, context)
+        tuples = self._within_end(made.tuples, context)
         place = F.row_number().over(Window.partitionBy("window_id").orderBy(EMISSION, *self.key_by)) - 1
-        return {"out": made.tuples.withColumn(EMISSION, place.cast("bigint")), "errors": made.errors}
+        return {"out": tuples.withColumn(EMISSION, place.cast("bigint")), "errors": made.errors}
 
     def next_state(
         self,
@@ -118,7 +119,25 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
     ) -> HeartbeatResult:
         names = dict.fromkeys(["window_id", *(field.name for field in self._needed())])
         frame = inputs["stream"].select(*map(quoted_column, names))
-        return heartbeat(frame, self, state=state, end_us=context.end_us, end_included=False, grid=context.grid)
+        last = context.last if context.end is None else min(context.end, context.last)
+        end_us, has_ended = context.grid.end_us(last), last == context.end
+        return heartbeat(frame, self, state=state, end_us=end_us, end_included=has_ended, grid=context.grid)
+
+    def _within_end(self, tuples: DataFrame, context: OperatorContext) -> DataFrame:
+        """Returns tuples with timers due exactly at the recording's end in its last window, at its last instant (X23).
+
+        At every other border such a timer belongs to the next window (H56); after the end there is none (H13).
+        """
+        from pyspark.sql import functions as F
+
+        if context.end is None or context.ended_us is None:
+            return tuples
+        last = F.lit(context.ended_us).cast("bigint")
+        if tuples.schema[self.arrived_at].dataType.typeName() != "long":
+            last = F.timestamp_micros(last)
+        at_end, arrival = F.col("window_id") > context.end, F.col(quoted_column(self.arrived_at))
+        moved = {self.arrived_at: F.when(at_end, last).otherwise(arrival)}
+        return tuples.withColumns({**moved, "window_id": F.least("window_id", F.lit(context.end).cast("bigint"))})
 
     def _clock_columns(self) -> list[str]:
         return list(dict.fromkeys([self.event_at, self.arrived_at, *self.order_by, *self.key_by]))
