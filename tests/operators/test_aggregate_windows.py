@@ -72,6 +72,7 @@ SHAPES: dict[str, tuple[AnyWindows, list[int]]] = {
         [0, 3, 6],
     ),
     "sessions": (SessionWindows(gap="300 us"), [0, 2, 6]),
+    "changed sessions": (SessionWindows(gap="300 us", allowed_lateness="2 ms"), [0, 2, 3, 6]),
     "tuples": (CountWindows(length=4, slide=2), [0, 2, 6]),
     "global": (GlobalWindow(early="1500 us", accumulation="accumulating"), [0, 3, 6]),
 }
@@ -94,7 +95,7 @@ class Kept:
 def properties_of(windows: AnyWindows) -> dict[str, Any]:
     """Returns the windows as properties of the operator."""
     if isinstance(windows, SessionWindows):
-        return {"length": None, "slide": None, "gap": windows.gap}
+        return {"length": None, "slide": None, **windows.model_dump()}
     if isinstance(windows, CountWindows):
         return {"length": f"{windows.length} tuples", "slide": f"{windows.slide} tuples"}
     if isinstance(windows, GlobalWindow):
@@ -127,6 +128,7 @@ def test_windows_fire_as_those_of_the_function_in_groups(spark: SparkSession, sh
     window = (F.col("fired_us") / WIDTH_US).cast("bigint").alias("window_id")
     rows = whole.select(window, "*").toArrow().to_pylist()
     assert len(rows) > 5
+    assert shape != "changed sessions" or {"late", "on_time", "retraction"} == {row["kind"] for row in rows}
     assert shape != "again" or {"early", "late", "on_time", "retraction"} <= {row["kind"] for row in rows}
     operated = operator(**properties_of(windows))
     assert operated.wrong_properties() == []
@@ -158,6 +160,9 @@ def test_it_has_its_place_in_an_application() -> None:
     assert (kinds["mean"], kinds["cost"], kinds["spent"]) == ("double", "decimal128(13, 6)", "decimal128(19, 2)")
 
 
+SESSION = {"length": None, "slide": None, "gap": "1 s"}
+
+
 @pytest.mark.parametrize(
     ("properties", "words"),
     [
@@ -169,6 +174,8 @@ def test_it_has_its_place_in_an_application() -> None:
         ({"aggregates": {"kind": "count(*)"}}, "column kind would come twice"),
         ({"keys": ("user",)}, "column user is not in the stream's columns"),
         ({"gap": "1 s"}, "sessions, which gap makes, have no length, slide"),
+        ({**SESSION, "early": "1 s"}, "sessions, which gap makes, have no early"),
+        ({**SESSION, "accumulation": "discarding"}, "have no other accumulation than retracting"),
         ({"length": "3 tuples", "slide": "1 tuple", "early": "1 s"}, "windows of so many tuples have no early"),
         ({"length": "0 tuples", "slide": None}, "0 tuples are out of range"),
         ({"length": "3 tuples"}, 'duration "3 tuples" cannot be read'),

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rewindow.operators.event_time.lateness import lateness
-from rewindow.operators.event_time.window_settings import ApexWindows, EventWindows, GlobalWindow
-from rewindow.operators.event_time.windows import Windows, event_windows
+from rewindow.operators.event_time.window_settings import ApexWindows, EventWindows, GlobalWindow, SessionWindows
+from rewindow.operators.event_time.windows import AnyWindows, Windows, event_windows
 from tests.operators.lateness_reference import Judged, Rules, judge
 from tests.operators.test_event_windows import (
     KEYED,
@@ -26,9 +26,9 @@ from tests.operators.test_event_windows import (
     order_of,
     value_of,
 )
-from tests.operators.test_lateness import END_US, UNIT_US, S, frames_of, make_case, make_rules, new_seed
+from tests.operators.test_lateness import END_US, UNIT_US, Case, S, frames_of, make_case, make_rules, new_seed
 from tests.operators.test_lateness import settings_of as time_of
-from tests.operators.windows_reference import Again, Shown, fire, fire_again
+from tests.operators.windows_reference import Again, Shown, fire, fire_again, fire_sessions_again
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,14 +94,10 @@ def last_of(outcomes: Sequence[Judged], again: Again, fired: list[str], ends: bo
     return ["pending_after" if one.outcome == "on_time" and not ends else one.outcome for one in outcomes]
 
 
-@pytest.mark.long
-def test_windows_fire_again_as_a_machine_would(spark: SparkSession) -> None:
-    """Early, late and retracted rows are the machine's, however cut (E41, E49, E51 to E61, E64 to E66, X29)."""
-    seed = new_seed()
-    random = Random(seed)
-    rules, ends = make_rules(random), random.random() < 0.5
-    again = make_again(random, rules)
-    cases = [make_case(random, rules.streams) for _ in range(RECORDINGS)]
+def in_pieces(
+    spark: SparkSession, cases: list[Case], rules: Rules, windows: AnyWindows, random: Random, ends: bool
+) -> tuple[list[Windows], list[int]]:
+    """Returns the windows of each piece, each with the state of the one before, and where the pieces are cut."""
     frames = {name: frame.select("*", *map_expr(KEYED)) for name, frame in frames_of(spark, cases, rules).items()}
     judged = lateness(frames, time_of(rules), start_us=0, end_us=END_US, apart=("case",))
     tuples = {name: frame.localCheckpoint() for name, frame in judged.tuples.items()}
@@ -121,7 +117,19 @@ def test_windows_fire_again_as_a_machine_would(spark: SparkSession) -> None:
         state = results[-1].state.localCheckpoint() if results and results[-1].state is not None else None
         ended_us = END_US if ends and end_us == END_US else None
         more: dict[str, Any] = {"state": state, "ended_us": ended_us, "apart": ("case",)}
-        results.append(event_windows(piece, windows_of(again), MERGING, keys=["key"], **more))
+        results.append(event_windows(piece, windows, MERGING, keys=["key"], **more))
+    return results, cuts
+
+
+@pytest.mark.long
+def test_windows_fire_again_as_a_machine_would(spark: SparkSession) -> None:
+    """Early, late and retracted rows are the machine's, however cut (E41, E49, E51 to E61, E64 to E66, X29)."""
+    seed = new_seed()
+    random = Random(seed)
+    rules, ends = make_rules(random), random.random() < 0.5
+    again = make_again(random, rules)
+    cases = [make_case(random, rules.streams) for _ in range(RECORDINGS)]
+    results, cuts = in_pieces(spark, cases, rules, windows_of(again), random, ends)
     found, counts = found_in(results, merging=True), counted(results)
     for number, case in enumerate(cases):
         outcomes, raised = judge(case, rules, 0, END_US)
@@ -136,4 +144,28 @@ def test_windows_fire_again_as_a_machine_would(spark: SparkSession) -> None:
         passed = [(tick, watermark - again.is_apex) for tick, watermark in raised]
         _, fired = fire(case, keys, outcomes, passed, length_us, again.slide_us, ended_us)
         last = last_of(outcomes, again, fired, ends)
+        check_balance(counts, number, case, last, told, groups=len(results))
+
+
+@pytest.mark.long
+def test_late_tuples_change_sessions_as_a_machine_would(spark: SparkSession) -> None:
+    """Sessions grow, merge and are taken back as the machine's, however cut (E42, E49, E61, E65 to E69, X29, X37)."""
+    seed = new_seed()
+    random = Random(seed)
+    rules, ends, inclusive = make_rules(random), random.random() < 0.5, random.random() < 0.3
+    gap_us, allowed_us = random.choice([1, 2, 5, 9]) * UNIT_US, random.choice([2, 10, 30, 100]) * UNIT_US
+    again = Again(gap_us, gap_us, allowed_us, None, None, "retracting", rules.interval_us, rules.tick_first)
+    sessions = SessionWindows(gap=gap_us / S, gap_inclusive=inclusive, allowed_lateness=allowed_us / S)
+    cases = [make_case(random, rules.streams) for _ in range(RECORDINGS)]
+    results, cuts = in_pieces(spark, cases, rules, sessions, random, ends)
+    found, counts = found_in(results, merging=True), counted(results)
+    for number, case in enumerate(cases):
+        outcomes, raised = judge(case, rules, 0, END_US)
+        keys = [key_of(one) for one in range(len(case))]
+        shown, last = fire_sessions_again(case, keys, outcomes, raised, again, inclusive, END_US, ends)
+        lengths = [max(case[one].ts_us or 0 for one in row.tuples) - (row.begin_us or 0) + gap_us for row in shown]
+        rows = sorted((wanted(row, length) for row, length in zip(shown, lengths, strict=True)), key=str)
+        mine = sorted(found.get(number, []), key=str)
+        told = f"seed {seed}\n{rules}\n{sessions}\n{case}\nticks {raised}\ncuts {cuts}, ends {ends}"
+        assert mine == rows, f"{told}\nwanted {rows}\nfound {mine}"
         check_balance(counts, number, case, last, told, groups=len(results))

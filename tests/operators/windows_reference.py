@@ -293,6 +293,58 @@ def _write(rows: list[Shown], window: Open, place: Place, at_us: int, again: Aga
     window.kind = ""
 
 
+def fire_sessions_again(
+    case: Sequence[Arrival],
+    keys: Sequence[Key],
+    judged: Sequence[Judged],
+    ticks: Sequence[tuple[int, int]],
+    again: Again,
+    inclusive: bool,
+    end_us: int,
+    has_ended: bool,
+) -> tuple[list[Shown], list[str]]:
+    """Returns all that sessions show, and what became of each tuple; of `again` the length is the gap."""
+    gap_us, raised = again.length_us or 0, dict(ticks)
+    rows: list[Shown] = []
+    outcomes = ["pending_after" if one.outcome == "on_time" else one.outcome for one in judged]
+    panes: dict[tuple[int, Key], int] = {}
+    opened: list[tuple[int, int, Key, list[int], bool]] = []
+    waiting = sorted(range(len(case)), key=lambda number: case[number].at_us)
+    before, watermark = -(1 << 62), -(1 << 62)
+    for at_us in [*range(0, end_us, again.interval_us), *([end_us] if has_ended else [])]:
+        is_last = at_us == end_us
+        before, watermark = watermark, 1 << 62 if is_last else raised.get(at_us, watermark)
+        while waiting and (is_last or case[waiting[0]].at_us < at_us + (not again.tick_first)):
+            number = waiting.pop(0)
+            ts_us, (outcome, seen) = case[number].ts_us, judged[number]
+            if ts_us is None or outcome not in ("on_time", "late"):
+                continue
+            if outcome == "late" and seen is not None and ts_us < seen - again.allowed_us:
+                continue
+            first_us, last_us, numbers, rest = ts_us, ts_us, [number], []
+            for one in opened:
+                far = max(one[0] - last_us, first_us - one[1])
+                if one[2] != keys[number] or far > gap_us or (far == gap_us and not inclusive):
+                    rest.append(one)
+                    continue
+                first_us, last_us, numbers = min(first_us, one[0]), max(last_us, one[1]), numbers + one[3]
+                if one[4]:
+                    pane = panes[one[0], one[2]] - 1
+                    rows.append(Shown(one[0], one[2], pane, "retraction", at_us, tuple(sorted(one[3]))))
+            opened = [*rest, (first_us, last_us, keys[number], numbers, False)]
+        for place, one in enumerate(opened):
+            passes_us = one[1] + gap_us + inclusive
+            if one[4] or passes_us > watermark:
+                continue
+            pane = panes.get((one[0], one[2]), 0)
+            kind = "late" if passes_us <= before else "on_time"
+            rows.append(Shown(one[0], one[2], pane, kind, at_us, tuple(sorted(one[3]))))
+            panes[one[0], one[2]], opened[place] = pane + 1, (*one[:4], True)
+            for number in one[3]:
+                outcomes[number] = "late" if judged[number].outcome == "late" else "on_time"
+    return rows, outcomes
+
+
 def _multiples(slide_us: int, low_us: int, high_us: int) -> list[int]:
     """Returns the multiples of a slide around a stretch."""
     begin, found = -(abs(low_us) // slide_us + 2) * slide_us, []

@@ -43,6 +43,18 @@ class Fold:
     finished: dict[str, Column] = field(default_factory=dict)
     merges: bool = True
 
+    def check_merges(self) -> None:
+        """Refuses aggregates that need every tuple, for windows that fire more than once.
+
+        Raises:
+            InputError: an aggregate does.
+        """
+        if not self.merges:
+            raise InputError(
+                "windows that fire more than once need aggregates that merge",
+                hint="Take avg, count, max, min and sum only, or leave out early and allowed_lateness.",
+            )
+
 
 def fold_of(frame: DataFrame, aggregates: Mapping[str, tuple[str, str]]) -> Fold:
     """Returns how aggregates are folded; `frame` has the columns that their arguments name.

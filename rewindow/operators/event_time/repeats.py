@@ -13,7 +13,6 @@ from decimal import Decimal
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from rewindow.errors import InputError
 from rewindow.names import quoted_column
 from rewindow.operators.event_time import watermarks as marks
 from rewindow.operators.event_time.firing import (
@@ -67,11 +66,7 @@ def shown_rows(
     """Returns what is in windows, a row per stream, key, window and due: the columns of `STATE`, parts, `END`."""
     from pyspark.sql import functions as F
 
-    if not fold.merges:
-        raise InputError(
-            "windows that fire more than once need aggregates that merge",
-            hint="Take avg, count, max, min and sum only, or leave out early and allowed_lateness.",
-        )
+    fold.check_merges()
     parts = [_tuples(frame, name, judged.clock, windows, fold, own) for name, frame in judged.tuples.items()]
     rows = reduce(lambda one, other: one.unionByName(other), parts)
     if state is not None:
@@ -121,25 +116,27 @@ def _tuples(
     )
 
 
-def _tick_after(clock: ArrivalClock) -> Column:
+def tick_after(clock: ArrivalClock, arrived_us: Column) -> Column:
     """Returns the first tick that sees a tuple (E15, X29)."""
-    from pyspark.sql import functions as F
-
-    return (
-        marks.tick_of(clock.settings, F.col(_ARRIVED), clock.origin_us) * clock.settings.interval_us + clock.origin_us
-    )
+    return marks.tick_of(clock.settings, arrived_us, clock.origin_us) * clock.settings.interval_us + clock.origin_us
 
 
 def _early_after(clock: ArrivalClock, windows: Repeating) -> Column:
     """Returns the first early instant that sees a tuple, null without early triggers (E56)."""
     from pyspark.sql import functions as F
 
-    return F.lit(None).cast("bigint") if windows.early is None else _tick_after(_every(clock, windows.early))
+    return (
+        F.lit(None).cast("bigint")
+        if windows.early is None
+        else tick_after(_every(clock, windows.early), F.col(_ARRIVED))
+    )
 
 
 def _late_after(clock: ArrivalClock, windows: Repeating) -> Column:
     """Returns the first late instant that sees a tuple, which is a tick without late triggers (E56, E58)."""
-    return _tick_after(clock if windows.late is None else _every(clock, windows.late))
+    from pyspark.sql import functions as F
+
+    return tick_after(clock if windows.late is None else _every(clock, windows.late), F.col(_ARRIVED))
 
 
 def _every(clock: ArrivalClock, interval: Decimal) -> ArrivalClock:

@@ -37,11 +37,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 FIRST_TS, LAST_TS = "_rw_first_us", "_rw_last_us"
+TICKS_APART_US = 1_000_000
+"""Ticks that raise the watermark lie hardly closer together in event time."""
 STATE = (STREAM, FIRST_TS, LAST_TS, TUPLES)
 """Columns of the carried state beside apart, keys and parts of aggregates: stream, its first and last timestamp in a
 session that has not fired, and how many tuples."""
 _IS_NEW, _NUMBER, _BUCKET = "_is_new", "_number", "_bucket"
-_TICKS_APART_US = 1_000_000
 
 
 def session_rows(
@@ -51,19 +52,34 @@ def session_rows(
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    columns = [F.col(quoted_column(name)) for name in own]
     rows = _buckets(_tuples(judged, sessions, fold, own), fold, own)
     if state is not None:
         rows = rows.unionByName(check_state(state, rows.columns))
-    order = Window.partitionBy(*columns).orderBy(FIRST_TS, LAST_TS)
-    apart_us = F.col(FIRST_TS) - F.max(LAST_TS).over(order.rowsBetween(FIRST, -1))
-    opens = apart_us > sessions.gap_us if sessions.gap_inclusive else apart_us >= sessions.gap_us
-    # The first row of a key opens its first session; two rows may be equal, so the number counts rows, not timestamps.
-    rows = rows.withColumn(_IS_NEW, F.coalesce(opens, F.lit(True)).cast("int"))
-    rows = rows.withColumn(_NUMBER, F.sum(_IS_NEW).over(order.rowsBetween(FIRST, 0))).drop(_IS_NEW)
-    whole = Window.partitionBy(*columns, _NUMBER)
-    ends = F.max(LAST_TS).over(whole) + sessions.gap_us + int(sessions.gap_inclusive)
+    rows = numbered(rows, sessions, own, _NUMBER)
+    whole = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), _NUMBER)
+    ends = F.max(LAST_TS).over(whole) + sessions.behind_us
     return rows.withColumns({BEGIN: F.min(FIRST_TS).over(whole), END: ends, FIRED_UNTIL: F.lit(None).cast("bigint")})
+
+
+def bucket_of(at: Column, sessions: SessionWindows) -> Column:
+    """Returns the multiple of the gap that a timestamp lies in: tuples of a key in one are always in one session."""
+    from pyspark.sql import functions as F
+
+    return at - F.pmod(at, F.lit(sessions.gap_us))
+
+
+def numbered(rows: DataFrame, sessions: SessionWindows, by: Sequence[str], name: str) -> DataFrame:
+    """Adds the number of the session that a row is in, among those of the columns `by` (E67, E68)."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    order = Window.partitionBy(*(F.col(quoted_column(column)) for column in by)).orderBy(FIRST_TS, LAST_TS)
+    apart_us = F.col(FIRST_TS) - F.max(LAST_TS).over(order.rowsBetween(FIRST, -1))
+    # The first row of a key opens its first session; two rows may be equal, so the number counts rows, not timestamps.
+    opens = F.coalesce(apart_us >= sessions.behind_us, F.lit(True)).cast("int")
+    return (
+        rows.withColumn(_IS_NEW, opens).withColumn(name, F.sum(_IS_NEW).over(order.rowsBetween(FIRST, 0))).drop(_IS_NEW)
+    )
 
 
 def _tuples(judged: Lateness, sessions: SessionWindows, fold: Fold, own: Sequence[str]) -> DataFrame:
@@ -73,7 +89,7 @@ def _tuples(judged: Lateness, sessions: SessionWindows, fold: Fold, own: Sequenc
     of_streams = []
     for name, frame in judged.tuples.items():
         base = [
-            F.lit(name).alias(STREAM), (at - F.pmod(at, F.lit(sessions.gap_us))).alias(_BUCKET),
+            F.lit(name).alias(STREAM), bucket_of(at, sessions).alias(_BUCKET),
             at.alias(FIRST_TS), at.alias(LAST_TS), F.lit(1).cast("bigint").alias(TUPLES), F.lit(False).alias(CARRIED),
         ]  # fmt: skip
         parts = [column.alias(part) for part, column in fold.parts.items()]
@@ -116,10 +132,10 @@ def fired_sessions(
     results = [column.alias(name) for name, column in fold.results.items()]
     found = rows.groupBy(*columns, BEGIN, END).agg(*results)
     ends = rows.select(*(F.col(quoted_column(name)) for name in apart), END).distinct()
-    ticks = first_ticks(ends, judged.ticks, min(sessions.gap_us, _TICKS_APART_US), apart)
+    ticks = first_ticks(ends, judged.ticks, min(sessions.gap_us, TICKS_APART_US), apart)
     joined = matched(found, ticks, apart, END, "inner" if ended_us is None else "left")
     fired_us = F.col(FIRED) if ended_us is None else F.coalesce(FIRED, F.lit(ended_us).cast("bigint"))
-    values = [F.col(BEGIN), F.col(END) - int(sessions.gap_inclusive), F.lit(0), F.lit(ON_TIME), fired_us]
+    values = [F.col(BEGIN), F.col(END) + sessions.gap_us - sessions.behind_us, F.lit(0), F.lit(ON_TIME), fired_us]
     about = [value.alias(name) for name, value in zip(WINDOW, values, strict=True)]
     return joined.select(*columns, *about, *(F.col(quoted_column(name)) for name in fold.results))
 

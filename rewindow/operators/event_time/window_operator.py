@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import model_validator
 
 from rewindow.application import OperatorContext, OutputPort
-from rewindow.operators.event_time import counted, repeats, sessions
+from rewindow.operators.event_time import changed_sessions, counted, repeats, sessions
 from rewindow.operators.event_time import watermarks as clock
 from rewindow.operators.event_time.firing import STREAM, WINDOW
 from rewindow.operators.event_time.folds import MERGING
@@ -29,7 +29,7 @@ PART = "_rw_part"
 """Which of the two parts of the state a row is of: the watermark's, or what waits for it."""
 _CLOCK, _WAITING = "clock", "pane"
 _US = pa.int64()
-_KINDS = {repeats.IS_LATE: pa.bool_()}
+_KINDS = {repeats.IS_LATE: pa.bool_(), changed_sessions.IS_SHOWN: pa.bool_()}
 """Types of columns of the state that are no whole numbers."""
 _CALL = re.compile(r"(\w+)\((\*|[\w ]+)\)")
 _TUPLES = re.compile(r"\s*(\d+)\s+tuples?\s*")
@@ -51,7 +51,8 @@ class AggregateWindows(EventTimeOperator):
             of so many tuples, see `CountWindows`; "global" makes one of all, see `GlobalWindow`.
         allowed_lateness, early, early_tuples, late, accumulation: see `EventWindows`: whether and how windows fire more
             than once.
-        gap, gap_inclusive: see `SessionWindows`; a gap stands in the place of a length.
+        gap, gap_inclusive: see `SessionWindows`; a gap stands in the place of a length. Of the settings above sessions
+            have `allowed_lateness`.
         aggregates: by name, one of avg, count, max, min and sum over a column: `{"spent": "sum(amount)"}`;
             `count(*)` counts tuples. Sums of floats depend on the order of addition: take decimals.
         keys: columns to group by; a null key is one like any other.
@@ -120,7 +121,7 @@ class AggregateWindows(EventTimeOperator):
         """Returns the columns of what waits, beside keys and parts of aggregates."""
         windows = self._windows()
         if isinstance(windows, SessionWindows):
-            return sessions.STATE
+            return changed_sessions.STATE if windows.allowed_us else sessions.STATE
         if isinstance(windows, CountWindows):
             return counted.STATE
         return STATE if windows.fires_once else repeats.STATE
@@ -175,8 +176,11 @@ class AggregateWindows(EventTimeOperator):
 
     def _windows(self) -> AnyWindows:
         if self.gap is not None:
-            self._refuse("sessions, which gap makes, have", "length", "slide", *_TRIGGERS)
-            return SessionWindows(gap=self.gap, gap_inclusive=self.gap_inclusive)
+            self._refuse("sessions, which gap makes, have", "length", "slide", *_TRIGGERS[1:])
+            if self.accumulation != "retracting":
+                raise ValueError("sessions, which gap makes, have no other accumulation than retracting")
+            given = {name: getattr(self, name) for name in ("gap", "gap_inclusive", "allowed_lateness")}
+            return SessionWindows(**given)
         if self.length is None:
             raise ValueError("windows have neither a length nor a gap: set length, or for sessions gap")
         triggers = {name: getattr(self, name) for name in (*_TRIGGERS, "accumulation")}

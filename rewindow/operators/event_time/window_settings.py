@@ -298,6 +298,9 @@ class SessionWindows(BaseModel):
     Attributes:
         gap: a tuple that comes so long after the one before it, or longer, begins a new session.
         gap_inclusive: one that comes exactly so long after it belongs to the same session, as in Spark (E68).
+        allowed_lateness: a late tuple that lies behind the watermark by so much at most makes a session longer, joins
+            two, or makes one of its own. One that has fired is taken back then, with a row of the kind `retraction`,
+            and the new one fires (E49, E69).
 
     Example:
         SessionWindows(gap="30 min")
@@ -310,6 +313,7 @@ class SessionWindows(BaseModel):
 
     gap: Decimal
     gap_inclusive: bool = False
+    allowed_lateness: Decimal = Decimal(0)
 
     def __init__(self, **settings: Any) -> None:
         try:
@@ -325,7 +329,22 @@ class SessionWindows(BaseModel):
             raise ValueError("gap is 0, it must be above 0")
         return gap
 
+    @field_validator("allowed_lateness", mode="before")
+    @classmethod
+    def _check_allowed(cls, value: object) -> Decimal:
+        return seconds(value)
+
     @property
     def gap_us(self) -> int:
         """The gap in microseconds."""
         return int(self.gap * 1_000_000)
+
+    @property
+    def behind_us(self) -> int:
+        """How far behind a session's last tuple the watermark must be to fire it; no tuple as far behind joins it."""
+        return self.gap_us + int(self.gap_inclusive)
+
+    @property
+    def allowed_us(self) -> int:
+        """The allowed lateness in microseconds."""
+        return int(self.allowed_lateness * 1_000_000)

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING
 
 from rewindow.errors import InputError
 from rewindow.names import quoted_column
+from rewindow.operators.event_time import changed_sessions as changed
 from rewindow.operators.event_time import counted, repeats, sessions
 from rewindow.operators.event_time.firing import (
     BEGIN,
@@ -205,11 +206,14 @@ def _sessions(
     once: Once | None,
 ) -> Windows:
     """Returns sessions."""
+    if windows.allowed_us:
+        fold.check_merges()
+        rows = kept(once, "sessions", changed.changed_rows(judged, windows, fold, own, state, apart, ended_us))
+        fired = changed.fired_changed(rows, windows, fold, own)
+        left = partial(changed.left_changed, rows, judged.ticks, windows, fold, own, apart)
+        return Windows(fired, judged, windows, changed.waiting_changed(rows, own), left, apart, ended_us)
     rows = kept(once, "sessions", sessions.session_rows(judged, windows, fold, own, state))
-
-    def left() -> DataFrame:
-        return sessions.left_sessions(rows, judged.ticks, fold, own, apart)
-
+    left = partial(sessions.left_sessions, rows, judged.ticks, fold, own, apart)
     fired = sessions.fired_sessions(rows, judged, windows, fold, own, apart, ended_us)
     return Windows(fired, judged, windows, rows, left, apart, ended_us)
 
@@ -226,10 +230,7 @@ def _counted(
 ) -> Windows:
     """Returns windows of so many tuples."""
     rows = kept(once, "counted", counted.counted_rows(judged, windows, fold, own, state, apart, ended_us))
-
-    def left() -> DataFrame:
-        return counted.left_counted(rows, windows, fold, own)
-
+    left = partial(counted.left_counted, rows, windows, fold, own)
     fired = counted.fired_counted(rows, judged, windows, fold, own, apart, ended_us)
     return Windows(fired, judged, windows, rows, left, apart, ended_us)
 
@@ -249,10 +250,7 @@ def _repeated(
 
     rows = kept(once, "shown", repeats.shown_rows(judged, windows, fold, own, state))
     due = repeats.due_rows(rows, judged, windows, fold, own, apart, ended_us)
-
-    def left() -> DataFrame:
-        return repeats.left_rows(due, judged.ticks, windows, fold, own, apart)
-
+    left = partial(repeats.left_rows, due, judged.ticks, windows, fold, own, apart)
     fired = repeats.fired_rows(due, windows, fold, own)
     if isinstance(windows, GlobalWindow):
         fired = fired.withColumns(dict.fromkeys(WINDOW[:2], F.lit(None).cast("bigint")))
