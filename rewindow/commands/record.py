@@ -14,7 +14,7 @@ from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.launcher import verbs
 from rewindow.ledger import Ledger
-from rewindow.recording.dependents import readers
+from rewindow.recording.dependents import readers, readers_of_end
 from rewindow.recording.inventory import check_unneeded, late_windows, list_streams
 
 SHOWN = 20
@@ -95,9 +95,11 @@ def _ask(config: Config, name: str, yes: bool) -> None:
         err.print(f"windows {windows}: {count:,} late tuples, a new seal", markup=False)
     if len(late) > SHOWN:
         err.print(f"... and {len(late) - SHOWN:,} stretches more")
+    ledger = Ledger.open(config.ledger_url)
     if end is not None:
         err.print(f"the end of the stream after window {end} is taken back if there are tuples behind it", markup=False)
-    ledger = Ledger.open(config.ledger_url)
+        for reader, _ in readers_of_end(ledger, name, None):
+            err.print(f"becomes stale then, from window {reader.windows.first} on: {reader.why}", markup=False)
     for reader in readers(ledger, name, [windows for windows, _ in late]):
         err.print(f"has read the older seal, and becomes stale: {reader.why}", markup=False)
     if not yes:

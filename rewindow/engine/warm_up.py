@@ -72,7 +72,10 @@ class WarmUp:
         """Computes a group of which nothing is staged: only its states are wanted."""
         schedule = CheckpointSchedule(self.plan.checkpoint_windows, self.plan.checkpoint_multiple)
         unseen = self.plan.start.unseen(self.plan.first)
-        group = OperatorContext(self.plan.grid, windows, self.plan.mode, unseen=unseen, next_mark=schedule.next_due)
+        ends = self.app.ends({entry.stream: entry.end for entry in self.plan.inputs})
+        group = OperatorContext(
+            self.plan.grid, windows, self.plan.mode, unseen=unseen, ends=ends, next_mark=schedule.next_due
+        )
         tuples = sum(counts.tuples for counts in self.engine.count_inputs(windows).values())
         return self.engine.compute(group, 0, states, (), tuples).states
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from rewindow.config import Config
 from rewindow.errors import TableError
-from rewindow.facts.seals import read_seals
+from rewindow.facts.seals import read_seals, stream_end
 from rewindow.facts.window_facts import unequal
 from rewindow.launcher.repair_ranges import Change, PublishedApplication, PublishedStretch, ranges_to_replay
 from rewindow.ledger import Ledger
@@ -28,6 +28,7 @@ from rewindow.planning.changing import change_log
 from rewindow.planning.request import Wishes
 from rewindow.recording.inventory import late_windows, list_streams
 from rewindow.recovery import InputPlan, Plan
+from rewindow.recovery.staleness import moved_end
 from rewindow.storage import Table
 from rewindow.storage.names import data_name
 from rewindow.windows import WindowRange, to_ranges, without
@@ -159,7 +160,11 @@ def _add_stale(config: Config, applications: Mapping[str, PublishedApplication])
     ledger = Ledger.open(config.ledger_url)
     for row in ledger.stale.ranges():
         known = applications.get(row.application)
-        if known is None or row.since == REOPENED:  # Windows that were opened again have other seals.
+        if known is None:
+            continue
+        if row.since == REOPENED:
+            words = f"{row.table_name} was marked as stale when an input was opened again or its end was moved"
+            known.marked.append(Change(WindowRange(row.first, row.first), words))
             continue
         words = f"{row.table_name} was made from a state that publication {row.since} has changed"
         many = len(ledger.publications.get(row.since).range)
@@ -239,9 +244,10 @@ def _steps_of(config: Config, known: PublishedApplication, changes: _Changes) ->
         for entry in stretch.plan.inputs
         for windows, words in _changed(config, stretch, entry, changes)
     ]
+    # Windows that were opened again have other seals; a mark that nothing explains any more goes by one more replay.
     return [
         RepairStep(part.begin.plan.application, part.windows, part.begin.wishes(part.windows), *part[2:])
-        for part in ranges_to_replay(known, sorted(found, key=lambda change: change.windows))
+        for part in ranges_to_replay(known, sorted(found or known.marked, key=lambda change: change.windows))
     ]
 
 
@@ -256,6 +262,7 @@ def _changed(
     now = Table.open(config.windows_table(entry.stream))
     if now.version == entry.windows_version:
         return found
+    found += _by_end(stretch, entry, stream_end(now))
     try:
         then = Table.open(config.windows_table(entry.stream), entry.windows_version)
         differing = _differing(_seals(then, stretch.read), _seals(now, stretch.read))
@@ -265,6 +272,16 @@ def _changed(
     many = sum(map(len, differing))
     words = f"windows of {entry.stream} that have changed since replay {stretch.plan.replay_id} has read it: {many:,}"
     return found + [(part, words) for part in differing]
+
+
+def _by_end(stretch: PublishedStretch, entry: InputPlan, end: int | None) -> list[tuple[WindowRange, str]]:
+    """Returns from where on a stretch with state is otherwise since the end of an input was moved, and why (X34)."""
+    first = moved_end(entry.end, end, stretch.plan.last)
+    if first is None or first > stretch.windows.last or not any(output.stateful for output in stretch.plan.outputs):
+        return []
+    then, now = ("none" if one is None else f"window {one}" for one in (entry.end, end))
+    words = f"the end of {entry.stream} is {now}, and was {then} when replay {stretch.plan.replay_id} read it"
+    return [(WindowRange(max(first, stretch.windows.first), stretch.windows.last), words)]
 
 
 def _seals(windows: Table, asked: WindowRange) -> pa.Table:

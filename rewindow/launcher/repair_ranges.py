@@ -86,13 +86,19 @@ class Change(NamedTuple):
 
 @dataclass
 class PublishedApplication:
-    """What is published of an application."""
+    """What is published of an application.
+
+    Attributes:
+        stale: windows that were published from a state which has changed since.
+        marked: windows that are marked as stale since an input changed.
+    """
 
     stretches: list[PublishedStretch] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     inputs: set[str] = field(default_factory=set)
     stateful: bool = False
     stale: list[Change] = field(default_factory=list)
+    marked: list[Change] = field(default_factory=list)
 
 
 class RangeToReplay(NamedTuple):

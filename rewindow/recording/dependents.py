@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from rewindow.ledger import Ledger
-from rewindow.ledger.publication_rows import PUBLISH, Publication
+from rewindow.ledger.publication_rows import PUBLISH, Publication, effective_publications
 from rewindow.ledger.replays import Replay, State
 from rewindow.ledger.staleness import REOPENED
+from rewindow.recovery.staleness import moved_end
 from rewindow.storage.names import data_name
-from rewindow.windows import WindowRange
+from rewindow.windows import WindowRange, without
 
 OPEN = frozenset({State.PLANNED, State.RUNNING, State.FAILED, State.ENDED, State.CHECKED})
 """States of a replay that may still be run, resumed, checked or published."""
@@ -86,16 +87,77 @@ def mark_stale(ledger: Ledger, stream: str, windows: Sequence[WindowRange]) -> l
             parts = [part.overlap(reader.windows) for part in windows]
             touched = [part for part in parts if part is not None]
             if output["stateful"]:
-                touched = _carried_on(touched[0].first, _last_published(ledger, name, reader.windows.last), windows)
+                _mark_behind(ledger, reader, name, touched[0].first, windows)
+                continue
             for part in touched:
                 ledger.stale.add(reader.application, name, part.first, part.last, REOPENED)
     return [f"has read the older seal: {reader.why}" for reader in found]
 
 
-def _carried_on(first: int, last: int, opened: Sequence[WindowRange]) -> list[WindowRange]:
-    """Returns a range, parted where windows were opened: once one part is right, the next one still is not."""
-    begins = sorted({first, *(part.first for part in opened if first < part.first <= last)})
-    return [WindowRange(begin, end - 1) for begin, end in zip(begins, [*begins[1:], last + 1], strict=True)]
+def readers_of_end(ledger: Ledger, stream: str, end: int | None) -> list[tuple[Dependent, int | None]]:
+    """Returns who was computed with another end of a stream than this one, and with which.
+
+    Their windows are those from the first one on that comes out otherwise; of what is published those that readers see.
+    """
+    found = []
+    for reader in _shown(ledger, stream):
+        row = ledger.replays.get(reader.replay_id)
+        pinned = next(entry.get("end") for entry in row.plan["inputs"] if entry["stream"] == stream)
+        first = moved_end(pinned, end, row.range.last)
+        if first is not None and first <= reader.windows.last:
+            windows = WindowRange(max(first, reader.windows.first), reader.windows.last)
+            found.append((replace(reader, windows=windows), pinned))
+    return found
+
+
+def _shown(ledger: Ledger, stream: str) -> Iterator[Dependent]:
+    """Yields who has read a stream: replays that are open, and of publications each part that no newer one covers."""
+    every = readers(ledger, stream)
+    yield from (reader for reader in every if reader.is_open)
+    words = {(reader.replay_id, reader.windows): reader for reader in every if not reader.is_open}
+    covered: dict[str, list[WindowRange]] = {}
+    for act in effective_publications(ledger.publications.newest(limit=_LIMIT)):
+        before = covered.setdefault(ledger.replays.get(act.replay_id).application, [])
+        reader = words.get((act.replay_id, act.range))
+        yield from (replace(reader, windows=part) for part in without(act.range, before) if reader is not None)
+        before.append(act.range)
+
+
+def mark_end(ledger: Ledger, stream: str, end: int | None) -> list[str]:
+    """Marks as stale what was published with another end of a stream, and returns in words who knows another one (X34).
+
+    An output with state is stale from the first window on in which an end makes a difference: what waits there fires,
+    or does not. One without state is where windows were taken to be empty that lie behind the end no more.
+    """
+    found = readers_of_end(ledger, stream, end)
+    for reader, pinned in found:
+        if reader.is_open:
+            continue
+        last = reader.windows.last if end is None else min(end, reader.windows.last)
+        behind = last + 1 if pinned is None else max(pinned + 1, reader.windows.first)
+        for output in ledger.replays.get(reader.replay_id).plan.get("outputs", []):
+            name = data_name(reader.application, output["name"])
+            if output["stateful"]:
+                _mark_behind(ledger, reader, name, reader.windows.first, ())
+            elif behind <= last:
+                ledger.stale.add(reader.application, name, behind, last, REOPENED)
+    return list(dict.fromkeys(f"was computed with another end of {stream}: {reader.why}" for reader, _ in found))
+
+
+def _mark_behind(
+    ledger: Ledger, reader: Dependent, name: str, first: int, opened: Sequence[WindowRange]
+) -> None:  # fmt: skip
+    """Marks an output with state as stale from a window on, parted where windows were opened, or had been before.
+
+    Once one part is right, the next one still is not.
+    """
+    last = _last_published(ledger, name, reader.windows.last)
+    marked = [row for row in ledger.stale.ranges(reader.application) if row.table_name == name]
+    before = [row.first for row in marked if row.since == REOPENED]
+    begins = {begin for begin in (*before, *(part.first for part in opened)) if first < begin <= last}
+    parts = sorted({first, *begins})
+    for begin, end in zip(parts, [*parts[1:], last + 1], strict=True):
+        ledger.stale.add(reader.application, name, begin, end - 1, REOPENED)
 
 
 def _last_published(ledger: Ledger, table_name: str, at_least: int) -> int:

@@ -23,7 +23,7 @@ from rewindow.location import Location
 from rewindow.names import quoted_column
 from rewindow.recording import inventory, malformed, quarantine, reopening, sealing
 from rewindow.recording.arrivals import Arrivals
-from rewindow.recording.dependents import mark_stale
+from rewindow.recording.dependents import mark_end, mark_stale
 from rewindow.recording.extent import Extent, RecordingCounts
 from rewindow.recording.late import SourceComparison, compare, surplus
 from rewindow.recording.progress import RecordingProgress
@@ -60,7 +60,7 @@ from rewindow.recording.tuples import (
     untaken,
 )
 from rewindow.spark.frames import empty_frame
-from rewindow.storage import Table, query
+from rewindow.storage import Table
 from rewindow.windows import WindowRange
 
 
@@ -160,13 +160,13 @@ class _Run:
             self.result.warnings.append(arrivals.lack_of_event_time(self.name, str(self.stream.event_at)))
         newest = self.extent.newest_window(arrivals)
         if reopen and tables.end is not None and newest is not None and newest > tables.end:
-            sealing.take_back_end(tables)
+            sealing.take_back_end(tables, self._mark_end)
         if contents.files:
             tables.forget_files()
         counts = self.extent.count(arrivals, tables, self.extent.last(arrivals, tables, given, end))
         self._seal(tables, tuples, arrivals, counts, contents)
         if end:
-            sealing.end(tables)
+            sealing.end(tables, self._mark_end)
         self._put_aside(tables, tuples, contents, position, before, counts)
         if contents.version is not None or (contents.present and tables.last is not None):
             self._move_on(tables, tuples, contents, position)
@@ -206,7 +206,7 @@ class _Run:
         healed = sealing.heal(self.spark, tables)
         if healed is not None:
             self.result.warnings.append(f"windows {healed} were sealed from tuples that were there without a seal")
-            self._count_sealed(healed, empty=_empty_windows(tables, healed))
+            self._count_sealed(healed, empty=sealing.empty_windows(tables, healed))
         return tables.position
 
     def _read_source(self, position: SourcePosition, start_over: bool) -> tuple[SourceContents, DataFrame]:
@@ -293,8 +293,11 @@ class _Run:
 
     def _mark_stale(self, windows: Sequence[WindowRange]) -> None:
         """Enters what was published from windows that get a new seal as stale."""
-        for words in mark_stale(Ledger.open(self.config.ledger_url), self.name, windows):
-            self.result.warnings.append(words)
+        self.result.warnings += mark_stale(Ledger.open(self.config.ledger_url), self.name, windows)
+
+    def _mark_end(self, end: int | None) -> None:
+        """Enters what was published with another end of the stream as stale (X34)."""
+        self.result.warnings += mark_end(Ledger.open(self.config.ledger_url), self.name, end)
 
     def _put_aside(
         self,
@@ -392,8 +395,3 @@ class _Run:
         waits = F.col("window_id") > F.lit(-1 if tables.last is None else tables.last)
         found = tuples.groupBy(FILE).agg(F.max(ROW), F.min(F.when(waits, F.col(ROW))))
         return seen | {contents.files[file].name: FileRows(last, first) for file, last, first in found.collect()}
-
-
-def _empty_windows(tables: StreamTables, windows: WindowRange) -> int:
-    sql = f"select count(*) as n from w where tuples = 0 and window_id between {windows.first} and {windows.last}"
-    return int(query(sql, w=tables.windows)["n"].to_pylist()[0])

@@ -30,10 +30,11 @@ from rewindow.recording.places import Places
 from rewindow.recording.stream import StreamTables
 from rewindow.spark.digests import empty_digests, window_digests
 from rewindow.spark.frames import empty_frame, read_files, spark_schema
-from rewindow.storage import Table, data_files
+from rewindow.storage import Table, data_files, query
 from rewindow.windows import Grid, WindowRange
 
 WINDOWS_MAX = 20_000_000
+OnMoved = Callable[[int | None], None]
 
 
 def heal(spark: SparkSession, tables: StreamTables) -> WindowRange | None:
@@ -61,8 +62,12 @@ def heal(spark: SparkSession, tables: StreamTables) -> WindowRange | None:
     return None
 
 
-def end(tables: StreamTables) -> None:
+def end(tables: StreamTables, on_moved: OnMoved = lambda end: None) -> None:
     """Enters that a stream has ended with its last sealed window (X21); an end that is there already stays.
+
+    Args:
+        tables: the stream.
+        on_moved: told the end before it is entered.
 
     Raises:
         InputError: nothing is sealed.
@@ -70,14 +75,16 @@ def end(tables: StreamTables) -> None:
     if tables.last is None:
         raise InputError(f'stream "{tables.name}" has no tuple, so it cannot have ended')
     if tables.end is None:
+        on_moved(tables.last)
         with _met(tables):
             row = end_row(tables.data, tables.last)
             tables.windows.commit_arrow(row, app_id=tables.app_id, version=max(tables.run, 0))
         tables.refresh()
 
 
-def take_back_end(tables: StreamTables) -> None:
-    """Removes the end row of a stream that goes on after all."""
+def take_back_end(tables: StreamTables, on_moved: OnMoved = lambda end: None) -> None:
+    """Removes the end row of a stream that goes on after all; `on_moved` is told None before."""
+    on_moved(None)
     tables.windows.delta.delete("end_window is not null")
     tables.refresh()
 
@@ -162,6 +169,12 @@ def check_count(name: str, windows: WindowRange) -> None:
             detail="A single tuple with a wrong arrival timestamp is enough for that.",
             hint="Look at arrived_at and width of the stream, or set sealed_to.",
         )
+
+
+def empty_windows(tables: StreamTables, windows: WindowRange) -> int:
+    """Returns how many sealed windows of a range have no tuple."""
+    sql = f"select count(*) as n from w where tuples = 0 and window_id between {windows.first} and {windows.last}"
+    return int(query(sql, w=tables.windows)["n"].to_pylist()[0])
 
 
 def _prefix(run: int) -> str:

@@ -71,6 +71,18 @@ def stale_windows(publications: Sequence[EffectivePublication]) -> list[WindowRa
     return _joined([segment.range for segment in stale])
 
 
+def moved_end(pinned: int | None, end: int | None, last: int) -> int | None:
+    """Returns the first window that comes out otherwise since the end of a stream was moved; None if none does (X21).
+
+    Args:
+        pinned: the end that a replay was computed with, None if it met none.
+        end: the stream's end now, None where it may go on.
+        last: last window of the replay: an end behind it is none for it (X34).
+    """
+    now = end if end is not None and end <= last else None
+    return None if now == pinned else min(window for window in (pinned, now) if window is not None)
+
+
 def _is_stale(
     segment: EffectiveStretch,
     before: EffectiveStretch | None,

@@ -61,6 +61,7 @@ class StagedReplay:
 
     Attributes:
         inputs: streams that it reads, each with the version of its seals.
+        ended: the last window of these streams, where they have ended.
         placed: its rows have offset and arrival; those of older versions had none.
         noted: its files have checksums; those of older versions had none.
     """
@@ -76,6 +77,7 @@ class StagedReplay:
     code_version: str = "code-1"
     input_version: int = 3
     inputs: tuple[tuple[str, int], ...] = (("flights", 1),)
+    ended: int | None = None
     parameters: dict[str, str] = field(default_factory=dict)
     digests: Digests = python_digests
     outputs: tuple[str, ...] = tuple(OUTPUTS)
@@ -108,7 +110,7 @@ class StagedReplay:
         ]  # fmt: skip
         inputs = [
             {"stream": stream, "path": stream, "version": self.input_version, "windows_version": version,
-             "tuples": 1, "bytes": 1}
+             "tuples": 1, "bytes": 1, "end": self.ended}
             for stream, version in self.inputs
         ]  # fmt: skip
         return Plan(

@@ -1,0 +1,105 @@
+"""What was published with another end of a stream than it has now: marked, proposed, put right; no JVM (X21, X34)."""
+
+from __future__ import annotations
+
+from rewindow.config import Config
+from rewindow.facts.seals import end_row
+from rewindow.launcher.repair import find_repairs
+from rewindow.ledger import Ledger
+from rewindow.recording.dependents import mark_end
+from rewindow.recovery import StartState
+from rewindow.storage import Table
+from tests.launcher import test_repair
+from tests.launcher.test_repair import STATELESS, proposed, publish_in_groups, published
+from tests.publication.staging import state_of
+
+config = test_repair.config
+
+
+def move_end(config: Config, last: int | None) -> None:
+    """Ends `flights` with a window, or takes its end back, as a recording does: what is stale is entered first."""
+    mark_end(Ledger.open(config.ledger_url), "flights", last)
+    table, data = Table.open(config.windows_table("flights")), Table.open(config.stream_table("flights"))
+    if last is None:
+        table.delta.delete("end_window is not null")
+    else:
+        table.commit_arrow(end_row(data, last), app_id="record", version=table.version + 10)
+
+
+def stale(config: Config) -> list[tuple[str, int, int]]:
+    """Returns what is marked as stale."""
+    return [(row.table_name, row.first, row.last) for row in Ledger.open(config.ledger_url).stale.ranges()]
+
+
+def test_an_end_that_is_told_later_is_repaired_where_it_lies(config: Config) -> None:
+    """What waits there fires at the end: of an output with state its window is stale, until it has met the end (X34).
+
+    An end behind what is published is none for it.
+    """
+    published(config, "one", 100, 115)
+    published(config, "above", 100, 115, outputs=STATELESS, application="stateless")
+    move_end(config, 119)
+    assert (stale(config), proposed(find_repairs(config))) == ([], [])
+    move_end(config, None)
+    start = StartState(source="published", window=115)
+    published(config, "two", 116, 119, start=start, start_state=state_of(115))
+    move_end(config, 119)
+    assert stale(config) == [("app.ranks", 119, 119)]
+    found = find_repairs(config)
+    assert proposed(found) == [("app", 119, 119)]
+    words = "the end of flights is window 119, and was none when replay two read it"
+    assert found.steps[0].reasons == (words,)
+    published(config, "three", 119, 119, ended=119, start=StartState(source="published", window=118))
+    assert proposed(find_repairs(config)) == []
+
+
+def test_an_end_that_is_taken_back_is_repaired_from_there_on(config: Config) -> None:
+    """With state all from the end on; without state the windows behind it that were taken to be empty (X21, X34)."""
+    published(config, "one", 100, 119, ended=112)
+    move_end(config, 112)
+    assert (stale(config), proposed(find_repairs(config))) == ([], [])
+    move_end(config, None)
+    assert stale(config) == [("app.delays", 113, 119), ("app.ranks", 112, 119)]
+    found = find_repairs(config)
+    assert proposed(found) == [("app", 112, 119)]
+    assert found.steps[0].reasons == ("the end of flights is none, and was window 112 when replay one read it",)
+    published(config, "two", 112, 119, start=StartState(source="published", window=111))
+    assert (stale(config), proposed(find_repairs(config))) == ([], [])
+
+
+def test_an_end_that_moves_is_repaired_from_the_earlier_one_on(config: Config) -> None:
+    """Also what was published behind it and began with a state that had seen it."""
+    published(config, "one", 100, 112, ended=112)
+    start = StartState(source="published", window=112)
+    published(config, "two", 113, 119, ended=112, start=start, start_state=state_of(112))
+    move_end(config, 112)
+    move_end(config, None)
+    move_end(config, 115)
+    delays, ranks = (
+        [("app.delays", 113, 115), ("app.delays", 116, 119)],
+        [("app.ranks", 112, 112), ("app.ranks", 113, 119)],
+    )
+    assert stale(config) == delays + ranks
+    assert proposed(find_repairs(config)) == [("app", 112, 119)]
+
+
+def test_a_mark_that_nothing_explains_any_more_goes_by_one_replay(config: Config) -> None:
+    """An end that was told by mistake and is taken back: what was published is right, and a mark still says no."""
+    publish_in_groups(config, "one", 100, 119)
+    move_end(config, 119)
+    move_end(config, None)
+    assert stale(config) == [("app.ranks", 119, 119)]
+    found = find_repairs(config)
+    assert proposed(found) == [("app", 119, 119)]
+    words = "app.ranks was marked as stale when an input was opened again or its end was moved"
+    assert found.steps[0].reasons == (words,)
+    publish_in_groups(config, "two", 119, 119)
+    assert (stale(config), proposed(find_repairs(config))) == ([], [])
+
+
+def test_what_a_newer_publication_covers_is_not_stale_for_its_end(config: Config) -> None:
+    """The older one was computed with another end, and readers see nothing of it any more (X34)."""
+    published(config, "one", 100, 112, ended=112)
+    published(config, "two", 100, 118)
+    move_end(config, 119)
+    assert (stale(config), proposed(find_repairs(config))) == ([], [])
