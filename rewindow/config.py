@@ -24,13 +24,7 @@ from rewindow.errors import InputError
 from rewindow.location import Location, location
 from rewindow.names import check_name, check_replay_id, check_stream, did_you_mean, files_name, windows_name
 from rewindow.setting_types import DurationUs, Folder, Place, Section, above_zero, known_encoding, zero_or_more
-from rewindow.settings_file import (
-    BY_NAME,
-    find_settings,
-    override_settings,
-    part_applications,
-    read_settings,
-)
+from rewindow.settings_file import BY_NAME, find_settings, override_settings, part_applications, read_settings
 from rewindow.windows import Grid, format_duration
 from rewindow.wrong_settings import check_keys, wrong_setting
 
@@ -87,6 +81,8 @@ class WindowsConfig(Section):
     """Windows show what they have when so many tuples of a key are in them, twice so many, and so on."""
     late_us: Annotated[DurationUs, Field(gt=0)] | None = Field(None, alias="late")
     """Windows that have fired show late tuples at the multiples of it on the arrival clock; else at the next tick."""
+    late_tuples: Annotated[int, Field(ge=1)] | None = None
+    """They do so when the number of their tuples of a key has reached another multiple of it."""
     accumulation: Literal["discarding", "accumulating", "retracting"] = "retracting"
     """What a window shows that fires again: what is new, the whole, or the whole and what was shown before."""
     gap_us: Annotated[DurationUs, Field(gt=0)] | None = Field(None, alias="gap")

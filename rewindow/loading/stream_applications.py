@@ -164,6 +164,7 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
         aggregates=given.aggregates,
         accumulation=given.accumulation,
         early_tuples=given.early_tuples,
+        late_tuples=given.late_tuples,
         keys=tuple(settings.keys),
         **{name: f"{us} us" for name, us in durations.items() if us is not None},
         max_jump=None if settings.max_jump_us is None else f"{settings.max_jump_us} us",

@@ -150,6 +150,9 @@ def test_a_section_windows_makes_an_application_that_is_valid(tmp_path: Path) ->
     assert (operator.length, operator.slide, operator.lag) == ("21600000000 us", None, "1800000000 us")
     keyless = windows_application("weather", stream(windows=WINDOWS | {"allowed_lateness": "1 h"}, keys=[]), SCHEMA)
     assert keyless.outputs["fired"].key == ("window_begin_us", "pane", "kind")
+    again = WINDOWS | {"allowed_lateness": "1 h", "late": "2 h", "late_tuples": 5}
+    corrected = windows_application("weather", stream(windows=again), SCHEMA).nodes["aggregate"].operator
+    assert isinstance(corrected, AggregateWindows) and (corrected.late, corrected.late_tuples) == ("7200000000 us", 5)
     visits = windows_application("weather", stream(windows={"gap": "2 h"}), SCHEMA).nodes["aggregate"].operator
     assert isinstance(visits, AggregateWindows) and visits.gap == "7200000000 us"
     counted = windows_application("weather", stream(windows={"length": "1 h"}), SCHEMA).nodes["aggregate"].operator
@@ -173,6 +176,10 @@ WRONG_WINDOWS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no event timestamp": ({"windows": WINDOWS, "event_at": None}, 'stream "weather" has no event_at'),
     "no section": ({"windows": None}, 'stream "weather" has no windows'),
+    "late triggers without late tuples": (
+        {"windows": WINDOWS | {"late_tuples": 5}},
+        "these let none in: set allowed_lateness",
+    ),
     "neither length nor gap": ({"windows": {"lag": "1 s"}}, "windows have neither a length nor a gap"),
     "sessions with a length": ({"windows": WINDOWS | {"gap": "1 h"}}, "sessions, which gap makes, have no length"),
 }

@@ -68,7 +68,9 @@ def tuples(spark: SparkSession, seed: int, first: int, last: int) -> DataFrame:
 SHAPES: dict[str, tuple[AnyWindows, list[int]]] = {
     "sliding": (EventWindows(length="1 ms", slide="500 us"), [0, 2, 6]),
     "again": (
-        EventWindows(length="1 ms", slide="500 us", early="375 us", early_tuples=3, allowed_lateness="1 ms"),
+        EventWindows(
+            length="1 ms", slide="500 us", early="375 us", early_tuples=3, allowed_lateness="1 ms", late_tuples=2
+        ),
         [0, 3, 6],
     ),
     "sessions": (SessionWindows(gap="300 us"), [0, 2, 6]),
@@ -182,6 +184,9 @@ SESSION = {"length": None, "slide": None, "gap": "1 s"}
         ({"length": "global"}, "the global window has no slide"),
         ({"length": None}, "windows have neither a length nor a gap"),
         ({"early": "0 s"}, "early is 0"),
+        ({"late_tuples": 2}, "late and late_tuples say when windows show late tuples, and these let none in"),
+        ({"length": "global", "slide": None, "late_tuples": 2}, "the global window has no late and no late_tuples"),
+        ({"length": None, "slide": None, "gap": "1 s", "late_tuples": 2}, "have no late_tuples"),
     ],
 )
 def test_wrong_properties_are_reported_at_launch(properties: dict[str, Any], words: str) -> None:

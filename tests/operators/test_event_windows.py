@@ -14,7 +14,7 @@ import pytest
 from rewindow.errors import InputError
 from rewindow.operators.event_time.lateness import Lateness, lateness
 from rewindow.operators.event_time.settings import EventTime, StreamTime
-from rewindow.operators.event_time.window_settings import CountWindows, EventWindows, SessionWindows
+from rewindow.operators.event_time.window_settings import CountWindows, EventWindows, GlobalWindow, SessionWindows
 from rewindow.operators.event_time.windows import AnyWindows, Windows, event_windows
 from tests.operators.lateness_reference import judge
 from tests.operators.test_lateness import END_US, UNIT_US, Case, S, frames_of, make_case, make_rules, new_seed
@@ -314,6 +314,9 @@ def test_aggregates_have_the_types_of_spark(spark: SparkSession) -> None:
         ({"size": 1}, "not permitted"),
         ({"allowed_lateness": "-1 s"}, "out of range|cannot be read"),
         ({"early": 0}, "early is 0"),
+        ({"late_tuples": 0, "allowed_lateness": "1 s"}, "late_tuples is 0, it must be 1 or more"),
+        ({"late_tuples": 5}, "these let none in: set allowed_lateness"),
+        ({"late": "1 s"}, "these let none in: set allowed_lateness"),
         ({"accumulation": "all"}, "discarding"),
         ({"slide": "11 s", "sampling": True, "early": "1 s"}, "neither allowed_lateness nor early"),
         ({"length": "-1 s"}, "out of range|cannot be read"),
@@ -326,6 +329,8 @@ def test_event_windows_refuse_wrong_settings(wrong: dict[str, Any], words: str) 
     assert EventWindows(length="10 s", slide="11 s", sampling=True).pane_us == 1_000_000
     with pytest.raises(InputError, match="gap is 0"):
         SessionWindows(gap=0)
+    with pytest.raises(InputError, match="the global window has no late and no late_tuples"):
+        GlobalWindow(late_tuples=2)
     for counts, words in (((0,), "from 1 to"), ((3, 4), "longer than length"), ((100_000, 1), "more than 10000 times")):
         with pytest.raises(InputError, match=words):
             CountWindows(**dict(zip(("length", "slide"), counts, strict=False)))

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rewindow.operators.event_time.lateness import lateness
+from rewindow.operators.event_time.settings import EventTime, StreamTime
 from rewindow.operators.event_time.window_settings import ApexWindows, EventWindows, GlobalWindow, SessionWindows
 from rewindow.operators.event_time.windows import AnyWindows, Windows, event_windows
 from tests.operators.lateness_reference import Judged, Rules, judge
 from tests.operators.test_event_windows import (
     KEYED,
     MERGING,
-    PIECE_US,
     check_balance,
     counted,
     found_in,
@@ -45,6 +45,7 @@ def make_again(random: Random, rules: Rules) -> Again:
     if length is not None and not allowed and early is None and tuples is None:
         tuples = 2
     is_apex = length is not None and random.random() < 0.3
+    lets_late_in = length is not None and (allowed or is_apex)
     return Again(
         length_us=None if length is None else length * UNIT_US,
         slide_us=slide * UNIT_US,
@@ -55,7 +56,8 @@ def make_again(random: Random, rules: Rules) -> Again:
         interval_us=rules.interval_us,
         tick_first=rules.tick_first,
         is_apex=is_apex,
-        late_us=random.choice([None, None, 3 * UNIT_US, 9 * UNIT_US]),
+        late_us=random.choice([None, None, 3 * UNIT_US, 9 * UNIT_US]) if lets_late_in else None,
+        late_tuples=random.choice([None, 1, 2, 3, 5]) if lets_late_in else None,
     )
 
 
@@ -66,6 +68,7 @@ def windows_of(again: Again) -> EventWindows | GlobalWindow:
         "early": None if again.early_us is None else again.early_us / S,
         "early_tuples": again.early_tuples,
         "late": None if again.late_us is None else again.late_us / S,
+        "late_tuples": again.late_tuples,
         "accumulation": again.accumulation,
     }
     if again.length_us is None:
@@ -103,7 +106,7 @@ def in_pieces(
     tuples = {name: frame.localCheckpoint() for name, frame in judged.tuples.items()}
     ticks = judged.ticks.localCheckpoint()
     results: list[Windows] = []
-    cuts = sorted({0, END_US, *(random.randrange(7) * PIECE_US for _ in range(2))})
+    cuts = sorted({0, END_US, *(random.randrange(END_US) for _ in range(random.randrange(4)))})
     for begin_us, end_us in pairwise(cuts):
         piece = replace(
             judged,
@@ -169,3 +172,43 @@ def test_late_tuples_change_sessions_as_a_machine_would(spark: SparkSession) -> 
         told = f"seed {seed}\n{rules}\n{sessions}\n{case}\nticks {raised}\ncuts {cuts}, ends {ends}"
         assert mine == rows, f"{told}\nwanted {rows}\nfound {mine}"
         check_balance(counts, number, case, last, told, groups=len(results))
+
+
+TIME = EventTime(streams={"clicks": StreamTime(event_at="at")}, watermark_interval="10 s")
+LATE_WINDOW = [(1, 1), (2, 9), (12, 15), (21, 3), (22, 12), (33, 5), (34, 4), (36, 6), (41, 25), (45, 8), (75, 40)]
+"""Arrivals and timestamps in seconds; of those of the window [0, 10) the first two come on time."""
+
+
+@pytest.mark.parametrize(
+    ("late", "cut", "shows"),
+    [
+        # The third tuple waits; the tick at 40 sees the fifth one make up a multiple of 5, and shows the sixth too.
+        ({"late_tuples": 5}, 100, [(20, "on_time", 2), (40, "late", 6), (50, "late", 7)]),
+        # The instant at 35 shows five, which were a multiple; the tick at 40 has none to show, and 6 is no multiple.
+        ({"late_tuples": 5, "late": "35 s"}, 100, [(20, "on_time", 2), (35, "late", 5), (50, "late", 7)]),
+        # The watermark passes the end by what is allowed at 50, before another multiple or instant.
+        pytest.param({"late_tuples": 99}, 34, [(20, "on_time", 2), (50, "late", 7)], marks=pytest.mark.long),
+        pytest.param({"late": "99 s"}, 60, [(20, "on_time", 2), (50, "late", 7)], marks=pytest.mark.long),
+        pytest.param(
+            {"late_tuples": 5}, 36, [(20, "on_time", 2), (40, "late", 6), (50, "late", 7)], marks=pytest.mark.long
+        ),
+    ],
+)
+def test_late_tuples_show_by_their_number(
+    spark: SparkSession, late: dict[str, Any], cut: int, shows: list[tuple[int, str, int]]
+) -> None:
+    """Together, at the tick that sees a multiple, and what is left at removal; however cut (E41, E53, E57, E58)."""
+    rows = spark.createDataFrame(LATE_WINDOW, "arrived INT, at INT")
+    clicks = rows.selectExpr("timestamp_seconds(arrived) AS arrived_at", "timestamp_seconds(at) AS at")
+    windows = EventWindows(length="10 s", slide="10 s", allowed_lateness="15 s", accumulation="accumulating", **late)
+    shown: list[tuple[int, str, int]] = []
+    before = state = None
+    for first, end in pairwise(sorted({0, cut, 100})):
+        part = clicks.where(f"arrived_at >= timestamp_seconds({first}) AND arrived_at < timestamp_seconds({end})")
+        judged = lateness({"clicks": part}, TIME, state=before, start_us=0, end_us=end * 1_000_000)
+        result = event_windows(judged, windows, {"n": ("count", "*")}, state=state)
+        assert judged.state is not None and result.state is not None
+        before, state = judged.state.localCheckpoint(), result.state.localCheckpoint()
+        fired = result.fired.where("window_begin_us = 0").orderBy("fired_us").collect()
+        shown += [(row["fired_us"] // 1_000_000, row["kind"], row["n"]) for row in fired]
+    assert shown == shows

@@ -172,15 +172,19 @@ class Again:
     tick_first: bool
     is_apex: bool = False
     late_us: int | None = None
+    late_tuples: int | None = None
 
 
 @dataclass
 class Open:
-    """A window: tuples that it has shown and not yet, late ones apart, how often it has shown, what it showed last."""
+    """A window: tuples that it has shown and not yet, late ones apart, and whether these make up a multiple; how often
+    it has shown, what it showed last.
+    """
 
     shown: list[int] = field(default_factory=list)
     new: list[int] = field(default_factory=list)
     late: list[int] = field(default_factory=list)
+    makes_multiple: bool = False
     panes: int = 0
     has_fired: bool = False
     was_ever_on_time: bool = False
@@ -211,7 +215,9 @@ def fire_again(
     raised = dict(ticks)
     early = set() if again.early_us is None else set(range(0, end_us, again.early_us))
     every = set(range(0, end_us, again.interval_us))
-    late = every if again.late_us is None else set(range(0, end_us, again.late_us))
+    late = set() if again.late_us is None else set(range(0, end_us, again.late_us))
+    if again.late_us is None and again.late_tuples is None:
+        late = every
     arrivals = {one.at_us for one in case}
     waiting = sorted(range(len(case)), key=lambda number: (case[number].at_us, case[number].stream, orders[number]))
     watermark: int | None = None
@@ -221,12 +227,10 @@ def fire_again(
         ends = at_us == end_us
         watermark = 1 << 62 if ends else raised.get(at_us, watermark)
         for (begin, _), window in opened.items():
-            is_over = ends or (
-                watermark is not None
-                and begin is not None
-                and again.length_us is not None
-                and begin + again.length_us + again.is_apex <= watermark
-            )
+            is_over = is_removed = ends
+            if watermark is not None and begin is not None and again.length_us is not None:
+                over_us = begin + again.length_us + again.is_apex
+                is_over, is_removed = over_us <= watermark, over_us + again.allowed_us <= watermark
             if is_over and not window.has_fired and window.was_ever_on_time:
                 window.has_fired = True
                 is_early = again.early_us is not None or again.early_tuples is not None
@@ -234,8 +238,9 @@ def fire_again(
                     _show(window, "on_time")
             elif window.new and at_us in early and not window.has_fired:
                 _show(window, "early")
-            if window.late and (at_us in late or ends):
-                window.new, window.late = window.late, []
+            by_count = window.makes_multiple and at_us in every
+            if window.late and (at_us in late or by_count or is_removed):
+                window.new, window.late, window.makes_multiple = window.late, [], False
                 _show(window, "late")
         if again.tick_first:
             _arrive(case, keys, judged, waiting, at_us, again, opened)
@@ -271,6 +276,9 @@ def _arrive(
             over = begin is not None and length_us is not None and watermark is not None
             if over and begin + length_us + again.is_apex <= watermark:  # type: ignore[operator]
                 window.late.append(number)
+                entered = len(window.shown) + len(window.showing) + len(window.late)
+                if again.late_tuples is not None and entered % again.late_tuples == 0:
+                    window.makes_multiple = True
                 continue
             window.was_ever_on_time = True
             window.new.append(number)

@@ -2,8 +2,9 @@
 
 Each tuple shows in each of its windows at one instant on the arrival clock, its *due*: with an early trigger the next
 early instant, if the window has not fired by then; else the tick that fires the window; and where the window had fired
-before the tuple came, the first tick, or with a late trigger the first late instant, that sees the tuple. So each
-firing is a plain aggregate by window and due, and what a window shows is a running merge over its firings.
+before the tuple came, the first tick that sees the tuple, or with late triggers the first instant at which one acts, at
+last the tick that removes the window. So each firing is a plain aggregate by window and due, and what a window shows
+is a running merge over its firings.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ after it had fired; when they show, null for when it fires; how often the window
 row that has not been shown; how many tuples it holds; those on time whose first window it is; up to which watermark
 windows have fired."""
 _KIND, _PANE, _SHOWN, _ARRIVED, _NUMBER, _MULTIPLE = "_kind", "_pane", "_shown", "_arrived_us", "_number", "_multiple"
+_SEEN, _CALLED, _LIMIT = "_seen_us", "_called_us", "_limit_us"
 _AGO = -(1 << 63)
 
 
@@ -72,8 +74,12 @@ def shown_rows(
     if state is not None:
         known = check_state(state, [name for name in rows.columns if name != _ARRIVED])
         rows = rows.unionByName(known.withColumn(_ARRIVED, F.lit(None).cast("bigint")))
+    if windows.early_tuples is not None or windows.late_tuples is not None:
+        rows = _numbered(rows, fold, own)
     if windows.early_tuples is not None:
-        rows = _due_by_count(rows, windows.early_tuples, fold, own)
+        rows = _early_by_count(rows, windows.early_tuples, own)
+    if windows.late_tuples is not None:
+        rows = _late_by_count(rows, windows.late_tuples, judged.clock, own)
     return _merged(rows, fold, own, CARRIED).withColumn(END, F.col(BEGIN) + windows.length_us + windows.behind_us)
 
 
@@ -136,6 +142,8 @@ def _late_after(clock: ArrivalClock, windows: Repeating) -> Column:
     """Returns the first late instant that sees a tuple, which is a tick without late triggers (E56, E58)."""
     from pyspark.sql import functions as F
 
+    if windows.late is None and windows.late_tuples is not None:
+        return F.lit(None).cast("bigint")
     return tick_after(clock if windows.late is None else _every(clock, windows.late), F.col(_ARRIVED))
 
 
@@ -144,27 +152,56 @@ def _every(clock: ArrivalClock, interval: Decimal) -> ArrivalClock:
     return ArrivalClock(clock.settings.model_copy(update={"watermark_interval": interval}), clock.origin_us)
 
 
-def _due_by_count(rows: DataFrame, every: int, fold: Fold, own: Sequence[str]) -> DataFrame:
-    """Lets rows show at the arrival that makes up a multiple of tuples, if that is earlier (E57).
+def _numbered(rows: DataFrame, fold: Fold, own: Sequence[str]) -> DataFrame:
+    """Adds which one of its window each tuple is, in the order of arrival, behind those of the pieces before (E57).
 
-    Tuples are numbered in the order of arrival, behind those of the pieces before. What of these has not been shown
-    belongs to the last multiple, which was not reached.
+    Late tuples of a window come after all others of it, as the watermark only rises.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     window = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), BEGIN)
     order = window.orderBy(_ARRIVED, STREAM, *fold.parts).rowsBetween(FIRST, 0)
-    is_new = ~F.col(CARRIED) & ~F.col(IS_LATE)
     before = F.coalesce(F.sum(F.when(F.col(CARRIED), F.col(_MANY))).over(window), F.lit(0))
-    number = before + F.when(F.col(CARRIED), 0).otherwise(F.sum(F.when(is_new, 1).otherwise(0)).over(order))
-    rows = rows.withColumn(_NUMBER, number).withColumn(_MULTIPLE, floor_div(F.col(_NUMBER) + every - 1, every))
+    return rows.withColumn(_NUMBER, before + F.sum(F.when(F.col(CARRIED), 0).otherwise(1)).over(order))
+
+
+def _early_by_count(rows: DataFrame, every: int, own: Sequence[str]) -> DataFrame:
+    """Lets rows show at the arrival that makes up a multiple of tuples, if that is earlier (E57).
+
+    What of the pieces before has not been shown belongs to the last multiple, which was not reached.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    rows = rows.withColumn(_MULTIPLE, floor_div(F.col(_NUMBER) + every - 1, every))
     of_multiple = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), BEGIN, _MULTIPLE)
-    makes_up = is_new & (F.col(_NUMBER) == F.col(_MULTIPLE) * every)
+    makes_up = ~F.col(CARRIED) & ~F.col(IS_LATE) & (F.col(_NUMBER) == F.col(_MULTIPLE) * every)
     reached_us = F.max(F.when(makes_up, F.col(_ARRIVED))).over(of_multiple)
     waits = ~F.col(IS_LATE) & (F.col(_PANES) == 0)
     due = F.when(waits, F.least(F.col(_DUE), reached_us)).otherwise(F.col(_DUE))
-    return rows.withColumn(_DUE, due).drop(_NUMBER, _MULTIPLE)
+    return rows.withColumn(_DUE, due).drop(_MULTIPLE)
+
+
+def _late_by_count(rows: DataFrame, every: int, clock: ArrivalClock, own: Sequence[str]) -> DataFrame:
+    """Lets late rows show at the first tick that sees one that makes up a multiple of tuples, if that is earlier (E57).
+
+    That tick shows all that it sees. A tuple that a late instant shows before its tick calls for none. What of the
+    pieces before waits for an instant shows there together with what comes until then.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    is_carried, due, tick = F.col(CARRIED), F.col(_DUE), tick_after(clock, F.col(_ARRIVED))
+    waits = F.col(IS_LATE) & (F.col(_PANES) == 0)
+    makes_up = (F.pmod(F.col(_NUMBER), F.lit(every)) == 0) & F.coalesce(due >= tick, F.lit(True))
+    rows = rows.withColumns({
+        _SEEN: F.when(waits, F.when(is_carried, F.coalesce(due, F.lit(_AGO))).otherwise(tick)),
+        _CALLED: F.when(waits, F.when(is_carried, due).when(makes_up, tick)),
+    })  # fmt: skip
+    order = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), BEGIN).orderBy(_SEEN)
+    called_us = F.min(_CALLED).over(order.rangeBetween(0, Window.unboundedFollowing))
+    return rows.withColumn(_DUE, F.when(waits, F.least(due, called_us)).otherwise(due)).drop(_SEEN, _CALLED)
 
 
 def due_rows(
@@ -176,15 +213,19 @@ def due_rows(
     apart: Sequence[str],
     ended_us: int | None,
 ) -> DataFrame:
-    """Adds when each row shows: its due, what kind of firing that is, and whether it shows in this piece."""
+    """Adds when each row shows: its due, what kind of firing that is, and whether it shows in this piece.
+
+    A late row shows at last at the tick that removes its window (E53, E58).
+    """
     from pyspark.sql import functions as F
 
-    ends = rows.select(*(F.col(quoted_column(name)) for name in apart), END).distinct()
+    rows = rows.withColumn(_LIMIT, F.col(END) + F.when(F.col(IS_LATE), windows.allowed_us).otherwise(0))
+    ends = rows.select(*(F.col(quoted_column(name)) for name in apart), F.col(_LIMIT).alias(END)).distinct()
     ticks = first_ticks(ends, judged.ticks, min(windows.slide_us, 1_000_000), apart)
     if not apart and judged.clock.is_few(windows.slide_us):
         ticks = F.broadcast(ticks)
-    found = matched(rows, ticks, apart, END, "left")
-    has_fired = F.coalesce(F.col(END) <= F.col(FIRED_UNTIL), F.lit(False)) | F.col(IS_LATE)
+    found = matched(rows, ticks.withColumnRenamed(END, _LIMIT), apart, _LIMIT, "left").drop(_LIMIT)
+    has_fired = F.coalesce(F.col(END) <= F.col(FIRED_UNTIL), F.lit(False)) & ~F.col(IS_LATE)
     last = F.lit(ended_us).cast("bigint")
     found = found.withColumn(FIRED, F.when(~has_fired, F.coalesce(F.col(FIRED), last)))
     if windows.is_early and windows.accumulation != "discarding":
@@ -205,7 +246,7 @@ def _closing(found: DataFrame, fold: Fold, own: Sequence[str]) -> DataFrame:
     empty = {name: F.lit(None).cast(found.schema[name].dataType) for name in (*fold.parts, FIRED_UNTIL, _DUE)}
     empty |= {IS_LATE: F.lit(False), CARRIED: F.lit(False)}
     empty |= {name: F.lit(0).cast("bigint") for name in (_PANES, TUPLES, _MANY)}
-    return found.where(F.col(FIRED).isNotNull()).select(*columns).distinct().withColumns(empty)
+    return found.where(F.col(FIRED).isNotNull() & ~F.col(IS_LATE)).select(*columns).distinct().withColumns(empty)
 
 
 def fired_rows(rows: DataFrame, windows: Repeating, fold: Fold, own: Sequence[str]) -> DataFrame:

@@ -34,7 +34,7 @@ _KINDS = {repeats.IS_LATE: pa.bool_(), changed_sessions.IS_SHOWN: pa.bool_()}
 _CALL = re.compile(r"(\w+)\((\*|[\w ]+)\)")
 _TUPLES = re.compile(r"\s*(\d+)\s+tuples?\s*")
 GLOBAL = "global"
-_TRIGGERS = ("allowed_lateness", "early", "early_tuples", "late")
+_TRIGGERS = ("allowed_lateness", "early", "early_tuples", "late", "late_tuples")
 
 
 class AggregateWindows(EventTimeOperator):
@@ -49,8 +49,8 @@ class AggregateWindows(EventTimeOperator):
     Attributes:
         length, slide: see `EventWindows`; without a slide the windows tumble. Text such as "100 tuples" makes windows
             of so many tuples, see `CountWindows`; "global" makes one of all, see `GlobalWindow`.
-        allowed_lateness, early, early_tuples, late, accumulation: see `EventWindows`: whether and how windows fire more
-            than once.
+        allowed_lateness, early, early_tuples, late, late_tuples, accumulation: see `EventWindows`: whether and how
+            windows fire more than once.
         gap, gap_inclusive: see `SessionWindows`; a gap stands in the place of a length. Of the settings above sessions
             have `allowed_lateness`.
         aggregates: by name, one of avg, count, max, min and sum over a column: `{"spent": "sum(amount)"}`;
@@ -72,6 +72,7 @@ class AggregateWindows(EventTimeOperator):
     early: Any = None
     early_tuples: int | None = None
     late: Any = None
+    late_tuples: int | None = None
     accumulation: Literal["discarding", "accumulating", "retracting"] = "retracting"
     gap: Any = None
     gap_inclusive: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from math import gcd
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
 
@@ -25,6 +25,7 @@ class _Repeating(BaseModel):
     early: Decimal | None = None
     early_tuples: int | None = None
     late: Decimal | None = None
+    late_tuples: int | None = None
     accumulation: Literal["discarding", "accumulating", "retracting"] = "retracting"
 
     def __init__(self, **settings: Any) -> None:
@@ -47,12 +48,20 @@ class _Repeating(BaseModel):
             raise ValueError(f"{info.field_name} is 0, it must be above 0, or None for {never}")
         return every
 
-    @field_validator("early_tuples")
+    @field_validator("early_tuples", "late_tuples")
     @classmethod
-    def _check_early_tuples(cls, value: int | None) -> int | None:
+    def _check_tuples(cls, value: int | None, info: ValidationInfo) -> int | None:
         if value is not None and value < 1:
-            raise ValueError(f"early_tuples is {value}, it must be 1 or more, or None for never")
+            raise ValueError(f"{info.field_name} is {value}, it must be 1 or more, or None for never")
         return value
+
+    @model_validator(mode="after")
+    def _check_late(self) -> Self:
+        if self.allowed_us == 0 and (self.late is not None or self.late_tuples is not None):
+            raise ValueError(
+                "late and late_tuples say when windows show late tuples, and these let none in: set allowed_lateness"
+            )
+        return self
 
     @property
     def is_early(self) -> bool:
@@ -92,7 +101,11 @@ class EventWindows(_Repeating):
             reaches a multiple of it (E57); never unless set. Tuples that arrive at one instant are ordered by stream
             and by what they add.
         late: windows that have fired show late tuples at the multiples of so long on the arrival clock, together (E56,
-            E58); unless set, at the next tick.
+            E58). With neither this nor `late_tuples`, at the next tick.
+        late_tuples: windows that have fired show late tuples, together, at the first tick that sees that the number of
+            their tuples of a key, those on time too, has reached another multiple of it (E57). Where `late` is set too,
+            both act. What is left shows at the tick that removes the window: when the watermark has passed its end by
+            `allowed_lateness`; or where the recording ends.
         accumulation: what a window shows that fires again: `discarding`, what is new (E59); `accumulating`, the whole
             (E60); `retracting`, the whole, and before it what was shown last as a row of the kind `retraction` (E61).
 
@@ -159,7 +172,7 @@ class ApexWindows(EventWindows):
     than the lateness is no part of any window, and is kept as a late tuple (E54).
 
     Attributes:
-        length, slide, early, early_tuples, late, accumulation: see `EventWindows`.
+        length, slide, early, early_tuples, late, late_tuples, accumulation: see `EventWindows`.
         lateness: a tuple may lie so far behind the watermark; None, as in Apex, lets all tuples in, and removes no
             window, so that the state grows with the number of windows (E52).
 
@@ -211,6 +224,12 @@ class GlobalWindow(_Repeating):
     Raises:
         InputError: a setting is wrong.
     """
+
+    @model_validator(mode="after")
+    def _check_late(self) -> Self:
+        if self.late is not None or self.late_tuples is not None:
+            raise ValueError("the global window has no late and no late_tuples: only the end of the recording fires it")
+        return self
 
     @property
     def fires_once(self) -> bool:
