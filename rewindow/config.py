@@ -52,7 +52,11 @@ class FillConfig(Section):
     max_ahead_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(86_400_000_000, alias="max_ahead")
     """A timestamp that runs ahead of its arrival by more closes no gap and is reported."""
     zone: str | None = None
-    """A time zone: then `step` is so many days, weeks or months of its calendar, such as "1 month"."""
+    """A time zone: then `step` is so many days, weeks or months of its calendar, such as "1 month", or has `hours`."""
+    hours: str | None = None
+    weekdays: str | list[str] = Field(default_factory=list)
+    closed: list[Any] = Field(default_factory=list)
+    """Opening hours, "09:30-16:00", on days such as "mon-fri" that are not among the dates `closed`: see the docs."""
     time: str = "hindsight"
     """hindsight: a gap is filled when it closes; causal: a row is made `wait` after its step has ended (G28)."""
     wait_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(0, alias="wait")

@@ -72,7 +72,8 @@ def filled_stream(config: Config, stream: str, windows: WindowRange) -> FilledSt
         return None
     step_us = settings.cadence_us or settings.interval_us
     if settings.fill.step is not None:
-        step_us = FillRules(event_at="at", step=settings.fill.step, zone=settings.fill.zone).step_us
+        zone = None if settings.fill.hours else settings.fill.zone
+        step_us = FillRules(event_at="at", step=settings.fill.step, zone=zone).step_us
     rows = StreamRows(name, Table.open(config.stream_table(name)), settings.keys, {}, settings.event_at)
     numbers = [field.name for field in rows.table.schema if _is_number(field.type)]
     filled = [column for column in settings.fill.columns if column in rows.table.schema.names]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from rewindow.loading.stream_applications import filled_application, windows_app
 from rewindow.loading.suite_flaws import suite_flaws
 from rewindow.loading.suites import suite_for
 from rewindow.operators import AggregateWindows, FillGaps
+from rewindow.operators.filling.hours_grid import HoursGrid
 from rewindow.storage import create_table
 from tests.quality.staging import PROJECT
 
@@ -93,6 +95,28 @@ def test_what_the_settings_of_a_stream_say_is_changed_there(tmp_path: Path) -> N
     assert [one.path for one in app.given] == ["heartbeat.arrived_at"]
     found = [str(one) for one in find_violations(app) if one.rule == "O28"]
     assert len(found) == 1 and "change it in [streams.NAME] of rewindow.toml (interval = '2 h')" in found[0]
+
+
+def test_opening_hours_are_those_of_the_section(tmp_path: Path) -> None:
+    """As TOML has them, dates too; without the suite that counts steps of one length (G3)."""
+    text = """
+        step = "30 min"
+        zone = "America/New_York"
+        hours = "09:30-16:00"
+        weekdays = "mon-fri"
+        closed = [2013-12-25, "2014-01-01"]
+    """
+    fill = tomllib.loads(text)
+    app = filled_application("weather", stream(fill=fill), SCHEMA)
+    validate(app, recorded={"weather": SCHEMA})
+    operator = app.nodes["fill"].operator
+    assert isinstance(operator, FillGaps) and app.outputs["filled"].suite is None
+    found = operator.rules().grid
+    assert isinstance(found, HoursGrid) and found.weekdays == (0, 1, 2, 3, 4) and found.step_us == 1_800_000_000
+    assert [str(day) for day in found.closed] == ["2013-12-25", "2014-01-01"]
+    with pytest.raises(InputError, match='step "1 h" does not fit hours "09:30-16:00"') as caught:
+        filled_application("weather", stream(fill={**fill, "step": "1 h"}), SCHEMA)
+    assert "[streams.weather.fill]" in caught.value.hint
 
 
 def test_bounds_and_expected_keys_are_the_operators() -> None:

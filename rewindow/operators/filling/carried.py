@@ -202,7 +202,7 @@ def state_of(rows: DataFrame, settings: FillRules) -> DataFrame:
         found, behind = F.col(quoted_column(usable(name))), F.col(quoted_column(next_side(name)))
         kept = kept | (found.isNotNull() & behind.isNull())
     if settings.periods_us:
-        points = -(-settings.periods_us[-1] // settings.grid.least_us)
+        points = settings.grid.points_in(settings.periods_us[-1])
         rows = rows.withColumn(_FRONT, F.max(POINT).over(Window.partitionBy(*keys)))
         is_first = F.col(_BEFORE).isNull() | (F.col(_BEFORE) < F.col(POINT))
         kept = kept | (is_first & (F.col(POINT) >= F.col(_FRONT) - points))

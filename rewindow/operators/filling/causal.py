@@ -43,13 +43,13 @@ _BEST, _EXPECTED, _DONE, _KEPT = "_rw_best", "_rw_expected", "_rw_done", "_rw_ke
 
 def due(settings: FillRules, point: Column) -> Column:
     """Returns when a point is filled, in microseconds on the arrival clock."""
-    return settings.grid.start(point + 1) + settings.wait_us
+    return settings.grid.end(point) + settings.wait_us
 
 
 def due_points(settings: FillRules, windows: WindowRange, grid: Grid) -> tuple[int, int]:
     """Returns the first point that is due in windows, and the first one that is due behind them."""
     ends = grid.start_us(windows.first), grid.start_us(windows.last + 1)
-    first, end = (settings.grid.first(at_us - settings.wait_us) - 1 for at_us in ends)
+    first, end = (settings.grid.first_ending(at_us - settings.wait_us) for at_us in ends)
     return first, end
 
 
@@ -57,7 +57,7 @@ def timed_rows(rows: DataFrame, settings: FillRules) -> DataFrame:
     """Adds to rows with an arrival from which point on they are sources, and whether they are late for their own."""
     from pyspark.sql import functions as F
 
-    seen = settings.grid.point(F.col(AT) - settings.wait_us - 1)
+    seen = settings.grid.ending(F.col(AT) - settings.wait_us - 1)
     rows = rows.where(F.col(AT).isNotNull())
     return rows.withColumns({EFFECT: F.greatest(F.col(POINT) + 1, seen), LATE: seen > F.col(POINT)})
 
@@ -145,7 +145,7 @@ def causal_state(rows: DataFrame, settings: FillRules, end: int) -> DataFrame:
     start = F.struct(F.col(EFFECT), best.alias(_BEST))
     kept = kept | (F.max(present).over(past).isNull() & (F.min(start).over(past) == start))
     if settings.periods_us:
-        points = -(-settings.periods_us[-1] // settings.grid.least_us)
+        points = settings.grid.points_in(settings.periods_us[-1])
         is_first = F.min(best).over(Window.partitionBy(*keys, POINT, LATE)) == best
         kept = kept | (is_first & ~F.col(LATE) & (F.col(POINT) >= end - points - 1))
     return rows.withColumn(_KEPT, kept).where(_KEPT)

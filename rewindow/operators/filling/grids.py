@@ -1,5 +1,7 @@
 """Where rows are expected: in steps of one length, or in days, weeks and months of a time zone (G2, G3).
 
+Steps inside of opening hours are in `hours_grid`.
+
 A point is a number; its step goes from its start to the start of the next. A day begins with its first instant: where
 clocks are put forward at midnight that is 1 o'clock, and where midnight comes twice it is the first one.
 """
@@ -29,31 +31,60 @@ class EventGrid(Protocol):
     def step_us(self) -> int:
         """How long a step is; about so, where their lengths differ."""
 
-    @property
-    def least_us(self) -> int:
-        """How long the shortest step is."""
-
     def point(self, at: Column) -> Column:
-        """Returns the point in whose step an instant lies; instants are BIGINT, microseconds since 1970-01-01 UTC."""
+        """Returns the point in whose step an instant lies, null where it lies in none.
+
+        Instants are BIGINT, microseconds since 1970-01-01 UTC.
+        """
+
+    def ending(self, at: Column) -> Column:
+        """Returns the first point whose step ends behind an instant."""
 
     def start(self, point: Column) -> Column:
         """Returns the instant at which a step begins."""
 
+    def end(self, point: Column) -> Column:
+        """Returns the instant at which a step ends (exclusive)."""
+
+    def length(self, first: Column, end: Column) -> Column:
+        """Returns how long the steps from one point to the one before another are together, in microseconds (G8)."""
+
     def first(self, at_us: int) -> int:
         """Returns the first point whose step begins at or after an instant."""
 
+    def first_ending(self, at_us: int) -> int:
+        """Returns the first point whose step ends at or after an instant."""
+
+    def points_in(self, period_us: int) -> int:
+        """Returns how many points a period can have at most."""
+
+
+class TouchingSteps:
+    """What holds where every step goes up to the next point."""
+
+    def ending(self: EventGrid, at: Column) -> Column:
+        """See EventGrid."""
+        return self.point(at)
+
+    def end(self: EventGrid, point: Column) -> Column:
+        """See EventGrid."""
+        return self.start(point + 1)
+
+    def length(self: EventGrid, first: Column, end: Column) -> Column:
+        """See EventGrid."""
+        return self.start(end) - self.start(first)
+
+    def first_ending(self: EventGrid, at_us: int) -> int:
+        """See EventGrid."""
+        return self.first(at_us) - 1
+
 
 @dataclass(frozen=True)
-class FixedGrid:
+class FixedGrid(TouchingSteps):
     """Steps of one length, counted from an origin."""
 
     step_us: int
     origin_us: int = 0
-
-    @property
-    def least_us(self) -> int:
-        """See EventGrid."""
-        return self.step_us
 
     def point(self, at: Column) -> Column:
         """See EventGrid."""
@@ -67,9 +98,13 @@ class FixedGrid:
         """See EventGrid."""
         return -((self.origin_us - at_us) // self.step_us)
 
+    def points_in(self, period_us: int) -> int:
+        """See EventGrid."""
+        return -(-period_us // self.step_us)
+
 
 @dataclass(frozen=True)
-class CalendarGrid:
+class CalendarGrid(TouchingSteps):
     """So many days, weeks from Monday on, or months of a time zone; counted from 1970-01-01 or the day of an origin."""
 
     count: int
@@ -82,10 +117,10 @@ class CalendarGrid:
         """See EventGrid."""
         return round(self.count * _DAY_US * {"day": 1, "week": 7, "month": 365.2425 / 12}[self.unit])
 
-    @property
-    def least_us(self) -> int:
+    def points_in(self, period_us: int) -> int:
         """See EventGrid: a day may lack an hour or two."""
-        return self.count * _DAY_US * {"day": 1, "week": 7, "month": 28}[self.unit] - _DAY_US // 8
+        least_us = self.count * _DAY_US * {"day": 1, "week": 7, "month": 28}[self.unit] - _DAY_US // 8
+        return -(-period_us // least_us)
 
     def point(self, at: Column) -> Column:
         """See EventGrid."""
@@ -155,5 +190,7 @@ def calendar_grid(step: object, zone: str, origin_us: int) -> CalendarGrid:
     """
     found = _CALENDAR.fullmatch(str(step))
     if found is None or not int(found[1] or 1):
-        raise ValueError(f'step "{step}" has a zone, so it must be days, weeks or months, such as "1 month"')
+        raise ValueError(
+            f'step "{step}" has a zone, so it must be days, weeks or months, such as "1 month", or hours must be given'
+        )
     return CalendarGrid(int(found[1] or 1), found[2], zone, origin_us)

@@ -72,8 +72,8 @@ class FillGaps(FrameOperator):
 
     Attributes:
         columns: those of the stream.
-        event_at, step, zone, keys, from_time, to_time, expected_keys, origin, max_rows, unit, time, wait: see
-            `FillSettings`.
+        event_at, step, zone, hours, weekdays, closed, keys, from_time, to_time, expected_keys, origin, max_rows, unit,
+            time, wait: see `FillSettings`.
         fill: a method for each column, what is called `columns` there.
         max_ahead: a timestamp that runs ahead of its own arrival by more closes no gap; None believes all of them.
         arrived_at: column of the arrival.
@@ -87,6 +87,9 @@ class FillGaps(FrameOperator):
     event_at: str
     step: Any
     zone: str | None = None
+    hours: str | None = None
+    weekdays: Any = ()
+    closed: tuple[Any, ...] = ()
     keys: tuple[str, ...] = ()
     fill: dict[str, Any] = {}
     from_time: Any = None
@@ -243,7 +246,8 @@ class FillGaps(FrameOperator):
         """Returns what the properties say of filling."""
         try:
             return FillRules(
-                event_at=self.event_at, step=self.step, zone=self.zone, keys=self.keys, columns=self.fill,
+                event_at=self.event_at, step=self.step, zone=self.zone, hours=self.hours, weekdays=self.weekdays,
+                closed=self.closed, keys=self.keys, columns=self.fill,
                 from_time=self.from_time, to_time=self.to_time, expected_keys=self.expected_keys, origin=self.origin,
                 max_rows=self.max_rows, unit=self.unit, time=self.time, wait=self.wait, arrived_at=self.arrived_at,
             )  # fmt: skip

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Literal, Self
-from zoneinfo import available_timezones
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -14,6 +13,7 @@ from rewindow.errors import InputError
 from rewindow.names import did_you_mean
 from rewindow.operators.event_time.settings import refusal, seconds
 from rewindow.operators.filling.grids import EventGrid, FixedGrid, calendar_grid
+from rewindow.operators.filling.opening_hours import OpeningHours
 from rewindow.windows import format_time, parse_time
 
 METHODS = ("null", "constant", "forward", "backward", "nearest", "linear", "previous_of", "seasonal", "expression")
@@ -101,14 +101,11 @@ class ColumnFill(BaseModel):
         return {self.method, self.fallback} if self.method == "seasonal" else {self.method}
 
 
-class FillRules(BaseModel):
+class FillRules(OpeningHours):
     """Where rows are expected, and how those that are missing are made; `FillSettings` says what each setting is."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     event_at: str = Field(min_length=1)
     step: Any
-    zone: str | None = None
     from_time: int | None = None
     to_time: int | None = None
     keys: tuple[str, ...] = ()
@@ -144,19 +141,14 @@ class FillRules(BaseModel):
         """How long after its end a point is filled, in microseconds."""
         return int(self.wait * 1_000_000)
 
-    @field_validator("zone")
-    @classmethod
-    def _check_zone(cls, value: str | None) -> str | None:
-        if value is not None and value not in (known := available_timezones()):
-            raise ValueError(f'zone "{value}" is unknown. {did_you_mean(value, known)}Write it as in "Europe/Vienna"')
-        return value
-
     @model_validator(mode="after")
     def _check_step(self) -> Self:
         if self.zone is None and "month" in str(self.step):
             raise ValueError(f'step "{self.step}" needs a zone: whose months they are, such as "UTC"')
         if self.zone is None and not int(seconds(self.step) * 1_000_000):
             raise ValueError(f"step is {self.step}, it must be above 0")
+        if self.hours is not None and self.origin:
+            raise ValueError("origin is for steps without hours: with hours they are counted from the opening")
         _ = self.grid
         return self
 
@@ -202,6 +194,8 @@ class FillRules(BaseModel):
     @property
     def grid(self) -> EventGrid:
         """Where rows are expected."""
+        if (inside := self.hours_of(self.step)) is not None:
+            return inside
         if self.zone is not None:
             return calendar_grid(self.step, self.zone, self.origin)
         return FixedGrid(int(seconds(self.step) * 1_000_000), self.origin)
@@ -251,7 +245,12 @@ class FillSettings(FillRules):
         event_at: column of the event timestamp: a TIMESTAMP, or a whole number in `unit`.
         step: a row of each key is expected in each [n * step, (n + 1) * step), counted from `origin` (G2).
         zone: a time zone, such as "Europe/Vienna": then a step is so many days, weeks (from Monday on) or months of its
-            calendar, such as "1 month", and a row stands at the first instant of the first day (G3).
+            calendar, such as "1 month", and a row stands at the first instant of the first day (G3). With hours it is
+            the zone of their clock.
+        hours: rows are expected from the opening to the close alone, such as "09:30-16:00", at every step from the
+            opening on. A night is no gap. Rows outside pass, and are in no place of a row and no source (G3, G5).
+        weekdays: with hours, the days that have them: "mon-fri", "sun-thu", or ["mon", "wed"]; by default all.
+        closed: with hours, dates without them: ["2024-12-25"].
         from_time, to_time: what is filled, [from, to): ISO 8601, or whole microseconds since 1970-01-01 UTC (G4).
         keys: columns that tell rows of one source from another's; a row with a null key passes, and is not filled (G6).
         columns: column to its method, by name alone or with more: "linear", or {"method": "linear", "max_gap": "6 h"}.

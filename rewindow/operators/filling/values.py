@@ -235,7 +235,7 @@ def filled_value(name: str, kind: DataType, settings: FillRules) -> tuple[Column
         first, end = F.col(FROM), F.col(UNTIL)
         if name in settings.choosing:
             first, end = _of(previous_side(name), POINT) + 1, _of(next_side(name), POINT)
-        length_us = settings.grid.start(end) - settings.grid.start(first)
+        length_us = settings.grid.length(first, end)
         short = length_us <= int(fill.max_gap * 1_000_000)
         value, word = F.when(short, value), F.when(short, word).otherwise(NONE)
     is_whole = isinstance(kind, IntegralType) and "linear" in fill.methods

@@ -1,0 +1,149 @@
+"""Opening hours by a look at every five minutes, and filling of their points one by one, to judge ours (G3).
+
+Nothing here is shared with the library. All openings, steps and changes of clocks lie at multiples of five minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+TICK = 300
+"""Seconds between two looks."""
+
+
+@dataclass(frozen=True)
+class Hours:
+    """Opening hours; times in minutes of the day, step in seconds."""
+
+    zone: str
+    opens: int
+    closes: int
+    weekdays: tuple[int, ...]
+    closed: tuple[date, ...]
+    step: int
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What was seen from one time to another.
+
+    Attributes:
+        starts: the points, in seconds since 1970.
+        lies_in: tick to the number of the point in whose step it is.
+        ends: where the step of each point ends.
+    """
+
+    starts: list[int]
+    lies_in: dict[int, int]
+    ends: list[int]
+
+    def point(self, ts: float) -> int | None:
+        """Returns the point in whose step a time lies."""
+        return self.lies_in.get(int(ts // TICK) * TICK)
+
+
+def walk(hours: Hours, begin: int, end: int) -> Clock:
+    """Looks at the local clock every five minutes of [begin, end), which begins between the close and the opening."""
+    starts: list[int] = []
+    ends: list[int] = []
+    lies_in: dict[int, int] = {}
+    current, zone = None, ZoneInfo(hours.zone)
+    for tick in range(begin // TICK * TICK, end + 2 * 86_400, TICK):
+        local = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=tick)).astimezone(zone)
+        minute = local.hour * 60 + local.minute
+        is_open = hours.opens <= minute < hours.closes
+        is_open = is_open and local.weekday() in hours.weekdays and local.date() not in hours.closed
+        begins = is_open and (minute - hours.opens) * 60 % hours.step == 0
+        if current is not None and (begins or not is_open):
+            ends.append(tick)
+            current = None
+        if begins:
+            if tick >= end:
+                break
+            current = len(starts)
+            starts.append(tick)
+        if current is not None:
+            lies_in[tick] = current
+    return Clock(starts, lies_in, ends)
+
+
+class Row(NamedTuple):
+    """A row of one key: arrival, timestamp, a value; seconds."""
+
+    at: int
+    ts: int
+    a: float
+
+
+class Made(NamedTuple):
+    """A made row: when it was made (causal only), its timestamp, whether its gap is open, values of the columns."""
+
+    at: int | None
+    ts: int
+    is_open: bool
+    values: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How values are bounded; in seconds."""
+
+    max_gap: int
+    max_carry: int
+    period: int
+
+
+def fill(rows: Sequence[Row], clock: Clock, bounds: Bounds, step: int) -> list[Made]:
+    """Returns the made rows of a key, with the columns backward, forward (max_carry), linear (max_gap), seasonal."""
+    inside = sorted((row for row in rows if clock.point(row.ts) is not None), key=lambda row: row.ts)
+    there = {clock.point(row.ts) for row in inside}
+    made: list[Made] = []
+    gap: list[int] = []
+    for point in range(len(clock.starts) + 1):
+        if point < len(clock.starts) and point not in there:
+            gap.append(point)
+            continue
+        for missing in gap:
+            ts = clock.starts[missing]
+            before = [row for row in inside if row.ts < ts]
+            behind = [row for row in inside if row.ts > ts]
+            line = None
+            if before and behind and len(gap) * step <= bounds.max_gap:
+                one, other = before[-1], behind[0]
+                line = one.a + (other.a - one.a) * (ts - one.ts) / (other.ts - one.ts)
+            values = (
+                behind[0].a if behind else None,
+                before[-1].a if before and ts - before[-1].ts <= bounds.max_carry else None,
+                line,
+                _season(inside, clock, ts - bounds.period),
+            )
+            is_open = gap[0] == 0 or gap[-1] == len(clock.starts) - 1
+            made.append(Made(None, ts, is_open, values))
+        gap = []
+    return made
+
+
+def fill_causally(rows: Sequence[Row], clock: Clock, bounds: Bounds, wait: int) -> list[Made]:
+    """Returns the made rows of a key, each from what had arrived when its step had ended: forward and seasonal."""
+    made: list[Made] = []
+    inside = [row for row in rows if clock.point(row.ts) is not None]
+    in_time = [row for row in inside if row.at <= clock.ends[clock.point(row.ts) or 0] + wait]
+    for point, (ts, end) in enumerate(zip(clock.starts, clock.ends, strict=True)):
+        known = [row for row in inside if row.at <= end + wait]
+        before = sorted((row for row in known if row.ts < ts), key=lambda row: row.ts)
+        if not before or any(clock.point(row.ts) == point for row in known):
+            continue
+        value = before[-1].a if ts - before[-1].ts <= bounds.max_carry else None
+        made.append(Made(end + wait, ts, True, (value, _season(in_time, clock, ts - bounds.period))))
+    return made
+
+
+def _season(rows: Sequence[Row], clock: Clock, ts: int) -> float | None:
+    """Returns the first value in the point in which a time lies."""
+    point = clock.point(ts)
+    there = sorted((row.ts, row.a) for row in rows if point is not None and clock.point(row.ts) == point)
+    return there[0][1] if there else None
