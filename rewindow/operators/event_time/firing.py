@@ -71,15 +71,14 @@ def fired_at(found: DataFrame, ticks: DataFrame, step_us: int, phase_us: int) ->
     """
     from pyspark.sql import functions as F
 
-    last = F.col("watermark_us") - F.pmod(F.col("watermark_us") - phase_us, F.lit(step_us))
-    first = F.col("before_us") - F.pmod(F.col("before_us") - phase_us, F.lit(step_us)) + step_us
-    reaching = ticks.select("*", last.alias("_last"), first.alias("_first")).where("_first IS NULL OR _first <= _last")
-    is_long = F.col("_first").isNull() | (F.col("_last") - F.col("_first") > _FEW_ENDS * step_us)
-    each = F.explode(F.sequence("_first", "_last", F.lit(step_us).cast("bigint"))).alias("_of_end")
-    single = reaching.where(~is_long).select(each, F.col("tick_us").alias("_single"))
-    bounds = [F.col("_first").alias("_from"), F.col("_last").alias("_to")]
-    long = reaching.where(is_long).select(*bounds, F.col("tick_us").alias("_long"))
-    inside = (F.col(END) <= F.col("_to")) & (F.col("_from").isNull() | (F.col(END) >= F.col("_from")))
+    last = f"watermark_us - pmod(watermark_us - {phase_us}, {step_us}) AS _to"
+    first = f"before_us - pmod(before_us - {phase_us}, {step_us}) + {step_us} AS _from"
+    reaching = ticks.selectExpr("tick_us", first, last).where("_from IS NULL OR _from <= _to")
+    each = f"explode(sequence(_from, _to, {step_us}L)) AS _of_end"
+    few = f"_to - _from <= {_FEW_ENDS * step_us}"
+    single = reaching.where(few).selectExpr(each, "tick_us AS _single")
+    long = reaching.where(f"_from IS NULL OR NOT ({few})").withColumnRenamed("tick_us", "_long")
+    inside = F.expr(f"{END} <= _to AND (_from IS NULL OR {END} >= _from)")
     joined = found.join(F.broadcast(single), F.col(END) == F.col("_of_end"), "left")
     joined = joined.join(F.broadcast(long), inside, "left").withColumn(FIRED, F.coalesce("_single", "_long"))
     return joined.drop("_of_end", "_single", "_from", "_to", "_long")

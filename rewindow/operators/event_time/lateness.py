@@ -250,18 +250,14 @@ def _jumps_marked(
     return mark_jumps(timed, _is_believed(stream), stream.max_jump_us, known, apart)
 
 
-def _is_far(stream: StreamTime) -> Column | None:
-    from pyspark.sql import functions as F
-
-    return None if stream.max_ahead_us is None else F.col(TS) > F.col(AT) + stream.max_ahead_us
+def _is_far(stream: StreamTime) -> str | None:
+    return None if stream.max_ahead_us is None else f"{TS} > {AT} + {stream.max_ahead_us}"
 
 
-def _is_shrunk() -> Column:
+def _is_shrunk() -> str:
     """Returns whether a timestamp was read in too small a unit: long ago, and in a larger one close to its arrival."""
-    from pyspark.sql import functions as F
-
-    near = [F.abs(F.col(TS) - floor_div(F.col(AT), factor)) <= _DAY_US // factor for factor in _FACTORS]
-    return (F.col(TS) < F.col(AT) - _YEAR_US) & reduce(lambda one, other: one | other, near)
+    near = (f"abs({TS} - ({AT} - pmod({AT}, {one})) div {one}) <= {_DAY_US // one}" for one in _FACTORS)
+    return f"{TS} < {AT} - {_YEAR_US} AND ({' OR '.join(near)})"
 
 
 def refused_because(at: Column) -> Column:
@@ -290,7 +286,9 @@ def _is_believed(stream: StreamTime) -> Column:
     from pyspark.sql import functions as F
 
     is_far = _is_far(stream)
-    return F.col(TS).isNotNull() if is_far is None else F.col(TS).isNotNull() & ~is_far & ~_is_shrunk()
+    is_known = f"{TS} IS NOT NULL"
+    # A text is one call of the JVM, columns of it are a hundred.
+    return F.expr(is_known if is_far is None else f"{is_known} AND NOT ({is_far}) AND NOT ({_is_shrunk()})")
 
 
 def kept(once: Once | None, name: str, frame: DataFrame) -> DataFrame:
@@ -376,7 +374,8 @@ def _judge(
     # One CASE of constants: a filter on the outcome becomes one on its conditions, and no text is compared.
     is_late, is_far = F.col(TS) < F.col(WATERMARK), _is_far(stream)
     outcome = F.when(F.col(TS).isNull(), unreadable)
-    outcome = outcome if is_far is None else outcome.when(is_far, FAR_FUTURE).when(_is_shrunk(), BAD_TYPE)
+    if is_far is not None:
+        outcome = outcome.when(F.expr(is_far), FAR_FUTURE).when(F.expr(_is_shrunk()), BAD_TYPE)
     outcome = outcome if stream.max_jump_us is None else outcome.when(F.col(JUMPS), JUMP)
     if IS_TIMER in columns:  # A timer is the passage of time and no tuple (H60): it moves the clock, and is never late.
         outcome, is_late = outcome.when(F.col(IS_TIMER), TIMER), is_late & ~F.coalesce(IS_TIMER, F.lit(False))
