@@ -1,0 +1,104 @@
+"""Event time through kills: what is filled causally, fired and beaten is that of a replay which nobody has killed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from rewindow.crash import Step
+from rewindow.facts.readers import read_output
+from rewindow.planning import ReplayRequest, create_replay
+from rewindow.windows import WindowRange
+from tests.operators.causal_reference import Arrived, fill_causally
+from tests.operators.filling_reference import Method
+from tests.recovery import project as projects
+from tests.recovery.applications.timely import READINGS
+from tests.recovery.here import jobs_here
+from tests.recovery.project import EPOCH, Project, make_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WINDOWS, STEP, WAIT = 20, 10, 5
+COLUMNS = {
+    "filled": "window_id, key, arrived_at, at, x, _rw_is_made, _rw_gap_id, _rw_methods",
+    "fired": "window_id, key, window_begin_us, pane, kind, fired_us, n, high",
+    "beats": "window_id, key, arrived_at, at, x, _rw_is_timer, _rw_emission",
+}  # fmt: skip
+KILLS = [
+    f"{Step.MATERIALISED}:2",
+    f"{Step.AFTER_FIRST_OUTPUT}:1",
+    f"{Step.AFTER_FACTS}:2",
+    f"{Step.AFTER_CHECKPOINT}:1",
+]
+
+
+def recorded(project: Project) -> list[tuple[str, Arrived]]:
+    """Records `readings` of two keys, with silences, late tuples and some that are ahead; returns them, in seconds."""
+    random, times = Random(12), dict[tuple[str, int], Arrived]()
+    for second in sorted(random.sample(range(40, WINDOWS * 60), 90)):
+        ts = max(0, second - random.choice([0, 1, 4, 12, random.randrange(100), -7]))
+        times.setdefault((random.choice("ab"), ts), Arrived(second, ts, float(second)))
+    found = [(key, one) for (key, _), one in times.items()]
+    rows, counts = [], dict.fromkeys(range(WINDOWS), 0)
+    for key, one in found:
+        arrived_at, at = (EPOCH + timedelta(seconds=seconds) for seconds in (one.at, one.ts))
+        window = one.at // 60
+        place = {"window_id": window, "offset": counts[window], "arrived_at": arrived_at}
+        rows.append({**place, "key": key, "at": at, "x": one.a})
+        counts[window] += 1
+    table = pa.Table.from_pylist(rows, schema=pa.schema([("window_id", pa.int64()), *READINGS]))
+    make_stream(project.config, "readings", table, counts, width_ms=60_000)
+    return found
+
+
+def rows_of(project: Project, replay: str) -> dict[str, list[Any]]:
+    """Returns the rows of each output that readers see, in order."""
+    found = {}
+    for name, columns in COLUMNS.items():
+        rows = read_output(project.config.replay_root(replay), name, WindowRange(0, WINDOWS - 1), columns)
+        found[name] = sorted(map(repr, rows.to_pylist()))
+    return found
+
+
+@pytest.mark.recovery_matrix
+@pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
+def test_event_time_comes_out_the_same_through_kills(
+    mode: str, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
+) -> None:
+    """Each attempt is killed elsewhere, in groups of other lengths than those of the replay it is held against.
+
+    Causal filling, corrections and timers come from a state that was restored (G28, G34, G38, E37, E41, E46, H55, R86);
+    the made rows are those of a reference that looks only at what had arrived.
+    """
+    project = projects.make_project(tmp_path_factory.mktemp("timely"))
+    given = recorded(project)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(projects, "run", jobs_here(spark))
+        create_replay(project.config, ReplayRequest("timely", replay_id="quiet", group_windows=WINDOWS))
+        project.attempts("quiet", [])
+    create_replay(project.config, ReplayRequest("timely", mode=mode, replay_id="killed", group_windows=3))
+    project.attempts("killed", KILLS)
+    wanted = rows_of(project, "quiet")
+    assert rows_of(project, "killed") == wanted
+    assert {kind for kind in ("'late'", "'retraction'") if kind in repr(wanted["fired"])} == {"'late'", "'retraction'"}
+    assert "'_rw_is_timer': True" in repr(wanted["beats"])
+    _check_filling(project, given)
+
+
+def _check_filling(project: Project, given: list[tuple[str, Arrived]]) -> None:
+    """Holds the made rows of the killed replay against the reference."""
+    root = project.config.replay_root("killed")
+    made = read_output(root, "filled", WindowRange(0, WINDOWS - 1), "key, arrived_at, at, x, _rw_is_made")
+    points = (0, (WINDOWS * 60 - WAIT - 1) // STEP)
+    for key in "ab":
+        rows = [one for name, one in given if name == key]
+        wanted = fill_causally(rows, [Method("forward", "a")], STEP, points, WAIT)
+        found = [row for row in made.to_pylist() if row["key"] == key and row["_rw_is_made"]]
+        shown = [((row["arrived_at"] - EPOCH).seconds, (row["at"] - EPOCH).seconds, row["x"]) for row in found]
+        assert sorted(shown) == sorted((one.at, one.ts, one.values[0][0]) for one in wanted), f"key {key}"
+        assert len(shown) > 20
