@@ -76,7 +76,7 @@ SHAPES: dict[str, tuple[AnyWindows, list[int]]] = {
     "sessions": (SessionWindows(gap="300 us"), [0, 2, 6]),
     "changed sessions": (SessionWindows(gap="300 us", allowed_lateness="2 ms"), [0, 2, 3, 6]),
     "tuples": (CountWindows(length=4, slide=2), [0, 2, 6]),
-    "global": (GlobalWindow(early="1500 us", accumulation="accumulating"), [0, 3, 6]),
+    "global": (GlobalWindow(early="1500 us", accumulation="accumulating", only_updated_panes=True), [0, 3, 6]),
 }
 """Windows, and where the range is cut into groups."""
 
@@ -176,6 +176,7 @@ SESSION = {"length": None, "slide": None, "gap": "1 s"}
         ({"aggregates": {"kind": "count(*)"}}, "column kind would come twice"),
         ({"keys": ("user",)}, "column user is not in the stream's columns"),
         ({"gap": "1 s"}, "sessions, which gap makes, have no length, slide"),
+        ({**SESSION, "only_updated_panes": True}, "sessions, which gap makes, have no only_updated_panes"),
         ({**SESSION, "early": "1 s"}, "sessions, which gap makes, have no early"),
         ({**SESSION, "accumulation": "discarding"}, "have no other accumulation than retracting"),
         ({"length": "3 tuples", "slide": "1 tuple", "early": "1 s"}, "windows of so many tuples have no early"),

@@ -318,6 +318,8 @@ def test_aggregates_have_the_types_of_spark(spark: SparkSession) -> None:
         ({"late_tuples": 5}, "these let none in: set allowed_lateness"),
         ({"late": "1 s"}, "these let none in: set allowed_lateness"),
         ({"accumulation": "all"}, "discarding"),
+        ({"only_updated_panes": True}, "which fire once"),
+        ({"only_updated_panes": True, "early": "1 s", "accumulation": "discarding"}, "which have nothing to compare"),
         ({"slide": "11 s", "sampling": True, "early": "1 s"}, "neither allowed_lateness nor early"),
         ({"length": "-1 s"}, "out of range|cannot be read"),
     ],

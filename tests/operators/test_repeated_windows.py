@@ -98,7 +98,13 @@ def last_of(outcomes: Sequence[Judged], again: Again, fired: list[str], ends: bo
 
 
 def in_pieces(
-    spark: SparkSession, cases: list[Case], rules: Rules, windows: AnyWindows, random: Random, ends: bool
+    spark: SparkSession,
+    cases: list[Case],
+    rules: Rules,
+    windows: AnyWindows,
+    random: Random,
+    ends: bool,
+    aggregates: dict[str, tuple[str, str]] = MERGING,
 ) -> tuple[list[Windows], list[int]]:
     """Returns the windows of each piece, each with the state of the one before, and where the pieces are cut."""
     frames = {name: frame.select("*", *map_expr(KEYED)) for name, frame in frames_of(spark, cases, rules).items()}
@@ -120,7 +126,7 @@ def in_pieces(
         state = results[-1].state.localCheckpoint() if results and results[-1].state is not None else None
         ended_us = END_US if ends and end_us == END_US else None
         more: dict[str, Any] = {"state": state, "ended_us": ended_us, "apart": ("case",)}
-        results.append(event_windows(piece, windows, MERGING, keys=["key"], **more))
+        results.append(event_windows(piece, windows, aggregates, keys=["key"], **more))
     return results, cuts
 
 
@@ -212,3 +218,54 @@ def test_late_tuples_show_by_their_number(
         fired = result.fired.where("window_begin_us = 0").orderBy("fired_us").collect()
         shown += [(row["fired_us"] // 1_000_000, row["kind"], row["n"]) for row in fired]
     assert shown == shows
+
+
+def only_updates(rows: list[Shown], accumulation: str) -> list[tuple[Any, ...]]:
+    """Returns what of the rows is another value than was shown last, numbered anew, and what each takes back (E62)."""
+    found: list[tuple[Any, ...]] = []
+    last: dict[tuple[Any, ...], list[Any]] = {}
+    for row in sorted((row for row in rows if row.kind != "retraction"), key=lambda row: row.pane):
+        values = [value for number in row.tuples if (value := value_of(number)) is not None]
+        shown = (max(values, default=None), sum(values) / len(values) if values else None)
+        place = (row.begin_us, row.key)
+        before = last.setdefault(place, [])
+        if before and before[-1] == shown:
+            continue
+        if before and accumulation == "retracting":
+            found.append((row.begin_us, len(before) - 1, "retraction", row.at_us, row.key, *before[-1]))
+        found.append((row.begin_us, len(before), row.kind, row.at_us, row.key, *shown))
+        before.append(shown)
+    return found
+
+
+@pytest.mark.long
+def test_firings_that_show_nothing_new_can_be_left_out(spark: SparkSession) -> None:
+    """Whatever the cuts; what is shown next takes back what was shown last (E62)."""
+    seed = new_seed()
+    random = Random(seed)
+    rules, ends = make_rules(random), random.random() < 0.5
+    again = replace(
+        make_again(random, rules), early_us=UNIT_US, accumulation=random.choice(["accumulating", "retracting"])
+    )
+    cases = [make_case(random, rules.streams) for _ in range(RECORDINGS)]
+    windows = windows_of(again).model_copy(update={"only_updated_panes": True})
+    aggregates = {"most": ("max", "value"), "mean": ("avg", "value")}
+    results, cuts = in_pieces(spark, cases, rules, windows, random, ends, aggregates)
+    names = ["case", "window_begin_us", "pane", "kind", "fired_us", "key", *aggregates]
+    found: dict[int, list[tuple[Any, ...]]] = {}
+    for row in (row for result in results for row in result.fired.select(*names).collect()):
+        found.setdefault(row["case"], []).append(tuple(row)[1:])
+    left_out = 0
+    for number, case in enumerate(cases):
+        outcomes, raised = judge(case, rules, 0, END_US)
+        keys, orders = (
+            [key_of(one) for one in range(len(case))],
+            [order_of(one, merging=True) for one in range(len(case))],
+        )
+        shown = fire_again(case, keys, orders, outcomes, raised, again, END_US, ends)
+        rows = sorted(only_updates(shown, again.accumulation), key=str)
+        left_out += len(shown) - len(rows)
+        told = f"seed {seed}\n{rules}\n{again}\n{case}\nticks {raised}\ncuts {cuts}, ends {ends}"
+        mine = sorted(found.get(number, []), key=str)
+        assert mine == rows, f"{told}\nwanted {rows}\nfound {mine}"
+    assert left_out > 0

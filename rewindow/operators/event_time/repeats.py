@@ -58,6 +58,7 @@ after it had fired; when they show, null for when it fires; how often the window
 row that has not been shown; how many tuples it holds; those on time whose first window it is; up to which watermark
 windows have fired."""
 _KIND, _PANE, _SHOWN, _ARRIVED, _NUMBER, _MULTIPLE = "_kind", "_pane", "_shown", "_arrived_us", "_number", "_multiple"
+_NOW, _BEFORE, _UPDATES = "_now", "_before", "_updates"
 _SEEN, _CALLED, _LIMIT = "_seen_us", "_called_us", "_limit_us"
 _AGO = -(1 << 63)
 
@@ -251,6 +252,21 @@ def _closing(found: DataFrame, fold: Fold, own: Sequence[str]) -> DataFrame:
 
 def fired_rows(rows: DataFrame, windows: Repeating, fold: Fold, own: Sequence[str]) -> DataFrame:
     """Returns what windows show, a row per firing, and a retraction of what was shown before (E59 to E61, E65, E66)."""
+    from pyspark.sql import functions as F
+
+    columns = [F.col(quoted_column(name)) for name in own]
+    firings = _firings(rows, windows, fold, own).where(_UPDATES)
+    firings = firings.select(*columns, BEGIN, END, _DUE, F.inline(F.array(*_structs(fold, windows))))
+    if windows.accumulation == "retracting":
+        firings = firings.where(F.col("pane") >= 0)
+    about = [F.col(name) for name in WINDOW]
+    firings = firings.withColumn(END, F.col(END) - windows.behind_us)
+    named = firings.withColumnsRenamed({BEGIN: WINDOW[0], END: WINDOW[1], _DUE: WINDOW[4]})
+    return named.select(*columns, *about, *(column.alias(name) for name, column in fold.finished.items()))
+
+
+def _firings(rows: DataFrame, windows: Repeating, fold: Fold, own: Sequence[str]) -> DataFrame:
+    """Returns a row per firing, and one of what had shown before: running values, pane, whether it shows (E62)."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -261,16 +277,22 @@ def fired_rows(rows: DataFrame, windows: Repeating, fold: Fold, own: Sequence[st
     firings = firings.groupBy(*columns, BEGIN, END, _DUE, _KIND).agg(F.max(_PANES).alias(_PANES), *merged)
     order = Window.partitionBy(*columns, BEGIN).orderBy(_DUE)
     so_far = order.rowsBetween(FIRST, 0)
-    is_new = F.col(_DUE) > _AGO
-    pane = (F.max(_PANES).over(so_far) + F.sum(is_new.cast("bigint")).over(so_far) - 1).cast("int")
-    firings = firings.select("*", pane.alias(_PANE), *_running(fold, windows, so_far, order.rowsBetween(FIRST, -1)))
-    firings = firings.where(is_new).select(*columns, BEGIN, END, _DUE, F.inline(F.array(*_structs(fold, windows))))
-    if windows.accumulation == "retracting":
-        firings = firings.where(F.col("pane") >= 0)
-    about = [F.col(name) for name in WINDOW]
-    firings = firings.withColumn(END, F.col(END) - windows.behind_us)
-    named = firings.withColumnsRenamed({BEGIN: WINDOW[0], END: WINDOW[1], _DUE: WINDOW[4]})
-    return named.select(*columns, *about, *(column.alias(name) for name, column in fold.finished.items()))
+    firings = firings.select("*", *_running(fold, windows, so_far, order.rowsBetween(FIRST, -1)))
+    updates = F.col(_DUE) > _AGO
+    if windows.only_updated_panes:
+        firings = _with_values(_with_values(firings, fold, _NOW), fold, _BEFORE)
+        updates &= (F.row_number().over(order) == 1) | ~F.col(_NOW).eqNullSafe(F.col(_BEFORE))
+    firings = firings.withColumn(_UPDATES, updates)
+    pane = F.max(_PANES).over(so_far) + F.sum(F.col(_UPDATES).cast("bigint")).over(so_far) - 1
+    return firings.withColumn(_PANE, pane.cast("int"))
+
+
+def _with_values(firings: DataFrame, fold: Fold, ending: str) -> DataFrame:
+    """Adds what a firing shows, of the running parts with this ending, as a struct of their name."""
+    from pyspark.sql import functions as F
+
+    firings = firings.withColumns({part: F.col(f"{part}{ending}") for part in fold.functions})
+    return firings.withColumn(ending, F.struct(*(value.alias(name) for name, value in fold.finished.items())))
 
 
 def _running(fold: Fold, windows: Repeating, now: WindowSpec, before: WindowSpec) -> list[Column]:
@@ -279,8 +301,8 @@ def _running(fold: Fold, windows: Repeating, now: WindowSpec, before: WindowSpec
     if windows.accumulation == "discarding":
         return []
     calls = [(part, F.call_function(function, F.col(part))) for part, function in fold.functions.items()]
-    running = [call.over(now).alias(f"{part}_now") for part, call in calls]
-    return running + [call.over(before).alias(f"{part}_before") for part, call in calls]
+    running = [call.over(now).alias(f"{part}{_NOW}") for part, call in calls]
+    return running + [call.over(before).alias(f"{part}{_BEFORE}") for part, call in calls]
 
 
 def _structs(fold: Fold, windows: Repeating) -> list[Column]:
@@ -293,10 +315,10 @@ def _structs(fold: Fold, windows: Repeating) -> list[Column]:
 
     if windows.accumulation == "discarding":
         return [shown(F.col(_KIND), F.col(_PANE), "")]
-    now = shown(F.col(_KIND), F.col(_PANE), "_now")
+    now = shown(F.col(_KIND), F.col(_PANE), _NOW)
     if windows.accumulation == "accumulating":
         return [now]
-    return [shown(F.lit(RETRACTION), F.col(_PANE) - 1, "_before"), now]
+    return [shown(F.lit(RETRACTION), F.col(_PANE) - 1, _BEFORE), now]
 
 
 def left_rows(
@@ -308,6 +330,10 @@ def left_rows(
 
     of_window = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), BEGIN)
     fresh = F.size(F.collect_set(F.when(F.col(_SHOWN), F.col(_DUE))).over(of_window))
+    if windows.only_updated_panes:
+        updates = _firings(rows, windows, fold, own).where(_UPDATES).groupBy(*map(quoted_column, own), BEGIN)
+        rows = matched(rows, updates.agg(F.count("*").alias(_UPDATES)), own, BEGIN, "left")
+        fresh = F.coalesce(F.col(_UPDATES), F.lit(0))
     panes = F.max(_PANES).over(of_window) + fresh
     is_done = F.col(_SHOWN) | (F.col(_PANES) > 0)
     counted = rows.withColumns({"_all": panes.cast("bigint"), "_came_late": F.col(IS_LATE)})

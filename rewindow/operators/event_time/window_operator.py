@@ -35,6 +35,7 @@ _CALL = re.compile(r"(\w+)\((\*|[\w ]+)\)")
 _TUPLES = re.compile(r"\s*(\d+)\s+tuples?\s*")
 GLOBAL = "global"
 _TRIGGERS = ("allowed_lateness", "early", "early_tuples", "late", "late_tuples")
+_UPDATED = "only_updated_panes"
 
 
 class AggregateWindows(EventTimeOperator):
@@ -49,8 +50,8 @@ class AggregateWindows(EventTimeOperator):
     Attributes:
         length, slide: see `EventWindows`; without a slide the windows tumble. Text such as "100 tuples" makes windows
             of so many tuples, see `CountWindows`; "global" makes one of all, see `GlobalWindow`.
-        allowed_lateness, early, early_tuples, late, late_tuples, accumulation: see `EventWindows`: whether and how
-            windows fire more than once.
+        allowed_lateness, early, early_tuples, late, late_tuples, accumulation, only_updated_panes: see
+            `EventWindows`: whether and how windows fire more than once.
         gap, gap_inclusive: see `SessionWindows`; a gap stands in the place of a length. Of the settings above sessions
             have `allowed_lateness`.
         aggregates: by name, one of avg, count, max, min and sum over a column: `{"spent": "sum(amount)"}`;
@@ -74,6 +75,7 @@ class AggregateWindows(EventTimeOperator):
     late: Any = None
     late_tuples: int | None = None
     accumulation: Literal["discarding", "accumulating", "retracting"] = "retracting"
+    only_updated_panes: bool = False
     gap: Any = None
     gap_inclusive: bool = False
     aggregates: dict[str, str]
@@ -177,27 +179,27 @@ class AggregateWindows(EventTimeOperator):
 
     def _windows(self) -> AnyWindows:
         if self.gap is not None:
-            self._refuse("sessions, which gap makes, have", "length", "slide", *_TRIGGERS[1:])
+            self._refuse("sessions, which gap makes, have", "length", "slide", *_TRIGGERS[1:], _UPDATED)
             if self.accumulation != "retracting":
                 raise ValueError("sessions, which gap makes, have no other accumulation than retracting")
             given = {name: getattr(self, name) for name in ("gap", "gap_inclusive", "allowed_lateness")}
             return SessionWindows(**given)
         if self.length is None:
             raise ValueError("windows have neither a length nor a gap: set length, or for sessions gap")
-        triggers = {name: getattr(self, name) for name in (*_TRIGGERS, "accumulation")}
+        triggers = {name: getattr(self, name) for name in (*_TRIGGERS, "accumulation", _UPDATED)}
         if self.length == GLOBAL:
             self._refuse("the global window has", "slide")
             return GlobalWindow(**triggers)
         slide = self.length if self.slide is None else self.slide
         tuples = [_TUPLES.fullmatch(str(text)) for text in (self.length, slide)]
         if all(tuples):
-            self._refuse("windows of so many tuples have", *_TRIGGERS)
+            self._refuse("windows of so many tuples have", *_TRIGGERS, _UPDATED)
             length, slide = (int(found[1]) for found in tuples if found)
             return CountWindows(length=length, slide=slide)
         return EventWindows(length=self.length, slide=slide, **triggers)
 
     def _refuse(self, what: str, *names: str) -> None:
-        is_unset = {"allowed_lateness": not seconds(self.allowed_lateness)}
+        is_unset = {"allowed_lateness": not seconds(self.allowed_lateness), _UPDATED: not self.only_updated_panes}
         wrong = [name for name in names if not is_unset.get(name, getattr(self, name) is None)]
         if wrong:
             raise ValueError(f"{what} no {', '.join(wrong)}")

@@ -27,6 +27,7 @@ class _Repeating(BaseModel):
     late: Decimal | None = None
     late_tuples: int | None = None
     accumulation: Literal["discarding", "accumulating", "retracting"] = "retracting"
+    only_updated_panes: bool = False
 
     def __init__(self, **settings: Any) -> None:
         try:
@@ -61,6 +62,13 @@ class _Repeating(BaseModel):
             raise ValueError(
                 "late and late_tuples say when windows show late tuples, and these let none in: set allowed_lateness"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_updated(self) -> Self:
+        if self.only_updated_panes and (self.fires_once or self.accumulation == "discarding"):
+            what = "which have nothing to compare" if self.accumulation == "discarding" else "which fire once"
+            raise ValueError(f"only_updated_panes is not for these windows, {what}")
         return self
 
     @property
@@ -108,6 +116,8 @@ class EventWindows(_Repeating):
             `allowed_lateness`; or where the recording ends.
         accumulation: what a window shows that fires again: `discarding`, what is new (E59); `accumulating`, the whole
             (E60); `retracting`, the whole, and before it what was shown last as a row of the kind `retraction` (E61).
+        only_updated_panes: a firing whose values are those that were shown last is left out, also the one on time
+            (E62).
 
     Example:
         EventWindows(length="1 h", slide="15 min")
@@ -172,7 +182,8 @@ class ApexWindows(EventWindows):
     than the lateness is no part of any window, and is kept as a late tuple (E54).
 
     Attributes:
-        length, slide, early, early_tuples, late, late_tuples, accumulation: see `EventWindows`.
+        length, slide, early, early_tuples, late, late_tuples, accumulation, only_updated_panes: see
+            `EventWindows`.
         lateness: a tuple may lie so far behind the watermark; None, as in Apex, lets all tuples in, and removes no
             window, so that the state grows with the number of windows (E52).
 
