@@ -127,13 +127,15 @@ def _show_event_time(event: EventGaps, limit: int) -> None:
     if event.learned is not None:
         found, steps = event.learned
         words += f", learned: {found / steps:.1%} of {steps:,} distances between rows of a key are that long"
+    if event.hours is not None:
+        words += f" inside of opening hours ({event.hours.zone})"
     ends = f"{format_time(event.from_us)} to {format_time(event.to_us)}"
     out.print(f"\n[bold]in event time[/bold]: {escape(f'{words}, {ends}')}")
     rows = [row.row() | {"completeness": "" if row.share is None else f"{row.share:.2%}"} for row in event.completeness]
     shown = [{name: value for name, value in row.items() if name not in _unused(rows)} for row in rows]
     if shown:
         print_rows("", [*shown[0]], [[*row.values()] for row in shown])
-    gaps = sorted(event.gaps, key=lambda gap: (gap.from_us - gap.to_us, gap.from_us))
+    gaps = sorted(event.gaps, key=lambda gap: (-gap.length_us, gap.from_us))
     out.print(f"\n{len(gaps):,} gaps in event time" if gaps else "\nno gaps in event time")
     if gaps:
         columns = ("kind", "key", "column", "from", "to", "lasts", "missing", "closed by")
@@ -195,5 +197,5 @@ def _stretch(gap: Gap) -> tuple[object, ...]:
 
 def _lasts(gap: Gap) -> str:
     """Returns how long a gap lasts, to the millisecond."""
-    milliseconds = (gap.to_us - gap.from_us) // 1000
+    milliseconds = gap.length_us // 1000
     return str(timedelta(milliseconds=milliseconds)).removesuffix("000")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -16,11 +16,13 @@ from rewindow.errors import InputError
 from rewindow.inspection.gap_rows import OPEN, Gap
 from rewindow.location import location
 from rewindow.names import BOOKKEEPING, did_you_mean
+from rewindow.operators.filling.hours_grid import HoursGrid
+from rewindow.operators.gaps.hours_sql import clock_sql
 from rewindow.operators.gaps.settings import GapSettings
 from rewindow.operators.gaps.sql import ENDED, NEVER_STARTED, RUN, GapSql
 from rewindow.storage import Table, query, quoted
 from rewindow.storage.streams import stored_settings
-from rewindow.windows import Grid, WindowRange, format_duration, format_time
+from rewindow.windows import Grid, WindowRange, format_duration, format_time, parse_duration
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class StreamRows:
         event_at: the column of its event time; None where nothing says so.
         cadence_us: how often a row of a key is expected in event time; None where nothing says so.
         expected_keys: keys that must appear, as text.
+        hours: settings of the hours in which rows are expected; none where they are at all times.
     """
 
     name: str
@@ -42,6 +45,7 @@ class StreamRows:
     event_at: str | None = None
     cadence_us: int | None = None
     expected_keys: Sequence[Sequence[str]] = ()
+    hours: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def open(cls, config: Config, stream: str, only: Mapping[str, str]) -> StreamRows:
@@ -55,8 +59,12 @@ class StreamRows:
             text = stored_settings(Table.open(config.windows_table(stream))).get("keys", "")
             rows = cls(stream, table, [key for key in text.split(",") if key], only)
         else:
-            cadence_us, keys = settings.cadence_us or settings.interval_us, settings.keys
-            rows = cls(stream, table, keys, only, settings.event_at, cadence_us, settings.expected_values)
+            cadence_us, keys, fill = settings.cadence_us or settings.interval_us, settings.keys, settings.fill
+            hours: dict[str, Any] = {}
+            if fill is not None and fill.hours is not None:
+                hours = {"zone": fill.zone, "hours": fill.hours, "weekdays": fill.weekdays, "closed": fill.closed}
+                cadence_us = cadence_us if fill.step is None else parse_duration(fill.step)
+            rows = cls(stream, table, keys, only, settings.event_at, cadence_us, settings.expected_values, hours)
         for name in only:
             if name not in rows.keys:
                 known = ", ".join(rows.keys) or "none"
@@ -138,6 +146,7 @@ class EventGaps:
         from_us, to_us: what was looked at.
         completeness: by key and column.
         gaps: by key, column and time.
+        hours: points inside of opening hours; None where rows were expected at all times.
     """
 
     cadence_us: int
@@ -146,6 +155,7 @@ class EventGaps:
     to_us: int
     completeness: Sequence[Completeness]
     gaps: Sequence[Gap]
+    hours: HoursGrid | None = None
 
     @property
     def silent_now(self) -> list[Gap]:
@@ -197,14 +207,14 @@ def event_gaps(
     named = [dict(zip(rows.keys, key, strict=True)) for key in rows.expected_keys]
     expected = [[*key.values()] for key in named if rows.only.items() <= key.items()]
     settings = GapSettings(
-        event_at=rows.event_at, cadence=f"{cadence_us} us", from_time=grid.start_us(windows.first),
-        to_time=grid.end_us(windows.last), keys=rows.keys, columns=names, expected_keys=expected,
+        event_at=rows.event_at, cadence=format_duration(cadence_us), from_time=grid.start_us(windows.first),
+        to_time=grid.end_us(windows.last), keys=rows.keys, columns=names, expected_keys=expected, **rows.hours,
     )  # fmt: skip
     gaps, totals = _asked(rows, windows, settings)
     if rows.only and not totals:
         asked = ", ".join(f"{name}={value}" for name, value in rows.only.items())
         raise InputError(f'stream "{rows.name}" has no tuple of key {asked} up to window {windows.last}')
-    return EventGaps(cadence_us, learned, settings.from_time, settings.to_time, totals, gaps)
+    return EventGaps(cadence_us, learned, settings.from_time, settings.to_time, totals, gaps, settings.grid)
 
 
 def _columns(rows: StreamRows, asked: Sequence[str]) -> list[str]:
@@ -247,7 +257,9 @@ def _rows(rows: StreamRows, windows: WindowRange, settings: GapSettings) -> str:
     taken.append(f"{quoted('offset')} as place" if "offset" in names else "cast(null as bigint) as place")
     for column, name in zip(settings.columns, sql.columns, strict=True):
         taken.append(f"case when {quoted(column)} is null then 0 else 1 end as {name}")
-    return f"select {', '.join(taken)} from s where window_id <= {windows.last}{rows.of_keys}"
+    found = f"select {', '.join(taken)} from s where window_id <= {windows.last}{rows.of_keys}"
+    hours = settings.grid
+    return found if hours is None else clock_sql(hours, found, [*sql.keys, "a", "window_id", "place", *sql.columns])
 
 
 def _asked(rows: StreamRows, windows: WindowRange, settings: GapSettings) -> tuple[list[Gap], list[Completeness]]:
@@ -269,9 +281,14 @@ def _asked(rows: StreamRows, windows: WindowRange, settings: GapSettings) -> tup
 
 def _gap(row: Mapping[str, Any], sql: GapSql) -> Gap:
     closed = OPEN if row["window_id"] is None else f"tuple {row['window_id']}:{row['place']}"
+    from_us, to_us, since_us = row["from_us"], row["to_us"], row["since_us"]
+    length_us, hours, step_us = to_us - from_us, sql.settings.grid, sql.settings.cadence_us
+    if hours is not None:
+        from_us, since_us = (hours.start_us(at // step_us) for at in (from_us, since_us))
+        to_us = hours.end_us(to_us // step_us - 1)
     return Gap(
-        row["kind"], None, row["from_us"], row["to_us"], row["missing"], _key(row, sql), closed, _column(row, sql),
-        row["open_left"], row["open_right"], row["since_us"],
+        row["kind"], None, from_us, to_us, row["missing"], _key(row, sql), closed, _column(row, sql),
+        row["open_left"], row["open_right"], since_us, length_us,
     )  # fmt: skip
 
 

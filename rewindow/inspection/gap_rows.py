@@ -31,6 +31,7 @@ class Gap:
         column: whose values are null.
         open_left, open_right: in event time, whether it touches that bound of the range.
         since_us: where it begins, also before the range; its id is made of it.
+        open_us: how much of the time that it spans rows were expected in; None for all.
     """
 
     kind: str
@@ -44,6 +45,12 @@ class Gap:
     open_left: bool = False
     open_right: bool = False
     since_us: int | None = None
+    open_us: int | None = None
+
+    @property
+    def length_us(self) -> int:
+        """How long it is, without what is closed (G8)."""
+        return self.to_us - self.from_us if self.open_us is None else self.open_us
 
     @property
     def keys(self) -> str:
@@ -65,6 +72,6 @@ class Gap:
         first, last = (self.windows.first, self.windows.last) if self.windows else (None, None)
         values = (
             self.kind, self.keys, first, last, *times, self.count, self.closed_by, self.column,
-            (self.to_us - self.from_us) / 1_000_000, _BOUNDS[self.open_left, self.open_right], self.gap_id,
+            self.length_us / 1_000_000, _BOUNDS[self.open_left, self.open_right], self.gap_id,
         )  # fmt: skip
         return dict(zip(COLUMNS, values, strict=True))

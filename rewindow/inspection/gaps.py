@@ -83,9 +83,7 @@ class GapReport:
 
     def longest(self, kind: str) -> list[Gap]:
         """Returns the gaps of a kind, the longest first, and of the same length the earliest."""
-        return sorted(
-            (gap for gap in self.gaps if gap.kind == kind), key=lambda gap: (gap.from_us - gap.to_us, gap.from_us)
-        )
+        return sorted((gap for gap in self.gaps if gap.kind == kind), key=lambda gap: (-gap.length_us, gap.from_us))
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the report as plain values."""

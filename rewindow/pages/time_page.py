@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
@@ -17,7 +17,8 @@ from rewindow.inspection.gap_rows import Gap
 from rewindow.inspection.gaps import GapReport, gaps
 from rewindow.inspection.lags import LATER_THAN_US, KeyLateness, LagStep, lag_over_time, lateness_by_key
 from rewindow.location import Location
-from rewindow.operators.gaps.sql import RECORDED_NULLS
+from rewindow.operators.filling.hours_grid import HoursGrid
+from rewindow.operators.gaps.sql import MISSING_ROWS, RECORDED_NULLS
 from rewindow.pages.calendar import describe_range, draw_calendar
 from rewindow.pages.drawing import draw
 from rewindow.pages.filled_plot import HEIGHT, draw_plots
@@ -69,7 +70,7 @@ def draw_time_page(config: Config, stream: str, *, found: GapReport | None = Non
         steps, behind = lag_over_time(rows, windows, grid), lateness_by_key(rows, windows)
     filled = filled_stream(config, stream, windows) if windows is not None else None
     calendar = draw_calendar(grid, windows, calendar_layers(event, windows, grid)) if event and windows else None
-    listed = sorted(found.gaps, key=lambda gap: (gap.from_us - gap.to_us, gap.from_us, gap.keys))
+    listed = sorted(found.gaps, key=lambda gap: (-gap.length_us, gap.from_us, gap.keys))
     return draw(
         "stream_time.html", stream=stream, report=found, event=event, page={"windows": windows}, seconds=_words,
         lead=_lead(found), facts=_facts(found), calendar=calendar,
@@ -134,15 +135,28 @@ def calendar_layers(event: EventGaps, windows: WindowRange, grid: Grid) -> list[
         if gap.kind != RECORDED_NULLS:
             by_key.setdefault(gap.keys, []).append(gap)
     count = max(sum(not row.column for row in event.completeness), 1)
-    every = missing_by_window([gap for found in by_key.values() for gap in found], event.cadence_us, windows, grid)
+
+    def missing(found: Sequence[Gap]) -> npt.NDArray[np.float64]:
+        return missing_by_window(_open_parts(found, event.hours), event.cadence_us, windows, grid)
+
+    every = missing([gap for found in by_key.values() for gap in found])
     layers = [Layer("missing", "missing, all keys", "rows", every, hue="red")]
-    expected = count * grid.width_us / event.cadence_us
-    layers.append(Layer("complete", "completeness", "%", 100 * (1 - every / expected).clip(0, 1), False, "green"))
+    whole = Gap(MISSING_ROWS, windows, grid.start_us(windows.first), grid.end_us(windows.last), 0)
+    expected = count * missing([whole])
+    share = np.divide(every, expected, out=np.zeros(len(every)), where=expected > 0)
+    layers.append(Layer("complete", "completeness", "%", 100 * (1 - share).clip(0, 1), False, "green"))
     worst = sorted(by_key.items(), key=lambda one: (-sum(gap.count for gap in one[1]), one[0]))
     for key, found in worst[:_LAYERS_MAX] if count > 1 else []:
-        values = missing_by_window(found, event.cadence_us, windows, grid)
-        layers.append(Layer(key, key, "rows", values, hue="amber"))
+        layers.append(Layer(key, key, "rows", missing(found), hue="amber"))
     return layers
+
+
+def _open_parts(found: Sequence[Gap], hours: HoursGrid | None) -> list[Gap]:
+    """Returns gaps cut at closing times: of each the parts in which rows were expected."""
+    if hours is None:
+        return [*found]
+    parts = ((gap, hours.openings(gap.from_us, gap.to_us)) for gap in found)
+    return [replace(gap, from_us=start, to_us=end) for gap, stretches in parts for start, end in stretches]
 
 
 def missing_by_window(
@@ -167,7 +181,7 @@ def missing_by_window(
 def gap_lanes(event: EventGaps) -> list[GapLane]:
     """Returns the gaps of the keys that miss most, each on a line of its own."""
     span = max(event.to_us - event.from_us, 1)
-    longest = sorted(event.gaps, key=lambda gap: gap.from_us - gap.to_us)[:RECTANGLES_MAX]
+    longest = sorted(event.gaps, key=lambda gap: -gap.length_us)[:RECTANGLES_MAX]
     by_label: dict[str, list[Gap]] = {}
     for gap in longest:
         by_label.setdefault(", ".join(filter(None, (gap.keys, gap.column))) or "the stream", []).append(gap)

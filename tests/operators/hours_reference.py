@@ -79,6 +79,23 @@ class Row(NamedTuple):
     a: float
 
 
+class Found(NamedTuple):
+    """A gap: column (None: whole rows), kind, begin, end, missing, length, the bounds that it touches, what closed it.
+
+    Begin and end are seconds, and so is the length, in which only hours count. `closed_by` is a timestamp.
+    """
+
+    column: str | None
+    kind: str
+    begin: int
+    end: int
+    missing: int
+    length: int
+    open_left: bool
+    open_right: bool
+    closed_by: int | None
+
+
 class Made(NamedTuple):
     """A made row: when it was made (causal only), its timestamp, whether its gap is open, values of the columns."""
 
@@ -147,3 +164,55 @@ def _season(rows: Sequence[Row], clock: Clock, ts: int) -> float | None:
     point = clock.point(ts)
     there = sorted((row.ts, row.a) for row in rows if point is not None and clock.point(row.ts) == point)
     return there[0][1] if there else None
+
+
+def gaps(rows: Sequence[Row], clock: Clock, first: int, step: int, factor: float) -> tuple[list[Found], list[int]]:
+    """Returns the gaps of a key from a point on, and how many points are present, null, missing and tolerated.
+
+    A value below 10 is null. The clock may have points before the first one.
+    """
+    points = range(first, len(clock.starts))
+    rows = sorted((row for row in rows if clock.point(row.ts) is not None), key=lambda row: row.ts)
+    at = [clock.point(row.ts) or 0 for row in rows]
+    valued = {point for point, row in zip(at, rows, strict=True) if row.a >= 10}
+    inside, values = set(at) & set(points), valued & set(points)
+    found, tolerated, missing = [], 0, 0
+    for run in _runs(points, set(points) - set(at)):
+        before = [row for row, point in zip(rows, at, strict=True) if point < run[0]]
+        after = [row for row, point in zip(rows, at, strict=True) if point > run[-1]]
+        last = _opened(before[-1], clock, step) if before else first * step - 1e-6
+        until = _opened(after[0], clock, step) if after else len(clock.starts) * step
+        if until - last <= factor * step and (before or after):
+            tolerated += len(run)
+            continue
+        kind = "missing_rows" if after else "ended" if before else "never_started"
+        found.append(_found(None, kind, run, clock, first, step, after[0].ts if after else None))
+        missing += len(run)
+    for run in _runs(points, inside - valued):
+        behind = [row.ts for row, point in zip(rows, at, strict=True) if point == run[-1] + 1 and row.a >= 10]
+        found.append(_found("a", "recorded_nulls", run, clock, first, step, behind[0] if behind else None))
+    return found, [len(values), len(inside - values), missing, tolerated]
+
+
+def _runs(points: Sequence[int], wanted: set[int]) -> list[list[int]]:
+    runs: list[list[int]] = []
+    for point in points:
+        if point in wanted and runs and runs[-1][-1] == point - 1:
+            runs[-1].append(point)
+        elif point in wanted:
+            runs.append([point])
+    return runs
+
+
+def _opened(row: Row, clock: Clock, step: int) -> float:
+    """Returns for how long it had been open at a row."""
+    point = clock.point(row.ts)
+    assert point is not None
+    return point * step + min(row.ts - clock.starts[point], step - 1e-6)
+
+
+def _found(
+    column: str | None, kind: str, run: list[int], clock: Clock, first: int, step: int, closed_by: int | None
+) -> Found:
+    begin, end, is_last = clock.starts[run[0]], clock.ends[run[-1]], run[-1] == len(clock.starts) - 1
+    return Found(column, kind, begin, end, len(run), len(run) * step, run[0] == first, is_last, closed_by)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,7 +16,15 @@ from rewindow.inspection.event_gaps import StreamRows
 from rewindow.inspection.gap_rows import Gap
 from rewindow.inspection.gaps import gaps
 from rewindow.inspection.lags import LATER_THAN_US, lag_over_time, lateness_by_key
-from rewindow.pages.time_page import WIDTH, draw_curve, draw_time_page, gap_lanes, missing_by_window, write_time_page
+from rewindow.pages.time_page import (
+    WIDTH,
+    calendar_layers,
+    draw_curve,
+    draw_time_page,
+    gap_lanes,
+    missing_by_window,
+    write_time_page,
+)
 from rewindow.windows import Grid, WindowRange
 from tests.inspection.test_event_gaps import STEADY, recorded
 from tests.pages.test_page import read
@@ -61,6 +70,20 @@ def test_page_is_whole_needs_no_other_file_and_shows_what_the_report_says(tmp_pa
     assert [(row["kind"], row["key"], row["count"]) for row in rows if row["id"]] == [
         ("ended", "k=<b>x</b>", "9"), ("missing_rows", "k=a", "2"),
     ]  # fmt: skip
+
+
+def test_in_opening_hours_the_calendar_counts_what_is_missing_while_open(tmp_path: Path) -> None:
+    """A window outside of the hours lacks nothing, also inside of a gap that goes over them (G3)."""
+    fill = {"step": "1 min", "zone": "Asia/Kolkata", "hours": "05:30-05:31"}  # 00:00 to 00:01 UTC.
+    config = recorded(tmp_path, STEADY, fill=fill)
+    event = gaps(config, "s").event
+    assert event is not None and event.hours is not None and event.cadence_us == MINUTE
+    assert [(row.expected, row.present) for row in event.completeness] == [(1, 1)] and not event.gaps
+    gap = Gap("missing_rows", None, 0, 86_400 * SECOND + MINUTE, 2, {"k": "a"})
+    day = WindowRange(0, 8_639)
+    missing, share = calendar_layers(replace(event, gaps=[gap]), day, Grid(10_000))[:2]
+    assert missing.values.tolist() == [1 / 6] * 6 + [0] * 8_634
+    assert share.values.tolist() == [0] * 6 + [100] * 8_634
 
 
 def test_gaps_lie_on_the_line_of_their_range(tmp_path: Path) -> None:

@@ -22,9 +22,9 @@ from rewindow.operators.heartbeat.clock import floor_div
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-_DAY_US = 86_400_000_000
-_WEEK_US = 7 * _DAY_US
-_MONDAY_US = 4 * _DAY_US
+DAY_US = 86_400_000_000
+WEEK_US = 7 * DAY_US
+MONDAY_US = 4 * DAY_US
 """The first Monday of local clocks, 1970-01-05: weeks are counted from there."""
 _YEARS = 1900, 2100
 """Clocks are changed between these years; before and after they stay as they are there."""
@@ -94,36 +94,76 @@ class HoursGrid:
         """See EventGrid."""
         return (end - first) * self.step_us
 
+    def clock(self, at: Column) -> Column:
+        """Returns the time that has passed while open: a step for each point before, and what of its own; null outside.
+
+        In it every point is as far from the next one, over nights too. What of a step lies behind a change of the
+        clocks counts as its last microsecond.
+        """
+        from pyspark.sql import functions as F
+
+        return _bound(
+            self._next(at), lambda one: F.when(one["is_inside"], (one["number"] - 1) * self.step_us + one["since"])
+        )
+
     def first(self, at_us: int) -> int:
         """See EventGrid."""
-        piece = self._pieces[self._index(at_us - 1)]
+        piece = self.pieces[self._index(at_us - 1)]
         return self._number(at_us - 1, piece)
 
     def first_ending(self, at_us: int) -> int:
         """See EventGrid."""
-        piece = self._pieces[self._index(at_us - 1)]
+        piece = self.pieces[self._index(at_us - 1)]
         return self._number(at_us - 1, piece) - self._is_inside(at_us - 1, piece)
+
+    def start_us(self, point: int) -> int:
+        """Returns the instant at which a step begins."""
+        piece = self.pieces[self._index_of(point)]
+        assert piece.base is not None, "a point is in a piece that is open"
+        week, of_week = divmod(point - piece.base, self._of_week)
+        day, step = divmod(of_week, self.points_of_day)
+        return week * WEEK_US + MONDAY_US + self.opens[day] + step * self.step_us - piece.offset
+
+    def end_us(self, point: int) -> int:
+        """Returns the instant at which a step ends (exclusive)."""
+        end, index = self.start_us(point) + self.step_us, self._index_of(point) + 1
+        if index == len(self.pieces) or end < self.pieces[index].start:
+            return end
+        return self.pieces[index].rest
+
+    def openings(self, from_us: int, to_us: int) -> Iterator[tuple[int, int]]:
+        """Gives begin and end of each stretch of points from one instant to another; none goes on over a midnight."""
+        at = from_us
+        while (start := self.start_us(self.first(at))) < to_us:
+            index = self._index(start)
+            of_day = (start + self.pieces[index].offset - self.open_us) % DAY_US
+            at = start - of_day + self.close_us - self.open_us
+            if index + 1 < len(self.pieces) and at >= self.pieces[index + 1].start:
+                at = self.pieces[index + 1].rest
+            yield start, min(at, to_us)
 
     def points_in(self, period_us: int) -> int:
         """See EventGrid: at most all of the days that the period touches; a day has an hour or two more at most."""
-        days = period_us // (_DAY_US - _DAY_US // 8) + 2
-        return days * -(-(self.close_us - self.open_us + _DAY_US // 8) // self.step_us)
+        days = period_us // (DAY_US - DAY_US // 8) + 2
+        return days * -(-(self.close_us - self.open_us + DAY_US // 8) // self.step_us)
 
     @cached_property
-    def _opens(self) -> list[int]:
+    def opens(self) -> list[int]:
         """Where hours begin in a local week."""
-        return [day * _DAY_US + self.open_us for day in sorted(self.weekdays)]
+        return [day * DAY_US + self.open_us for day in sorted(self.weekdays)]
 
     @property
-    def _of_day(self) -> int:
+    def points_of_day(self) -> int:
+        """How many points a day has on which clocks are not changed."""
         return (self.close_us - self.open_us) // self.step_us
 
     @property
     def _of_week(self) -> int:
-        return self._of_day * len(self._opens)
+        return self.points_of_day * len(self.opens)
 
     @cached_property
-    def _pieces(self) -> list[ClockPiece]:
+    def pieces(self) -> list[ClockPiece]:
+        """All pieces in order of time."""
         pieces: list[ClockPiece] = []
         for start, offset, is_open in self._stretches():
             plain, first, rest = self._plain(start + offset), -_FAR, start
@@ -142,8 +182,8 @@ class HoursGrid:
         for (start, offset), (end, _) in pairwise([*changes, (_FAR, 0)]):
             at = start
             for day in sorted(set(self.closed)):
-                midnight = (day.toordinal() - date(1970, 1, 1).toordinal()) * _DAY_US - offset
-                since, until = max(midnight, at), min(midnight + _DAY_US, end)
+                midnight = (day.toordinal() - date(1970, 1, 1).toordinal()) * DAY_US - offset
+                since, until = max(midnight, at), min(midnight + DAY_US, end)
                 if since < until:
                     if at < since:
                         yield at, offset, True
@@ -154,21 +194,24 @@ class HoursGrid:
 
     def _rest(self, start: int, offset: int) -> int:
         """Returns where the step of a point before a piece ends in it: where hours or another point begin or end."""
-        week = (start + offset - _MONDAY_US) % _WEEK_US
-        for opens in self._opens:
+        week = (start + offset - MONDAY_US) % WEEK_US
+        for opens in self.opens:
             if opens <= week < opens - self.open_us + self.close_us:
                 return start + (opens - week) % self.step_us
         return start
 
     def _plain(self, local: int) -> int:
         """Returns how many points are before a local time, in the plain count of weeks."""
-        week, rest = divmod(local - _MONDAY_US, _WEEK_US)
+        week, rest = divmod(local - MONDAY_US, WEEK_US)
         return week * self._of_week + sum(
-            min(max(-((opens - rest) // self.step_us), 0), self._of_day) for opens in self._opens
+            min(max(-((opens - rest) // self.step_us), 0), self.points_of_day) for opens in self.opens
         )
 
     def _index(self, at: int) -> int:
-        return max(bisect_right(self._pieces, at, key=lambda piece: piece.start) - 1, 0)
+        return max(bisect_right(self.pieces, at, key=lambda piece: piece.start) - 1, 0)
+
+    def _index_of(self, point: int) -> int:
+        return max(bisect_right(self.pieces, point, key=lambda piece: piece.first) - 1, 0)
 
     def _number(self, at: int, piece: ClockPiece) -> int:
         """Returns the number of the first point behind an instant of a piece."""
@@ -176,29 +219,34 @@ class HoursGrid:
 
     def _is_inside(self, at: int, piece: ClockPiece) -> bool:
         """Returns whether an instant of a piece lies in the step of a point."""
-        week = (at + piece.offset - _MONDAY_US) % _WEEK_US
-        is_open = any(opens <= week < opens - self.open_us + self.close_us for opens in self._opens)
+        week = (at + piece.offset - MONDAY_US) % WEEK_US
+        is_open = any(opens <= week < opens - self.open_us + self.close_us for opens in self.opens)
         return at < piece.rest or (is_open and self._number(at, piece) > piece.first)
 
     def _next(self, at: Column) -> Column:
-        """Returns the number of the first point behind an instant, and whether the instant lies in the one before."""
+        """Returns the number of the first point behind an instant, if it lies in the one before, and how far in it."""
         from pyspark.sql import functions as F
 
         def of(one: Column) -> Column:
             piece, week, rest = one["piece"], one["week"], one["rest"]
             plain, is_open = week * self._of_week, F.lit(False)
-            for opens in self._opens:
-                steps = F.least(F.greatest(floor_div(rest - opens, self.step_us) + 1, F.lit(0)), F.lit(self._of_day))
+            for opens in self.opens:
+                steps = F.least(
+                    F.greatest(floor_div(rest - opens, self.step_us) + 1, F.lit(0)), F.lit(self.points_of_day)
+                )
                 plain = plain + steps
                 is_open = is_open | ((rest >= opens) & (rest < opens - self.open_us + self.close_us))
             number = F.coalesce(piece["base"] + plain, piece["first"])
             is_inside = (at < piece["rest"]) | (is_open & (number > piece["first"]))
-            return F.when(at.isNotNull(), F.struct(number.alias("number"), is_inside.alias("is_inside")))
+            of_step = F.pmod(F.pmod(rest, F.lit(DAY_US)) - self.open_us, F.lit(self.step_us))
+            since = F.when(at < piece["rest"], self.step_us - 1).otherwise(of_step)
+            found = F.struct(number.alias("number"), is_inside.alias("is_inside"), since.alias("since"))
+            return F.when(at.isNotNull(), found)
 
         def placed(piece: Column) -> Column:
-            local = at + piece["offset"] - _MONDAY_US
-            rest = F.pmod(local, F.lit(_WEEK_US))
-            return F.struct(piece.alias("piece"), floor_div(local, _WEEK_US).alias("week"), rest.alias("rest"))
+            local = at + piece["offset"] - MONDAY_US
+            rest = F.pmod(local, F.lit(WEEK_US))
+            return F.struct(piece.alias("piece"), floor_div(local, WEEK_US).alias("week"), rest.alias("rest"))
 
         return _bound(_bound(self._piece("start", at), placed), of)
 
@@ -207,16 +255,16 @@ class HoursGrid:
         from pyspark.sql import functions as F
 
         of_week = F.pmod(number, F.lit(self._of_week))
-        opens = F.get(F.array(*map(F.lit, self._opens)), floor_div(of_week, self._of_day).cast("int"))
-        step = F.pmod(of_week, F.lit(self._of_day)) * self.step_us
-        return floor_div(number, self._of_week) * _WEEK_US + _MONDAY_US + opens + step
+        opens = F.get(F.array(*map(F.lit, self.opens)), floor_div(of_week, self.points_of_day).cast("int"))
+        step = F.pmod(of_week, F.lit(self.points_of_day)) * self.step_us
+        return floor_div(number, self._of_week) * WEEK_US + MONDAY_US + opens + step
 
     def _piece(self, name: str, value: Column) -> Column:
         """Returns the last piece whose start, or first point, is not behind a value: by halves."""
         from pyspark.sql import functions as F
 
         pieces = F.from_json(F.lit(self._as_json), _PIECE)
-        halves = F.array(*(F.lit(1 << n) for n in reversed(range(len(self._pieces).bit_length()))))
+        halves = F.array(*(F.lit(1 << n) for n in reversed(range(len(self.pieces).bit_length()))))
         index = F.aggregate(
             halves,
             F.lit(0),
@@ -226,10 +274,10 @@ class HoursGrid:
 
     @cached_property
     def _as_json(self) -> str:
-        following = [*self._pieces[1:], ClockPiece(_FAR, 0, None, 0, _FAR)]
+        following = [*self.pieces[1:], ClockPiece(_FAR, 0, None, 0, _FAR)]
         return json.dumps([
             {**vars(piece), "end": behind.start, "over": behind.rest}
-            for piece, behind in zip(self._pieces, following, strict=True)
+            for piece, behind in zip(self.pieces, following, strict=True)
         ])  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from rewindow.names import did_you_mean, quoted_column
 from rewindow.operators.event_time.lateness import timestamp_us
 from rewindow.operators.gaps.settings import GapSettings
 from rewindow.operators.gaps.sql import LULL, ROWS, RUN, GapSql
+from rewindow.operators.heartbeat.clock import floor_div
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -36,10 +37,10 @@ class FrameGaps:
     Attributes:
         gaps: a row per gap. The keys; `column STRING`, null where whole rows are missing; `kind STRING` (missing_rows,
             recorded_nulls, lull, never_started, ended); `from`, `to TIMESTAMP`, start inclusive, end exclusive;
-            `length_us BIGINT`; `missing BIGINT`, the rows or values that are not there; `open_left`, `open_right
-            BOOLEAN`: it touches that bound of the range and may go on beyond it; `closed_by STRING`, the window and
-            offset of the tuple that ended it, where the frame has these columns; `gap_id STRING`, the same however the
-            recording is cut.
+            `length_us BIGINT`, without what is closed; `missing BIGINT`, the rows or values that are not there;
+            `open_left`, `open_right BOOLEAN`: it touches that bound of the range and may go on beyond it; `closed_by
+            STRING`, the window and offset of the tuple that ended it, where the frame has these columns; `gap_id
+            STRING`, the same however the recording is cut.
         completeness: a row per key, and per key and column. The keys; `column STRING`; `is_expected BOOLEAN`, null
             without expected keys; `expected BIGINT` rows, which are those `present`, with a null in the column
             (`nulls`), `missing` in the gaps listed, and `tolerated` by the factor, together; `completeness DOUBLE`,
@@ -137,7 +138,8 @@ def _rows(frame: DataFrame, settings: GapSettings) -> DataFrame:
 
     sql, null = GapSql(settings, "div"), F.lit(None).cast("bigint")
     taken = [F.col(quoted_column(key)).alias(name) for key, name in zip(settings.keys, sql.keys, strict=True)]
-    taken.append(timestamp_us(frame, "frame", settings.event_at, settings.unit).alias("t"))
+    at, grid = timestamp_us(frame, "frame", settings.event_at, settings.unit), settings.grid
+    taken.append((at if grid is None else grid.clock(at)).alias("t"))
     arrived = timestamp_us(frame, "frame", settings.arrived_at) if settings.lull else null
     taken.append(arrived.alias("a"))
     for name, renamed in (("window_id", "window_id"), ("offset", "place")):
@@ -174,7 +176,7 @@ def _shown_gaps(gaps: DataFrame, settings: GapSettings) -> DataFrame:
     """Returns gaps with times and ids; an id is made of what stays the same however a range is cut (G16)."""
     from pyspark.sql import functions as F
 
-    sql = GapSql(settings, "div")
+    sql, gaps = GapSql(settings, "div"), _in_time(gaps, settings)
     closed = F.concat("window_id", F.lit(":"), "place")
     texts = [F.coalesce(F.col(name).cast("string"), F.lit("\\N")) for name in sql.keys]
     clock = F.when(F.col("kind") == LULL, "arrival").otherwise("event")
@@ -182,9 +184,24 @@ def _shown_gaps(gaps: DataFrame, settings: GapSettings) -> DataFrame:
     gap_id = F.substring(F.md5(F.concat_ws("|", clock, name, *texts, F.col("since_us").cast("string"))), 1, 16)
     times = [F.timestamp_micros(f"{bound}_us").alias(bound) for bound in ("from", "to")]
     return gaps.select(
-        *_names(settings), "kind", *times, (F.col("to_us") - F.col("from_us")).alias("length_us"), "missing",
+        *_names(settings), "kind", *times, "length_us", "missing",
         "open_left", "open_right", closed.alias("closed_by"), gap_id.alias("gap_id"),
     )  # fmt: skip
+
+
+def _in_time(gaps: DataFrame, settings: GapSettings) -> DataFrame:
+    """Returns gaps with their length, and with times where they have those of a clock of opening hours (G8)."""
+    from pyspark.sql import functions as F
+
+    grid, step_us = settings.grid, settings.cadence_us
+    gaps = gaps.withColumn("length_us", F.col("to_us") - F.col("from_us"))
+    if grid is None:
+        return gaps
+    point = {name: floor_div(F.col(name), step_us) for name in ("from_us", "to_us", "since_us")}
+    times = {name: grid.start(place) for name, place in point.items()} | {"to_us": grid.end(point["to_us"] - 1)}
+    return gaps.withColumns({
+        name: F.when(F.col("kind") == LULL, F.col(name)).otherwise(time) for name, time in times.items()
+    })  # fmt: skip
 
 
 def _shown_totals(totals: DataFrame, settings: GapSettings) -> DataFrame:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from rewindow.errors import InputError
 from rewindow.operators.event_time.settings import refusal, seconds
-from rewindow.windows import format_time, parse_time
+from rewindow.operators.filling.hours_grid import HoursGrid
+from rewindow.operators.filling.opening_hours import OpeningHours
+from rewindow.windows import format_duration, format_time, parse_time
 
 POINTS_MAX = 1_000_000_000
 """So many rows of a key may be expected in a range: a year with one every 32 ms. More is a cadence with a slip."""
 
 
-class GapSettings(BaseModel):
+class GapSettings(OpeningHours):
     """Which rows are expected: a row of every key in each stretch of one cadence, from one time to another.
 
     A stretch begins at a multiple of the cadence from the origin on, start inclusive, end exclusive (G2). Wrong
@@ -33,6 +35,9 @@ class GapSettings(BaseModel):
         origin: where the stretches are counted from.
         unit: what a whole number in `event_at` counts.
         arrived_at: column of the arrival; only lulls need it.
+        zone, hours, weekdays, closed: with `hours` such as "09:30-16:00", on the clock of the zone, rows are expected
+            from the opening to the close alone, on weekdays such as "mon-fri" (by default all) that are not among the
+            dates `closed`. A night is no gap, and a gap over a night is one. Rows outside tell nothing (G3).
         lull: arrivals of a key that are further apart are a lull (G12, strict); without it none are looked for.
 
     Example:
@@ -41,8 +46,6 @@ class GapSettings(BaseModel):
     Raises:
         InputError: a setting is wrong.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     event_at: str = Field(min_length=1)
     cadence: Decimal
@@ -80,6 +83,15 @@ class GapSettings(BaseModel):
             raise ValueError(str(error)) from error
 
     @model_validator(mode="after")
+    def _check_hours_alone(self) -> GapSettings:
+        if self.zone is not None and self.hours is None:
+            raise ValueError('zone is for hours alone, such as hours = "09:30-16:00"')
+        if self.hours is not None and self.origin:
+            raise ValueError("origin is for cadences without hours: with hours they are counted from the opening")
+        _ = self.grid
+        return self
+
+    @model_validator(mode="after")
     def _check_whole(self) -> GapSettings:
         if self.from_time >= self.to_time:
             ends = format_time(self.from_time), format_time(self.to_time)
@@ -99,6 +111,14 @@ class GapSettings(BaseModel):
         return self
 
     @property
+    def grid(self) -> HoursGrid | None:
+        """The points inside of opening hours; None where rows are expected at all times.
+
+        With it times of rows are those of its clock, on which points lie a cadence apart, counted from 0.
+        """
+        return self.hours_of(format_duration(self.cadence_us), "cadence")
+
+    @property
     def cadence_us(self) -> int:
         """The cadence in microseconds."""
         return int(self.cadence * 1_000_000)
@@ -116,13 +136,17 @@ class GapSettings(BaseModel):
     @property
     def first_point(self) -> int:
         """Number of the first grid point at or after the begin, counted from the origin."""
-        return -((self.origin - self.from_time) // self.cadence_us)
+        return self._first(self.from_time)
 
     @property
     def end_point(self) -> int:
         """Number of the first grid point that is not in the range: the points in between are expected."""
-        return -((self.origin - self.to_time) // self.cadence_us)
+        return self._first(self.to_time)
+
+    def _first(self, at_us: int) -> int:
+        grid = self.grid
+        return -((self.origin - at_us) // self.cadence_us) if grid is None else grid.first(at_us)
 
     def at_us(self, point: int) -> int:
-        """Returns the begin of a grid point."""
+        """Returns the begin of a grid point; with hours on their clock."""
         return self.origin + point * self.cadence_us
