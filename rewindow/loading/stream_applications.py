@@ -104,6 +104,7 @@ def filled_application(stream: str, settings: StreamConfig, schema: pa.Schema) -
         max_ahead=f"{fill.max_ahead_us} us",
         time=fill.time,
         wait=f"{fill.wait_us} us",
+        look_back=None if fill.look_back_us is None else f"{fill.look_back_us} us",
     )
     if operator.wrong_properties():
         hint = f"Change [streams.{stream}.fill] of rewindow.toml."

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pydantic import ValidationError
 
 from rewindow.application import find_violations, validate
 from rewindow.application.given import OPTION, given_as
@@ -117,6 +118,15 @@ def test_opening_hours_are_those_of_the_section(tmp_path: Path) -> None:
     with pytest.raises(InputError, match='step "1 h" does not fit hours "09:30-16:00"') as caught:
         filled_application("weather", stream(fill={**fill, "step": "1 h"}), SCHEMA)
     assert "[streams.weather.fill]" in caught.value.hint
+
+
+def test_look_back_is_the_operators() -> None:
+    """Unset it bounds nothing; 0 is refused with the settings (G35, G36)."""
+    for more, look_back_us in (({}, None), ({"look_back": "2 h"}, 7_200_000_000)):
+        operator = filled_application("weather", stream(fill=FILL | more), SCHEMA).nodes["fill"].operator
+        assert isinstance(operator, FillGaps) and operator.rules().look_back_us == look_back_us
+    with pytest.raises(ValidationError, match="look_back"):
+        stream(fill=FILL | {"look_back": 0})
 
 
 def test_bounds_and_expected_keys_are_the_operators() -> None:

@@ -37,21 +37,28 @@ def fill_causally(
     max_rows: int = 10**9,
     *,
     is_expected: bool = False,
+    look_back: int | None = None,
 ) -> list[Emitted]:
     """Returns the made rows of a key for grid points [first, end)."""
     made: list[Emitted] = []
-    begin: int | None = points[0] if is_expected else None
-    for point in range(*points):
+    begin: int | None = None
+    oldest = points[0] * step - (look_back or 0)
+    for point in range(oldest // step, points[1]):
         due = (point + 1) * step + wait
-        known = [row for row in rows if row.at <= due and points[0] <= row.ts // step < points[1]]
+        known = [row for row in rows if row.at <= due and oldest <= row.ts < points[1] * step]
         if any(row.ts // step == point for row in known):
             begin = point + 1
             continue
         before = sorted((row for row in known if row.ts // step < point), key=lambda row: row.ts)
+        if begin is None and is_expected:
+            begin = points[0]
         if begin is None and before:
             begin = point
-        if begin is None or point - begin >= max_rows:
+        if begin is None or point - begin >= max_rows or point < points[0]:
             continue
+        if look_back is not None:
+            known = [row for row in known if point * step - row.ts <= look_back]
+            before = [row for row in before if row in known]
         in_time = [row for row in rows if row.at <= (row.ts // step + 1) * step + wait and row in known]
         values = tuple(_value(method, point * step, before, in_time, step) for method in methods)
         made.append(Emitted(due, point * step, begin * step, values))

@@ -59,38 +59,67 @@ class Method:
 
 
 def fill(
-    rows: Sequence[Row], methods: Sequence[Method], step: int, begin: int, end: int, max_rows: int = 10**9
+    rows: Sequence[Row],
+    methods: Sequence[Method],
+    step: int,
+    begin: int,
+    end: int,
+    max_rows: int = 10**9,
+    look_back: int | None = None,
 ) -> list[Made]:
     """Returns the made rows of a key for the grid points in [begin, end), multiples of the step."""
     first = -(-begin // step)
     last = -(-end // step) - 1
-    inside = sorted((row for row in rows if first <= row.ts // step <= last), key=lambda row: row.ts)
+    inside = _seen(rows, step, (first, last), begin, look_back)
     there = {row.ts // step for row in inside}
     made, gap = [], list[int]()
     for point in range(first, last + 2):
         if point <= last and point not in there:
             gap.append(point)
         elif gap:
-            made += _of_gap(gap, inside, methods, step, max_rows, gap[0] == first or gap[-1] == last, (first, last))
+            made += _of_gap(gap, inside, methods, step, max_rows, (first, last), look_back)
             gap = []
     return made
 
 
+def _seen(rows: Sequence[Row], step: int, ends: tuple[int, int], begin: int, look_back: int | None) -> list[Row]:
+    """Returns the rows of the range in order, and those up to `look_back` before it (inclusive)."""
+    seen = [row for row in rows if row.ts // step <= ends[1]]
+    if look_back is None:
+        seen = [row for row in seen if row.ts // step >= ends[0]]
+    else:
+        seen = [row for row in seen if row.ts >= begin - look_back]
+    return sorted(seen, key=lambda row: row.ts)
+
+
+def _near(row: Row | None, ts: int, look_back: int | None) -> Row | None:
+    """Returns a row before a time, None if it is too far back to be looked at."""
+    return None if row is None or (look_back is not None and ts - row.ts > look_back) else row
+
+
 def fill_nulls(
-    rows: Sequence[Row], methods: Sequence[Method], step: int, begin: int, end: int
+    rows: Sequence[Row],
+    methods: Sequence[Method],
+    step: int,
+    begin: int,
+    end: int,
+    look_back: int | None = None,
 ) -> dict[tuple[int, int], tuple[Any, str]]:
     """Returns value and method for the recorded nulls, by timestamp and number of the column."""
     first, last = -(-begin // step), -(-end // step) - 1
-    inside = sorted((row for row in rows if first <= row.ts // step <= last), key=lambda row: row.ts)
+    inside = _seen(rows, step, (first, last), begin, look_back)
     return {
-        (row.ts, number): _chosen(method, row.ts, inside, step, (first, last))
+        (row.ts, number): _chosen(method, row.ts, inside, step, (first, last), look_back)
         for row in inside
+        if row.ts // step >= first
         for number, method in enumerate(methods)
         if method.fills_nulls and getattr(row, method.source) is None
     }
 
 
-def _chosen(method: Method, ts: int, rows: list[Row], step: int, ends: tuple[int, int]) -> tuple[Any, str]:
+def _chosen(
+    method: Method, ts: int, rows: list[Row], step: int, ends: tuple[int, int], look_back: int | None
+) -> tuple[Any, str]:
     """Returns value and method at a time, where rows without a usable value are none."""
     first_of: dict[int, Row] = {}
     for row in rows:
@@ -99,9 +128,9 @@ def _chosen(method: Method, ts: int, rows: list[Row], step: int, ends: tuple[int
     before, after = [row for row in used if row.ts < ts], [row for row in used if row.ts > ts]
     begin = before[-1].ts // step + 1 if before else ends[0]
     end = after[0].ts // step if after else ends[1] + 1
-    seasons = [row for row in first_of.values() if method.uses(row)]
+    seasons = [row for row in first_of.values() if method.uses(row) and _near(row, ts, look_back)]
     previous, following = before[-1] if before else None, after[0] if after else None
-    return _value(method, ts, (end - begin) * step, previous, following, seasons, step)
+    return _value(method, ts, (end - begin) * step, _near(previous, ts, look_back), following, seasons, step)
 
 
 def _of_gap(
@@ -110,20 +139,32 @@ def _of_gap(
     methods: Sequence[Method],
     step: int,
     max_rows: int,
-    is_open: bool,
     ends: tuple[int, int],
+    look_back: int | None,
 ) -> list[Made]:
     before = [row for row in rows if row.ts < gap[0] * step]
     after = [row for row in rows if row.ts > gap[-1] * step]
     previous, following = before[-1] if before else None, after[0] if after else None
-    count = len(gap)
+    count, whole = len(gap), len(gap) if previous is None else gap[-1] - previous.ts // step
+    is_open = previous is None or following is None
+    first_of: dict[int, Row] = {}
+    for row in rows:
+        first_of.setdefault(row.ts // step, row)
     points, stands_for = (gap, 1) if count <= max_rows else (gap[:1], count)
     found = []
     for point in points:
         values = tuple(
-            _chosen(one, point * step, rows, step, ends)
+            _chosen(one, point * step, rows, step, ends, look_back)
             if one.chooses
-            else _value(one, point * step, count * step, previous, following, rows, step)
+            else _value(
+                one,
+                point * step,
+                whole * step,
+                _near(previous, point * step, look_back),
+                following,
+                [row for row in first_of.values() if _near(row, point * step, look_back)],
+                step,
+            )
             for one in methods
         )
         found.append(Made(point * step, stands_for, is_open, values))

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from rewindow.config import Config, FillConfig
+from rewindow.config import Config
+from rewindow.fill_section import FillConfig
 from rewindow.inspection.filled import GAPS_MAX, filled_stream
 from rewindow.inspection.gaps import gaps
 from rewindow.pages.filled_plot import HEIGHT, WIDTH, draw_plots

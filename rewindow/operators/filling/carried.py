@@ -25,14 +25,15 @@ from rewindow.operators.filling.sides import (
 from rewindow.operators.filling.values import (
     AT,
     COUNTS,
-    FROM,
     NEXT,
     OPEN,
     POINT,
     PREVIOUS,
     ROW,
+    START,
     TS,
     UNTIL,
+    in_range,
     next_side,
     previous_side,
     row_hash,
@@ -142,16 +143,16 @@ def carried_gaps(
     # Without a begin of the grid, a key begins with its first row.
     begin = F.col(POINT) if settings.from_time is None else F.lit(settings.first_point).cast("bigint")
     gaps = beside.where(F.col(WINDOW) >= windows.first).select(
-        WINDOW, AT, *keys, F.coalesce(F.col(_BEFORE) + 1, begin).alias(FROM), F.col(POINT).alias(UNTIL),
+        WINDOW, AT, *keys, F.coalesce(F.col(_BEFORE) + 1, begin).alias(START), F.col(POINT).alias(UNTIL),
         F.col(PREVIOUS).isNull().alias(OPEN), PREVIOUS, F.col(ROW).alias(NEXT),
         *(F.col(quoted_column(previous_side(name))) for name in settings.choosing),
         *(F.col(quoted_column(usable(name))).alias(next_side(name)) for name in settings.choosing),
     )  # fmt: skip
     if closing is not None and windows.first <= closing <= windows.last:
         gaps = gaps.unionByName(_still_open(rows, settings, grid, closing), allowMissingColumns=True)
-    empty = no_sides(rows, settings, F.col(FROM) - 1, F.col(UNTIL))
+    empty = no_sides(rows, settings, F.col(START) - 1, F.col(UNTIL))
     known = {name: F.coalesce(F.col(quoted_column(name)), side) for name, side in empty.items()}
-    return gaps.where(F.col(FROM) < F.col(UNTIL)).withColumns(known)
+    return in_range(gaps, settings).withColumns(known)
 
 
 def closing_window(settings: FillRules, grid: Grid) -> int | None:
@@ -176,11 +177,11 @@ def _still_open(rows: DataFrame, settings: FillRules, grid: Grid, closing: int) 
         *(F.max_by(found, F.when(F.col(found).isNotNull(), at_last)).alias(side) for found, side in known),
     )  # fmt: skip
     sides = [F.col(quoted_column(side)) for _, side in known]
-    behind = last.select(*place, *keys, (F.col(POINT) + 1).alias(FROM), *rest, PREVIOUS, nothing.alias(NEXT), *sides)
+    behind = last.select(*place, *keys, (F.col(POINT) + 1).alias(START), *rest, PREVIOUS, nothing.alias(NEXT), *sides)
     never = None if settings.from_time is None else never_there(rows, settings)
     if never is None:
         return behind
-    begin = F.lit(settings.first_point).cast("bigint").alias(FROM)
+    begin = F.lit(settings.first_point).cast("bigint").alias(START)
     whole = never.select(*place, *keys, begin, *rest, nothing.alias(PREVIOUS), nothing.alias(NEXT))
     return behind.unionByName(whole, allowMissingColumns=True)
 

@@ -112,9 +112,8 @@ def causal_gaps(rows: DataFrame, settings: FillRules, points: tuple[int, int]) -
         gaps = gaps.unionByName(ahead)
     # A silence without an end is not filled for ever; what a longer one would be summed up to, nobody knows yet (G33).
     last_point = F.least(F.col(UNTIL), F.col(START) + settings.max_rows, F.lit(min(points[1], settings.end_point)))
-    gaps = gaps.withColumns({FROM: F.greatest(FROM, F.lit(points[0])), UNTIL: last_point}).where(
-        F.col(FROM) < F.col(UNTIL)
-    )
+    first_point = F.greatest(FROM, F.lit(max(points[0], settings.first_point)))
+    gaps = gaps.withColumns({FROM: first_point, UNTIL: last_point})
     behind = {name: side for name, side in empty.items() if name not in sides}
     return gaps.where(F.col(FROM) < F.col(UNTIL)).withColumns({OPEN: F.lit(True), NEXT: nothing, **behind})
 

@@ -22,7 +22,6 @@ from rewindow.operators.filling.values import (
     AT,
     COUNTS,
     FILLED,
-    FROM,
     IS_MADE,
     NEXT,
     OPEN,
@@ -32,8 +31,10 @@ from rewindow.operators.filling.values import (
     PREVIOUS,
     PROVENANCE,
     ROW,
+    START,
     TS,
     UNTIL,
+    in_range,
     make_rows,
     outliers,
     place_rows,
@@ -178,25 +179,25 @@ def _gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
     nothing = F.lit(None).cast(rows.schema[ROW].dataType)
     point, end, first = F.col(POINT), F.lit(settings.end_point), F.lit(settings.first_point)
     behind = F.struct(
-        (point + 1).alias(FROM), F.coalesce("_rw_behind", end).cast("bigint").alias(UNTIL),
+        (point + 1).alias(START), F.coalesce("_rw_behind", end).cast("bigint").alias(UNTIL),
         F.col("_rw_behind").isNull().alias(OPEN), F.col(ROW).alias(PREVIOUS), F.col(NEXT).alias(NEXT),
         *(side.alias(name) for name, side in bounded_sides(rows, settings).items()),
     )  # fmt: skip
     ahead = F.struct(
-        first.cast("bigint").alias(FROM), point.alias(UNTIL), F.lit(True).alias(OPEN),
+        first.cast("bigint").alias(START), point.alias(UNTIL), F.lit(True).alias(OPEN),
         nothing.alias(PREVIOUS), F.col(ROW).alias(NEXT),
         *(side.alias(name) for name, side in bounded_sides(rows, settings, is_ahead=True).items()),
     )  # fmt: skip
     both = F.when(F.col("_rw_is_first"), F.array(ahead, behind)).otherwise(F.array(behind))
     # Most rows have no gap beside them: they go before anything is built for them.
     at_gap = F.col("_rw_is_first") | F.col("_rw_behind").isNull() | (F.col("_rw_behind") > point + 1)
-    found = rows.where(at_gap).select(*keys, F.inline(both)).where(F.col(FROM) < F.col(UNTIL))
+    found = rows.where(at_gap).select(*keys, F.inline(both))
     never = never_there(rows, settings)
     if never is None:
-        return found
+        return in_range(found, settings)
     empty = no_sides(rows, settings, first - 1, end)
     whole = never.select(
-        *keys, first.cast("bigint").alias(FROM), end.cast("bigint").alias(UNTIL), F.lit(True).alias(OPEN),
+        *keys, first.cast("bigint").alias(START), end.cast("bigint").alias(UNTIL), F.lit(True).alias(OPEN),
         nothing.alias(PREVIOUS), nothing.alias(NEXT), *(side.alias(name) for name, side in empty.items()),
     )  # fmt: skip
-    return found.unionByName(whole.where(F.col(FROM) < F.col(UNTIL)))
+    return in_range(found.unionByName(whole), settings)

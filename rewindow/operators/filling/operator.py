@@ -73,7 +73,7 @@ class FillGaps(FrameOperator):
     Attributes:
         columns: those of the stream.
         event_at, step, zone, hours, weekdays, closed, keys, from_time, to_time, expected_keys, origin, max_rows, unit,
-            time, wait: see `FillSettings`.
+            time, wait, look_back: see `FillSettings`.
         fill: a method for each column, what is called `columns` there.
         max_ahead: a timestamp that runs ahead of its own arrival by more closes no gap; None believes all of them.
         arrived_at: column of the arrival.
@@ -102,6 +102,7 @@ class FillGaps(FrameOperator):
     time: Literal["hindsight", "causal"] = "hindsight"
     wait: Any = 0
     arrived_at: str = "arrived_at"
+    look_back: Any = None
 
     @field_serializer("columns")
     def _columns_as_text(self, columns: pa.Schema) -> dict[str, str]:
@@ -250,6 +251,7 @@ class FillGaps(FrameOperator):
                 closed=self.closed, keys=self.keys, columns=self.fill,
                 from_time=self.from_time, to_time=self.to_time, expected_keys=self.expected_keys, origin=self.origin,
                 max_rows=self.max_rows, unit=self.unit, time=self.time, wait=self.wait, arrived_at=self.arrived_at,
+                look_back=self.look_back,
             )  # fmt: skip
         except ValidationError as error:
             raise refusal("gap filling", error) from error

@@ -117,6 +117,22 @@ class FillRules(OpeningHours):
     time: Literal["hindsight", "causal"] = "hindsight"
     wait: Decimal = Decimal(0)
     arrived_at: str = "arrived_at"
+    look_back: Decimal | None = None
+
+    @field_validator("look_back", mode="before")
+    @classmethod
+    def _check_look_back(cls, value: object) -> Decimal | None:
+        if value is not None and not (value := seconds(value)):
+            raise ValueError("look_back is 0, it must be above 0: no row is at the instant of one that is missing")
+        return value
+
+    @model_validator(mode="after")
+    def _check_periods_seen(self) -> Self:
+        for name, fill in self.columns.items():
+            if self.look_back is not None and fill.periods and max(fill.periods) > self.look_back:
+                longest = f"{max(fill.periods):f} s, which is further back than look_back, {self.look_back:f} s"
+                raise ValueError(f"column {name} has a period of {longest}")
+        return self
 
     @field_validator("wait", mode="before")
     @classmethod
@@ -231,6 +247,11 @@ class FillRules(OpeningHours):
         return -ANY_POINT if self.from_time is None else self.grid.first(self.from_time)
 
     @property
+    def look_back_us(self) -> int | None:
+        """How far a made row looks back, in microseconds; None: as far as the range goes."""
+        return None if self.look_back is None else int(self.look_back * 1_000_000)
+
+    @property
     def end_point(self) -> int:
         """Number of the first grid point that is not in the range; without an end, above all."""
         return ANY_POINT if self.to_time is None else self.grid.first(self.to_time)
@@ -263,6 +284,9 @@ class FillSettings(FillRules):
             row, unless it is expected; of a silence at most `max_rows` rows are made.
         wait: with causal, how long after the end of its step a row is made: what arrives until then is not missing.
         arrived_at: with causal, the column of the arrival; a made row has in it when it was made.
+        look_back: rows before `from_time` are sources too, and no row is one that is further than this before the row
+            that is made (inclusive): its value is as if nothing were there (G35, G36). By default only rows of the
+            range are sources, however old.
 
     Example:
         FillSettings(event_at="at", step="1 h", from_time="2013-01-01", to_time="2014-01-01", keys=["origin"],

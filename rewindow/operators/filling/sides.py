@@ -19,6 +19,7 @@ from rewindow.operators.filling.values import (
     TS,
     filled_value,
     is_usable,
+    looking_back,
     next_side,
     previous_side,
     row_hash,
@@ -116,6 +117,8 @@ def filled_nulls(frame: DataFrame, settings: FillRules, is_counted: Column) -> D
 
     types = {field.name: field.dataType for field in frame.schema}
     entries, values = [], {}
+    frame = looking_back(frame, settings)
+    is_counted = is_counted & (F.col(POINT) >= settings.first_point)
     for name in settings.nulls:
         lacks = is_counted & F.col(quoted_column(name)).isNull()
         value, word = filled_value(name, types[name], settings)

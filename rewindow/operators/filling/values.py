@@ -31,7 +31,7 @@ TS, POINT, ROW, NEXT, PREVIOUS = "_rw_ts", "_rw_point", "_rw_row", "next", "prev
 FROM, UNTIL, OPEN = "_rw_from", "_rw_until", "_rw_open"
 COUNTS = "_rw_counts"
 START = "_rw_start"
-"""First point of the whole gap, where `FROM` is only that of a part of it with the same sources."""
+"""First point of the whole gap, where `FROM` is only that of a part of it: with the same sources, or in the range."""
 AT = "_rw_arrived_us"
 """Arrival of a row, or of the one that closes a gap."""
 OWN = {NEXT, PREVIOUS, TS, POINT, ROW, FROM, UNTIL, OPEN, COUNTS}
@@ -53,6 +53,9 @@ def with_places(frame: DataFrame, settings: FillRules, names: list[str] | None =
     placed = frame.withColumn(TS, timestamp(frame, settings))
     placed = placed.withColumn(POINT, settings.grid.point(F.col(TS)))
     counts = F.col(POINT).between(settings.first_point, settings.end_point - 1)
+    if settings.look_back_us is not None and settings.from_time is not None:
+        is_seen = F.col(TS) >= settings.from_time - settings.look_back_us
+        counts = is_seen & (F.col(POINT) < settings.end_point)
     for key in settings.keys:
         counts = counts & F.col(quoted_column(key)).isNotNull()
     row = F.struct(F.col(TS), *(F.col(quoted_column(name)) for name in sources(names or frame.columns, settings)))
@@ -84,6 +87,14 @@ def row_hash(rows: DataFrame) -> Column:
 
     kinds = rows.select(f"{ROW}.*").dtypes
     return F.xxhash64(*(F.col(f"{ROW}.{quoted_column(name)}") for name, kind in kinds if "map<" not in kind))
+
+
+def in_range(gaps: DataFrame, settings: FillRules) -> DataFrame:
+    """Returns the gaps, from `START` on, that reach into the range, with their first point there."""
+    from pyspark.sql import functions as F
+
+    inside = F.greatest(START, F.lit(settings.first_point)).cast("bigint")
+    return gaps.withColumn(FROM, inside).where(F.col(FROM) < F.col(UNTIL))
 
 
 def make_rows(
@@ -194,11 +205,12 @@ def _filled_rows(made: DataFrame, frame: DataFrame, settings: FillRules, given: 
     values: dict[str, Column] = {**given, settings.event_at: stamp}
     values |= {key: F.col(quoted_column(key)) for key in settings.keys}
     methods = []
+    made = looking_back(made.withColumn(BEFORE, F.col(PREVIOUS).getField(TS)), settings)
     for name in settings.columns:
         values[name], word = filled_value(name, types[name], settings)
         methods += [F.lit(name), word]
-    first = F.col(START if START in made.columns else FROM).alias(FROM)
-    gap_id = F.sha2(F.to_json(F.struct(*(F.col(quoted_column(key)) for key in settings.keys), first)), 256)
+    key_columns = [F.col(quoted_column(key)) for key in settings.keys]
+    gap_id = F.sha2(F.to_json(F.struct(*key_columns, F.col(START).alias(FROM))), 256)
     return made.select(
         *(values.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in types.items()),
         F.lit(True).alias(IS_MADE),
@@ -206,9 +218,27 @@ def _filled_rows(made: DataFrame, frame: DataFrame, settings: FillRules, given: 
         F.substring(gap_id, 1, 16).alias(GAP),
         F.col(OPEN).alias(IS_OPEN),
         (F.create_map(*methods) if methods else F.create_map()).cast("map<string,string>").alias(METHODS),
-        F.col(f"{PREVIOUS}.{TS}").alias(BEFORE),
+        F.col(BEFORE),
         F.col(f"{NEXT}.{TS}").alias(AFTER),
     )
+
+
+def looking_back(made: DataFrame, settings: FillRules) -> DataFrame:
+    """Returns made rows or recorded nulls without the sources that are further before them than `look_back` (G35)."""
+    from pyspark.sql import functions as F
+
+    if (look_back_us := settings.look_back_us) is None:
+        return made
+    sides = {name: previous_side(name) for name in settings.choosing}
+    whole = [name for name in (PREVIOUS, *map(_season, settings.periods_us)) if name in made.columns]
+    found = {}
+    for side in (*whole, *sides.values()):
+        found[side] = F.col(TS) - _of(side, TS) <= look_back_us
+    values = {side: F.when(found[side], F.col(side)) for side in whole}
+    for name, side in sides.items():  # Where its gap begins stays: that is no source.
+        value = F.when(found[side], _of(side, name)).alias(name)
+        values[side] = F.struct(F.when(found[side], _of(side, TS)).alias(TS), _of(side, POINT).alias(POINT), value)
+    return made.withColumns(values)
 
 
 def _div(value: Column, unit: str) -> Column:
@@ -232,7 +262,7 @@ def filled_value(name: str, kind: DataType, settings: FillRules) -> tuple[Column
         word = F.when(near, word).otherwise(EXPIRED)
         value = F.when(near, value)
     if fill.max_gap is not None:
-        first, end = F.col(FROM), F.col(UNTIL)
+        first, end = F.col(START), F.col(UNTIL)
         if name in settings.choosing:
             first, end = _of(previous_side(name), POINT) + 1, _of(next_side(name), POINT)
         length_us = settings.grid.length(first, end)
