@@ -23,7 +23,7 @@ class FillConfig(Section):
     to_time: str | None = Field(None, alias="to")
     """Until when rows are expected (exclusive): in its window open gaps are closed. By default only rows close gaps."""
     max_rows: int = Field(1_000_000, ge=1)
-    """Of a longer gap one row is made in the place of all; with causal no more than so many are."""
+    """Of a longer gap one row is made in the place of all; with causal one for the rest, when it ends."""
     max_ahead_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(86_400_000_000, alias="max_ahead")
     """A timestamp that runs ahead of its arrival by more closes no gap and is reported."""
     zone: str | None = None

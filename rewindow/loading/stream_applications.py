@@ -126,16 +126,20 @@ def filled_parameters(
     rules = operator.rules()
     compared = [field.name for field in schema if "map<" not in str(field.type) and field.name not in PLACE]
     event_at, arrived_at = sql_name(operator.event_at), sql_name(operator.arrived_at)
+    # A causal row says what was known when its point was due; one for the rest of a silence comes later (G33).
+    due = f"epoch_us({event_at}) + {rules.step_us + rules.wait_us}"
+    place = f"(case when _rw_is_made then {due} else epoch_us({arrived_at}) end)"
     return {
         "stream": sql_name(stream.replace(".", "_")),
         "event_at": event_at,
         "step_us": rules.step_us,
         "grid_origin_us": rules.origin,
-        "max_rows": operator.max_rows,
+        # What is left of a silence may be less than max_rows, where the rest of it had rows of its own.
+        "max_rows": 1 if rules.time == "causal" else operator.max_rows,
         "keys": ", ".join(map(sql_name, operator.keys)) or "1",
         "columns": ", ".join(sql_name(name) for name in compared if name not in ("attempt", operator.arrived_at)),
         # In which order rows were there: of a window all are taken together, but what is causal goes by arrival.
-        "place": arrived_at if rules.time == "causal" else "window_id",
+        "place": place if rules.time == "causal" else "window_id",
         "fills_nulls": str(bool(rules.nulls)).lower(),
         "is_believed": f"epoch_us({event_at}) - epoch_us({arrived_at}) <= {max_ahead_us}",
     }

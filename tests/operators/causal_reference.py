@@ -26,6 +26,7 @@ class Emitted(NamedTuple):
     ts: int
     begin: int
     values: tuple[tuple[Any, str], ...]
+    rows: int = 1
 
 
 def fill_causally(
@@ -42,27 +43,42 @@ def fill_causally(
     """Returns the made rows of a key for grid points [first, end)."""
     made: list[Emitted] = []
     begin: int | None = None
+    rest: Emitted | None = None
+    counts = 0
     oldest = points[0] * step - (look_back or 0)
     for point in range(oldest // step, points[1]):
         due = (point + 1) * step + wait
         known = [row for row in rows if row.at <= due and oldest <= row.ts < points[1] * step]
         if any(row.ts // step == point for row in known):
-            begin = point + 1
+            if rest is not None:
+                made.append(rest._replace(at=due, rows=counts))
+            begin, rest = point + 1, None
             continue
         before = sorted((row for row in known if row.ts // step < point), key=lambda row: row.ts)
         if begin is None and is_expected:
             begin = points[0]
         if begin is None and before:
             begin = point
-        if begin is None or point - begin >= max_rows or point < points[0]:
+        if begin is None or point < points[0]:
+            continue
+        if rest is not None:
+            counts += 1
+            if point == points[1] - 1:
+                made.append(rest._replace(at=due, rows=counts))
             continue
         if look_back is not None:
             known = [row for row in known if point * step - row.ts <= look_back]
             before = [row for row in before if row in known]
         in_time = [row for row in rows if row.at <= (row.ts // step + 1) * step + wait and row in known]
         values = tuple(_value(method, point * step, before, in_time, step) for method in methods)
-        made.append(Emitted(due, point * step, begin * step, values))
-    return made
+        one = Emitted(due, point * step, begin * step, values)
+        if point - begin < max_rows:
+            made.append(one)
+            continue
+        rest, counts = one, 1
+        if point == points[1] - 1:
+            made.append(rest)
+    return sorted(made, key=lambda one: one.ts)
 
 
 def _value(method: Method, ts: int, before: list[Arrived], in_time: list[Arrived], step: int) -> tuple[Any, str]:

@@ -67,7 +67,8 @@ def emitted(rows: list[Any], ids: dict[tuple[int, str], int]) -> list[list[Emitt
     for row in sorted(rows, key=lambda row: row["ts"]):
         begin = ids.setdefault((row["case"], row["_rw_gap_id"]), row["ts"])
         values = tuple((row[name], row["methods"][name]) for name in GIVEN)
-        found[row["case"]].append(Emitted(row["arrived_at"] // S, row["ts"], begin, values))
+        made = Emitted(row["arrived_at"] // S, row["ts"], begin, values, row["_rw_made_rows"])
+        found[row["case"]].append(made)
         assert row["_rw_gap_is_open"] and row["_rw_after_us"] is None, "nobody knew an end"
     return found
 
@@ -136,27 +137,28 @@ def run(spark: SparkSession, fills: FillGaps, cases: list[list[Arrived]], cuts: 
 
 
 @pytest.mark.parametrize(
-    ("cuts", "wait", "bounded"),
-    [([0, 1, 4, 6], 0, False), ([0, 2, 3, 6], 15, True)]
+    ("cuts", "wait", "bounded", "max_rows"),
+    [([0, 1, 4, 6], 0, False, 10**6), ([0, 2, 3, 6], 15, True, 10**6)]
+    + [([0, 1, 2, 3, 4, 5, 6], 0, False, 2), ([0, 2, 3, 6], 15, True, 4)]
     + [
-        pytest.param(cuts, wait, wait > 0, marks=pytest.mark.exhaustive if number % 7 else pytest.mark.long)
+        pytest.param(cuts, wait, wait > 0, 3, marks=pytest.mark.exhaustive if number % 7 else pytest.mark.long)
         for number, (cuts, wait) in enumerate(zip(cuttings(), [0, 15, 15, 0] * 8, strict=True))
     ],
 )
 def test_rows_come_while_a_silence_lasts_in_whatever_groups(
-    spark: SparkSession, cuts: list[int], wait: int, *, bounded: bool
+    spark: SparkSession, cuts: list[int], wait: int, max_rows: int, *, bounded: bool
 ) -> None:
-    """Each in the window in which its point is due, also where that window has no tuple (G28, G34, G38, X34)."""
+    """Each in the window in which its point is due, also where that window has no tuple (G28, G33, G34, G38, X34)."""
     random = Random(17)
     cases = [make_case(random) for _ in range(CASES)]
     bounds: dict[str, Any] = {"from_time": FIRST * STEP * S, "to_time": END * STEP * S} if bounded else {}
     if bounded:
         bounds["expected_keys"] = tuple((case,) for case in range(CASES))
-    fills = FillGaps(columns=COLUMNS, fill=GIVEN, max_ahead=AHEAD, wait=wait, **RULES, **bounds)
+    fills = FillGaps(columns=COLUMNS, fill=GIVEN, max_ahead=AHEAD, wait=wait, max_rows=max_rows, **RULES, **bounds)
     found = run(spark, fills, cases, cuts)
     points = (FIRST, END) if bounded else (-1000, 1000)
     for case, rows in enumerate(cases):
-        wanted = fill_causally(rows, METHODS, STEP, points, wait, is_expected=bounded)
+        wanted = fill_causally(rows, METHODS, STEP, points, wait, max_rows, is_expected=bounded)
         inside = [one for one in wanted if 0 <= one.at < WINDOWS * WIDTH]
         begun = {one.begin: one.ts for one in reversed(inside)}
         assert found[case] == [one._replace(begin=begun[one.begin]) for one in inside], f"case {case}: {sorted(rows)}"

@@ -7,6 +7,10 @@ what comes later, and rows are made while a silence lasts.
 A row is *late* if it has arrived after the due time of its own point: its point was filled, but from the next due time
 on it is a source. `EFFECT` is the first point for which a row can be a source. Along a key's rows in order of it, a
 gap goes from a row's effect to the next row: up to its point, or up to its effect where it is late.
+
+Of a silence that is longer than `max_rows`, one row stands for the rest (G33). How many that are is known when the
+point of the row that ends the silence is due, or the last one of the range: the row is made then, with the values that
+a row of the first point of the rest would have had.
 """
 
 from __future__ import annotations
@@ -19,11 +23,13 @@ from rewindow.operators.filling.settings import FillRules
 from rewindow.operators.filling.sides import no_sides, usable, with_usable
 from rewindow.operators.filling.values import (
     AT,
+    DUE,
     FROM,
     NEXT,
     OPEN,
     POINT,
     PREVIOUS,
+    REST,
     ROW,
     START,
     TS,
@@ -39,11 +45,14 @@ if TYPE_CHECKING:
 
 EFFECT, LATE = "_rw_effect", "_rw_late"
 _BEST, _EXPECTED, _DONE, _KEPT = "_rw_best", "_rw_expected", "_rw_done", "_rw_kept"
+_CLOSE = "_rw_close"
 
 
-def due(settings: FillRules, point: Column) -> Column:
-    """Returns when a point is filled, in microseconds on the arrival clock."""
-    return settings.grid.end(point) + settings.wait_us
+def made_at(settings: FillRules) -> Column:
+    """Returns when a row is made, in microseconds on the arrival clock: when its point is due, or a rest is known."""
+    from pyspark.sql import functions as F
+
+    return settings.grid.end(F.coalesce(DUE, POINT)) + settings.wait_us
 
 
 def due_points(settings: FillRules, windows: WindowRange, grid: Grid) -> tuple[int, int]:
@@ -84,6 +93,7 @@ def causal_gaps(rows: DataFrame, settings: FillRules, points: tuple[int, int]) -
     order = Window.partitionBy(*keys).orderBy(EFFECT, LATE, _BEST)
     past = order.rowsBetween(FIRST, 0)
     begin = F.when(flag, F.lit(settings.first_point)).otherwise(F.min(EFFECT).over(past))
+    in_time = F.when(~F.col(LATE), F.col(POINT))
     boundary = F.when(F.col(LATE), F.col(EFFECT)).otherwise(F.col(POINT))
     empty = no_sides(rows, settings, F.lit(settings.first_point - 1), F.lit(settings.end_point))
     sides = {}
@@ -94,28 +104,42 @@ def causal_gaps(rows: DataFrame, settings: FillRules, points: tuple[int, int]) -
     beside = rows.withColumns({
         FROM: F.col(EFFECT),
         UNTIL: F.coalesce(F.lead(boundary).over(order), F.lit(settings.end_point)).cast("bigint"),
+        _CLOSE: F.coalesce(F.min(in_time).over(order.rowsBetween(1, -FIRST - 1)), F.lit(settings.end_point)),
         START: F.coalesce(F.max(F.when(~F.col(LATE), F.col(POINT) + 1)).over(past), begin).cast("bigint"),
         PREVIOUS: F.max_by(ROW, _BEST).over(past),
         **sides,
     })  # fmt: skip
     nothing = F.lit(None).cast(rows.schema[ROW].dataType)
-    names = [*keys, FROM, UNTIL, START, PREVIOUS, *(F.col(quoted_column(name)) for name in sides)]
+    names = [*keys, FROM, UNTIL, START, _CLOSE, PREVIOUS, *(F.col(quoted_column(name)) for name in sides)]
     gaps = beside.select(*names)
     if expected is not None:
-        begun = rows.groupBy(*keys).agg(F.min_by(boundary, F.struct(EFFECT, LATE)).alias(UNTIL))
+        first_row = F.min_by(boundary, F.struct(EFFECT, LATE))
+        begun = rows.groupBy(*keys).agg(first_row.alias(UNTIL), F.min(in_time).alias(_CLOSE))
         ahead = expected.join(begun, list(settings.keys), "left").select(
             *keys, F.lit(settings.first_point).cast("bigint").alias(FROM),
             F.coalesce(UNTIL, F.lit(settings.end_point)).cast("bigint").alias(UNTIL),
-            F.lit(settings.first_point).cast("bigint").alias(START), nothing.alias(PREVIOUS),
+            F.lit(settings.first_point).cast("bigint").alias(START),
+            F.coalesce(_CLOSE, F.lit(settings.end_point)).cast("bigint").alias(_CLOSE), nothing.alias(PREVIOUS),
             *(empty[name].alias(name) for name in sides),
         )  # fmt: skip
         gaps = gaps.unionByName(ahead)
-    # A silence without an end is not filled for ever; what a longer one would be summed up to, nobody knows yet (G33).
-    last_point = F.least(F.col(UNTIL), F.col(START) + settings.max_rows, F.lit(min(points[1], settings.end_point)))
-    first_point = F.greatest(FROM, F.lit(max(points[0], settings.first_point)))
-    gaps = gaps.withColumns({FROM: first_point, UNTIL: last_point})
     behind = {name: side for name, side in empty.items() if name not in sides}
-    return gaps.where(F.col(FROM) < F.col(UNTIL)).withColumns({OPEN: F.lit(True), NEXT: nothing, **behind})
+    return _limited(gaps, settings, points).withColumns({OPEN: F.lit(True), NEXT: nothing, **behind})
+
+
+def _limited(gaps: DataFrame, settings: FillRules, points: tuple[int, int]) -> DataFrame:
+    """Returns what is filled row by row, and of each silence that has closed the rest, with `REST` and `DUE` (G33)."""
+    from pyspark.sql import functions as F
+
+    limit, close, none = F.col(START) + settings.max_rows, F.col(_CLOSE), F.lit(None).cast("bigint")
+    last = F.least(UNTIL, limit, F.lit(min(points[1], settings.end_point)))
+    first = F.greatest(FROM, F.lit(max(points[0], settings.first_point)))
+    each = gaps.withColumns({FROM: first, UNTIL: last, REST: none, DUE: none}).where(F.col(FROM) < F.col(UNTIL))
+    begin = F.greatest(limit, F.lit(settings.first_point))
+    known = F.least(close, F.lit(settings.end_point - 1))
+    is_known = (begin >= F.col(FROM)) & (begin < F.least(UNTIL, close)) & known.between(points[0], points[1] - 1)
+    rest = gaps.where(is_known).withColumns({FROM: begin, REST: close - begin, DUE: known})
+    return each.unionByName(rest).drop(_CLOSE)
 
 
 def causal_state(rows: DataFrame, settings: FillRules, end: int) -> DataFrame:
@@ -143,8 +167,16 @@ def causal_state(rows: DataFrame, settings: FillRules, end: int) -> DataFrame:
     kept = kept | F.coalesce(F.max(present).over(past) == present, F.lit(False))
     start = F.struct(F.col(EFFECT), best.alias(_BEST))
     kept = kept | (F.max(present).over(past).isNull() & (F.min(start).over(past) == start))
-    if settings.periods_us:
-        points = settings.grid.points_in(settings.periods_us[-1])
-        is_first = F.min(best).over(Window.partitionBy(*keys, POINT, LATE)) == best
-        kept = kept | (is_first & ~F.col(LATE) & (F.col(POINT) >= end - points - 1))
+    # The row for the rest of a silence has the sources that its first point had (G33).
+    on_time = F.max(F.when(~F.col(LATE), F.col(POINT) + 1)).over(past)
+    begins = [F.min(EFFECT).over(past), *([F.lit(settings.first_point)] if settings.expected_keys else [])]
+    for begin in begins:
+        limit = F.greatest(F.coalesce(on_time, begin) + settings.max_rows, F.lit(settings.first_point))
+        then = F.col(EFFECT) <= limit
+        for found in (F.lit(True), *(F.col(quoted_column(usable(name))).isNotNull() for name in settings.choosing)):
+            kept = kept | F.coalesce(F.max(F.when(then & found, best)).over(past) == best, F.lit(False))
+        if settings.periods_us:
+            points = settings.grid.points_in(settings.periods_us[-1])
+            is_first = F.min(best).over(Window.partitionBy(*keys, POINT, LATE)) == best
+            kept = kept | (is_first & ~F.col(LATE) & (F.col(POINT) >= F.least(limit, F.lit(end)) - points - 1))
     return rows.withColumn(_KEPT, kept).where(_KEPT)

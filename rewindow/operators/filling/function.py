@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rewindow.errors import InputError
 from rewindow.names import quoted_column
-from rewindow.operators.filling.causal import LATE, causal_gaps, due, timed_rows
+from rewindow.operators.filling.causal import LATE, causal_gaps, made_at, timed_rows
 from rewindow.operators.filling.expected import never_there
 from rewindow.operators.filling.settings import FillRules, FillSettings
 from rewindow.operators.filling.sides import bounded_sides, filled_nulls, no_sides, with_sides, with_usable
@@ -101,7 +101,7 @@ def arrival_of_made(frame: DataFrame, settings: FillRules) -> dict[str, Column]:
     """Returns the arrival that a made row has in causal filling: when it was made (G39)."""
     from pyspark.sql import functions as F
 
-    at, is_time = due(settings, F.col(POINT)), dict(frame.dtypes)[settings.arrived_at].startswith("timestamp")
+    at, is_time = made_at(settings), dict(frame.dtypes)[settings.arrived_at].startswith("timestamp")
     return {settings.arrived_at: F.timestamp_micros(at) if is_time else at}
 
 

@@ -22,7 +22,7 @@ from rewindow.operators.filling.carried import (
     state_rows,
     with_state,
 )
-from rewindow.operators.filling.causal import LATE, causal_gaps, causal_state, due, due_points, timed_rows
+from rewindow.operators.filling.causal import LATE, causal_gaps, causal_state, due_points, made_at, timed_rows
 from rewindow.operators.filling.function import arrival_of_made, check_columns
 from rewindow.operators.filling.settings import FillRules, refuse_later_rows
 from rewindow.operators.filling.values import (
@@ -160,8 +160,7 @@ class FillGaps(FrameOperator):
         if settings.time == "causal":
             rows = timed_rows(with_state(self._marked(frame).where(COUNTS), state, settings), settings)
             gaps = causal_gaps(rows, settings, due_points(settings, context.windows, context.grid))
-            at = due(settings, F.col(POINT))
-            window = floor_div(at - context.grid.origin_us, context.grid.width_us)
+            window = floor_div(made_at(settings) - context.grid.origin_us, context.grid.width_us)
             given = {WINDOW: window, **arrival_of_made(frame, settings)}
             made = make_rows(gaps, rows.where(~F.col(LATE)), frame, settings, given)
         else:

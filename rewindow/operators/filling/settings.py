@@ -281,7 +281,7 @@ class FillSettings(FillRules):
         unit: what a whole number in `event_at` counts.
         time: hindsight, from all rows; or causal: a row is made when its step has ended on the arrival clock, from rows
             that had arrived by then (inclusive), so that later rows change nothing (G28). A key begins with its first
-            row, unless it is expected; of a silence at most `max_rows` rows are made.
+            row, unless it is expected; in a silence `max_rows` rows are made, one for the rest when it ends.
         wait: with causal, how long after the end of its step a row is made: what arrives until then is not missing.
         arrived_at: with causal, the column of the arrival; a made row has in it when it was made.
         look_back: rows before `from_time` are sources too, and no row is one that is further than this before the row

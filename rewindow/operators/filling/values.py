@@ -32,6 +32,8 @@ FROM, UNTIL, OPEN = "_rw_from", "_rw_until", "_rw_open"
 COUNTS = "_rw_counts"
 START = "_rw_start"
 """First point of the whole gap, where `FROM` is only that of a part of it: with the same sources, or in the range."""
+REST, DUE = "_rw_rest", "_rw_due"
+"""For how many points one row is made, null where each has its own; the point that must be due before it is known."""
 AT = "_rw_arrived_us"
 """Arrival of a row, or of the one that closes a gap."""
 OWN = {NEXT, PREVIOUS, TS, POINT, ROW, FROM, UNTIL, OPEN, COUNTS}
@@ -111,11 +113,13 @@ def make_rows(
     """
     from pyspark.sql import functions as F
 
-    summed = F.col(UNTIL) - F.col(FROM) > settings.max_rows
-    points = F.when(summed, F.array(FROM)).otherwise(F.sequence(F.col(FROM), F.col(UNTIL) - 1))
+    if REST not in gaps.columns:
+        count = F.col(UNTIL) - F.col(FROM)
+        gaps = gaps.withColumn(REST, F.when(count > settings.max_rows, count))
+    points = F.when(F.col(REST).isNotNull(), F.array(FROM)).otherwise(F.sequence(F.col(FROM), F.col(UNTIL) - 1))
     made = gaps.select("*", F.explode(points).alias(POINT))
     made = made.withColumns({
-        ROWS: F.when(summed, F.col(UNTIL) - F.col(FROM)).otherwise(1).cast("bigint"),
+        ROWS: F.coalesce(REST, F.lit(1)).cast("bigint"),
         TS: settings.grid.start(F.col(POINT)),
     })  # fmt: skip
     for period_us in settings.periods_us:
