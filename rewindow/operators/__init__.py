@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rewindow.operators.event_time.current import current_windows
     from rewindow.operators.event_time.lateness import Lateness, late_by_idleness, lateness
     from rewindow.operators.event_time.operator import SplitLate
     from rewindow.operators.event_time.settings import EventTime, StreamTime
@@ -66,6 +67,7 @@ _PLACES = {
     "StreamTime": "event_time.settings",
     "TupleOperator": "tuples.operator",
     "Windows": "event_time.windows",
+    "current_windows": "event_time.current",
     "event_windows": "event_time.windows",
     "fill_gaps": "filling.function",
     "gap_report": "gaps.function",
@@ -103,6 +105,7 @@ __all__ = [
     "StreamTime",
     "TupleOperator",
     "Windows",
+    "current_windows",
     "event_windows",
     "fill_gaps",
     "gap_report",
