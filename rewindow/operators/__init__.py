@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         SessionWindows,
     )
     from rewindow.operators.event_time.windows import Windows, event_windows
+    from rewindow.operators.filling.current import current_filled
     from rewindow.operators.filling.function import fill_gaps
     from rewindow.operators.filling.operator import FillGaps
     from rewindow.operators.filling.settings import ColumnFill, FillSettings
@@ -67,6 +68,7 @@ _PLACES = {
     "StreamTime": "event_time.settings",
     "TupleOperator": "tuples.operator",
     "Windows": "event_time.windows",
+    "current_filled": "filling.current",
     "current_windows": "event_time.current",
     "event_windows": "event_time.windows",
     "fill_gaps": "filling.function",
@@ -105,6 +107,7 @@ __all__ = [
     "StreamTime",
     "TupleOperator",
     "Windows",
+    "current_filled",
     "current_windows",
     "event_windows",
     "fill_gaps",

@@ -74,6 +74,14 @@ def timestamp(frame: DataFrame, settings: FillRules) -> Column:
     return column.cast("bigint") * _UNIT_US[settings.unit]
 
 
+def event_value(frame: DataFrame, settings: FillRules) -> Column:
+    """Returns `TS` as it stands in the column of the timestamp, not yet cast to its type."""
+    from pyspark.sql import functions as F
+
+    is_time = dict(frame.dtypes)[settings.event_at].startswith("timestamp")
+    return F.timestamp_micros(TS) if is_time else _div(F.col(TS), settings.unit)
+
+
 def sources(names: list[str], settings: FillRules) -> list[str]:
     """Returns the columns that values are made from; an expression may name any."""
     fills = settings.columns
@@ -204,9 +212,7 @@ def _filled_rows(made: DataFrame, frame: DataFrame, settings: FillRules, given: 
     from pyspark.sql import functions as F
 
     types = {field.name: field.dataType for field in frame.schema}
-    at = types[settings.event_at]
-    stamp = F.timestamp_micros(TS) if at.typeName().startswith("timestamp") else _div(F.col(TS), settings.unit)
-    values: dict[str, Column] = {**given, settings.event_at: stamp}
+    values: dict[str, Column] = {**given, settings.event_at: event_value(frame, settings)}
     values |= {key: F.col(quoted_column(key)) for key in settings.keys}
     methods = []
     made = looking_back(made.withColumn(BEFORE, F.col(PREVIOUS).getField(TS)), settings)

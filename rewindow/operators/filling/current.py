@@ -1,0 +1,86 @@
+"""What filled rows hold now: made rows are gone where a recorded one has come since (docs/rules/heartbeat.md G42).
+
+A recorded row that comes late, but before its window was sealed, does not change what was published before it: the row
+that was made in its place stays, in an earlier window. Who reads the table takes it out:
+
+    weather = current_filled(spark.read.format("delta").load(path), filling)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rewindow.errors import InputError
+from rewindow.names import quoted_column
+from rewindow.operators.filling.settings import FillRules
+from rewindow.operators.filling.values import (
+    COUNTS,
+    IS_MADE,
+    POINT,
+    ROW,
+    ROWS,
+    TS,
+    event_value,
+    place_rows,
+    with_places,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_CUTS, _BEFORE, _BEHIND, _ID = "_rw_cuts", "_rw_cut_before", "_rw_cut_behind", "_rw_id"
+
+
+def current_filled(filled: DataFrame, settings: FillRules) -> DataFrame:
+    """Returns filled rows without made ones at whose grid point the key has a recorded row (G42).
+
+    What is returned depends on which rows there are, not on their order, and passing it again changes nothing. Nothing
+    runs here.
+
+    Args:
+        filled: rows of `fill_gaps`, or as `FillGaps` has published them.
+        settings: what they were filled with: `FillSettings`, or `rules()` of the operator.
+
+    Returns:
+        All recorded rows, and the made ones that still stand for a missing row. One that stands for many becomes a row
+        for each stretch that is left of its gap, with the same values.
+
+    Raises:
+        InputError: a column is missing.
+    """
+    from pyspark.sql import functions as F
+
+    wanted = (IS_MADE, ROWS, settings.event_at, *settings.keys)
+    if missing := [name for name in wanted if name not in filled.columns]:
+        hint = f"Pass rows of fill_gaps or FillGaps. These have {', '.join(filled.columns)}."
+        raise InputError(f"filled rows have no column {', '.join(missing)}", hint=hint)
+    is_made = F.coalesce(F.col(IS_MADE), F.lit(False))
+    keys = [quoted_column(name) for name in settings.keys]
+    recorded = place_rows(filled.where(~is_made), settings, []).select(*keys, POINT).distinct()
+    made = with_places(filled.where(is_made), settings, []).drop(ROW, COUNTS)
+    one = made.where(F.col(ROWS) == 1).join(recorded, [*settings.keys, POINT], "left_anti")
+    many = _stretches(made.where(F.col(ROWS) > 1), recorded, settings)
+    names = [quoted_column(name) for name in filled.columns]
+    return filled.where(~is_made).unionByName(one.select(*names)).unionByName(many.select(*names))
+
+
+def _stretches(made: DataFrame, recorded: DataFrame, settings: FillRules) -> DataFrame:
+    """Returns for made rows that stand for many a row for each stretch of points that have no recorded one."""
+    from pyspark.sql import functions as F
+
+    begin, point = F.col(f"made.{POINT}"), F.col(f"recorded.{POINT}")
+    is_in = (point >= begin) & (point < begin + F.col(f"made.{ROWS}"))
+    for name in map(quoted_column, settings.keys):
+        is_in = is_in & (F.col(f"made.{name}") == F.col(f"recorded.{name}"))
+    numbered = made.withColumn(_ID, F.monotonically_increasing_id()).alias("made")
+    beside = numbered.join(recorded.alias("recorded"), is_in, "left").groupBy(f"made.{_ID}")
+    found = beside.agg(F.first(F.struct("made.*")).alias(ROW), F.collect_set(point).alias(_CUTS))
+    begin, count = F.col(f"{ROW}.{POINT}"), F.col(f"{ROW}.{ROWS}")
+    ahead = F.array_sort(F.concat(F.array(begin - 1), _CUTS))
+    behind = F.array_sort(F.concat(F.array(begin + count), _CUTS))
+    pairs = F.arrays_zip(ahead.alias(_BEFORE), behind.alias(_BEHIND))
+    cut = found.select(f"{ROW}.*", F.explode(pairs).alias(_CUTS))
+    length = F.col(f"{_CUTS}.{_BEHIND}") - F.col(f"{_CUTS}.{_BEFORE}") - 1
+    cut = cut.withColumns({ROWS: length, TS: settings.grid.start(F.col(f"{_CUTS}.{_BEFORE}") + 1)}).where(length > 0)
+    stamp = event_value(cut, settings).cast(made.schema[settings.event_at].dataType)
+    return cut.withColumn(settings.event_at, stamp)
