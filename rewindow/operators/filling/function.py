@@ -48,6 +48,7 @@ from rewindow.operators.heartbeat.clock import to_us
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+_HASH, _BEHIND, _IS_FIRST = "_rw_hash", "_rw_behind", "_rw_is_first"
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 
 
@@ -163,24 +164,42 @@ def check_columns(types: Mapping[str, str], settings: FillRules) -> None:
             raise InputError(f'column "{name}" is {types[name]}, "{fill.column}" is {types[str(fill.column)]}')
 
 
+def _with_next(rows: DataFrame, keys: list[Column]) -> DataFrame:
+    """Adds whether a row is the first of its key, the point of the row behind it, and that row, null at the last.
+
+    What rows are a source of is sorted column by column: as a struct it would be twice as much.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    kind = rows.schema[ROW].dataType
+    own = {name: TS if name == TS else f"_rw_own_{number}" for number, name in enumerate(kind.names)}  # type: ignore[attr-defined]
+    behind = {name: f"_rw_behind_{number}" for number, name in enumerate(own)}
+    values = [F.col(ROW).getField(name).alias(own[name]) for name in own if name != TS]
+    rows = rows.select("*", *values, row_hash(rows).alias(_HASH)).drop(ROW)
+    # Rows of one instant are told apart by what they are a source of, so that it is always the same one.
+    order = Window.partitionBy(*keys).orderBy(TS, _HASH)
+    rows = rows.withColumns({
+        _IS_FIRST: F.row_number().over(order) == 1, _BEHIND: F.lead(POINT).over(order),
+        **{behind[name]: F.lead(own[name]).over(order) for name in own},
+    })  # fmt: skip
+    row = F.struct(*(F.col(own[name]).alias(name) for name in own)).cast(kind)
+    following = F.struct(*(F.col(behind[name]).alias(name) for name in own)).cast(kind)
+    return rows.withColumns({ROW: row, NEXT: F.when(F.col(_BEHIND).isNotNull(), following)})
+
+
 def _gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
     """Returns a row per gap (G8): keys, first point, the point behind it, if it is open, and the rows around it."""
-    from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     keys = [F.col(quoted_column(key)) for key in settings.keys]
     rows = with_sides(with_usable(rows.select(*keys, TS, POINT, ROW), settings), settings, [*settings.keys], [TS])
-    # Rows of one instant are told apart by what they are a source of, so that it is always the same one.
-    order = Window.partitionBy(*keys).orderBy(TS, row_hash(rows))
-    rows = rows.withColumns({
-        "_rw_behind": F.lead(POINT).over(order), NEXT: F.lead(ROW).over(order),
-        "_rw_is_first": F.lag(POINT).over(order).isNull(),
-    })  # fmt: skip
+    rows = _with_next(rows, keys)
     nothing = F.lit(None).cast(rows.schema[ROW].dataType)
     point, end, first = F.col(POINT), F.lit(settings.end_point), F.lit(settings.first_point)
     behind = F.struct(
-        (point + 1).alias(START), F.coalesce("_rw_behind", end).cast("bigint").alias(UNTIL),
-        F.col("_rw_behind").isNull().alias(OPEN), F.col(ROW).alias(PREVIOUS), F.col(NEXT).alias(NEXT),
+        (point + 1).alias(START), F.coalesce(_BEHIND, end).cast("bigint").alias(UNTIL),
+        F.col(_BEHIND).isNull().alias(OPEN), F.col(ROW).alias(PREVIOUS), F.col(NEXT).alias(NEXT),
         *(side.alias(name) for name, side in bounded_sides(rows, settings).items()),
     )  # fmt: skip
     ahead = F.struct(
@@ -188,9 +207,9 @@ def _gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
         nothing.alias(PREVIOUS), F.col(ROW).alias(NEXT),
         *(side.alias(name) for name, side in bounded_sides(rows, settings, is_ahead=True).items()),
     )  # fmt: skip
-    both = F.when(F.col("_rw_is_first"), F.array(ahead, behind)).otherwise(F.array(behind))
+    both = F.when(F.col(_IS_FIRST), F.array(ahead, behind)).otherwise(F.array(behind))
     # Most rows have no gap beside them: they go before anything is built for them.
-    at_gap = F.col("_rw_is_first") | F.col("_rw_behind").isNull() | (F.col("_rw_behind") > point + 1)
+    at_gap = F.col(_IS_FIRST) | F.col(_BEHIND).isNull() | (F.col(_BEHIND) > point + 1)
     found = rows.where(at_gap).select(*keys, F.inline(both))
     never = never_there(rows, settings)
     if never is None:
