@@ -183,8 +183,8 @@ def _with_next(rows: DataFrame, keys: list[Column]) -> DataFrame:
         _IS_FIRST: F.row_number().over(order) == 1, _BEHIND: F.lead(POINT).over(order),
         **{behind[name]: F.lead(own[name]).over(order) for name in own},
     })  # fmt: skip
-    row = F.struct(*(F.col(own[name]).alias(name) for name in own)).cast(kind)
-    following = F.struct(*(F.col(behind[name]).alias(name) for name in own)).cast(kind)
+    row = F.struct(*(F.col(own[name]).alias(name) for name in own))
+    following = F.struct(*(F.col(behind[name]).alias(name) for name in own))
     return rows.withColumns({ROW: row, NEXT: F.when(F.col(_BEHIND).isNotNull(), following)})
 
 
