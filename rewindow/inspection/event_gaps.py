@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +20,7 @@ from rewindow.names import BOOKKEEPING, did_you_mean
 from rewindow.operators.filling.hours_grid import HoursGrid
 from rewindow.operators.gaps.hours_sql import clock_sql
 from rewindow.operators.gaps.settings import GapSettings
-from rewindow.operators.gaps.sql import ENDED, NEVER_STARTED, RUN, GapSql
+from rewindow.operators.gaps.sql import ENDED, LATE_REPAIRED, NEVER_STARTED, RUN, GapSql
 from rewindow.storage import Table, query, quoted
 from rewindow.storage.streams import stored_settings
 from rewindow.windows import Grid, WindowRange, format_duration, format_time, parse_duration
@@ -210,11 +211,22 @@ def event_gaps(
         event_at=rows.event_at, cadence=format_duration(cadence_us), from_time=grid.start_us(windows.first),
         to_time=grid.end_us(windows.last), keys=rows.keys, columns=names, expected_keys=expected, **rows.hours,
     )  # fmt: skip
+    settings = _with_late(rows, windows, settings, grid)
     gaps, totals = _asked(rows, windows, settings)
     if rows.only and not totals:
         asked = ", ".join(f"{name}={value}" for name, value in rows.only.items())
         raise InputError(f'stream "{rows.name}" has no tuple of key {asked} up to window {windows.last}')
     return EventGaps(cadence_us, learned, settings.from_time, settings.to_time, totals, gaps, settings.grid)
+
+
+def _with_late(rows: StreamRows, windows: WindowRange, settings: GapSettings, grid: Grid) -> GapSettings:
+    """Returns settings that look for stretches whose rows all came late, where any row did: most streams have none."""
+    if rows.hours:
+        return settings
+    late = settings.model_copy(update={"window": Decimal(grid.width_us) / 1_000_000, "window_origin": grid.origin_us})
+    in_time = GapSql(late, "/").columns[-1]
+    found = query(f"select 1 from ({_rows(rows, windows, late)}) as s where {in_time} = 0 limit 1", s=rows.table)
+    return late if len(found) else settings
 
 
 def _columns(rows: StreamRows, asked: Sequence[str]) -> list[str]:
@@ -255,8 +267,10 @@ def _rows(rows: StreamRows, windows: WindowRange, settings: GapSettings) -> str:
     taken = [f"cast({quoted(key)} as varchar) as {name}" for key, name in zip(settings.keys, sql.keys, strict=True)]
     taken += [f"{rows.time_sql} as t", "cast(null as bigint) as a", "window_id"]
     taken.append(f"{quoted('offset')} as place" if "offset" in names else "cast(null as bigint) as place")
-    for column, name in zip(settings.columns, sql.columns, strict=True):
+    for column, name in zip(settings.columns, sql.columns, strict=False):
         taken.append(f"case when {quoted(column)} is null then 0 else 1 end as {name}")
+    if settings.window is not None:
+        taken.append(f"{sql.in_time(rows.time_sql, 'window_id')} as {sql.columns[-1]}")
     found = f"select {', '.join(taken)} from s where window_id <= {windows.last}{rows.of_keys}"
     hours = settings.grid
     return found if hours is None else clock_sql(hours, found, [*sql.keys, "a", "window_id", "place", *sql.columns])
@@ -280,7 +294,9 @@ def _asked(rows: StreamRows, windows: WindowRange, settings: GapSettings) -> tup
 
 
 def _gap(row: Mapping[str, Any], sql: GapSql) -> Gap:
-    closed = OPEN if row["window_id"] is None else f"tuple {row['window_id']}:{row['place']}"
+    closed = f"tuple {row['window_id']}:{row['place']}"
+    if row["window_id"] is None:
+        closed = "" if row["kind"] == LATE_REPAIRED else OPEN
     from_us, to_us, since_us = row["from_us"], row["to_us"], row["since_us"]
     length_us, hours, step_us = to_us - from_us, sql.settings.grid, sql.settings.cadence_us
     if hours is not None:
@@ -311,7 +327,7 @@ def _key(row: Mapping[str, Any], sql: GapSql) -> dict[str, Any]:
 
 
 def _column(row: Mapping[str, Any], sql: GapSql) -> str:
-    return sql.settings.columns[row["part"] - 1] if row["part"] > 0 else ""
+    return dict(enumerate(sql.settings.columns, start=1)).get(row["part"], "")
 
 
 def _text(value: str) -> str:

@@ -22,7 +22,7 @@ class Gap:
     """A row of the report.
 
     Attributes:
-        kind: empty, missing or silent; in event time missing_rows, recorded_nulls, never_started or ended.
+        kind: empty, missing or silent; in event time those of `operators.gaps` but lull.
         windows: the windows it spans; of a silent stretch, up to the next tuple's. None in event time.
         from_us, to_us: the time it spans; of a silent stretch, between arrivals, missing windows and range's end.
         count: windows; or intervals without a tuple, `ceil(length / interval) - 1`; or rows or values missing.

@@ -27,7 +27,7 @@ from rewindow.errors import InputError, RangeError
 from rewindow.facts.seals import sealed_range
 from rewindow.inspection.event_gaps import EventGaps, StreamRows, event_gaps
 from rewindow.inspection.gap_rows import COLUMNS, EMPTY, MISSING, OPEN, SILENT, Gap
-from rewindow.operators.gaps.sql import RECORDED_NULLS
+from rewindow.operators.gaps.sql import LATE_REPAIRED, RECORDED_NULLS
 from rewindow.storage import Table, query, quoted
 from rewindow.storage.streams import stored_grid
 from rewindow.windows import Grid, WindowRange, check_order, format_time, parse_time
@@ -56,10 +56,14 @@ class GapReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Windows empty, windows missing, intervals without a tuple, open ones apart; in event time rows and values."""
+        """Windows empty, windows missing, intervals without a tuple, open ones apart; in event time rows and values.
+
+        Rows that were late are there, but were missing when their window was computed.
+        """
         counted = ("windows_empty", "windows_missing", "intervals_missing", "intervals_open")
-        found = Counter(dict.fromkeys((*counted, "rows_missing", "values_null"), 0))
+        found = Counter(dict.fromkeys((*counted, "rows_missing", "values_null", "rows_late"), 0))
         names = {EMPTY: "windows_empty", MISSING: "windows_missing", RECORDED_NULLS: "values_null"}
+        names[LATE_REPAIRED] = "rows_late"
         for gap in self.gaps:
             silence = "intervals_open" if gap.closed_by == OPEN else "intervals_missing"
             found[names.get(gap.kind, silence if gap.kind == SILENT else "rows_missing")] += gap.count

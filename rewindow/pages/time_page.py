@@ -18,7 +18,7 @@ from rewindow.inspection.gaps import GapReport, gaps
 from rewindow.inspection.lags import LATER_THAN_US, KeyLateness, LagStep, lag_over_time, lateness_by_key
 from rewindow.location import Location
 from rewindow.operators.filling.hours_grid import HoursGrid
-from rewindow.operators.gaps.sql import MISSING_ROWS, RECORDED_NULLS
+from rewindow.operators.gaps.sql import LATE_REPAIRED, MISSING_ROWS, RECORDED_NULLS
 from rewindow.pages.calendar import describe_range, draw_calendar
 from rewindow.pages.drawing import draw
 from rewindow.pages.filled_plot import HEIGHT, draw_plots
@@ -132,7 +132,7 @@ def calendar_layers(event: EventGaps, windows: WindowRange, grid: Grid) -> list[
     """Returns the rows missing in each window's time: of all keys, of the worst, and how complete all keys are."""
     by_key: dict[str, list[Gap]] = {}
     for gap in event.gaps:
-        if gap.kind != RECORDED_NULLS:
+        if gap.kind not in (RECORDED_NULLS, LATE_REPAIRED):
             by_key.setdefault(gap.keys, []).append(gap)
     count = max(sum(not row.column for row in event.completeness), 1)
 

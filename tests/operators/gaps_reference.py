@@ -29,6 +29,7 @@ class Expectation:
     factor_tenths: int
     lull: int
     keys: tuple[str, ...]
+    window: int
 
 
 class Found(NamedTuple):
@@ -69,7 +70,8 @@ def report(rows: Sequence[Row], rules: Expectation) -> tuple[list[Found], list[T
         own = [row for row in rows if row.key == key and row.t is not None and row.t < end]
         gaps, tolerated = missing_rows(own, points, rules, end)
         nulls, present = recorded_nulls(own, points, rules)
-        found += [Found(key, *gap) for gap in gaps] + [Found(key, *gap) for gap in nulls]
+        late = late_repaired(own, points, rules)
+        found += [Found(key, *gap) for gap in (*gaps, *nulls, *late)]
         missing = sum(gap[4] for gap in gaps)
         here = len(points) - missing - tolerated
         is_expected = key in rules.keys if rules.keys else None
@@ -127,6 +129,19 @@ def recorded_nulls(own: Sequence[Row], points: Sequence[int], rules: Expectation
         closed = f"{after[0][1]}:{after[0][2]}" if after else None
         gaps.append(("v", "recorded_nulls", *bounds(run, points, rules), closed))
     return gaps, len(valued & set(points))
+
+
+def late_repaired(own: Sequence[Row], points: Sequence[int], rules: Expectation) -> list:
+    """Returns the stretches whose rows all came in a later window than the one in which their point ends."""
+    ends = {g: (rules.origin + (g + 1) * rules.cadence - 1) // rules.window for g in points}
+    at = {point(row, rules) for row in own}
+    gaps = []
+    in_time = [row for row in own if row.window <= ends.get(point(row, rules), -(10**9))]
+    for run in stretches(points, at - {point(row, rules) for row in in_time}):
+        after = sorted((row.t, row.window, row.place) for row in in_time if point(row, rules) == run[-1] + 1)
+        closed = f"{after[0][1]}:{after[0][2]}" if after else None
+        gaps.append((None, "late_repaired", *bounds(run, points, rules), closed))
+    return gaps
 
 
 def lulls(own: Sequence[Row], rules: Expectation) -> list:

@@ -121,7 +121,7 @@ def test_filling_is_that_of_the_reference(spark: SparkSession, max_rows: int) ->
 
 @pytest.mark.long
 def test_what_was_recorded_is_untouched_and_filling_again_changes_nothing(spark: SparkSession) -> None:
-    """Without made rows the result is the input (G40); a made row is no source of a later filling (G26, G43, G44)."""
+    """Without made rows the result is the input (G40, X24); a made row is no source later (G26, G43, G44)."""
     frame = frame_of(spark, dict(list(make_cases(3).items())[:40]))
     odd = [(None, "x", 100, 1.0, 1), (0, None, 100, 1.0, 1), (0, "x", None, 1.0, 1), (0, "x", 9_999, 1.0, 1)]
     more = spark.createDataFrame(odd, "case int, key string, ts bigint, a double, b bigint")

@@ -273,7 +273,8 @@ class FillSettings(FillRules):
         weekdays: with hours, the days that have them: "mon-fri", "sun-thu", or ["mon", "wed"]; by default all.
         closed: with hours, dates without them: ["2024-12-25"].
         from_time, to_time: what is filled, [from, to): ISO 8601, or whole microseconds since 1970-01-01 UTC (G4).
-        keys: columns that tell rows of one source from another's; a row with a null key passes, and is not filled (G6).
+        keys: columns that tell rows of one source from another's; a row with a null key passes, and is not filled (G6,
+            X24).
         columns: column to its method, by name alone or with more: "linear", or {"method": "linear", "max_gap": "6 h"}.
             Columns that are not named stay null in made rows.
         expected_keys: keys that must appear, a list of values for each (G7).

@@ -36,8 +36,8 @@ class FrameGaps:
 
     Attributes:
         gaps: a row per gap. The keys; `column STRING`, null where whole rows are missing; `kind STRING` (missing_rows,
-            recorded_nulls, lull, never_started, ended); `from`, `to TIMESTAMP`, start inclusive, end exclusive;
-            `length_us BIGINT`, without what is closed; `missing BIGINT`, the rows or values that are not there;
+            recorded_nulls, lull, late_repaired, never_started, ended); `from`, `to TIMESTAMP`, start inclusive,
+            end exclusive; `length_us BIGINT`, without what is closed; `missing BIGINT`, the rows or values not there;
             `open_left`, `open_right BOOLEAN`: it touches that bound of the range and may go on beyond it; `closed_by
             STRING`, the window and offset of the tuple that ended it, where the frame has these columns; `gap_id
             STRING`, the same however the recording is cut.
@@ -125,7 +125,7 @@ def _ask(session: SparkSession, sql: str, **frames: DataFrame) -> DataFrame:
 
 def _check(frame: DataFrame, settings: GapSettings) -> None:
     """Refuses settings that name a column which is not there."""
-    needed = [*settings.keys, *settings.columns, *([settings.arrived_at] if settings.lull else [])]
+    needed = [*settings.keys, *settings.columns, *([settings.arrived_at] if settings.needs_arrival else [])]
     lacking = [name for name in needed if name not in frame.columns]
     if lacking:
         hint = f"{did_you_mean(lacking[0], frame.columns)}It has {', '.join(frame.columns)}."
@@ -140,13 +140,16 @@ def _rows(frame: DataFrame, settings: GapSettings) -> DataFrame:
     taken = [F.col(quoted_column(key)).alias(name) for key, name in zip(settings.keys, sql.keys, strict=True)]
     at, grid = timestamp_us(frame, "frame", settings.event_at, settings.unit), settings.grid
     taken.append((at if grid is None else grid.clock(at)).alias("t"))
-    arrived = timestamp_us(frame, "frame", settings.arrived_at) if settings.lull else null
+    arrived = timestamp_us(frame, "frame", settings.arrived_at) if settings.needs_arrival else null
     taken.append(arrived.alias("a"))
     for name, renamed in (("window_id", "window_id"), ("offset", "place")):
         taken.append((F.col(name).cast("bigint") if name in frame.columns else null).alias(renamed))
-    for column, name in zip(settings.columns, sql.columns, strict=True):
+    for column, name in zip(settings.columns, sql.columns, strict=False):
         taken.append(F.col(quoted_column(column)).isNotNull().cast("int").alias(name))
-    return frame.select(*taken)
+    rows = frame.select(*taken)
+    if settings.window is None:
+        return rows
+    return rows.withColumn(sql.columns[-1], F.expr(sql.in_time("t", sql.window("a"))))
 
 
 def _expected(frame: DataFrame, settings: GapSettings) -> DataFrame:

@@ -39,6 +39,9 @@ class GapSettings(OpeningHours):
             from the opening to the close alone, on weekdays such as "mon-fri" (by default all) that are not among the
             dates `closed`. A night is no gap, and a gap over a night is one. Rows outside tell nothing (G3).
         lull: arrivals of a key that are further apart are a lull (G12, strict); without it none are looked for.
+        window: width of the windows of arrival time in which rows are taken together, from `window_origin` on. With it
+            stretches are reported whose rows all came later than the window in which they end: they were missing
+            when that window was first computed (G13). Not with `hours`.
 
     Example:
         GapSettings(event_at="at", cadence="1 hour", from_time="2013-01-01", to_time="2014-01-01", keys=["origin"])
@@ -59,6 +62,8 @@ class GapSettings(OpeningHours):
     unit: Literal["us", "ms", "s"] = "us"
     arrived_at: str = "arrived_at"
     lull: Decimal | None = None
+    window: Decimal | None = None
+    window_origin: int = 0
 
     def __init__(self, **settings: Any) -> None:
         try:
@@ -66,12 +71,12 @@ class GapSettings(OpeningHours):
         except ValidationError as error:
             raise refusal("a report of gaps", error) from error
 
-    @field_validator("cadence", "lull", mode="before")
+    @field_validator("cadence", "lull", "window", mode="before")
     @classmethod
     def _check_duration(cls, value: object) -> Decimal | None:
         duration = None if value is None else seconds(value)
         if duration == 0:
-            raise ValueError("cadence and lull must be above 0")
+            raise ValueError("cadence, lull and window must be above 0")
         return duration
 
     @field_validator("from_time", "to_time", "origin", mode="before")
@@ -86,6 +91,8 @@ class GapSettings(OpeningHours):
     def _check_hours_alone(self) -> GapSettings:
         if self.zone is not None and self.hours is None:
             raise ValueError('zone is for hours alone, such as hours = "09:30-16:00"')
+        if self.hours is not None and self.window is not None:
+            raise ValueError("window is for cadences without hours")
         if self.hours is not None and self.origin:
             raise ValueError("origin is for cadences without hours: with hours they are counted from the opening")
         _ = self.grid
@@ -132,6 +139,11 @@ class GapSettings(OpeningHours):
     def lull_us(self) -> int | None:
         """Arrivals further apart (strict) have a lull between them; None where none are looked for."""
         return None if self.lull is None else int(self.lull * 1_000_000)
+
+    @property
+    def needs_arrival(self) -> bool:
+        """Whether the arrival is asked for."""
+        return self.lull is not None or self.window is not None
 
     @property
     def first_point(self) -> int:

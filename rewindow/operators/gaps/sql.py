@@ -18,10 +18,10 @@ ARRIVALS, ROWS = -1, 0
 RUN = ("first_x", "last_x", "first_t", "last_t", "window_id", "place")
 """Columns of a run behind keys and part: first and last point (of arrivals, their time), first and last time, and the
 tuple that begins it."""
-MISSING_ROWS, RECORDED_NULLS, LULL, NEVER_STARTED, ENDED = KINDS = (
-    "missing_rows", "recorded_nulls", "lull", "never_started", "ended",
+MISSING_ROWS, RECORDED_NULLS, LULL, LATE_REPAIRED, NEVER_STARTED, ENDED = KINDS = (
+    "missing_rows", "recorded_nulls", "lull", "late_repaired", "never_started", "ended",
 )  # fmt: skip
-"""Kinds of gaps (G10 to G12, G14, G15); each gap has exactly one (G18)."""
+"""Kinds of gaps (G10 to G15); each gap has exactly one (G18)."""
 _BLOCK = 1 << 16
 """Points, or lulls, of a key that are put in order together."""
 _FAR = 1 << 62
@@ -46,13 +46,33 @@ class GapSql:
 
     @property
     def columns(self) -> list[str]:
-        """Names in here of what says whether a column has a value: 1 or 0."""
-        return [f"has_{number}" for number in range(len(self.settings.columns))]
+        """Names in here of what says whether a column has a value: 1 or 0; with windows also if a row came in time."""
+        return [f"has_{number}" for number in range(len(self.settings.columns) + (self.settings.window is not None))]
+
+    def in_time(self, t: str, window: str) -> str:
+        """Returns 1 where a row came no later than in the window in which its stretch ends, else 0, as SQL (G13).
+
+        Args:
+            t: its event time.
+            window: number of the window that it came in.
+        """
+        ours = self.settings
+        assert ours.window is not None, "asked for with windows"
+        width, end = int(ours.window * 1_000_000), f"({ours.origin} + ({self.point(t)} + 1) * {ours.cadence_us})"
+        return f"case when {self._floor(f'({end} - 1 - {ours.window_origin})', width)} < {window} then 0 else 1 end"
+
+    def window(self, a: str) -> str:
+        """Returns the number of the window that an arrival lies in, as SQL."""
+        ours = self.settings
+        assert ours.window is not None, "asked for with windows"
+        return self._floor(f"({a} - {ours.window_origin})", int(ours.window * 1_000_000))
 
     def point(self, t: str) -> str:
         """Returns the number of the grid point that a time lies in, as SQL: rounded down, also before the origin."""
-        step, since = self.settings.cadence_us, f"({t} - {self.settings.origin})"
-        return f"({since} - (({since} % {step}) + {step}) % {step}) {self.divides} {step}"
+        return self._floor(f"({t} - {self.settings.origin})", self.settings.cadence_us)
+
+    def _floor(self, number: str, by: int) -> str:
+        return f"({number} - (({number} % {by}) + {by}) % {by}) {self.divides} {by}"
 
     def runs(self, rows: str) -> str:
         """Returns the runs of each block of a stream.
@@ -129,7 +149,8 @@ class GapSql:
             f"from ({self._holes(runs, expected)}) as h where is_gap = 1"
         ]
         if self.columns:
-            nulls = f"'{RECORDED_NULLS}' as kind, {points} from ({self._nulls(runs)}) as h"
+            kind = f"case when part > {len(ours.columns)} then '{LATE_REPAIRED}' else '{RECORDED_NULLS}' end as kind"
+            nulls = f"{kind}, {points} from ({self._nulls(runs)}) as h"
             found.append(f"select {_listed(self.keys)} part, {nulls}")
         if ours.lull_us is not None:
             found.append(self._lulls(runs))
@@ -138,18 +159,20 @@ class GapSql:
     def completeness(self, runs: str, expected: str) -> str:
         """Returns a row per key and part: points present, null, missing, tolerated; together all points (G17, G18)."""
         ours, keys = self.settings, _listed(self.keys)
-        parts = f"(values {', '.join(f'({n})' for n in range(len(self.columns) + 1))}) as parts(part)"
+        count = len(ours.columns)
+        parts = f"(values {', '.join(f'({n})' for n in range(count + 1))}) as parts(part)"
         inside = f"least(last_x + 1, {ours.end_point}) - greatest(first_x, {ours.first_point})"
         pieces = [
             f"select {keys} part, greatest({inside}, 0) as present, 0 as nulls, 0 as missing, 0 as tolerated, "
-            f"0 as is_expected from {runs} where part >= {ROWS}",
+            f"0 as is_expected from {runs} where part between {ROWS} and {count}",
             f"select {keys} cast(parts.part as bigint) as part, 0, 0, (u - f) * is_gap, (u - f) * (1 - is_gap), 0 "
             f"from ({self._holes(runs, expected)}) as h cross join {parts}",
             f"select {keys} cast(parts.part as bigint) as part, 0, 0, 0, 0, is_expected "
             f"from ({self._known(runs, expected)}) as k cross join {parts}",
         ]
-        if self.columns:
-            pieces.append(f"select {keys} part, 0, u - f, 0, 0, 0 from ({self._nulls(runs)}) as n")
+        if count:
+            nulls = f"({self._nulls(runs)}) as n where part <= {count}"
+            pieces.append(f"select {keys} part, 0, u - f, 0, 0, 0 from {nulls}")
         numbers = ", ".join(f"sum({name}) as {name}" for name in ("present", "nulls", "missing", "tolerated"))
         return (
             f"select {keys} part, {numbers}, max(is_expected) as is_expected "
