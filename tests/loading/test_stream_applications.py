@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from rewindow.application import find_violations, validate
 from rewindow.application.given import OPTION, given_as
-from rewindow.config import Config, StreamConfig
+from rewindow.config import BY_NAME, Config, StreamConfig
 from rewindow.errors import InputError
 from rewindow.loading.catalog import application_names, load_application
 from rewindow.loading.stream_applications import filled_application, windows_application
@@ -51,6 +51,17 @@ def test_a_section_makes_an_application_that_is_valid(tmp_path: Path) -> None:
     for more, step_us in (({}, 3600), ({"cadence": "30 min"}, 1800), ({"fill": {"step": "10 min"}}, 600)):
         operator = filled_application("weather", stream(**more), SCHEMA).nodes["fill"].operator
         assert isinstance(operator, FillGaps) and operator.rules().step_us == step_us * 1_000_000
+
+
+def test_files_of_filled_rows_are_in_order_where_settings_ask_for_it(tmp_path: Path) -> None:
+    """By key and time, a recorded row before one that was made for its instant (G41)."""
+    order = ["origin", "Hour", "_rw_is_made"]
+    given: Any = {BY_NAME: {"filled_weather": {"outputs": {"filled": {"sorted_by": order}}}}}
+    config = Config(state=tmp_path, expectations=PROJECT, streams={"weather": stream()}, **given)
+    create_table(config.stream_table("weather"), SCHEMA)
+    app = load_application(config, "filled_weather").app
+    validate(app, recorded={"weather": SCHEMA})
+    assert app.outputs["filled"].sorted_by == tuple(order)
 
 
 def test_the_suite_knows_that_recorded_nulls_are_filled(tmp_path: Path) -> None:

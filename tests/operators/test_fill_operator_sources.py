@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -82,6 +83,7 @@ def run(
     """Returns values and methods of made rows, and of recorded nulls by arrival and number of the column."""
     made: dict[int, dict[int, Any]] = {case: {} for case in cases}
     nulls: dict[int, dict[tuple[int, int], Any]] = {case: {} for case in cases}
+    times_of = {case: {one.ts for one in tuples} for case, tuples in cases.items()}
     state = to_frame(spark, fills.initial_state())
     for first, end in pairwise(cuts):
         context = OperatorContext(Grid(WIDTH * 1000), WindowRange(first, end - 1))
@@ -90,7 +92,11 @@ def run(
             fills.transform({"stream": stream}, state, context)["out"], fills.output_ports()["out"].schema, ""
         )
         for row in out.withColumn("methods", F.from_json("_rw_methods", "map<string,string>")).collect():
-            methods = row["methods"] or {}
+            methods, sources = row["methods"] or {}, json.loads(row["_rw_sources"] or "{}")
+            for name, word in methods.items():
+                value = row[name] if row["_rw_is_made"] else row[f"_rw_filled_{name}"]
+                assert value is None or (sources.get(name) is None) == (word == "constant"), f"{name}: {row}"
+                assert all(time // S in times_of[row["case"]] for time in sources.get(name) or ()), f"{name}: {row}"
             if row["_rw_is_made"]:
                 assert row["ts"] not in made[row["case"]], "no row is made twice"
                 made[row["case"]][row["ts"]] = [(row[name], methods[name]) for name in GIVEN]

@@ -88,6 +88,29 @@ def made_of(filled: DataFrame) -> dict[tuple[int, str], list[Made]]:
     return {place: sorted(rows) for place, rows in found.items()}
 
 
+def is_explained(
+    method: Method, ts: int, value: float | None, word: str, times: list[int] | None, recorded: dict[int, Row]
+) -> bool:
+    """Returns whether a value is what the rows give that are named as its sources, by their timestamps."""
+    if times is None:
+        return value is None or word == "constant"
+    if word in ("none", "expired", "null", "constant") or not set(times) <= {at * S for at in recorded}:
+        return False
+    rows, at = [recorded[time // S] for time in times], ts * S
+    found = [getattr(row, method.source) for row in rows]
+    is_before, is_behind = word in ("forward", "previous_of", "seasonal"), word == "backward"
+    if (is_before and times[0] >= at) or (is_behind and times[0] <= at) or (method.fills_nulls and None in found):
+        return False
+    if word == "expression":
+        given = None if times[0] > at else found[0]
+    elif len(times) == 1:
+        given = found[0]
+    else:
+        share = (at - times[0]) / (times[1] - times[0])
+        given = None if None in found else found[0] + (found[1] - found[0]) * share
+    return given == value if None in (given, value) else math.isclose(given, value)
+
+
 def is_same(one: Made, other: Made) -> bool:
     """Returns whether two rows are the same but for the last digits of a line."""
     pairs = zip(one.values, other.values, strict=True)
@@ -101,11 +124,16 @@ def is_same(one: Made, other: Made) -> bool:
 
 @pytest.mark.parametrize("max_rows", [1_000_000, 3])
 def test_filling_is_that_of_the_reference(spark: SparkSession, max_rows: int) -> None:
-    """Every method and bound, open gaps, nulls, keys without a row (G2, G4, G5, G7, G8, G19 to G25, G29 to G33)."""
+    """Methods, bounds, open gaps, nulls, sources, keys without a row (G2, G4 to G8, G19 to G25, G29 to G33, G39)."""
     cases = make_cases(max_rows)
     expected = [[case, key] for case, key in cases]
     filled = fill_gaps(frame_of(spark, cases), settings(max_rows=max_rows, expected_keys=expected))
     found = made_of(filled)
+    for row in filled.where("_rw_is_made").collect():
+        recorded = {one.ts: one for one in cases[row["case"], row["key"]]}
+        for name, method in METHODS.items():
+            about = row[name], row["_rw_methods"][name], row["_rw_sources"][name]
+            assert is_explained(method, row["ts"], *about, recorded), f"{name} of {row}: {sorted(recorded)}"
     # A line is taken to the float; the constant and the expression are as they are given.
     names = {"expression": "forward"}
     for place, rows in cases.items():
@@ -133,7 +161,7 @@ def test_what_was_recorded_is_untouched_and_filling_again_changes_nothing(spark:
     assert once.where("_rw_is_made and (case is null or key is null)").count() == 0, "a null key is never filled (G6)"
     made = once.where("_rw_is_made")
     assert made.count() > 100 and once.where("_rw_is_made and _rw_gap_id is null").count() == 0
-    columns = [name for name in once.columns if name != "_rw_methods"]
+    columns = [name for name in once.columns if name not in ("_rw_methods", "_rw_sources")]
     again = fill_gaps(once, settings())
     assert again.select(columns).exceptAll(once.select(columns)).count() == 0
     assert again.count() == once.count()

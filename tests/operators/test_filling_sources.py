@@ -11,7 +11,7 @@ import pytest
 from rewindow.errors import InputError
 from rewindow.operators import FillSettings, fill_gaps
 from tests.operators.filling_reference import Method, Row, fill, fill_nulls
-from tests.operators.test_filling import BEGIN, END, STEP, S
+from tests.operators.test_filling import BEGIN, END, STEP, S, is_explained
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,7 +77,7 @@ def is_close(found: tuple[Any, str], wanted: tuple[Any, str]) -> bool:
 
 
 def test_values_come_from_usable_rows_as_in_the_reference(spark: SparkSession) -> None:
-    """A recorded null is no source where it is treated as missing, and gets a value beside it (G26, G27, G40).
+    """A recorded null is no source where it is treated as missing, and gets a value beside it (G26, G27, G39, G40).
 
     A value beyond its bounds is none either; it stays and is named.
     """
@@ -88,7 +88,11 @@ def test_values_come_from_usable_rows_as_in_the_reference(spark: SparkSession) -
     found: list[dict[int, Any]] = [{} for _ in cases]
     nulls: list[dict[tuple[int, int], Any]] = [{} for _ in cases]
     for row in filled.where("_rw_is_made or _rw_methods is not null").collect():
-        methods = row["_rw_methods"]
+        methods, recorded = row["_rw_methods"], {one.ts: one for one in cases[row["case"]]}
+        for name, word in methods.items():
+            value, times = row[name if row["_rw_is_made"] else f"_rw_filled_{name}"], row["_rw_sources"][name]
+            about = f"{name} of {row}: {recorded}"
+            assert is_explained(METHODS[name], row["ts"], value, word, times, recorded), about
         if row["_rw_is_made"]:
             found[row["case"]][row["ts"]] = [(row[name], methods[name]) for name in GIVEN]
             continue
@@ -118,7 +122,7 @@ def test_filling_again_fills_recorded_nulls_anew(spark: SparkSession) -> None:
     frame = frame_of(spark, [[Row(20, 1.0, 0), Row(41, None, 0), Row(70, None, 0), Row(90, 4.0, 0)]])
     once = fill_gaps(frame, settings())
     again = fill_gaps(once, settings())
-    columns = [name for name in once.columns if name != "_rw_methods"]
+    columns = [name for name in once.columns if name not in ("_rw_methods", "_rw_sources")]
     assert again.columns == once.columns and again.select(columns).exceptAll(once.select(columns)).count() == 0
     assert again.count() == once.count()
 

@@ -185,7 +185,7 @@ def test_filling_in_opening_hours_is_that_of_the_reference(spark: SparkSession, 
             **({"time": "causal", "wait": wait} if causal else {}),
         )  # fmt: skip
         frames.append(fill_gaps(frame_of(spark, cases, names), settings))
-    rows = united(frames).drop("_rw_methods").collect()
+    rows = united(frames).drop("_rw_methods", "_rw_sources").collect()
     found = made_of([row for row in rows if row["_rw_is_made"]], names, causal=causal)
     total = 0
     for number, (hours, clock, cases, _, _) in enumerate(given):

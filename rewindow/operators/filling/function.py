@@ -58,6 +58,7 @@ def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
     Nothing runs here. Rows of the frame are unchanged, also those off the grid, twice, outside the range, or with a
     null as key or timestamp: without the rows that were made, and the columns below, the result is the frame (G40).
     Rows that an earlier filling made are made anew and never a source (G26, G43, G44).
+    Where an order is asked for, `_rw_is_made` behind keys and time has recorded rows first (G41).
 
     Args:
         frame: the rows.
@@ -68,7 +69,8 @@ def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
         for: 1, more where a gap has more than `max_rows`), `_rw_gap_id STRING` (the same for all rows of a gap),
         `_rw_gap_is_open BOOLEAN` (it reaches the begin or end of the range), `_rw_methods MAP<STRING, STRING>` (column
         to method; `none` where the gap is longer than `max_gap`, `expired` where a source is further away than
-        `max_carry`), `_rw_before_us` and `_rw_after_us BIGINT` (timestamps of the rows around the gap). For each
+        `max_carry`), `_rw_before_us` and `_rw_after_us BIGINT` (timestamps of the rows around the gap),
+        `_rw_sources MAP<STRING, ARRAY<BIGINT>>` (column to the timestamps of the rows that its value is from). For each
         column with `treat_null_as_missing` also `_rw_filled_<column>`: the value for a recorded null, which stays
         null; `_rw_methods` of that row has its method (G27). With `min_value` or `max_value` also `_rw_outliers
         ARRAY<STRING>`: the columns of a recorded row whose values are beyond them.

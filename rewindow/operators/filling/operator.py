@@ -32,6 +32,7 @@ from rewindow.operators.filling.values import (
     METHODS,
     POINT,
     PROVENANCE,
+    SOURCES,
     TS,
     make_rows,
     outliers,
@@ -49,7 +50,7 @@ _NOT_CARRIED = ("window_id", "attempt", "offset")
 _ADDED = pa.schema([
     ("_rw_is_made", pa.bool_()), ("_rw_made_rows", pa.int64()), ("_rw_gap_id", pa.string()),
     ("_rw_gap_is_open", pa.bool_()), ("_rw_methods", pa.string()), ("_rw_before_us", pa.int64()),
-    ("_rw_after_us", pa.int64()),
+    ("_rw_after_us", pa.int64()), ("_rw_sources", pa.string()),
 ])  # fmt: skip
 
 
@@ -66,8 +67,8 @@ class FillGaps(FrameOperator):
 
     A column with `treat_null_as_missing` takes its values from rows before alone: constant, forward, or seasonal.
 
-    Ports: `out` has the stream's columns and those of `fill_gaps`, `_rw_methods` as JSON; a made row has the arrival of
-    the tuple that closed its gap. `errors` reports tuples that pass and are no source: `null_key`, `null_ts`,
+    Ports: `out` has the stream's columns and those of `fill_gaps`, maps as JSON; a made row has the arrival of the
+    tuple that closed its gap. `errors` reports tuples that pass and are no source: `null_key`, `null_ts`,
     `far_future`; and those with a value beyond its bounds, which other columns still take theirs from: `emitted`.
 
     Attributes:
@@ -175,7 +176,7 @@ class FillGaps(FrameOperator):
         out = with_provenance(recorded).select(*map(quoted_column, names)).unionByName(made, allowMissingColumns=True)
         reason = self._reason(frame)
         return {
-            "out": out.withColumn(METHODS, F.to_json(METHODS)),
+            "out": out.withColumns({METHODS: F.to_json(METHODS), SOURCES: F.to_json(SOURCES)}),
             "errors": frame.withColumns({REASON: reason, DETAIL: self._detail()}).where(F.col(REASON).isNotNull()),
         }
 

@@ -16,6 +16,7 @@ from rewindow.operators.filling.values import (
     METHODS,
     POINT,
     ROW,
+    SOURCES,
     TS,
     filled_value,
     is_usable,
@@ -116,13 +117,16 @@ def filled_nulls(frame: DataFrame, settings: FillRules, is_counted: Column) -> D
     from pyspark.sql import functions as F
 
     types = {field.name: field.dataType for field in frame.schema}
-    entries, values = [], {}
+    entries, found, values = [], [], {}
     frame = looking_back(frame, settings)
     is_counted = is_counted & (F.col(POINT) >= settings.first_point)
     for name in settings.nulls:
         lacks = is_counted & F.col(quoted_column(name)).isNull()
-        value, word = filled_value(name, types[name], settings)
+        value, word, rows = filled_value(name, types[name], settings)
         values[FILLED + name] = F.when(lacks, value).cast(types[name])
         entries.append(F.when(lacks, F.struct(F.lit(name).alias("key"), word.alias("value"))))
-    methods = F.map_from_entries(F.array_compact(F.array(*entries)))
-    return frame.withColumns({**values, METHODS: F.when(F.size(methods) > 0, methods)})
+        rows = rows.cast("array<bigint>")
+        found.append(F.when(lacks, F.struct(F.lit(name).alias("key"), rows.alias("value"))))
+    about = {METHODS: entries, SOURCES: found}
+    maps = {column: F.map_from_entries(F.array_compact(F.array(*listed))) for column, listed in about.items()}
+    return frame.withColumns({**values, **{name: F.when(F.size(one) > 0, one) for name, one in maps.items()}})

@@ -7,7 +7,7 @@ on both of its sides, `PREVIOUS` and `NEXT`, each a struct of its timestamp and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rewindow.names import quoted_column
 from rewindow.operators.filling.settings import ColumnFill, FillRules
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-IS_MADE, ROWS, GAP, IS_OPEN, METHODS, BEFORE, AFTER = PROVENANCE = (
+IS_MADE, ROWS, GAP, IS_OPEN, METHODS, BEFORE, AFTER, SOURCES = PROVENANCE = (
     "_rw_is_made", "_rw_made_rows", "_rw_gap_id", "_rw_gap_is_open", "_rw_methods", "_rw_before_us", "_rw_after_us",
+    "_rw_sources",
 )  # fmt: skip
 """Columns that `fill_gaps` adds (G39); see there."""
 FILLED = "_rw_filled_"
@@ -143,6 +144,7 @@ def with_provenance(frame: DataFrame) -> DataFrame:
         IS_MADE: F.lit(False), ROWS: F.lit(None).cast("bigint"), GAP: F.lit(None).cast("string"),
         IS_OPEN: F.lit(None).cast("boolean"), BEFORE: F.lit(None).cast("bigint"), AFTER: F.lit(None).cast("bigint"),
         METHODS: F.col(METHODS) if METHODS in frame.columns else F.lit(None).cast("map<string,string>"),
+        SOURCES: F.col(SOURCES) if SOURCES in frame.columns else F.lit(None).cast("map<string,array<bigint>>"),
     })  # fmt: skip
 
 
@@ -214,11 +216,12 @@ def _filled_rows(made: DataFrame, frame: DataFrame, settings: FillRules, given: 
     types = {field.name: field.dataType for field in frame.schema}
     values: dict[str, Column] = {**given, settings.event_at: event_value(frame, settings)}
     values |= {key: F.col(quoted_column(key)) for key in settings.keys}
-    methods = []
+    methods, found = [], []
     made = looking_back(made.withColumn(BEFORE, F.col(PREVIOUS).getField(TS)), settings)
     for name in settings.columns:
-        values[name], word = filled_value(name, types[name], settings)
+        values[name], word, rows = filled_value(name, types[name], settings)
         methods += [F.lit(name), word]
+        found += [F.lit(name), rows]
     key_columns = [F.col(quoted_column(key)) for key in settings.keys]
     gap_id = F.sha2(F.to_json(F.struct(*key_columns, F.col(START).alias(FROM))), 256)
     return made.select(
@@ -230,6 +233,7 @@ def _filled_rows(made: DataFrame, frame: DataFrame, settings: FillRules, given: 
         (F.create_map(*methods) if methods else F.create_map()).cast("map<string,string>").alias(METHODS),
         F.col(BEFORE),
         F.col(f"{NEXT}.{TS}").alias(AFTER),
+        (F.create_map(*found) if found else F.create_map()).cast("map<string,array<bigint>>").alias(SOURCES),
     )
 
 
@@ -261,72 +265,98 @@ def _of(side: str, name: str) -> Column:
     return F.col(quoted_column(side)).getField(name)
 
 
-def filled_value(name: str, kind: DataType, settings: FillRules) -> tuple[Column, Column]:
-    """Returns value and method of a column, which is of a type; `max_gap` is asked first (G31)."""
+class _Choice(NamedTuple):
+    """What a column of a made row gets, were there no bounds.
+
+    Attributes:
+        value: of any type that can be cast to that of the column.
+        word: the method.
+        near: whether its sources are near enough: one that is not there is not far (G30).
+        rows: timestamps of the rows that the value is from, null without any (G39).
+    """
+
+    value: Column
+    word: Column
+    near: Column
+    rows: Column
+
+
+def filled_value(name: str, kind: DataType, settings: FillRules) -> tuple[Column, Column, Column]:
+    """Returns value, method and sources of a column, which is of a type; `max_gap` is asked first (G31)."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import IntegralType
 
     fill = settings.columns[name]
-    value, word, near = _value(name, fill, fill.method, settings)
+    value, word, near, rows = _choice(name, fill, fill.method, settings)
     if fill.max_carry is not None:
         word = F.when(near, word).otherwise(EXPIRED)
-        value = F.when(near, value)
+        value, rows = F.when(near, value), F.when(near, rows)
     if fill.max_gap is not None:
         first, end = F.col(START), F.col(UNTIL)
         if name in settings.choosing:
             first, end = _of(previous_side(name), POINT) + 1, _of(next_side(name), POINT)
         length_us = settings.grid.length(first, end)
         short = length_us <= int(fill.max_gap * 1_000_000)
-        value, word = F.when(short, value), F.when(short, word).otherwise(NONE)
+        value, word, rows = F.when(short, value), F.when(short, word).otherwise(NONE), F.when(short, rows)
     is_whole = isinstance(kind, IntegralType) and "linear" in fill.methods
-    return (F.round(value) if is_whole else value), word
+    return (F.round(value) if is_whole else value), word, rows
 
 
-def _value(name: str, fill: ColumnFill, method: str, settings: FillRules) -> tuple[Column, Column, Column]:
-    """Returns value, method, and whether its sources are near enough: one that is not there is not far (G30)."""
+def _choice(name: str, fill: ColumnFill, method: str, settings: FillRules) -> _Choice:
+    """Returns what a method gives."""
     from pyspark.sql import functions as F
 
     carry_us = None if fill.max_carry is None else int(fill.max_carry * 1_000_000)
     before_at, behind_at = PREVIOUS, NEXT
     if name in settings.choosing:
         before_at, behind_at = previous_side(name), next_side(name)
-    since, until = F.col(TS) - _of(before_at, TS), _of(behind_at, TS) - F.col(TS)
+    before_ts, behind_ts = _of(before_at, TS), _of(behind_at, TS)
+    since, until = F.col(TS) - before_ts, behind_ts - F.col(TS)
     yes, word = F.lit(True), F.lit(method)
     early = yes if carry_us is None else F.coalesce(since <= carry_us, yes)
     later = yes if carry_us is None else F.coalesce(until <= carry_us, yes)
     before, behind = _of(before_at, name), _of(behind_at, name)
+    both = F.when(before_ts.isNotNull() & behind_ts.isNotNull(), F.array(before_ts, behind_ts))
     if method == "constant":
-        return F.lit(fill.value), word, yes
+        return _Choice(F.lit(fill.value), word, yes, F.lit(None))
     if method == "forward":
-        return before, word, early
+        return _Choice(before, word, early, _one(before_ts))
     if method == "backward":
-        return behind, word, later
+        return _Choice(behind, word, later, _one(behind_ts))
     if method == "nearest":
-        is_before = _of(behind_at, TS).isNull() | F.coalesce(since <= until, F.lit(False))
-        return F.when(is_before, before).otherwise(behind), word, F.when(is_before, early).otherwise(later)
+        is_before = behind_ts.isNull() | F.coalesce(since <= until, F.lit(False))
+        near, ts = F.when(is_before, early).otherwise(later), F.when(is_before, before_ts).otherwise(behind_ts)
+        return _Choice(F.when(is_before, before).otherwise(behind), word, near, _one(ts))
     if method == "linear":
         share = since / (since + until)
         line = before.cast("double") + (behind.cast("double") - before.cast("double")) * share
-        if fill.extrapolate:
-            one_side = (_of(before_at, TS).isNull() | _of(behind_at, TS).isNull()) & F.coalesce(
-                since, until
-            ).isNotNull()
-            line = F.when(one_side, F.coalesce(before, behind).cast("double")).otherwise(line)
-            word = F.when(one_side, EXTRAPOLATED).otherwise(word)
-        return line, word, early & later
+        if not fill.extrapolate:
+            return _Choice(line, word, early & later, both)
+        one_side = (before_ts.isNull() | behind_ts.isNull()) & F.coalesce(since, until).isNotNull()
+        line = F.when(one_side, F.coalesce(before, behind).cast("double")).otherwise(line)
+        word = F.when(one_side, EXTRAPOLATED).otherwise(word)
+        return _Choice(line, word, early & later, F.coalesce(both, _one(F.coalesce(before_ts, behind_ts))))
     if method == "previous_of":
-        return _of(PREVIOUS, str(fill.column)), word, early
+        return _Choice(_of(PREVIOUS, str(fill.column)), word, early, _one(before_ts))
     if method == "expression":
-        return F.expr(str(fill.sql)), word, early & later
+        rows = F.coalesce(both, _one(F.coalesce(before_ts, behind_ts)))
+        return _Choice(F.expr(str(fill.sql)), word, early & later, rows)
     if method == "seasonal":
         return _seasonal(name, fill, settings)
-    return F.lit(None), word, yes
+    return _Choice(F.lit(None), word, yes, F.lit(None))
 
 
-def _seasonal(name: str, fill: ColumnFill, settings: FillRules) -> tuple[Column, Column, Column]:
+def _one(ts: Column) -> Column:
+    """Returns a row's timestamp as that of the only source."""
     from pyspark.sql import functions as F
 
-    value, word, near = _value(name, fill, fill.fallback, settings)
+    return F.when(ts.isNotNull(), F.array(ts))
+
+
+def _seasonal(name: str, fill: ColumnFill, settings: FillRules) -> _Choice:
+    from pyspark.sql import functions as F
+
+    value, word, near, rows = _choice(name, fill, fill.fallback, settings)
     for period in reversed(fill.periods):
         period_us = int(period * 1_000_000)
         season = F.col(_season(period_us))
@@ -337,4 +367,5 @@ def _seasonal(name: str, fill: ColumnFill, settings: FillRules) -> tuple[Column,
         value = F.when(is_there, season.getField(name)).otherwise(value)
         word = F.when(is_there, F.lit("seasonal")).otherwise(word)
         near = F.when(is_there, carried).otherwise(near)
-    return value, word, near
+        rows = F.when(is_there, F.array(season.getField(TS))).otherwise(rows)
+    return _Choice(value, word, near, rows)
