@@ -24,7 +24,16 @@ from rewindow.errors import InputError
 from rewindow.fill_section import FillConfig
 from rewindow.location import Location, location
 from rewindow.names import check_name, check_replay_id, check_stream, did_you_mean, files_name, windows_name
-from rewindow.setting_types import DurationUs, Folder, Place, Section, above_zero, known_encoding, zero_or_more
+from rewindow.setting_types import (
+    DurationUs,
+    Folder,
+    Length,
+    Place,
+    Section,
+    above_zero,
+    known_encoding,
+    zero_or_more,
+)
 from rewindow.settings_file import BY_NAME, find_settings, override_settings, part_applications, read_settings
 from rewindow.windows import Grid, format_duration
 from rewindow.wrong_settings import check_keys, wrong_setting
@@ -38,9 +47,9 @@ JARS = ".rewindow/jars"
 class WindowsConfig(Section):
     """Windows over a stream's event time, grouped by its keys: they make the application `windows_<stream>`."""
 
-    length_us: Annotated[DurationUs, Field(gt=0)] | None = Field(None, alias="length")
-    """How long a window is; windows begin at the multiples of `slide` since 1970-01-01 UTC."""
-    slide_us: Annotated[DurationUs, Field(gt=0)] | None = Field(None, alias="slide")
+    length: Length | None = None
+    """How long a window is, from a multiple of `slide` since 1970-01-01 UTC on; or "100 tuples", or "global"."""
+    slide: Length | None = None
     """How far one window begins after the other, at most `length`; by default `length`, so that they tumble."""
     aggregates: dict[str, str] = Field(default_factory=lambda: {"tuples": "count(*)"}, min_length=1)
     """Name to aggregate: avg, count, max, min or sum over a column, as in `spent = "sum(price)"`."""

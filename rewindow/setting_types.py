@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,19 @@ def _duration(text: str | int | float) -> int:
         return parse_duration(text)
     except InputError as error:
         raise PydanticCustomError("duration", "{text}", {"text": error.primary, "hint": error.hint}) from error
+
+
+def _window_size(text: object) -> str:
+    """Returns how large a window is, as its operator reads it: so long, of so many tuples, or of all."""
+    size = " ".join(str(text).split())
+    if size == "global" or re.fullmatch("[0-9]+ tuples?", size):
+        return size
+    if not isinstance(text, str | int | float):
+        raise PydanticCustomError("duration", "it is no text", {"hint": 'Write it as in length = "1 hour".'})
+    size_us = _duration(text)
+    if size_us <= 0:
+        raise PydanticCustomError("duration", "it is {us} us; it must be greater than zero", {"us": size_us})
+    return f"{size_us} us"
 
 
 def above_zero(interval_us: int) -> int:
@@ -48,6 +62,9 @@ def known_encoding(name: str) -> str:
 
 DurationUs = Annotated[int, BeforeValidator(_duration)]
 """A duration in microseconds, read from text such as "1 hour"; bare numbers are seconds."""
+
+Length = Annotated[str, PlainValidator(_window_size)]
+"""The size of a window over event time: a duration, "100 tuples", or "global"."""
 
 
 def _location(given: object) -> Location:

@@ -164,11 +164,13 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
         where = f"streams.{stream}.windows" if given is None else f"streams.{stream}"
         what = 'a length, such as length = "1 hour", or a gap' if given is None else "event_at"
         raise InputError(f'stream "{stream}" has no {lacking}', hint=f"Set {what} in [{where}] of rewindow.toml.")
-    named = ("length", "slide", "gap", "lag", "watermark_interval", "max_ahead", "allowed_lateness", "early", "late")
+    named = ("gap", "lag", "watermark_interval", "max_ahead", "allowed_lateness", "early", "late")
     durations = {name: getattr(given, f"{name}_us") for name in named}
     operator = AggregateWindows(
         columns=schema,
         event_at=settings.event_at,
+        length=given.length,
+        slide=given.slide,
         aggregates=given.aggregates,
         accumulation=given.accumulation,
         early_tuples=given.early_tuples,
@@ -185,8 +187,11 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
     )
     node = app.add("aggregate", operator, stream=app.input(stream))
     again = ["pane", "kind"] if given.allowed_lateness_us or given.early_us or given.early_tuples else []
+    key = ["window_begin_us", *again]
+    if given.length is not None and not given.length.endswith(" us"):  # Begins may be equal, or are null (E65).
+        key = ["pane", "kind"]
     # A key of the stream may be null, which the gate refuses in a key of an output (X24).
-    app.output("fired", node["fired"], key=[] if settings.keys else ["window_begin_us", *again])
+    app.output("fired", node["fired"], key=[] if settings.keys else key)
     app.output("late", node["late"], key=[], suite="late_tuples")
     return app
 

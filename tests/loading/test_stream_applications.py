@@ -201,6 +201,12 @@ def test_a_section_windows_makes_an_application_that_is_valid(tmp_path: Path) ->
     assert isinstance(corrected, AggregateWindows) and (corrected.late, corrected.late_tuples) == ("7200000000 us", 5)
     visits = windows_application("weather", stream(windows={"gap": "2 h"}), SCHEMA).nodes["aggregate"].operator
     assert isinstance(visits, AggregateWindows) and visits.gap == "7200000000 us"
+    for size, slide, key in (("100 tuples", "10  tuples", ("pane", "kind")), ("global", None, ("pane", "kind"))):
+        given = stream(windows={"length": size, "slide": slide}, keys=[])
+        made = windows_application("weather", given, SCHEMA)
+        sized = made.nodes["aggregate"].operator
+        assert isinstance(sized, AggregateWindows) and not sized.wrong_properties()
+        assert (sized.length, made.outputs["fired"].key) == (size, key)
     counted = windows_application("weather", stream(windows={"length": "1 h"}), SCHEMA).nodes["aggregate"].operator
     assert isinstance(counted, AggregateWindows) and counted.aggregates == {"tuples": "count(*)"}
 
@@ -244,6 +250,9 @@ def test_wrong_windows_are_an_error_with_what_may_be(case: str) -> None:
     ("line", "words"),
     [
         ('length = "0 s"', "streams.s.windows.length"),
+        ('length = "-1 s"', "it must be greater than zero"),
+        ("length = [1]", 'Write it as in length = "1 hour"'),
+        ('length = "ten tuples"', 'duration "ten tuples" cannot be read'),
         ('length = "1 h"\nlag = "-1 s"', "it must be zero or more"),
         ('length = "1 h"\naccumulation = "all"', "streams.s.windows.accumulation"),
         ('length = "1 h"\nlater = 1', "Known in [streams.s.windows]: length, slide, aggregates, lag"),
