@@ -197,7 +197,8 @@ def _driver_options(config: Config, quick: bool, archive: bool) -> str:
     options = ["-Duser.timezone=UTC", f"-Dlog4j2.configurationFile=file:{logging}"]
     options += [f"-Djava.io.tmpdir={scratch_folder(config)}"]
     if quick:
-        options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        # With one compiler a JVM keeps 48 MB for compiled code; once they are full it compiles nothing more.
+        options += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC"]
     if archive and (found := usable_archive(config)):
         # Where it does not fit the JVM goes without it, and need not say so.
         options += [f"-XX:SharedArchiveFile={found}", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]

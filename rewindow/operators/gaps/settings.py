@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from rewindow.errors import InputError
 from rewindow.operators.event_time.settings import refusal, seconds
@@ -73,10 +73,10 @@ class GapSettings(OpeningHours):
 
     @field_validator("cadence", "lull", "window", mode="before")
     @classmethod
-    def _check_duration(cls, value: object) -> Decimal | None:
+    def _check_duration(cls, value: object, info: ValidationInfo) -> Decimal | None:
         duration = None if value is None else seconds(value)
         if duration == 0:
-            raise ValueError("cadence, lull and window must be above 0")
+            raise ValueError(f"{info.field_name} is 0, it must be above 0")
         return duration
 
     @field_validator("from_time", "to_time", "origin", mode="before")
