@@ -79,6 +79,12 @@ class StreamRows:
         wanted = ((quoted(name), value.replace("'", "''")) for name, value in self.only.items())
         return "".join(f" and cast({name} as varchar) = '{value}'" for name, value in wanted)
 
+    @property
+    def has_times(self) -> bool:
+        """Whether the tuples have an event time that can be taken."""
+        kind = self.table.schema.field(self.event_at).type if self.event_at in self.table.schema.names else None
+        return kind is not None and (pa.types.is_timestamp(kind) or pa.types.is_integer(kind))
+
     @cached_property
     def time_sql(self) -> str:
         """The event time in microseconds, as SQL.
@@ -90,8 +96,8 @@ class StreamRows:
         schema = self.table.schema
         if self.event_at not in schema.names:
             raise InputError(f'stream "{self.name}" has no column "{self.event_at}" for its event time')
-        kind = schema.field(self.event_at).type
-        if not (pa.types.is_timestamp(kind) or pa.types.is_integer(kind)):
+        if not self.has_times:
+            kind = schema.field(self.event_at).type
             raise InputError(
                 f'event time "{self.event_at}" of stream "{self.name}" is {kind}, not a timestamp or a whole number',
                 hint="Make an event column of it by `select`, and name that in event_at.",

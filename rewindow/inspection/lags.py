@@ -10,6 +10,7 @@ from rewindow.inspection.event_gaps import StreamRows
 from rewindow.storage import query, quoted
 from rewindow.windows import Grid, WindowRange
 
+_HOUR_US, _DAY_US = 3_600_000_000, 86_400_000_000
 STEPS_MAX = 120
 """So many steps of time a report has at most."""
 LATER_THAN_US = (0, 60_000_000, 600_000_000, 3_600_000_000, 86_400_000_000)
@@ -33,6 +34,7 @@ class KeyLateness:
     """How far tuples of a key were behind the newest event time that had arrived, of any key, before them.
 
     Attributes:
+        hour: hour of the day, in UTC, in which these tuples arrived; None for all.
         behind: for each of `LATER_THAN_US`, how many were further behind: as many would be late with that lag.
         most_us: how far the last of them was behind.
     """
@@ -41,6 +43,7 @@ class KeyLateness:
     tuples: int
     behind: Sequence[int]
     most_us: int
+    hour: int | None = None
 
     @property
     def keys(self) -> str:
@@ -65,25 +68,29 @@ def lag_over_time(rows: StreamRows, windows: WindowRange, grid: Grid) -> list[La
 
 
 def lateness_by_key(rows: StreamRows, windows: WindowRange) -> list[KeyLateness]:
-    """Returns how far each key's tuples were behind; the furthest behind first."""
+    """Returns how far each key's tuples were behind, the furthest behind first; then by hour of the day."""
     names = [f"key_{number}" for number in range(len(rows.keys))]
     counts = ", ".join(
         f"sum(case when behind > {us} then 1 else 0 end) as later_{n}" for n, us in enumerate(LATER_THAN_US)
     )
     newest = "max(t) over (order by a, window_id, place rows between unbounded preceding and 1 preceding)"
     listed = "".join(f"{name}, " for name in names)
+    hour = f"(a % {_DAY_US} + {_DAY_US}) % {_DAY_US} / {_HOUR_US}"
     sql = f"""
-    select {listed} count(*) as tuples, {counts}, max(behind) as most
-    from (select {listed} window_id, {newest} - t as behind from ({_times(rows, windows)}) as s) as s
-    where window_id >= {windows.first} {"group by " + ", ".join(names) if names else ""}"""
+    select {listed} hour, count(*) as tuples, {counts}, max(behind) as most
+    from (select {listed} window_id, {hour} as hour, {newest} - t as behind from ({_times(rows, windows)}) as s) as s
+    where window_id >= {windows.first}
+    group by grouping sets (({", ".join(names)}), ({listed} hour))"""
     found = [
         KeyLateness(
             {key: row[name] for key, name in zip(rows.keys, names, strict=True)}, row["tuples"],
             [row[f"later_{n}"] or 0 for n in range(len(LATER_THAN_US))], max(row["most"] or 0, 0),
+            row["hour"],
         )
         for row in query(sql, s=rows.table).to_pylist()
     ]  # fmt: skip
-    return sorted(found, key=lambda row: (-row.most_us, row.keys))
+    furthest = {row.keys: row.most_us for row in found if row.hour is None}
+    return sorted(found, key=lambda row: (-furthest[row.keys], row.keys, -1 if row.hour is None else row.hour))
 
 
 def _times(rows: StreamRows, windows: WindowRange) -> str:

@@ -50,6 +50,19 @@ class Curve:
     ticks: tuple[tuple[float, str], ...]
 
 
+@dataclass(frozen=True)
+class HourGrid:
+    """Which share of a key's tuples of an hour of the day would be late: a row per key, a cell per hour.
+
+    Attributes:
+        lag: with which lag, in words.
+        rows: y, label, and of each cell x, share of the greatest share, and words.
+    """
+
+    lag: str
+    rows: tuple[tuple[int, str, tuple[tuple[float, float, str], ...]], ...]
+
+
 def draw_time_page(config: Config, stream: str, *, found: GapReport | None = None) -> str:
     """Returns the page of a stream's time as HTML, from its tables alone.
 
@@ -65,9 +78,10 @@ def draw_time_page(config: Config, stream: str, *, found: GapReport | None = Non
     grid, windows, event = stored_grid(Table.open(config.windows_table(stream))), found.windows, found.event
     steps: list[LagStep] = []
     behind: list[KeyLateness] = []
-    if event is not None and windows is not None:
-        rows = StreamRows.open(config, stream, {})
+    rows = StreamRows.open(config, stream, {})
+    if rows.has_times and windows is not None:
         steps, behind = lag_over_time(rows, windows, grid), lateness_by_key(rows, windows)
+    by_key, by_hour = ([row for row in behind if (row.hour is None) == whole] for whole in (True, False))
     filled = filled_stream(config, stream, windows) if windows is not None else None
     calendar = draw_calendar(grid, windows, calendar_layers(event, windows, grid)) if event and windows else None
     listed = sorted(found.gaps, key=lambda gap: (-gap.length_us, gap.from_us, gap.keys))
@@ -75,8 +89,9 @@ def draw_time_page(config: Config, stream: str, *, found: GapReport | None = Non
         "stream_time.html", stream=stream, report=found, event=event, page={"windows": windows}, seconds=_words,
         lead=_lead(found), facts=_facts(found), calendar=calendar,
         range_words=describe_range(grid, windows) if windows else "",
-        lanes=gap_lanes(event) if event else [], curve=draw_curve(steps), steps=steps, behind=behind[:ROWS_MAX],
-        behind_count=len(behind), later_than=[format_duration(us) if us else "0" for us in LATER_THAN_US],
+        lanes=gap_lanes(event) if event else [], curve=draw_curve(steps), steps=steps, behind=by_key[:ROWS_MAX],
+        behind_count=len(by_key), hour_grid=draw_hours(by_key, by_hour), behind_hours=by_hour[:ROWS_MAX],
+        later_than=[format_duration(us) if us else "0" for us in LATER_THAN_US],
         gaps=[gap.row() for gap in listed[:ROWS_MAX]], gap_count=len(listed), rows_max=ROWS_MAX, width=WIDTH,
         totals=sorted(event.completeness, key=_worst)[:ROWS_MAX] if event else [], clock=to_datetime,
         filled=filled, plots=draw_plots(filled) if filled else [], height=HEIGHT,
@@ -218,6 +233,31 @@ def draw_curve(steps: Sequence[LagStep]) -> Curve | None:
         tall = max(round(height(step.least_us) - y, 1), 1)
         bars.append((x, round(wide * 0.85, 1), y, tall, height(step.mean_us), title))
     return Curve(tuple(bars), tuple((height(us), _words(us)) for us in sorted({top, 0, low})))
+
+
+def draw_hours(by_key: Sequence[KeyLateness], by_hour: Sequence[KeyLateness]) -> HourGrid | None:
+    """Returns the picture of lateness by key and hour of the day; None where no tuple was behind.
+
+    The lag is the least one with which not even half of all tuples would be late, as long as some would be.
+    """
+    total = sum(row.tuples for row in by_key)
+    late = [sum(row.behind[n] for row in by_key) for n in range(len(LATER_THAN_US))]
+    if not late[0]:
+        return None
+    some = [n for n, count in enumerate(late) if count]
+    chosen = next((n for n in some if 2 * late[n] < total), some[-1])
+    keys = [row.keys for row in by_key[:LANES_MAX]]
+    cells: dict[str, list[tuple[float, float, str]]] = {key: [] for key in keys}
+    shares = [row.behind[chosen] / row.tuples for row in by_hour if row.keys in cells]
+    most = max(shares, default=0) or 1
+    lag = format_duration(LATER_THAN_US[chosen]) if LATER_THAN_US[chosen] else "0"
+    for row in by_hour:
+        if row.keys in cells and row.hour is not None:
+            share = row.behind[chosen] / row.tuples
+            words = f"{row.keys or 'all'}, {row.hour:02}:00: {row.behind[chosen]:,} of {row.tuples:,} late, {share:.1%}"
+            cells[row.keys].append((round(row.hour * WIDTH / 24, 1), round(share / most, 3), words))
+    rows = [(n * _LANE, key or "all", tuple(cells[key])) for n, key in enumerate(keys)]
+    return HourGrid(f"{lag}; the darkest cell has {most:.1%}", tuple(rows))
 
 
 def _words(us: float) -> str:

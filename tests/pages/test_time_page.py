@@ -15,11 +15,12 @@ import numpy as np
 from rewindow.inspection.event_gaps import StreamRows
 from rewindow.inspection.gap_rows import Gap
 from rewindow.inspection.gaps import gaps
-from rewindow.inspection.lags import LATER_THAN_US, lag_over_time, lateness_by_key
+from rewindow.inspection.lags import LATER_THAN_US, KeyLateness, lag_over_time, lateness_by_key
 from rewindow.pages.time_page import (
     WIDTH,
     calendar_layers,
     draw_curve,
+    draw_hours,
     draw_time_page,
     gap_lanes,
     missing_by_window,
@@ -117,11 +118,43 @@ def test_lag_and_lateness_are_what_one_look_at_each_tuple_gives(tmp_path: Path) 
         if window >= windows.first:
             behind.setdefault(key, []).append(0 if newest is None else max(newest - t, 0))
         newest = t if newest is None else max(newest, t)
-    found = {row.key["k"]: row for row in lateness_by_key(rows, windows)}
+    listed = lateness_by_key(rows, windows)
+    assert {row.hour for row in listed} == {None, 0}, "all arrivals are in the first hour of the day"
+    for is_whole in (True, False):
+        check_behind([row for row in listed if (row.hour is None) == is_whole], behind)
+
+
+def check_behind(rows: list[KeyLateness], behind: dict[Any, list[float]]) -> None:
+    """Compares what is said of each key with how far each of its tuples was behind, in seconds."""
+    found = {row.key["k"]: row for row in rows}
     assert set(found) == set(behind)
     for key, values in behind.items():
         assert found[key].tuples == len(values) and found[key].most_us == max(values) * SECOND
         assert list(found[key].behind) == [sum(v * SECOND > us for v in values) for us in LATER_THAN_US]
+
+
+def test_lateness_is_drawn_by_key_and_hour_of_the_day(tmp_path: Path) -> None:
+    """Cells where tuples arrived, the darkest where most are late; also of keys that send at no steady pace."""
+    hour, late = 3600 * SECOND, [3, 2, 2, 0, 0]
+    by_key = [KeyLateness({"k": "a"}, 10, late, hour), KeyLateness({"k": "b"}, 10, [0] * 5, 0)]
+    by_hour = [
+        KeyLateness({"k": "a"}, 4, [2, 1, 1, 0, 0], hour, 5), KeyLateness({"k": "a"}, 6, [1, 1, 1, 0, 0], 1, 23),
+        KeyLateness({"k": "b"}, 10, [0] * 5, 0, 5),
+    ]  # fmt: skip
+    grid = draw_hours(by_key, by_hour)
+    assert grid is not None and grid.lag == "0; the darkest cell has 50.0%"
+    assert [(label, [cell[:2] for cell in cells]) for _, label, cells in grid.rows] == [
+        ("k=a", [(round(5 * WIDTH / 24, 1), 1.0), (round(23 * WIDTH / 24, 1), 0.333)]),
+        ("k=b", [(round(5 * WIDTH / 24, 1), 0.0)]),
+    ]
+    assert draw_hours(by_key[1:], by_hour[2:]) is None
+    squares = [("a", n, n * n / 100 - 5 * (n % 3), 1.0) for n in range(90)]
+    config = recorded(tmp_path, squares)
+    assert gaps(config, "s").event is None
+    wrong = recorded(tmp_path / "wrong", squares, event_at="k")
+    assert "is string, not a timestamp" in draw_time_page(wrong, "s")
+    html = draw_time_page(config, "s")
+    assert html.count("<title>k=a, 00:00: ") == 1 and "By hour of the day" in html and "Lag over time" in html
 
 
 def test_the_curve_spans_the_lags_and_is_there_as_numbers(tmp_path: Path) -> None:
