@@ -220,6 +220,26 @@ def test_late_tuples_show_by_their_number(
     assert shown == shows
 
 
+@pytest.mark.parametrize("cut", [100, 23])
+def test_late_tuples_that_wait_at_a_border_stay_apart(spark: SparkSession, cut: int) -> None:
+    """Late tuples of one tick become one session only where a gap allows it, however cut (E41, E67, E69)."""
+    arrivals = [(1, 1), (12, 30), (21, 3), (22, 20)]
+    rows = spark.createDataFrame(arrivals, "arrived INT, at INT")
+    clicks = rows.selectExpr("timestamp_seconds(arrived) AS arrived_at", "timestamp_seconds(at) AS at")
+    sessions = SessionWindows(gap="5 s", allowed_lateness="60 s")
+    shown: list[tuple[int, int, str, int]] = []
+    before = state = None
+    for first, end in pairwise(sorted({0, cut, 100})):
+        part = clicks.where(f"arrived_at >= timestamp_seconds({first}) AND arrived_at < timestamp_seconds({end})")
+        judged = lateness({"clicks": part}, TIME, state=before, start_us=0, end_us=end * 1_000_000)
+        result = event_windows(judged, sessions, {"n": ("count", "*")}, state=state)
+        assert judged.state is not None and result.state is not None
+        before, state = judged.state.localCheckpoint(), result.state.localCheckpoint()
+        columns = "window_begin_us DIV 1000000", "fired_us DIV 1000000", "kind", "n"
+        shown += [tuple(row) for row in result.fired.selectExpr(*columns).collect()]
+    assert sorted(shown) == [(1, 20, "on_time", 1), (1, 30, "late", 2), (1, 30, "retraction", 1), (20, 30, "late", 1)]
+
+
 def only_updates(rows: list[Shown], accumulation: str) -> list[tuple[Any, ...]]:
     """Returns what of the rows is another value than was shown last, numbered anew, and what each takes back (E62)."""
     found: list[tuple[Any, ...]] = []

@@ -200,6 +200,8 @@ def left_changed(
     had = rows.where(waits | (is_last & F.coalesce(is_open, F.lit(True)))).withColumns({
         CARRIED: F.lit(True), DUE: F.when(waits, F.col(DUE)), IS_SHOWN: F.coalesce(_SHOWS, IS_SHOWN),
         TUPLES: F.when(F.col(_EVER), 0).otherwise(F.col(TUPLES)).cast("bigint"),
+        # Tuples that wait are in no session yet: only those close enough for any session become one row.
+        BEGIN: F.when(waits, bucket_of(F.col(FIRST_TS), sessions)).otherwise(F.col(BEGIN)),
     })  # fmt: skip
     return _merged(had, fold, own, _GROUP, BEGIN).drop(CARRIED, _GROUP, BEGIN)
 
