@@ -3,7 +3,8 @@
     show.py      the order of things       drill.py     which step is killed, and how large groups are
     airflow.py   talks to Airflow's API    watch.py     follows a replay, sees the kill, times the recovery
     proof.py     holds each promise against the tables             telling.py   what is said on the screen
-    start.py     what must be there          summary.py, report.py    the table and the page at the end
+    start.py     what must be there          event_time.py   late flights, and the weather's gaps filled
+    summary.py, report.py    the table and the page at the end
 
 It uses what every user has: the commands, the DAG `replay_windows`, the library's reading functions.
 """

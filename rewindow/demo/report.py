@@ -22,9 +22,10 @@ DELAY = LayerMeasure(
 
 
 def build_demo_page(
-    config: Config, proofs: Sequence[Proof], seed: int, chapters: Sequence[tuple[str, float]], address: str
-) -> Location:
-    """Writes the page of a demo and returns where it lies."""
+    config: Config, proofs: Sequence[Proof], seed: int, chapters: Sequence[tuple[str, float]],
+    places: Sequence[tuple[str, str]],
+) -> Location:  # fmt: skip
+    """Writes the page of a demo and returns where it lies; `places` are named on it, each with its address."""
     stories = tuple(_story(config, proof) for proof in proofs)
     first = stories[0]
     page = Page(
@@ -43,7 +44,7 @@ def build_demo_page(
         acts=read_acts(config, first.application, first.windows),
         chapters=tuple(Chapter(name, seconds) for name, seconds in chapters),
         next_steps=_next_steps(stories),
-        places=(("Airflow", address), ("its login: user admin, password in", str(password_file(config)))),
+        places=(*places, ("Airflow's login: user admin, password in", str(password_file(config)))),
     )
     return write_page(config, NAME, page)
 

@@ -1,4 +1,4 @@
-"""The order of things: record, start Airflow, replay four times, prove, publish, undo, publish, page."""
+"""The order of things: record, start Airflow, replay four times, prove, publish, undo, publish, event time, page."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rewindow.config import Config
 from rewindow.demo import report, summary
 from rewindow.demo.airflow import Airflow
 from rewindow.demo.drill import Drill, draw_drills, group_distance
+from rewindow.demo.event_time import show_event_time
 from rewindow.demo.proof import Proof, prove, prove_published
 from rewindow.demo.start import check_place, start_airflow
 from rewindow.demo.telling import Telling
@@ -98,9 +99,13 @@ def _play(stage: Show) -> Location:
             _judge(stage, run)
     with telling.chapter("publish", "Publish exactly once, undo it, publish it again"):
         _publish(stage, next(run for run in stage.runs if run.drill.mode is Mode.EXACTLY_ONCE and run.drill.step))
+    with telling.chapter("event time", "Find late flights, and fill the weather's silence in two ways"):
+        assert stage.windows is not None, "the range is known"
+        places = show_event_time(stage.config, telling, stage.windows)
     with telling.chapter("page", "Draw the page"):
-        path = report.build_demo_page(stage.config, stage.proofs, stage.seed, telling.chapters, stage.airflow.address)
-    summary.print_summary(telling.console, stage.config, stage.proofs, path, stage.airflow.address, telling.seconds)
+        places += (("Airflow", stage.airflow.address),)
+        path = report.build_demo_page(stage.config, stage.proofs, stage.seed, telling.chapters, places)
+    summary.print_summary(telling.console, stage.config, stage.proofs, path, places, telling.seconds)
     return path
 
 

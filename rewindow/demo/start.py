@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from rewindow.config import Config
+from rewindow.config import HEARTBEAT, Config
+from rewindow.demo import event_time
 from rewindow.embedded import PORT_DEFAULT, Running, down, running, up
 from rewindow.errors import InputError, ResourceError
 from rewindow.ledger import Ledger
@@ -67,7 +68,7 @@ def begin_afresh(config: Config, streams: Iterable[str], application: str, say: 
     Raises:
         InputError: the state folder holds other streams or applications than the example's.
     """
-    ours = {application, *(f"heartbeat_{stream}" for stream in streams)}
+    ours = {application, *event_time.APPLICATIONS, *(f"{HEARTBEAT}{stream}" for stream in streams)}
     known = {*streams, "quarantine"} | ours
     found = [path.name for path in (config.state / "streams").entries()]
     foreign = [name for name in found if name.split(".")[0] not in known]

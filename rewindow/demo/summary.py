@@ -20,9 +20,10 @@ _ROWS = ("windows", "tuples", "redone", "lost", "repeated", "affected")
 
 
 def print_summary(
-    console: Console, config: Config, proofs: Sequence[Proof], page: Location, address: str, seconds: float
-) -> None:
-    """Prints, per replay, what the tables hold and what was found; then addresses."""
+    console: Console, config: Config, proofs: Sequence[Proof], page: Location, places: Sequence[tuple[str, str]],
+    seconds: float,
+) -> None:  # fmt: skip
+    """Prints, per replay, what the tables hold and what was found; then addresses, those of `places` too."""
     ledger = Ledger.open(config.ledger_url)
     stories = [read_story(config, proof.run.replay_id, kills=proof.run.kills) for proof in proofs]
     drills = [proof.run.drill for proof in proofs]
@@ -44,14 +45,18 @@ def print_summary(
         if proof.run.drill.step:
             console.print(f"  {proof.run.drill.title}: {'; '.join(_classes(proof))}", markup=False)
             console.print(f"    guarantee: {next(iter(story.guarantees.values()))}", style="dim", markup=False)
-    _print_places(console, config, page, address, seconds)
+    _print_places(console, config, page, places, seconds)
 
 
-def _print_places(console: Console, config: Config, page: Location, address: str, seconds: float) -> None:
+def _print_places(
+    console: Console, config: Config, page: Location, places: Sequence[tuple[str, str]], seconds: float
+) -> None:
     console.print(f"\nDone in {int(seconds) // 60} min {int(seconds) % 60:02d} s. Look around:", style="bold")
-    console.print(f"  the page     {page}", markup=False)
-    console.print(f"  Airflow      {address}, user admin, password in {password_file(config)}", markup=False)
-    console.print("  stop it      make down", markup=False)
+    login = ("its login", f"user admin, password in {password_file(config)}")
+    listed = [("the page", str(page)), *places, login, ("stop Airflow", "make down")]
+    width = max(len(words) for words, _ in listed)
+    for words, place in listed:
+        console.print(f"  {words:<{width}}  {place}", markup=False)
 
 
 def _seconds(story: Story) -> str:

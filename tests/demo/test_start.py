@@ -41,6 +41,8 @@ def test_fresh_deletes_the_examples_state_and_nothing_else(config: Config) -> No
         "streams/flights/x",
         "streams/flight_delays.delays/x",
         "streams/heartbeat_weather.filled/x",
+        "streams/filled_weather.filled/x",
+        "streams/flight_lateness.lateness/x",
         "replays/r/x",
         "ledger.db",
         "mine/x",

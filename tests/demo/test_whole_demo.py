@@ -28,6 +28,11 @@ def test_demo_recovers_in_every_mode_and_leaves_its_page(tmp_path: Path) -> None
     assert done.stdout.count("SIGKILL: process") == 3
     page = tmp_path / "state" / "results" / "pages" / "demo.html"
     assert str(page) in done.stdout and "SIGKILL at" in page.read_text()
+    for words in ("departures late", "filled with heartbeats", "filled with values, temp"):
+        assert words in done.stdout
+    times = [page.parents[1] / "time" / f"{stream}.html" for stream in ("flights", "weather")]
+    assert all(str(time) in page.read_text() for time in times)
+    assert "Lateness by key" in times[0].read_text() and "Recorded, made and missing values" in times[1].read_text()
 
 
 def _free_port() -> int:

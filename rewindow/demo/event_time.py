@@ -1,0 +1,87 @@
+"""Event time of the same year: which flights came late, and the silence of the weather stations filled in two ways."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+from rewindow.config import FILLED, HEARTBEAT, Config
+from rewindow.demo.telling import Telling
+from rewindow.inspection.filled import RECORDED, filled_stream
+from rewindow.operators.heartbeat.function import IS_TIMER
+from rewindow.storage import Table, query
+from rewindow.windows import WindowRange
+
+LATENESS = "flight_lateness"
+WEATHER = "weather"
+APPLICATIONS = (LATENESS, f"{HEARTBEAT}{WEATHER}", f"{FILLED}{WEATHER}")
+
+
+def show_event_time(config: Config, telling: Telling, windows: WindowRange) -> tuple[tuple[str, str], ...]:
+    """Replays and publishes what is to be known of event time, says it, and returns pages: what each shows, its path.
+
+    Raises:
+        RewindowError: a command failed.
+    """
+    for application in APPLICATIONS:
+        given = ("--last", str(windows.last), "--json")
+        replay = json.loads(telling.run("replay", application, *given))["replay"]
+        telling.run("check", replay, "--json")
+        telling.run("publish", replay, "--json")
+        lines = {LATENESS: late_flights, APPLICATIONS[1]: timers, APPLICATIONS[2]: made_values}[application]
+        for line in lines(config, windows):
+            telling.say(line, style="green")
+    pages = (("time of the flights", "flights"), ("time of the weather, with its filled gaps", WEATHER))
+    return tuple((words, telling.run("gaps", stream, "--page").strip()) for words, stream in pages)
+
+
+def late_flights(config: Config, windows: WindowRange) -> list[str]:
+    """Returns a line for each airport: its late flights, and the hour of the day with the largest share of them."""
+    sql = f"""
+    select origin, window_id % 24 as hour, sum(tuples) as flights,
+           sum(case when outcome = 'late' then tuples else 0 end) as late
+    from l where {_inside(windows)} group by origin, window_id % 24"""
+    rows = query(sql, l=Table.open(config.stream_table(f"{LATENESS}.lateness"))).to_pylist()
+    lines = []
+    for origin in sorted({row["origin"] for row in rows}):
+        of_origin = [row for row in rows if row["origin"] == origin]
+        late, flights = (sum(row[name] for row in of_origin) for name in ("late", "flights"))
+        # Hours of few flights would win by chance.
+        busy = [row for row in of_origin if row["flights"] * 100 >= flights]
+        worst = max(busy, key=lambda row: (row["late"] / row["flights"], row["hour"]))
+        lines.append(
+            f"{origin}: {late:,} of {flights:,} departures late for a report half an hour behind the schedule, "
+            f"{late / flights:.1%}; most from {worst['hour']:02}:00 UTC, {worst['late'] / worst['flights']:.1%}"
+        )
+    return lines
+
+
+def timers(config: Config, windows: WindowRange) -> list[str]:
+    """Returns a line about the timers that fill the weather's silence."""
+    sql = f"select count(*) as n from h where {IS_TIMER} and {_inside(windows)}"
+    count = query(sql, h=Table.open(config.stream_table(f"{HEARTBEAT}{WEATHER}.filled")))["n"][0].as_py()
+    return [f"filled with heartbeats: {count:,} timers, which say that time has passed and have no values"]
+
+
+def made_values(config: Config, windows: WindowRange) -> list[str]:
+    """Returns a line for each filled column of the weather: how many values are recorded, and how the others came."""
+    filled = filled_stream(config, WEATHER, windows)
+    if filled is None:
+        return []
+    by_column: dict[str, Counter[str]] = {}
+    for (column, method), count in filled.counts.items():
+        by_column.setdefault(column, Counter())[method] += count
+    return [
+        f"filled with values, {column}: {counts.pop(RECORDED, 0):,} recorded, {_methods(list(counts.items()))}"
+        for column, counts in by_column.items()
+    ]
+
+
+def _methods(counts: Sequence[tuple[str, int]]) -> str:
+    words = {"none": "left without one, as their gap is too long", "expired": "left without one, too far from a report"}
+    return ", ".join(f"{count:,} {words.get(method, method)}" for method, count in counts) or "none made"
+
+
+def _inside(windows: WindowRange) -> str:
+    return f"window_id between {windows.first} and {windows.last}"
