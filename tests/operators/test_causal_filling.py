@@ -138,8 +138,9 @@ def run(spark: SparkSession, fills: FillGaps, cases: list[list[Arrived]], cuts: 
 
 @pytest.mark.parametrize(
     ("cuts", "wait", "bounded", "max_rows"),
-    [([0, 1, 4, 6], 0, False, 10**6), ([0, 2, 3, 6], 15, True, 10**6)]
-    + [([0, 1, 2, 3, 4, 5, 6], 0, False, 2), ([0, 2, 3, 6], 15, True, 4)]
+    [([0, 2, 6], 0, False, 10**6), ([0, 2, 3, 6], 15, True, 4)]
+    + [pytest.param([0, 1, 2, 3, 4, 5, 6], 0, False, 2, marks=pytest.mark.long)]
+    + [pytest.param([0, 2, 3, 6], 15, True, 10**6, marks=pytest.mark.long)]
     + [
         pytest.param(cuts, wait, wait > 0, 3, marks=pytest.mark.exhaustive if number % 7 else pytest.mark.long)
         for number, (cuts, wait) in enumerate(zip(cuttings(), [0, 15, 15, 0] * 8, strict=True))

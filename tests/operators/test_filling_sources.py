@@ -120,8 +120,8 @@ def test_values_come_from_usable_rows_as_in_the_reference(spark: SparkSession) -
 def test_filling_again_fills_recorded_nulls_anew(spark: SparkSession) -> None:
     """A value made for a null is no source of a later filling (G43, G44)."""
     frame = frame_of(spark, [[Row(20, 1.0, 0), Row(41, None, 0), Row(70, None, 0), Row(90, 4.0, 0)]])
-    once = fill_gaps(frame, settings())
-    again = fill_gaps(once, settings())
+    once = fill_gaps(frame, settings()).localCheckpoint()
+    again = fill_gaps(once, settings()).localCheckpoint()
     columns = [name for name in once.columns if name not in ("_rw_methods", "_rw_sources")]
     assert again.columns == once.columns and again.select(columns).exceptAll(once.select(columns)).count() == 0
     assert again.count() == once.count()

@@ -175,9 +175,12 @@ def is_same(mine: list[Made], wanted: list[Made]) -> bool:
 
 
 @pytest.mark.parametrize("causal", [False, True], ids=["hindsight", "causal"])
-def test_filling_in_opening_hours_is_that_of_the_reference(spark: SparkSession, *, causal: bool) -> None:
+@pytest.mark.parametrize("numbers", [[1, 4], pytest.param([0, 2, 3, 5], marks=pytest.mark.long)], ids=str)
+def test_filling_in_opening_hours_is_that_of_the_reference(
+    spark: SparkSession, numbers: list[int], *, causal: bool
+) -> None:
     """A night is no gap, a gap over a night is one, rows outside pass and tell nothing (G3, G5, G8, G28, G29)."""
-    given, frames, names, wait = [cases_of(number) for number in range(len(GIVEN))], [], CAUSAL if causal else ALL, 600
+    given, frames, names, wait = [cases_of(number) for number in numbers], [], CAUSAL if causal else ALL, 600
     for hours, _, cases, begin, end in given:
         settings = FillSettings(
             event_at="ts", unit="s", from_time=begin * S, to_time=end * S, keys=["case"],
@@ -198,7 +201,7 @@ def test_filling_in_opening_hours_is_that_of_the_reference(spark: SparkSession, 
             mine = found.get((number, case), []) if inside else []
             assert is_same(mine, wanted if inside else []), f"{hours}, case {case}: {recorded}"
             total += len(mine)
-    assert total > 5_000
+    assert total > 800 * len(numbers)
     kept = sorted((row["grid"], row["case"], row["ts"]) for row in rows if not row["_rw_is_made"])
     assert kept == sorted(
         (n, case, row.ts) for n, one in enumerate(given) for case, listed in enumerate(one[2]) for row in listed
@@ -221,7 +224,9 @@ def run(spark: SparkSession, fills: FillGaps, frame: DataFrame, cuts: list[int])
     return rows
 
 
-@pytest.mark.parametrize(("number", "causal"), [(0, False), (3, True), (4, True)], ids=str)
+@pytest.mark.parametrize(
+    ("number", "causal"), [(0, False), pytest.param(3, True, marks=pytest.mark.long), (4, True)], ids=str
+)
 def test_groups_of_windows_fill_as_one_pass(spark: SparkSession, number: int, *, causal: bool) -> None:
     """Each gap in the window that closes it, or each row in that in which its step ends, wherever groups end (G38)."""
     hours, clock, cases, begin, end = cases_of(number)

@@ -220,7 +220,7 @@ def test_late_tuples_show_by_their_number(
     assert shown == shows
 
 
-@pytest.mark.parametrize("cut", [100, 23])
+@pytest.mark.parametrize("cut", [pytest.param(100, marks=pytest.mark.long), 23])
 def test_late_tuples_that_wait_at_a_border_stay_apart(spark: SparkSession, cut: int) -> None:
     """Late tuples of one tick become one session only where a gap allows it, however cut (E41, E67, E69)."""
     arrivals = [(1, 1), (12, 30), (21, 3), (22, 20)]

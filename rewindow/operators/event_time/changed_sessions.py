@@ -56,7 +56,7 @@ tick at which late tuples will show, else null; how often a session with this be
 many tuples on time have not; how far the watermark was."""
 _SESSION, _GROUP, _STEP, _STEPS, _NUMBER = "_session", "_group", "_step", "_steps", "_number"
 _LAST, _ROWS, _FROM, _UNTIL, _AT = "_last_us", "_rows", "_from", "_until", "_at"
-_WAS, _SHOWS, _EVER = "_was", "_shows", "_ever"
+_WAS, _SHOWS, _EVER, _WAITS = "_was", "_shows", "_ever", "_waits"
 _AGO, _NEVER = -(1 << 63), (1 << 63) - 1
 
 
@@ -84,10 +84,9 @@ def changed_rows(
     fired = F.when(had_passed, _AGO).otherwise(F.coalesce(FIRED, last))
     rows = matched(rows, ticks, apart, END, "left").withColumn(FIRED, fired).drop(END)
     end_us = judged.clock.end_us
-    if end_us is None or ended_us is not None:
-        return _with_forms(rows, sessions, own)
-    waits = F.coalesce(F.col(DUE) >= end_us, F.lit(False))
-    return _with_forms(rows.where(~waits), sessions, own).unionByName(rows.where(waits), allowMissingColumns=True)
+    goes_on = end_us is not None and ended_us is None
+    waits = F.coalesce(F.col(DUE) >= end_us, F.lit(False)) if goes_on else F.lit(False)
+    return _with_forms(rows.withColumn(_WAITS, waits), sessions, own)
 
 
 def _end(last: str, sessions: SessionWindows) -> Column:
@@ -99,7 +98,7 @@ def _end(last: str, sessions: SessionWindows) -> Column:
 def _rows(
     judged: Lateness, sessions: SessionWindows, fold: Fold, own: Sequence[str], state: DataFrame | None
 ) -> DataFrame:
-    """Returns a row per stream and session of the tuples on time, and others of the late ones that are allowed."""
+    """Returns a row per stream and session of the tuples on time, and others of the late ones that show at one tick."""
     from pyspark.sql import functions as F
 
     at, is_late, columns = F.col(TIMESTAMP), F.col(OUTCOME) == LATE, [F.col(quoted_column(name)) for name in own]
@@ -120,8 +119,7 @@ def _rows(
     rows = _merged(tuples, fold, own, _NUMBER).drop(_NUMBER)
     if state is not None:
         rows = rows.unionByName(check_state(state, rows.columns))
-    joined = _merged(numbered(rows.where(F.col(DUE).isNull()), sessions, own, _NUMBER), fold, own, _NUMBER)
-    return joined.drop(_NUMBER).unionByName(rows.where(F.col(DUE).isNotNull()))
+    return _merged(numbered(rows, sessions, [*own, DUE], _NUMBER), fold, own, _NUMBER).drop(_NUMBER)
 
 
 def _merged(rows: DataFrame, fold: Fold, own: Sequence[str], *more: str) -> DataFrame:
@@ -141,10 +139,13 @@ def _with_forms(rows: DataFrame, sessions: SessionWindows, own: Sequence[str]) -
 
     columns = [F.col(quoted_column(name)) for name in own]
     shown_from = F.coalesce(DUE, F.lit(_AGO))
-    rows = numbered(rows, sessions, own, _GROUP)
+    # What waits for a later piece is in groups of its own, which change nothing.
+    rows = numbered(rows, sessions, [*own, _WAITS], _GROUP)
+    rows = rows.withColumn(_GROUP, F.when(F.col(_WAITS), -F.col(_GROUP)).otherwise(F.col(_GROUP)))
     steps = F.collect_set(shown_from).over(Window.partitionBy(*columns, _GROUP))
     rows = rows.withColumn(_STEPS, steps).withColumn("_shown_from", shown_from)
-    each = F.explode(F.expr(f"filter({_STEPS}, step -> step >= _shown_from)"))
+    each = F.expr(f"filter({_STEPS}, step -> step >= _shown_from)")
+    each = F.explode(F.when(F.col(_WAITS), F.array(F.lit(None).cast("bigint"))).otherwise(each))
     rows = rows.withColumn(_STEP, each).drop("_shown_from")
     rows = numbered(rows, sessions, [*own, _GROUP, _STEP], _SESSION)
     whole = Window.partitionBy(*columns, _GROUP, _STEP, _SESSION)
@@ -158,13 +159,13 @@ def _with_forms(rows: DataFrame, sessions: SessionWindows, own: Sequence[str]) -
     rows = rows.withColumn(_UNTIL, F.expr(f"array_min(filter({_STEPS}, step -> step > {_NUMBER}))"))
     was = F.max(IS_SHOWN).over(form) & (F.col(_FROM) == _AGO)
     fires = (F.col(FIRED) < _NEVER) & F.coalesce(F.col(FIRED) < F.col(_UNTIL), F.lit(True))
-    rows = rows.withColumn(_WAS, was).withColumn(_SHOWS, F.col(_WAS) | fires)
+    rows = rows.withColumn(_WAS, was).withColumn(_SHOWS, F.when(~F.col(_WAITS), F.col(_WAS) | fires))
     of_begin = Window.partitionBy(*columns, _GROUP, BEGIN)
     before = F.max(F.when(F.col(FIRST_TS) == F.col(BEGIN), F.col(PANES))).over(of_begin)
     shown = F.collect_set(F.when(F.col(_SHOWS) & ~F.col(_WAS), F.col(_FROM)))
     so_far = F.size(shown.over(of_begin.orderBy(_FROM).rangeBetween(FIRST, 0)))
     at = F.when(~F.col(_WAS), F.greatest(FIRED, _FROM))
-    return rows.withColumns({_AT: at, PANES: before + so_far}).drop(_STEPS, _NUMBER, _SESSION)
+    return rows.withColumns({_AT: at, PANES: before + so_far}).drop(_STEPS, _NUMBER, _SESSION, _WAITS)
 
 
 def fired_changed(rows: DataFrame, sessions: SessionWindows, fold: Fold, own: Sequence[str]) -> DataFrame:

@@ -42,7 +42,9 @@ PLACE, LAST_PLACE = "_rw_place", "_rw_last_place"
 STATE = (STREAM, FIRST_TS, LAST_TS, ARRIVED, PLACE, LAST_PLACE, TUPLES)
 """Columns of the carried state beside apart, keys and parts: stream, first and last timestamp, the last arrival, the
 first and the last place counted from 0, null for tuples that wait for one, and how many tuples."""
-_BASE, _TOTAL, _HAD, _UNTIL, _STRETCH, _AHEAD = "_base", "_total", "_had", "_until", "_stretch", "_ahead"
+_BASE, _TOTAL, _HAD, _UNTIL, _STRETCH, _AHEAD, _COUNT = (
+    "_base", "_total", "_had", "_until", "_stretch", "_ahead", "_count",
+)  # fmt: skip
 _STRETCH_US, _STEP_US = 60_000_000, 1_000_000
 _MOST = (1 << 63) - 1
 
@@ -65,13 +67,7 @@ def counted_rows(
     rows = _tuples(judged, fold, own)
     if state is not None:
         rows = rows.unionByName(check_state(state, rows.columns))
-    rows = reached(rows, judged.ticks, apart, ended_us)
-    waits = F.col(PLACE).isNull() & ~F.coalesce(F.col(LAST_TS) < F.col(REACHED), F.lit(False))
-    known, waiting = rows.where(F.col(PLACE).isNotNull()), rows.where(waits)
-    placed = _placed(rows.where(F.col(PLACE).isNull() & ~waits), known, fold, own)
-    parts = [known.withColumn(_HAD, F.lit(True)), *(part.withColumn(_HAD, F.lit(False)) for part in (placed, waiting))]
-    every = reduce(lambda one, other: one.unionByName(other), parts).drop(REACHED)
-    counted = _with_totals(every, own)
+    counted = _placed(reached(rows, judged.ticks, apart, ended_us), fold, own).drop(REACHED)
     first = _first_end(windows)
     limit = F.col(_TOTAL) if ended_us is None else F.lit(_MOST)
     return counted.withColumns({
@@ -98,36 +94,44 @@ def _tuples(judged: Lateness, fold: Fold, own: Sequence[str]) -> DataFrame:
     return reduce(lambda one, other: one.unionByName(other), of_streams)
 
 
-def _placed(rows: DataFrame, known: DataFrame, fold: Fold, own: Sequence[str]) -> DataFrame:
-    """Returns tuples with their places, behind those that have one."""
+def _placed(rows: DataFrame, fold: Fold, own: Sequence[str]) -> DataFrame:
+    """Returns all rows, tuples that the watermark has passed with their places behind those that had one before.
+
+    Adds whether a row had a place before, and how many tuples of the key had one before this piece, and have one now.
+    What had a place is a stretch before all others here, and what still waits one behind them.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    had, passed = F.col(PLACE).isNotNull(), F.coalesce(F.col(LAST_TS) < F.col(REACHED), F.lit(False))
+    stretch = F.when(had, -_MOST).when(passed, floor_div(F.col(LAST_TS), _STRETCH_US)).otherwise(_MOST)
+    rows = rows.withColumns({_HAD: had, _STRETCH: stretch})
+    order = Window.partitionBy(*map(quoted_column, own), _STRETCH).orderBy(LAST_TS, ARRIVED, STREAM, *fold.parts)
+    found = matched(rows, _stretches(rows, own), own, _STRETCH, "inner")
+    place = (F.col(_AHEAD) + F.row_number().over(order) - 1).cast("bigint")
+    is_new = ~F.col(_HAD) & (F.col(_STRETCH) < _MOST)
+    found = found.withColumn(PLACE, F.when(is_new, place).otherwise(F.col(PLACE)))
+    last = F.when(is_new, F.col(PLACE)).otherwise(F.col(LAST_PLACE))
+    return found.withColumn(LAST_PLACE, last).drop(_STRETCH, _AHEAD)
+
+
+def _stretches(rows: DataFrame, own: Sequence[str]) -> DataFrame:
+    """Returns a row per key and stretch: places before it, and of the key those before this piece, and all by now."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     columns = [F.col(quoted_column(name)) for name in own]
-    rows = rows.withColumn(_STRETCH, floor_div(F.col(LAST_TS), _STRETCH_US))
-    before = known.groupBy(*columns).agg((F.max(LAST_PLACE) + 1).alias(_AHEAD))
-    before = before.withColumn(_STRETCH, F.lit(-_MOST))
-    totals = rows.groupBy(*columns, _STRETCH).agg(F.count("*").alias(_AHEAD)).unionByName(before)
-    so_far = Window.partitionBy(*columns).orderBy(_STRETCH).rowsBetween(FIRST, -1)
-    totals = totals.select(*columns, _STRETCH, F.coalesce(F.sum(_AHEAD).over(so_far), F.lit(0)).alias(_AHEAD))
-    order = Window.partitionBy(*columns, _STRETCH).orderBy(LAST_TS, ARRIVED, STREAM, *fold.parts)
-    place = (F.col(_AHEAD) + F.row_number().over(order) - 1).cast("bigint")
-    found = matched(rows, totals, own, _STRETCH, "inner")
-    return found.withColumn(PLACE, place).withColumn(LAST_PLACE, F.col(PLACE)).drop(_STRETCH, _AHEAD)
-
-
-def _with_totals(rows: DataFrame, own: Sequence[str]) -> DataFrame:
-    """Adds how many tuples of the key had a place before this piece, and have one now."""
-    from pyspark.sql import functions as F
-
-    places = F.coalesce(F.max(LAST_PLACE) + 1, F.lit(0)).alias(_TOTAL)
-    carried = F.coalesce(F.max(F.when(F.col(_HAD), F.col(LAST_PLACE))) + 1, F.lit(0)).alias(_BASE)
-    totals = rows.groupBy(*(F.col(quoted_column(name)) for name in own)).agg(places, carried)
-    if not own:
-        return rows.crossJoin(F.broadcast(totals))
-    same = {name: f"_same_{number}" for number, name in enumerate(own)}
-    on = [F.col(quoted_column(name)).eqNullSafe(F.col(renamed)) for name, renamed in same.items()]
-    return rows.join(totals.withColumnsRenamed(same), on).drop(*same.values())
+    is_new = ~F.col(_HAD) & (F.col(_STRETCH) < _MOST)
+    before = F.coalesce(F.max(F.when(F.col(_HAD), F.col(LAST_PLACE))) + 1, F.lit(0))
+    count = F.when(F.col(_STRETCH) == -_MOST, before).otherwise(F.count(F.when(is_new, 1)))
+    sizes = rows.groupBy(*columns, _STRETCH).agg(count.alias(_COUNT))
+    of_key = Window.partitionBy(*columns)
+    so_far = F.sum(_COUNT).over(of_key.orderBy(_STRETCH).rowsBetween(FIRST, -1))
+    base = F.sum(F.when(F.col(_STRETCH) == -_MOST, F.col(_COUNT))).over(of_key)
+    return sizes.select(
+        *columns, _STRETCH, F.coalesce(so_far, F.lit(0)).alias(_AHEAD),
+        F.coalesce(base, F.lit(0)).alias(_BASE), F.sum(_COUNT).over(of_key).alias(_TOTAL),
+    )  # fmt: skip
 
 
 def _first_end(windows: CountWindows) -> Column:
