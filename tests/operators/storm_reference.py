@@ -157,3 +157,44 @@ def storm_machine(case: Sequence[Tuple], storm: Storm, end: int) -> tuple[list[M
             status = "on_time" if number in walk.shown else "pending" if status == "queued" else unseen
         outcomes.append(status)
     return walk.members, outcomes
+
+
+def storm_by_arrival(case: Sequence[Tuple], storm: Storm, end: int) -> tuple[list[Member], list[str]]:
+    """Returns the same without timestamps (E16), from a look at every millisecond, and at all tuples in each."""
+    order = sorted(range(len(case)), key=lambda number: (case[number].at, case[number].stream, number))
+    windows: list[tuple[int, int, list[int], list[int]]] = []
+    for now in range(end):
+        if storm.slide_tuples:
+            for place, number in enumerate(order, 1):
+                if case[number].at == now and place % storm.slide_tuples == 0:
+                    windows.append((now, now, *_parted(case, order[:place], storm, now)))
+        elif now and now % storm.slide == 0:
+            seen = [number for number in order if case[number].at < now + (storm.length_tuples > 0)]
+            is_first = now == storm.slide and not storm.length_tuples
+            old, shown = ([], seen) if is_first else _parted(case, seen, storm, now - 1)
+            windows.append((now, now - 1, old, shown))
+    members: list[Member] = []
+    expired_before: set[int] = set()
+    for place, (fired_at, until, old, shown) in enumerate(windows):
+        if not shown:
+            continue
+        before = windows[place - 1][3] if place else []
+        number = len({member[0] for member in members})
+        members += [(number, until, fired_at, one, "again" if one in before else "new") for one in shown]
+        members += [(number, until, fired_at, one, "expired") for one in set(old) - expired_before]
+        expired_before |= set(old)
+    in_one = {one for *_, shown in windows for one in shown}
+    gone = {one for _, _, old, _ in windows for one in old}
+    return members, [
+        "on_time" if one in in_one else "between_windows" if one in gone else "pending" for one in range(len(case))
+    ]
+
+
+def _parted(case: Sequence[Tuple], seen: list[int], storm: Storm, until: int) -> tuple[list[int], list[int]]:
+    """Returns which of the tuples that a bolt has seen are too old at an instant, and which are in the window."""
+    if storm.length_tuples:
+        return seen[: -storm.length_tuples], seen[-storm.length_tuples :]
+    return (
+        [one for one in seen if case[one].at <= until - storm.length],
+        [one for one in seen if until - storm.length < case[one].at <= until],
+    )

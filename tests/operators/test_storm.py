@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rewindow.errors import InputError
-from rewindow.operators import EventTime, StormWindows, StreamTime, storm_windows
+from rewindow.operators import CountWindows, EventTime, EventWindows, StormWindows, StreamTime, storm_windows
 from rewindow.operators.event_time.storm_machine import StormMachine, StormRules
-from tests.operators.storm_reference import Member, Storm, Tuple, storm_machine
+from tests.operators.storm_reference import Member, Storm, Tuple, storm_by_arrival, storm_machine
 from tests.operators.test_lateness import new_seed
 
 if TYPE_CHECKING:
@@ -63,28 +63,57 @@ def frames_of(spark: SparkSession, cases: list[list[Tuple]], streams: int) -> di
     return {f"s{number}": frame.where(f"stream_no = {number}").drop("stream_no") for number in range(streams)}
 
 
+def assert_storm(spark: SparkSession, random: Random, storm: Storm, seed: int, *, by_arrival: bool) -> None:
+    """Fails unless members, roles and outcomes of random recordings are those of the reference."""
+    time, windows = settings_of(storm)
+    reference = storm_by_arrival if by_arrival else storm_machine
+    cases = [make_case(random, storm.streams) for _ in range(RECORDINGS)]
+    result = storm_windows(
+        frames_of(spark, cases, storm.streams), None if by_arrival else time, windows, {"sum": ("sum", "number")},
+        keys=["number"], end_us=END * 1_000, apart=["case"],
+    )  # fmt: skip
+    members: dict[int, list[Member]] = {}
+    for row in result.members.collect():
+        place = (row["pane"], row["window_end_us"] // 1_000, row["fired_us"] // 1_000, row["number"], row["role"])
+        members.setdefault(row["case"], []).append(place)
+    outcomes = {(row["case"], row["number"]): row["outcome"] for row in result.outcomes.collect()}
+    for key, case in enumerate(cases):
+        wanted, last = reference(case, storm, END)
+        told = f"seed {seed}\n{storm}\n{case}"
+        assert sorted(members.get(key, [])) == sorted(wanted), told
+        assert [outcomes[key, number] for number in range(len(case))] == last, told
+
+
 def test_storm_is_as_its_rules_say(spark: SparkSession) -> None:
-    """Members, roles and outcomes are the machine's, surprises included (E1 to E14, E17, E19, E39, E44, X26, X38)."""
+    """Members, roles and outcomes are the machine's, surprises included (E1 to E14, E17, E39, E44, X26, X38)."""
     seed = new_seed()
     random = Random(seed)
     for _ in range(SETTINGS):
-        storm = make_storm(random)
-        time, windows = settings_of(storm)
-        cases = [make_case(random, storm.streams) for _ in range(RECORDINGS)]
-        result = storm_windows(
-            frames_of(spark, cases, storm.streams), time, windows, {"sum": ("sum", "number")},
-            keys=["number"], end_us=END * 1_000, apart=["case"],
-        )  # fmt: skip
-        members: dict[int, list[Member]] = {}
-        for row in result.members.collect():
-            place = (row["pane"], row["window_end_us"] // 1_000, row["fired_us"] // 1_000, row["number"], row["role"])
-            members.setdefault(row["case"], []).append(place)
-        outcomes = {(row["case"], row["number"]): row["outcome"] for row in result.outcomes.collect()}
-        for key, case in enumerate(cases):
-            wanted, last = storm_machine(case, storm, END)
-            told = f"seed {seed}\n{storm}\n{case}"
-            assert sorted(members.get(key, [])) == sorted(wanted), told
-            assert [outcomes[key, number] for number in range(len(case))] == last, told
+        assert_storm(spark, random, make_storm(random), seed, by_arrival=False)
+
+
+@pytest.mark.parametrize(
+    "windows", [(10, 0, 4, 0), (3, 0, 4, 0), (10, 0, 0, 2), (0, 3, 4, 0), (0, 3, 0, 2)], ids=lambda given: f"{given}"
+)
+def test_storm_goes_by_arrival_without_timestamps(spark: SparkSession, windows: tuple[int, int, int, int]) -> None:
+    """Every so many arrivals, or every slide of the timer, lengths in time or in tuples; none is late (E16)."""
+    seed = new_seed()
+    assert_storm(spark, Random(seed), Storm(2, 1, 0, *windows, tick_first=False), seed, by_arrival=True)
+
+
+def test_a_recording_without_timestamps_ends_with_the_tick_after_its_last_tuple(spark: SparkSession) -> None:
+    """A tick shows nothing of its own millisecond; the first shows all that waits (E16). With an end ticks go on."""
+    rows = [(at * 1_000,) for at in (2, 9, 10, 16, 20)]
+    clicks = {"clicks": spark.createDataFrame(rows, "arrived_at BIGINT")}
+
+    def fired(length_ms: int, end_us: int | None) -> list[tuple[int, int]]:
+        windows = StormWindows(length=f"{length_ms} ms", slide="10 ms")
+        found = storm_windows(clicks, None, windows, {"tuples": ("count", "*")}, end_us=end_us).fired
+        return sorted((row["fired_us"] // 1_000, row["tuples"]) for row in found.collect())
+
+    assert fired(10, None) == [(10, 2), (20, 2), (30, 1)]
+    assert fired(20, None) == [(10, 2), (20, 4), (30, 3)] and fired(20, 60_000)[3:] == [(40, 1)]
+    assert fired(5, None) == [(10, 2), (20, 1)], "all at the first tick, then what came in the last 5 ms"
 
 
 def machine(**rules: Any) -> StormMachine:
@@ -94,7 +123,7 @@ def machine(**rules: Any) -> StormMachine:
 
 def ends(storm: StormMachine) -> list[tuple[int, int]]:
     """Returns what a tick fires: ends and tuples."""
-    return [(one.end_ms, one.tuple) for one in storm.tick() if one.role != "expired"]
+    return [(one.end_ms, one.tuple) for one in storm.tick(at_ms=0) if one.role != "expired"]
 
 
 def test_a_tuple_on_the_watermark_and_a_fired_end_is_accepted_and_lost() -> None:
@@ -124,6 +153,29 @@ def test_windows_end_inclusive_and_nothing_flushes() -> None:
         storm.take(number, 0, ts)
     assert ends(storm) == [(10, 0), (10, 1), (20, 2)]
     assert dict(storm.finish()) == {0: "on_time", 1: "on_time", 2: "on_time", 3: "pending", 4: "pending"}
+
+
+def test_a_length_alone_slides_by_a_tuple_in_storm_and_tumbles_elsewhere() -> None:
+    """A window for each tuple in storm; ours begin where the one before ends, or ask for a slide (E19)."""
+    for length in ({"length": "10 ms"}, {"length_tuples": 3}):
+        assert StormWindows(**length).rules(None).slide_tuples == 1
+    assert StormWindows(length="10 ms", slide="10 ms").rules(None).slide_tuples == 0
+    assert CountWindows(length=3).slide == 3
+    with pytest.raises(InputError, match="slide"):
+        EventWindows(**{"length": "10 s"})
+
+
+def test_a_tie_with_an_empty_end_fires_with_the_next_watermark() -> None:
+    """An end that has not fired takes a tuple on it, at the next tick that raises the watermark (E29)."""
+    storm = machine(lag_ms=10)
+    storm.take(0, 0, 10)
+    storm.take(1, 0, 30)
+    assert ends(storm) == [(10, 0)], "the end at 20 holds nothing"
+    storm.take(2, 0, 20)
+    assert ends(storm) == [] and dict(storm.finish())[2] == "pending", "the watermark is 20 still"
+    storm.take(3, 0, 31)
+    assert ends(storm) == [(20, 2)]
+    assert dict(storm.finish()) == {0: "on_time", 1: "pending", 2: "on_time", 3: "pending"}
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,13 @@ windows = storm_windows({"clicks": clicks}, time, StormWindows(length="1 h", sli
 windows.fired.show()
 
 One sequential pass over all tuples in the order of their arrival, in one task (X38): for recordings small enough to be
-compared. `event_windows` is what replays use.
+compared. `event_windows` is what replays use. Without event time, `storm_windows({"clicks": clicks}, None, ...)`, the
+arrival is the time, as in a topology without a timestamp field (E16).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
@@ -23,8 +24,9 @@ from rewindow.operators.event_time import watermarks as marks
 from rewindow.operators.event_time.firing import END, FIRED, STREAM, TUPLES, WINDOW
 from rewindow.operators.event_time.folds import fold_of
 from rewindow.operators.event_time.lateness import NULL_TS, ON_TIME, arrived_us, timestamp_us
-from rewindow.operators.event_time.settings import EventTime, refusal, seconds
-from rewindow.operators.event_time.storm_machine import EXPIRED, StormMachine, StormRules
+from rewindow.operators.event_time.settings import EventTime, StreamTime, refusal, seconds
+from rewindow.operators.event_time.storm_arrivals import ArrivalMachine, machine_of
+from rewindow.operators.event_time.storm_machine import EXPIRED, Membership, StormMachine, StormRules
 from rewindow.operators.heartbeat.clock import floor_div
 
 if TYPE_CHECKING:
@@ -81,11 +83,11 @@ class StormWindows(BaseModel):
             raise ValueError(f"{wrong[0]} tuples are out of range, it must be 1 or more")
         return self
 
-    def rules(self, time: EventTime) -> StormRules:
-        """Returns what the machine needs, in whole milliseconds (E17)."""
+    def rules(self, time: EventTime | None) -> StormRules:
+        """Returns what the machine needs, in whole milliseconds (E17); without event time it goes by arrival (E16)."""
         return StormRules(
-            streams=len(time.streams),
-            lag_ms=time.lag_us // _MS,
+            streams=0 if time is None else len(time.streams),
+            lag_ms=0 if time is None else time.lag_us // _MS,
             length_ms=int((self.length or 0) * 1_000),
             length_tuples=self.length_tuples or 0,
             slide_ms=int((self.slide or 0) * 1_000),
@@ -103,7 +105,8 @@ class StormResult:
             `window_end_us BIGINT` (inclusive), `pane INT`, `fired_us BIGINT`, and `role STRING`: `new`, `again` where
             the tuple was in the window before, too, or `expired` where it has gone since (E12).
         outcomes: `stream STRING`, those of apart and keys, `outcome STRING`, `tuples BIGINT`: on_time, late, null_ts,
-            pending, and what no other mode has: `hidden_by_scan` (E9) and `lost_tie` (E10).
+            pending, and what no other mode has: `hidden_by_scan` (E9) and `lost_tie` (E10). By arrival: on_time,
+            pending, and between_windows for a tuple that no window has shown.
     """
 
     fired: DataFrame
@@ -113,7 +116,7 @@ class StormResult:
 
 def storm_windows(
     frames: Mapping[str, DataFrame],
-    time: EventTime,
+    time: EventTime | None,
     windows: StormWindows,
     aggregates: Mapping[str, tuple[str, str]],
     *,
@@ -122,15 +125,17 @@ def storm_windows(
     end_us: int | None = None,
     apart: Sequence[str] = (),
 ) -> StormResult:
-    """Returns the windows that Storm would have fired, and what would have become of each tuple (E1 to E14).
+    """Returns the windows that Storm would have fired, and what would have become of each tuple (E1 to E16).
 
     Args:
         frames: the tuples of each declared stream.
-        time: streams, lag, ticks; `max_ahead` and `idle_timeout` do not exist in Storm and are not looked at.
+        time: streams, lag, ticks; `max_ahead` and `idle_timeout` do not exist in Storm and are not looked at. None for
+            a topology without a timestamp field: then the arrival is the time (`arrived_at`), and no tuple is late.
         windows: how long they are.
         aggregates: as for `event_windows`.
         keys: columns to group by inside of windows.
-        start_us: when the machine began; the first tick is one interval later (E2).
+        start_us: when the machine began; the first tick is one interval later (E2). By arrival it is one slide later,
+            and its window holds all that came before it, however short windows are (E16).
         end_us: where the recording ends: no tick from there on (E11). By default after the last tuple's tick.
         apart: columns whose values are recordings of their own.
 
@@ -139,6 +144,7 @@ def storm_windows(
     """
     from pyspark.sql import functions as F
 
+    rules, time = windows.rules(time), time or _timer(windows, frames)
     own = [*apart, *keys]
     fold = fold_of(next(iter(frames.values())), aggregates)
     parts = [column.alias(part) for part, column in fold.parts.items()]
@@ -156,7 +162,7 @@ def storm_windows(
     tagged = every.limit(0).select(*(F.col(quoted_column(name)) for name in own), STREAM, *fold.parts)
     added = {_ROLE: "string", _WINDOW: "int", END: "bigint", FIRED: "bigint"}
     tagged = tagged.withColumns({name: F.lit(None).cast(kind) for name, kind in added.items()})
-    walk = _walk(windows.rules(time), list(apart), tagged.columns, _Clock(start_us, time.interval_us, end_us))
+    walk = _walk(rules, list(apart), tagged.columns, _Clock(start_us, time.interval_us, end_us))
     passed = every.repartition(1).sortWithinPartitions(*order).mapInArrow(walk, tagged.schema)
     members = passed.where(F.col(FIRED).isNotNull())
     columns = [F.col(quoted_column(name)) for name in own]
@@ -175,16 +181,32 @@ def storm_windows(
     )
 
 
+def _timer(windows: StormWindows, streams: Iterable[str]) -> EventTime:
+    """Returns the time of streams without timestamps: their arrivals, and a tick each slide (E16).
+
+    A tick sees no tuple of its own instant, but where windows are so many tuples: there the tuple goes first (E15).
+    """
+    return EventTime(
+        streams={name: StreamTime(event_at="arrived_at") for name in streams},
+        watermark_interval=windows.slide or 1,
+        tie="tuple_first" if windows.length is None else "tick_first",
+    )
+
+
 @dataclass(frozen=True)
 class _Clock:
     start_us: int
     interval_us: int
     end_us: int | None
 
-    def at(self, tick: int) -> int | None:
-        """Returns when a tick is; None for one that the recording does not reach."""
-        at_us = self.start_us + tick * self.interval_us
-        return None if self.end_us is not None and at_us >= self.end_us else at_us
+    def at_us(self, tick: int) -> int:
+        """Returns when a tick is."""
+        return self.start_us + tick * self.interval_us
+
+    @property
+    def end(self) -> int | None:
+        """The first tick that the recording does not reach; None where its end is not known."""
+        return None if self.end_us is None else -((self.start_us - self.end_us) // self.interval_us)
 
 
 def _walk(
@@ -204,7 +226,7 @@ def _walk(
                 place = [row[name] for name in apart]
                 if passing is None or passing.place != place:
                     rows += [] if passing is None else passing.finish()
-                    passing = _Pass(place, StormMachine(rules), clock)
+                    passing = _Pass(place, machine_of(rules), clock)
                 rows += passing.take(row)
                 if len(rows) >= _BATCH:
                     yield pa.RecordBatch.from_pylist(rows, schema)
@@ -218,33 +240,39 @@ def _walk(
 class _Pass:
     """One machine over one recording, and the tuples that are not forgotten yet."""
 
-    def __init__(self, place: list[Any], machine: StormMachine, clock: _Clock) -> None:
+    def __init__(self, place: list[Any], machine: StormMachine | ArrivalMachine, clock: _Clock) -> None:
         self.place, self._machine, self._clock = place, machine, clock
         self._tuples: list[dict[str, Any]] = []
-        self._tick = 0
+        self._tick = 1
 
     def take(self, row: dict[str, Any]) -> list[dict[str, Any]]:
-        """Returns what the ticks before a tuple fire; only the first tick that sees a tuple can raise the watermark."""
-        rows = self._due() if row[_TICK] > self._tick else []
-        self._tick = row[_TICK]
+        """Returns what the ticks before a tuple fire, and what it fires by itself."""
+        rows = self._due(row[_TICK])
         self._tuples.append(row)
         number = len(self._tuples) - 1
         if row[_TS] is None:
             self._machine.outcomes.append((number, NULL_TS))
-        else:
-            self._machine.take(number, row[_NUMBER], row[_TS])
-        return rows
+            return rows
+        return rows + self._rows(self._machine.take(number, row[_NUMBER], row[_TS]), row[_AT])
 
     def finish(self) -> list[dict[str, Any]]:
-        """Returns what the last tick fires, and what has become of each tuple."""
-        rows = self._due()
+        """Returns what the last ticks fire, and what has become of each tuple."""
+        rows = self._due(self._tick + 1 if self._clock.end is None else self._clock.end)
         return rows + [{**self._tuples[number], _ROLE: outcome} for number, outcome in self._machine.finish()]
 
-    def _due(self) -> list[dict[str, Any]]:
-        at_us = self._clock.at(self._tick) if self._tick else None
-        if at_us is None:
-            return []
+    def _due(self, until: int) -> list[dict[str, Any]]:
+        """Returns what the ticks before another one fire: the first one that sees a tuple, and what that leaves."""
+        rows: list[dict[str, Any]] = []
+        last = until if self._clock.end is None else min(until, self._clock.end)
+        while self._tick < last:
+            at_us = self._clock.at_us(self._tick)
+            rows += self._rows(self._machine.tick(at_us // _MS), at_us)
+            self._tick = self._tick + 1 if self._machine.may_fire() else last
+        self._tick = max(self._tick, until)
+        return rows
+
+    def _rows(self, members: Iterable[Membership], at_us: int) -> list[dict[str, Any]]:
         return [
             {**self._tuples[one.tuple], _ROLE: one.role, _WINDOW: one.window, END: one.end_ms * _MS, FIRED: at_us}
-            for one in self._machine.tick()
+            for one in members
         ]

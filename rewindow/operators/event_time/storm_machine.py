@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 NEW, AGAIN, EXPIRED = "new", "again", "expired"
 """What a tuple is in a window that fires: not in the one evaluated before, in both, or removed since the last (E12)."""
-HIDDEN, LOST_TIE = "hidden_by_scan", "lost_tie"
+HIDDEN, LOST_TIE, BETWEEN = "hidden_by_scan", "lost_tie", "between_windows"
+"""What becomes of a tuple that expires before any window has shown it."""
 
 
 @dataclass(frozen=True)
 class StormRules:
-    """How Storm makes windows; of lengths and slides one is set, the other is 0."""
+    """How Storm makes windows; of lengths and slides one is set, the other is 0; no streams: by arrival."""
 
     streams: int
     lag_ms: int
@@ -36,7 +37,9 @@ class Membership(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Queued:
+class Queued:
+    """A tuple that waits."""
+
     number: int
     ts_ms: int
     was_shown: bool = False
@@ -44,43 +47,20 @@ class _Queued:
 
 
 @dataclass
-class StormMachine:
-    """One bolt with windows (E1 to E14).
+class StormBolt:
+    """The tuples that wait in a bolt with windows, and what becomes of them (E12).
 
     Attributes:
-        largest: by stream, its largest timestamp (E1).
-        watermark_ms: the last one; it begins at 0 (E3).
-        next_end_ms: where the next window ends (E7); with a slide of tuples the last timestamp that was counted (E13).
+        queue: the tuples that wait, in the order of arrival.
+        outcomes: of tuples that no longer wait, their numbers and what has become of them.
     """
 
     rules: StormRules
-    largest: dict[int, int] = field(default_factory=dict)
-    watermark_ms: int = 0
-    next_end_ms: int = 0
-    queue: list[_Queued] = field(default_factory=list)
+    queue: list[Queued] = field(default_factory=list)
     outcomes: list[tuple[int, str]] = field(default_factory=list)
     _before: set[int] = field(default_factory=set)
     _expired: list[int] = field(default_factory=list)
-    _fired_end_ms: int | None = None
-    _quota: int = 0
     _fired: int = 0
-
-    def take(self, number: int, stream: int, ts_ms: int) -> None:
-        """Takes a tuple; a late one moves its stream's clock too, and enters no window (E1, E4, E5)."""
-        self.largest[stream] = max(self.largest.get(stream, ts_ms), ts_ms)
-        if ts_ms < self.watermark_ms:
-            self.outcomes.append((number, "late"))
-            return
-        is_tie = ts_ms == self.watermark_ms == self._fired_end_ms
-        self.queue.append(_Queued(number, ts_ms, is_tie=is_tie))
-
-    def tick(self) -> Iterator[Membership]:
-        """Yields what fires at a tick: nothing unless it raises the watermark (E2, E3)."""
-        smallest = min(self.largest.values()) if len(self.largest) == self.rules.streams else 0
-        if smallest - self.rules.lag_ms <= self.watermark_ms:
-            return
-        self.watermark_ms = smallest - self.rules.lag_ms
-        yield from self._by_count() if self.rules.slide_tuples else self._by_time()
 
     def finish(self) -> Iterator[tuple[int, str]]:
         """Yields the outcome of every tuple; what is still in the queue and was never shown is pending (E11, E30)."""
@@ -88,14 +68,67 @@ class StormMachine:
         for one in self.queue:
             yield one.number, "on_time" if one.was_shown else "pending"
 
+    def _expire(self, one: Queued, unseen: str) -> None:
+        self._expired.append(one.number)
+        self.outcomes.append((one.number, "on_time" if one.was_shown else unseen))
+
+    def _fire(self, end_ms: int, shown: list[Queued]) -> Iterator[Membership]:
+        for one in shown:
+            one.was_shown = True
+            yield Membership(self._fired, end_ms, one.number, AGAIN if one.number in self._before else NEW)
+        for number in self._expired:
+            yield Membership(self._fired, end_ms, number, EXPIRED)
+        self._before, self._expired = {one.number for one in shown}, []
+        self._fired += 1
+
+
+@dataclass
+class StormMachine(StormBolt):
+    """One bolt with windows over timestamps (E1 to E14).
+
+    Attributes:
+        largest: by stream, its largest timestamp (E1).
+        watermark_ms: the last one; it begins at 0 (E3).
+        next_end_ms: where the next window ends (E7); with a slide of tuples the last timestamp that was counted (E13).
+    """
+
+    largest: dict[int, int] = field(default_factory=dict)
+    watermark_ms: int = 0
+    next_end_ms: int = 0
+    _fired_end_ms: int | None = None
+    _quota: int = 0
+
+    def take(self, number: int, stream: int, ts_ms: int) -> list[Membership]:
+        """Takes a tuple, and fires nothing; a late one moves its stream's clock, and is in no window (E1, E4, E5)."""
+        self.largest[stream] = max(self.largest.get(stream, ts_ms), ts_ms)
+        if ts_ms < self.watermark_ms:
+            self.outcomes.append((number, "late"))
+        else:
+            is_tie = ts_ms == self.watermark_ms == self._fired_end_ms
+            self.queue.append(Queued(number, ts_ms, is_tie=is_tie))
+        return []
+
+    def may_fire(self) -> bool:
+        """Returns whether a tick can fire anything that sees no other tuples than the last one."""
+        return False
+
+    def tick(self, at_ms: int) -> Iterator[Membership]:
+        """Yields what fires at a tick, whenever it is: nothing unless it raises the watermark (E2, E3)."""
+        smallest = min(self.largest.values()) if len(self.largest) == self.rules.streams else 0
+        if smallest - self.rules.lag_ms <= self.watermark_ms:
+            return
+        self.watermark_ms = smallest - self.rules.lag_ms
+        yield from self._by_count() if self.rules.slide_tuples else self._by_time()
+
     def _by_time(self) -> Iterator[Membership]:
-        """Yields the windows that end at multiples of the slide (E7, E8)."""
+        """Yields the windows that end at multiples of the slide (E7, E8); an empty one waits where it is (E29)."""
         slide = self.rules.slide_ms
         while self.next_end_ms <= self.watermark_ms:
             until = sum(one.ts_ms <= self.next_end_ms for one in self.queue) if self.rules.length_tuples else 0
             shown = self._evaluate(self.next_end_ms, until)
             if shown:
                 yield from self._fire(self.next_end_ms, shown)
+                self._fired_end_ms = self.next_end_ms
                 self.next_end_ms += slide
                 continue
             ahead = [one.ts_ms for one in self.queue if self.next_end_ms < one.ts_ms <= self.watermark_ms]
@@ -117,12 +150,13 @@ class StormMachine:
             self._quota = len(shown)
             if shown:
                 yield from self._fire(end_ms, shown)
+                self._fired_end_ms = end_ms
             self.next_end_ms = end_ms
 
-    def _evaluate(self, end_ms: int, quota: int) -> list[_Queued]:
+    def _evaluate(self, end_ms: int, quota: int) -> list[Queued]:
         """Returns the tuples of a window in the order of arrival, and drops those that are too old (E9, E14)."""
-        shown: list[_Queued] = []
-        left: list[_Queued] = []
+        shown: list[Queued] = []
+        left: list[Queued] = []
         for place, one in enumerate(self.queue):
             age = end_ms - one.ts_ms
             if self.rules.length_tuples:
@@ -135,7 +169,7 @@ class StormMachine:
                     break
                 belongs, is_old = age >= 0, age >= self.rules.length_ms
             if is_old:
-                self._expire(one)
+                self._expire(one, LOST_TIE if one.is_tie else HIDDEN)
                 continue
             if belongs:
                 shown.append(one)
@@ -144,17 +178,3 @@ class StormMachine:
         if not shown:
             self._before = set()
         return shown
-
-    def _expire(self, one: _Queued) -> None:
-        self._expired.append(one.number)
-        unseen = LOST_TIE if one.is_tie else HIDDEN
-        self.outcomes.append((one.number, "on_time" if one.was_shown else unseen))
-
-    def _fire(self, end_ms: int, shown: list[_Queued]) -> Iterator[Membership]:
-        for one in shown:
-            one.was_shown = True
-            yield Membership(self._fired, end_ms, one.number, AGAIN if one.number in self._before else NEW)
-        for number in self._expired:
-            yield Membership(self._fired, end_ms, number, EXPIRED)
-        self._before, self._expired, self._fired_end_ms = {one.number for one in shown}, [], end_ms
-        self._fired += 1
