@@ -44,7 +44,7 @@ def attempt(attempt: Callable[..., Attempt]) -> Callable[..., Attempt]:
 
 
 def test_tuples_of_a_port_that_nothing_reads_are_counted(attempt: Callable[..., Attempt]) -> None:
-    """Per window, also without any, in the facts and in the ledger; and somebody is told (O16)."""
+    """Per window, also without any, in the facts and in the ledger; and somebody is told (O16, E36)."""
     config: Config = attempt.config  # type: ignore[attr-defined]
     said: list[str] = []
     attempt("rejects", "one", group_windows=10, say=said.append).run()

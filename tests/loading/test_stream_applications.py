@@ -179,7 +179,7 @@ WINDOWS = {"length": "6 h", "lag": "30 min", "aggregates": {"reports": "count(*)
 
 
 def test_a_section_windows_makes_an_application_that_is_valid(tmp_path: Path) -> None:
-    """Windows tumble unless a slide is given; the stream's keys group them, and late tuples are an output."""
+    """Windows tumble unless a slide is given (E19); the stream's keys group them, and late tuples are an output."""
     streams = {"weather": stream(windows=WINDOWS, fill=None, interval=None)}
     config = Config(state=tmp_path, expectations=PROJECT, applications=[tmp_path], streams=streams)
     recorded = {"weather": create_table(config.stream_table("weather"), SCHEMA)}

@@ -272,6 +272,20 @@ def test_pieces_of_a_recording_go_on_where_the_last_one_stopped(spark: SparkSess
     ]
 
 
+def test_a_tuple_on_the_watermark_and_a_fired_end_is_in_as_many_windows_as_any_other(spark: SparkSession) -> None:
+    """Windows end before their end, so that no tie is lost (E33), and none is in one window less (E34)."""
+    rows = [(1, 5), (2, 10), (12, 10), (13, 30)]
+    frame = spark.createDataFrame(rows, "arrived INT, at INT").selectExpr(
+        "timestamp_seconds(arrived) AS arrived_at", "timestamp_seconds(at) AS at"
+    )
+    judged = lateness({"clicks": frame}, TIME.model_copy(update={"lag": 0}))
+    assert {row["_rw_outcome"] for row in judged.tuples["clicks"].collect()} == {"on_time"}
+    for slide, wanted in ((10, [(0, 10, 1), (10, 20, 2)]), (5, [(0, 10, 1), (5, 20, 3), (10, 20, 2)])):
+        fired = event_windows(judged, EventWindows(length="10 s", slide=slide), {"n": ("count", "*")}).fired.collect()
+        found = [(row["window_begin_us"] // 1_000_000, row["fired_us"] // 1_000_000, row["n"]) for row in fired]
+        assert sorted(found) == wanted, "the window that ends at 10 has fired before the third tuple comes"
+
+
 def test_late_tuples_name_the_windows_that_they_missed(spark: SparkSession) -> None:
     """A late tuple enters no window, and says which it missed (E5); tuples between windows are shown (E20)."""
     judged = lateness({"clicks": clicks(spark)}, TIME.model_copy(update={"lag": 0}), start_us=0, end_us=40_000_000)

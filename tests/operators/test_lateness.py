@@ -339,11 +339,12 @@ def test_counts_balance_and_name_the_largest_delay(spark: SparkSession) -> None:
         ({"lag": "soon"}, "cannot be read"),
         ({"watermark_interval": 0}, "must be above 0"),
         ({"streams": {}}, "at least 1"),
+        ({"streams": {"s": {}}}, "required"),
         ({"slack": 1}, "not permitted"),
     ],
 )
 def test_event_time_refuses_wrong_settings(wrong: dict[str, Any], words: str) -> None:
-    """Wrong settings are refused at once, by name (E18)."""
+    """Wrong settings are refused at once, by name (E18); so is a stream without a timestamp (E21)."""
     with pytest.raises(InputError, match=words):
         EventTime(**({"streams": {"s": StreamTime(event_at="ts")}} | wrong))
     assert EventTime(streams={"s": StreamTime(event_at="ts")}, lag="2147483647 ms").lag_us == 2_147_483_647_000

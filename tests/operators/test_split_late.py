@@ -144,7 +144,10 @@ def test_a_heartbeat_closes_windows_in_a_silent_stretch(spark: SparkSession) -> 
 
 
 def test_it_has_its_place_in_an_application() -> None:
-    """What is not connected is not missed; the error port is stored whether or not somebody reads it."""
+    """What is not connected is not missed; the error port is stored whether or not somebody reads it.
+
+    The port for late tuples is always there (E21), and they are counted where nothing reads it (E36).
+    """
     app = Application("clicks", window="1 s")
     split = app.add("split", operator(), stream=app.input("clicks"))
     app.output("late", split["late"], key=["number"])
@@ -152,6 +155,10 @@ def test_it_has_its_place_in_an_application() -> None:
     validate(app, recorded={"clicks": COLUMNS})
     assert [error.name for error in app.errors().values()] == ["split.errors"]
     assert {str(port) for port in ports_to_count(app)} == {"split.on_time", "split.ticks"}, "counted, and never written"
+    alone = Application("clicks", window="1 s")
+    node = alone.add("split", operator(), stream=alone.input("clicks"))
+    alone.output("on_time", node["on_time"], key=["number"])
+    assert "split.late" in {str(port) for port in ports_to_count(alone)}
 
 
 def test_the_example_of_flights_is_valid() -> None:
