@@ -111,7 +111,7 @@ class StreamConfig(Section):
     """Name of the event column that is the event timestamp."""
     keys: list[str] = Field(default_factory=list)
     interval_us: Annotated[DurationUs, AfterValidator(above_zero)] | None = Field(None, alias="interval")
-    """Above this a silence of a key is a gap, and timers fill it (H20)."""
+    """Above this and `slack` a silence of a key is a gap, and timers fill it (H20, G12)."""
     cadence_us: Annotated[DurationUs, Field(gt=0)] | None = Field(None, alias="cadence")
     """How often a row of a key is expected in event time: what is missing is a gap; by default `interval`. Without
     both, `rewindow gaps` learns it from what is recorded, and says so."""

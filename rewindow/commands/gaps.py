@@ -62,8 +62,9 @@ def gaps(
     In event time a row of every key is expected in each stretch of one cadence: that of the settings (`cadence`, else
     `interval`), else what the keys do most often. Each key has its completeness, and its gaps.
 
-    A silence is counted from a key's last tuple. The timers of heartbeat_STREAM are not: they stand at multiples of the
-    interval, so that a key may get one soon after a tuple, where this report names no silence.
+    A silence is longer than the stream's `interval` and `slack` together, counted from a key's last tuple. The timers
+    of heartbeat_STREAM are not: they stand at multiples of the interval, so that a key may get one soon after a tuple,
+    where this report names no silence.
 
     A window that is missing may hold tuples: a silence is open where missing windows begin, another begins behind them.
 
@@ -164,7 +165,8 @@ def _heading(report: GapReport, kind: str, gaps: Sequence[Gap], meaning: str) ->
     if kind == SILENT:
         keys = len({tuple(gap.key.values()) for gap in gaps})
         assert report.interval_us is not None, "without an interval nothing is called silent"
-        longer = format_duration(report.interval_us)
+        slack = f" and a slack of {format_duration(report.slack_us)}" if report.slack_us else ""
+        longer = f"{format_duration(report.interval_us)}{slack}"
         return f"{kind}: {len(gaps):,} stretches of {keys:,} keys, {meaning} for longer than {longer}"
     windows = counts[f"windows_{kind}"]
     return f"{kind}: {windows:,} windows in {len(gaps):,} stretches, {meaning}"

@@ -25,7 +25,8 @@ class Gap:
         kind: empty, missing or silent; in event time those of `operators.gaps` but lull.
         windows: the windows it spans; of a silent stretch, up to the next tuple's. None in event time.
         from_us, to_us: the time it spans; of a silent stretch, between arrivals, missing windows and range's end.
-        count: windows; or intervals without a tuple, `ceil(length / interval) - 1`; or rows or values missing.
+        count: windows; or intervals without a tuple, `ceil((length - slack) / interval) - 1`; or rows or values that
+            are missing.
         key: the key's values, of a silent stretch and in event time.
         closed_by: the tuple that ended it; "open" where missing windows or the range's end did.
         column: whose values are null.

@@ -1,11 +1,11 @@
 """`gaps`: what is missing from a stream, on the clock of arrivals and in event time (G1), without starting a JVM.
 
 On the clock of arrivals, three kinds of rows: windows that are empty (sealed, no tuple), windows that are missing (not
-sealed, W40), and per key the stretches of arrival time without a tuple that are longer than the interval (G12,
-strictly: a tuple that arrives exactly one interval after the last leaves no gap).
+sealed, W40), and per key the stretches of arrival time without a tuple that are longer than the interval and the slack
+(G12, strictly: a tuple that arrives exactly so long after the last leaves no gap).
 
 Tuples may lie in a missing window, so its time is not called silent: a stretch is open where missing windows begin, and
-another begins behind them. Each must be longer than the interval by itself.
+another begins behind them. Each must be so long by itself.
 
 What is missing in event time is in `event_gaps`.
 """
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from rewindow.config import Config
+from rewindow.config import Config, StreamConfig
 from rewindow.errors import InputError, RangeError
 from rewindow.facts.seals import sealed_range
 from rewindow.inspection.event_gaps import EventGaps, StreamRows, event_gaps
@@ -40,7 +40,8 @@ class GapReport:
     Attributes:
         windows: the range looked at; None when nothing of the stream is sealed.
         sealed: sealed windows in it.
-        interval_us: length above which a silence is a gap; None when silences were not looked for.
+        interval_us: how often a key should send; None when silences were not looked for.
+        slack_us: how much later than that a tuple may be; a silence longer than both is a gap (G12).
         gaps: the rows: empty, missing, then silent by key and time, then those in event time.
         event: what was expected in event time, and how complete each key is; None where that cannot be known.
         event_lack: why it cannot; empty where the stream has no event time.
@@ -53,6 +54,7 @@ class GapReport:
     gaps: Sequence[Gap]
     event: EventGaps | None = None
     event_lack: str = ""
+    slack_us: int = 0
 
     @property
     def counts(self) -> dict[str, int]:
@@ -98,6 +100,7 @@ class GapReport:
             "last": span.last if span else None,
             "sealed": self.sealed,
             "interval_us": self.interval_us,
+            "slack_us": self.slack_us,
             **self.counts,
             "event_time": self.event.to_dict() if self.event else None,
             "event_time_lack": self.event_lack or None,
@@ -127,11 +130,12 @@ def gaps(
     In event time, the range's time is looked at, with the tuples that had arrived by its end.
 
     Args:
-        config: settings in force; keys and interval are the stream's.
+        config: settings in force; keys, interval and slack are the stream's.
         stream: its name.
         first, last: the range, window ids, closed; by default all sealed windows.
         from_time, to_time: the range as times in ISO 8601, half-open; they win over window ids.
-        interval_us: another interval than the stream's; without any, silences are not looked for.
+        interval_us: another interval than the stream's, in the place of its slack too; without any, silences are not
+            looked for.
         cadence_us: another cadence of event time than the stream's; without any, it is learned from its tuples.
         columns: whose nulls are reported; "*" is all.
         keys: only keys with these values, by column.
@@ -150,26 +154,24 @@ def gaps(
         check_order(parse_time(from_time), parse_time(to_time))
     first = grid.window(parse_time(from_time)) if from_time else first
     last = grid.window(parse_time(to_time) - 1) if to_time else last
-    if interval_us is None:
-        interval_us = settings.interval_us if settings else None
-    elif interval_us <= 0:
-        raise InputError(f"interval is {interval_us} us, it must be greater than zero")
+    interval_us, slack_us = _expected(settings, interval_us)
     sealed, tuples = _seals(windows, first, last)
     if not len(sealed) and (first is None or last is None):
         _refuse_beside(stream, windows, first, last)
-        return GapReport(stream, None, 0, interval_us, [])
+        return GapReport(stream, None, 0, interval_us, [], slack_us=slack_us)
     span = WindowRange(int(sealed[0]) if first is None else first, int(sealed[-1]) if last is None else last)
     found = _ranges(EMPTY, sealed[tuples == 0], grid)
     found += _ranges(MISSING, _missing(sealed, span), grid)
     has_event_time = settings is not None and settings.event_at is not None
     looks_at_tuples = interval_us is not None or has_event_time or keys or columns or cadence_us is not None
     if not looks_at_tuples or not len(sealed) or int(sealed[-1]) < span.first:
-        return GapReport(stream, span, len(sealed), interval_us, found)
+        return GapReport(stream, span, len(sealed), interval_us, found, slack_us=slack_us)
     seen = WindowRange(span.first, min(span.last, int(sealed[-1])))
     rows = StreamRows.open(config, stream, keys or {})
     if interval_us is not None:
-        stretches = _stretches(rows, seen, grid, interval_us)
-        found += _silences(stretches, rows.keys, seen, grid, interval_us, _holes(windows, stretches, seen, grid))
+        stretches = _stretches(rows, seen, grid, interval_us + slack_us)
+        holes = _holes(windows, stretches, seen, grid)
+        found += _silences(stretches, rows.keys, seen, grid, interval_us, slack_us, holes)
     lack = ""
     try:
         in_event_time = event_gaps(rows, seen, grid, cadence_us, columns)
@@ -178,7 +180,16 @@ def gaps(
             raise
         in_event_time, lack = None, f"{error.primary}. {error.hint}".strip()  # Nobody has asked for event time alone.
     found += in_event_time.gaps if in_event_time else []
-    return GapReport(stream, span, len(sealed), interval_us, found, in_event_time, lack)
+    return GapReport(stream, span, len(sealed), interval_us, found, in_event_time, lack, slack_us)
+
+
+def _expected(settings: StreamConfig | None, interval_us: int | None) -> tuple[int | None, int]:
+    """Returns how often a key should send, and how much later than that a tuple may be."""
+    if interval_us is None:
+        return (settings.interval_us, settings.slack_us) if settings else (None, 0)
+    if interval_us <= 0:
+        raise InputError(f"interval is {interval_us} us, it must be greater than zero")
+    return interval_us, 0
 
 
 def _refuse_beside(stream: str, windows: Table, first: int | None, last: int | None) -> None:
@@ -225,7 +236,7 @@ def _ranges(kind: str, found: Any, grid: Grid) -> list[Gap]:
     ]
 
 
-def _stretches(stream: StreamRows, span: WindowRange, grid: Grid, interval_us: int) -> list[dict[str, Any]]:
+def _stretches(stream: StreamRows, span: WindowRange, grid: Grid, longer_than_us: int) -> list[dict[str, Any]]:
     """Returns each key's stretches without a tuple, whatever is missing in them, that reach into a range.
 
     A key is known from its first tuple on, also from one before the range; the last stretch is open at the range's end.
@@ -246,7 +257,8 @@ def _stretches(stream: StreamRows, span: WindowRange, grid: Grid, interval_us: i
                  lead(in_window) {ordered} as by_window, lead(place) {ordered} as by_offset
           from (select {given} window_id as in_window, "{place}" as place, arrow_cast(arrived_at, 'Int64') as arrived
                 from s where window_id <= {span.last}{stream.of_keys}))
-    where coalesce(until, {end_us}) - since > {interval_us} and coalesce(until, {end_us}) > {grid.start_us(span.first)}
+    where coalesce(until, {end_us}) - since > {longer_than_us}
+      and coalesce(until, {end_us}) > {grid.start_us(span.first)}
     order by {columns} since"""
     rows: list[dict[str, Any]] = query(sql, s=stream.table).to_pylist()
     return rows
@@ -270,17 +282,21 @@ def _outside(holes: Any, since_us: int, until_us: int) -> list[tuple[int, int]]:
 
 def _silences(
     stretches: Sequence[Mapping[str, Any]], keys: Sequence[str], span: WindowRange, grid: Grid, interval_us: int,
-    holes: Any,
+    slack_us: int, holes: Any,
 ) -> list[Gap]:  # fmt: skip
-    """Returns a row for each part of a stretch outside of holes that is a gap and reaches into a range."""
+    """Returns a row for each part of a stretch outside of holes that is a gap and reaches into a range.
+
+    The slack is counted once in a silence, as by a heartbeat (H7): a gap lacks one interval at least.
+    """
     found, start_us = [], grid.start_us(span.first)
     for row in stretches:
         key = {name: row[f"key_{n}"] for n, name in enumerate(keys)}
         for begin, end in _outside(holes, row["since"], row["until"]):
-            if end - begin <= interval_us or end <= start_us:
+            if end - begin <= interval_us + slack_us or end <= start_us:
                 continue
             closed = row["by_window"] is not None and end == row["until"]
             windows = WindowRange(grid.window(begin), row["by_window"] if closed else grid.window(end - 1))
             closed_by = f"tuple {row['by_window']}:{row['by_offset']}" if closed else OPEN
-            found.append(Gap(SILENT, windows, begin, end, -(-(end - begin) // interval_us) - 1, key, closed_by))
+            count = -((begin + slack_us - end) // interval_us) - 1
+            found.append(Gap(SILENT, windows, begin, end, count, key, closed_by))
     return found

@@ -43,3 +43,12 @@ def test_what_there_is_none_of_is_said(capfd: pytest.CaptureFixture[str]) -> Non
     _show(GapReport("clicks", WindowRange(0, 9), 10, None, []), 5)
     text = capfd.readouterr().out
     assert "missing: none" in text and "empty: none" in text and "silences were not looked for" in text
+
+
+@pytest.mark.parametrize(("slack_us", "words"), [(0, "1 h"), (600_000_000, "1 h and a slack of 10 min")])
+def test_a_silence_is_longer_than_the_interval_and_the_slack(
+    capfd: pytest.CaptureFixture[str], slack_us: int, words: str
+) -> None:
+    """The table says what it has measured against (G12)."""
+    _show(GapReport("clicks", WindowRange(0, 9), 10, HOUR, [gap(SILENT, 0, 2)], slack_us=slack_us), 5)
+    assert f"without a tuple for longer than {words}\n" in capfd.readouterr().out

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from rewindow.config import Config, StreamConfig
 from rewindow.errors import InputError, RangeError
-from rewindow.inspection.gaps import _missing, _outside, _ranges, gaps
+from rewindow.inspection.gaps import _missing, _outside, _ranges, _silences, gaps
 from rewindow.storage import create_table
 from rewindow.storage.streams import WINDOWS_SCHEMA, stream_properties
 from rewindow.windows import Grid, WindowRange, to_ranges
@@ -33,11 +33,14 @@ def recorded(
     tuples: list[tuple[str, float]] | None = None,
     interval: str | None = None,
     key: str = "k",
+    slack: str = "0 s",
 ) -> Config:
     """Returns settings for a stream "s" with windows of ten seconds and one key; `tuples` are its value and second."""
     config = Config(
         state=root,
-        streams={"s": StreamConfig(source="s.csv", arrived_at="at", keys=[key], interval=interval, width="10 s")},
+        streams={
+            "s": StreamConfig(source="s", arrived_at="at", keys=[key], interval=interval, slack=slack, width="10 s")
+        },
     )
     windows = create_table(
         config.windows_table("s"), WINDOWS_SCHEMA, stream_properties({"width_ms": 10_000, "origin_ms": 0, "keys": key})
@@ -85,6 +88,35 @@ def test_a_silence_of_exactly_the_interval_is_no_gap(tmp_path: Path) -> None:
         ({"k": "b"}, 5 * SECOND, 19 * SECOND, 1, "tuple 1:4"),
         ({"k": "b"}, 19_999_999, 30 * SECOND, 1, "open"),
     ]
+
+
+def test_a_silence_of_exactly_interval_and_slack_is_no_gap(tmp_path: Path) -> None:
+    """The slack is counted once in a silence (G12, H7): a tuple at 32 s is the one of 30, late, and two are missing."""
+    tuples = [("a", 0.0), ("a", 12.0), ("a", 44.0), ("a", 56.000001), ("b", 5.0), ("b", 17.000001)]
+    config = recorded(tmp_path, dict.fromkeys(range(7), 0), tuples, "10 s", slack="2 s")
+    found = [(gap.keys, gap.length_us, gap.count, gap.closed_by) for gap in gaps(config, "s").gaps[1:]]
+    assert found == [
+        ("k=a", 32 * SECOND, 2, "tuple 4:2"),
+        ("k=a", 12 * SECOND + 1, 1, "tuple 5:3"),
+        ("k=a", 14 * SECOND - 1, 1, "open"),
+        ("k=b", 12 * SECOND + 1, 1, "tuple 1:5"),
+        ("k=b", 53 * SECOND - 1, 5, "open"),
+    ]
+    with_own = gaps(config, "s", interval_us=31 * SECOND)
+    assert (with_own.interval_us, with_own.slack_us) == (31 * SECOND, 0), "what is asked for has no slack"
+    assert [gap.length_us for gap in with_own.gaps[1:]] == [32 * SECOND, 53 * SECOND - 1]
+
+
+@given(st.integers(1, 9), st.integers(0, 25), st.integers(0, 60))
+@settings(max_examples=200, deadline=None)
+def test_a_gap_lacks_the_tuples_that_are_due_before_its_end_slack_included(
+    interval: int, slack: int, length: int
+) -> None:
+    """Counted one by one: each is due so many intervals after the last one that came, and the slack later (G12)."""
+    row = {"since": 0, "until": length, "by_window": 0, "by_offset": 0}
+    found = _silences([row], [], WindowRange(0, 0), Grid(1000), interval, slack, np.empty((0, 2), dtype=np.int64))
+    due = sum(1 for n in range(1, length + 1) if n * interval + slack < length)
+    assert [gap.count for gap in found] == ([due] if due else [])
 
 
 def test_the_count_is_of_intervals_without_a_tuple(tmp_path: Path) -> None:

@@ -38,7 +38,8 @@ class GapSettings(OpeningHours):
         zone, hours, weekdays, closed: with `hours` such as "09:30-16:00", on the clock of the zone, rows are expected
             from the opening to the close alone, on weekdays such as "mon-fri" (by default all) that are not among the
             dates `closed`. A night is no gap, and a gap over a night is one. Rows outside tell nothing (G3).
-        lull: arrivals of a key that are further apart are a lull (G12, strict); without it none are looked for.
+        lull: arrivals of a key that are further apart are a lull (G12, strict): how often it should send, and what it
+            may be late. Without it none are looked for.
         window: width of the windows of arrival time in which rows are taken together, from `window_origin` on. With it
             stretches are reported whose rows all came later than the window in which they end: they were missing
             when that window was first computed (G13). Not with `hours`.
