@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -199,6 +200,44 @@ def test_heartbeat_has_the_same_timers_whatever_the_width_of_its_windows(
         grid = Grid(width_ms)
         tuples = in_groups(to_frame(spark, cases, grid), rules, cuts, grid=grid)
         assert_same(emitted_by_case(tuples, len(cases), grid), wanted, cases)
+
+
+@batches(1)
+@given(cases=cases, case=long_case, rules=rules, seed=st.integers(0, 2**32), cuts=anywhere)
+def test_heartbeat_clamps_the_same_in_any_grouping_of_windows(
+    spark: SparkSession, cases: list[Case], case: Case, rules: Rules, seed: int, cuts: set[int]
+) -> None:
+    """An arrival counts as the latest so far, and not before its window; the tuple is reported as it was (H45, H57)."""
+    random = Random(seed)
+    for taken, key_by in ((cases, ("case",)), ([case], ())):
+        recorded = [[one.at_us - random.choice([0, 0, random.randint(0, 1_500)]) for one in case] for case in taken]
+        rows = [
+            (key, one.offset, at) for key, case in enumerate(taken) for one, at in zip(case, recorded[key], strict=True)
+        ]
+        arrivals = spark.createDataFrame(rows, "_case INT, _offset BIGINT, recorded BIGINT")
+        frame = to_frame(spark, taken, MS).join(arrivals, F.expr("coalesce(case, 0) = _case AND offset = _offset"))
+        frame = frame.withColumn("arrived_at", F.col("recorded")).drop("_case", "_offset")
+        made = results_in_groups(frame, rules, cuts, key_by=key_by, arrival_regression="clamp")
+        tuples = union(result.tuples for result in made).localCheckpoint()
+        assert tuples.where("NOT _rw_is_timer AND arrived_at != recorded").isEmpty()
+        counted = [clamped(case, arrived) for case, arrived in zip(taken, recorded, strict=True)]
+        found = emitted_by_case(tuples.withColumn("arrived_at", F.col("_rw_emission.at_us")), len(taken))
+        assert_same(found, expected(counted, rules, included=False), counted)
+        assert refused(union(result.errors for result in made)) == {
+            (key, one.offset)
+            for key, case in enumerate(counted)
+            for one in case
+            if one.at_us > recorded[key][one.offset]
+        }
+
+
+def clamped(case: Case, recorded: list[int]) -> Case:
+    """Returns a recording with its arrivals as `clamp` counts them; the windows are those of the arrivals in `case`."""
+    counted: Case = []
+    for one, at_us in zip(case, recorded, strict=True):
+        begin_us = one.at_us // WINDOW_US * WINDOW_US
+        counted.append(one._replace(at_us=max(at_us, begin_us, *(before.at_us for before in counted))))
+    return counted
 
 
 @batches(1)

@@ -166,8 +166,13 @@ def test_heartbeat_clamps_a_clock_that_steps_back_when_asked(spark: SparkSession
     shown = made.tuples.selectExpr("unix_seconds(arrived_at) AS s", "_rw_emission.at_us / 1000000 AS e", "_rw_emission")
     assert [(row.s, row.e) for row in shown.orderBy("_rw_emission").collect()] == [(60, 60), (50, 60), (71, 71)]
     told = made.errors.selectExpr("unix_seconds(arrived_at)", "_rw_reason", "_rw_detail")
-    words = "arrived 10000000 us before a tuple that came earlier; it passes as if at the same time"
-    assert [tuple(row) for row in told.collect()] == [(50, "clock_back", words)]
+    words = "before a tuple that came earlier, or before its window; it passes as if it had come then"
+    assert [tuple(row) for row in told.collect()] == [(50, "clock_back", f"arrived 10000000 us {words}")]
+    unknown = frame_of(spark, {"a": [(60, 50), (61, 59)]}).selectExpr(
+        "* EXCEPT (arrived_at)", "IF(unix_seconds(arrived_at) = 61, NULL, arrived_at) AS arrived_at"
+    )
+    with pytest.raises(Exception, match="arrival of tuple .* is null"):
+        heartbeat(unknown, settings, end_us=72_000_000).tuples.collect()
 
 
 def test_heartbeat_names_a_column_that_is_not_there(spark: SparkSession) -> None:

@@ -20,6 +20,8 @@ from rewindow.operators.heartbeat.settings import HeartbeatProperties
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
 
+    from rewindow.windows import Grid
+
 WINDOW = "window_id"
 AT, TS = "_arrived_us", "_event_us"
 """Arrival and timestamp of a tuple: a(j) and t(j) of H48."""
@@ -70,36 +72,43 @@ def clock_tuples(
     return _index(clock, settings, end)
 
 
-def to_clock_rows(frame: DataFrame, settings: HeartbeatProperties) -> DataFrame:
+def to_clock_rows(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -> DataFrame:
     """Returns the columns that the clock needs: keys, order, arrival and timestamp."""
     from pyspark.sql import functions as F
 
     columns = dict.fromkeys([*settings.key_by, *blocks(frame), *settings.order_by])
-    return frame.select(*columns, *times(frame, settings), F.lit(1).alias(IS_TUPLE))
+    return frame.select(*columns, *times(frame, settings, grid), F.lit(1).alias(IS_TUPLE))
 
 
-def times(frame: DataFrame, settings: HeartbeatProperties) -> list[Column]:
+def times(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -> list[Column]:
     """Returns arrival and timestamp of the tuples, as the clock takes them."""
+    return [arrived_us(frame, settings, grid).alias(AT), to_us(frame, settings.event_at).alias(TS)]
+
+
+def arrived_us(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -> Column:
+    """Returns the arrival of the tuples, with `clamp` that of the latest one before them where it is later (H45).
+
+    Nor is an arrival before its window: what other windows hold changes nothing, and any group gives the same.
+    """
     from pyspark.sql import functions as F
 
     at_us = to_us(frame, settings.arrived_at)
-    if settings.arrival_regression == "clamp":
-        at_us = F.max(at_us).over(ordered(frame, settings).rowsBetween(FIRST, 0))
-    return [at_us.alias(AT), to_us(frame, settings.event_at).alias(TS)]
+    if settings.arrival_regression == "reject":
+        return at_us
+    least = at_us if grid is None else F.greatest(at_us, F.col(WINDOW) * grid.width_us + grid.origin_us)
+    highest = F.max(least).over(ordered(frame, settings).rowsBetween(FIRST, 0))
+    return F.when(at_us.isNotNull(), highest)
 
 
-def clamped_tuples(frame: DataFrame, settings: HeartbeatProperties) -> DataFrame:
-    """Returns the tuples whose arrival `clamp` moved up to the latest one before them, as error tuples (H45)."""
+def clamped_tuples(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -> DataFrame:
+    """Returns the tuples whose arrival `clamp` moved up to a later one, as error tuples (H45)."""
     from pyspark.sql import functions as F
 
     at_us = to_us(frame, settings.arrived_at)
-    highest = F.max(at_us).over(ordered(frame, settings).rowsBetween(FIRST, 0))
-    clamped = frame.withColumn("_rw_highest", highest).where(at_us < F.col("_rw_highest"))
-    detail = F.format_string(
-        "arrived %d us before a tuple that came earlier; it passes as if at the same time",
-        (F.col("_rw_highest") - at_us),
-    )
-    return as_errors(clamped, settings, "clock_back", detail).drop("_rw_highest")
+    clamped = frame.withColumn("_rw_clamped", arrived_us(frame, settings, grid)).where(at_us < F.col("_rw_clamped"))
+    words = "arrived %d us before a tuple that came earlier, or before its window; it passes as if it had come then"
+    detail = F.format_string(words, F.col("_rw_clamped") - at_us)
+    return as_errors(clamped, settings, "clock_back", detail).drop("_rw_clamped")
 
 
 def as_errors(frame: DataFrame, settings: HeartbeatProperties, reason: str, detail: Column) -> DataFrame:

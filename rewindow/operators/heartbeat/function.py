@@ -101,14 +101,15 @@ def heartbeat(
         InputError: a column is missing or the grid is, or a column has the name of one that is added.
     """
     _check(frame, settings, grid)
-    accepted, errors = split_jumps(frame, settings, state)
+    grid = grid if WINDOW in frame.columns else None
+    accepted, errors = split_jumps(frame, settings, state, grid)
     last_us = end_us if end_us is None or end_included else end_us - 1
-    rows = clock.to_clock_rows(accepted, settings)
+    rows = clock.to_clock_rows(accepted, settings, grid)
     indexed = clock.clock_tuples(rows, settings, state, last_us)
     timers = _timers(accepted, _expand(indexed, settings), settings, grid)
     if settings.arrival_regression == "clamp":
-        errors = errors.unionByName(clock.clamped_tuples(accepted, settings))
-    return HeartbeatResult(_data(accepted, settings).unionByName(timers), errors, _state(indexed, settings))
+        errors = errors.unionByName(clock.clamped_tuples(accepted, settings, grid))
+    return HeartbeatResult(_data(accepted, settings, grid).unionByName(timers), errors, _state(indexed, settings))
 
 
 def without_clock(
@@ -219,7 +220,7 @@ def _timers(frame: DataFrame, timers: DataFrame, settings: HeartbeatProperties, 
     emitted, stamp = F.col("_emitted_us"), F.col("_index") * settings.interval_us
     made = {settings.arrived_at: emitted, settings.event_at: stamp}
     made |= {name: F.col(name) for name in settings.key_by}
-    if grid is not None and WINDOW in frame.columns:
+    if grid is not None:
         made[WINDOW] = clock.floor_div(emitted - grid.origin_us, grid.width_us)
     columns = []
     for field in frame.schema:
@@ -236,20 +237,17 @@ def _timers(frame: DataFrame, timers: DataFrame, settings: HeartbeatProperties, 
     )
 
 
-def _data(frame: DataFrame, settings: HeartbeatProperties) -> DataFrame:
+def _data(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -> DataFrame:
     """Returns the tuples unchanged (H1), marked as data."""
     from pyspark.sql import functions as F
 
-    at = clock.to_us(frame, settings.arrived_at)
-    if settings.arrival_regression == "clamp":
-        at = F.max(at).over(clock.ordered(frame, settings).rowsBetween(clock.FIRST, 0))
     order = [F.col(name) for name in settings.order_by]
     return frame.select(
         "*",
         F.lit(False).alias(IS_TIMER),
         F.lit(None).cast("string").alias(CAUSE),
         F.lit(None).cast("bigint").alias(TIMER_COUNT),
-        _emission(settings, at, F.lit(1), order, F.lit(1), F.lit(0)),
+        _emission(settings, clock.arrived_us(frame, settings, grid), F.lit(1), order, F.lit(1), F.lit(0)),
     )
 
 

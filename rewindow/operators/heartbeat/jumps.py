@@ -11,11 +11,13 @@ from rewindow.operators.heartbeat.settings import HeartbeatProperties
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from rewindow.windows import Grid
+
 _HIGHEST = "_highest_us"
 
 
 def split_jumps(
-    frame: DataFrame, settings: HeartbeatProperties, state: DataFrame | None
+    frame: DataFrame, settings: HeartbeatProperties, state: DataFrame | None, grid: Grid | None
 ) -> tuple[DataFrame, DataFrame]:
     """Returns the tuples that are believed, and as error tuples those beyond the running maximum plus `max_jump`.
 
@@ -28,11 +30,11 @@ def split_jumps(
     if settings.max_jump_us is None:
         return frame, clock.as_errors(frame.filter(F.lit(False)), settings, "jump", F.lit(None).cast("string"))
     place = list(dict.fromkeys([*settings.key_by, *clock.blocks(frame), *settings.order_by, AT, TS]))
-    refused = _refused(clock.to_clock_rows(frame, settings), settings, state)
+    refused = _refused(clock.to_clock_rows(frame, settings, grid), settings, state)
     other = {name: f"_refused_{number}" for number, name in enumerate(place)}
     refused = refused.groupBy(*(F.col(name).alias(renamed) for name, renamed in other.items()))
     refused = refused.agg(F.min(_HIGHEST).alias(_HIGHEST))
-    timed = frame.select("*", *clock.times(frame, settings))
+    timed = frame.select("*", *clock.times(frame, settings, grid))
     same = [F.col(name).eqNullSafe(F.col(renamed)) for name, renamed in other.items()]
     words = f"runs %d us ahead of the latest timestamp before it; max_jump is {settings.max_jump_us} us"
     detail = F.format_string(words, F.col(TS) - F.col(_HIGHEST))

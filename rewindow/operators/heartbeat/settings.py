@@ -55,8 +55,9 @@ class HeartbeatProperties(BaseModel):
         answered_crossing: whether a crossing timer is emitted whose tuple has exactly its timestamp, or left out since
             the tuple stands for it. A row of several timers (`on_too_many`) is emitted.
         tie: what goes first when a tuple arrives at the instant at which a timer is due (H38).
-        arrival_regression: what happens when the machine clock steps back (H45). To clamp looks at one frame: a stream
-            that is taken in pieces must not step back over the end of a piece. A clamped tuple passes and is reported.
+        arrival_regression: what happens when the machine clock steps back (H45). A clamped tuple passes as if it had
+            come with the latest one before it, and not before its window, and is reported. A frame without windows that
+            is taken in pieces must not step back over the end of a piece.
         max_jump: a tuple that runs ahead of all earlier ones by more is quarantined; off unless set (H61). Among tuples
             of one place (`order_by` need not be unique) the earlier arrival comes first, then the earlier timestamp.
         max_timers: most timers for one crossing or one silence (H62).
