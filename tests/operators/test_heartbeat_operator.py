@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from rewindow.application import OperatorContext
+from rewindow.application import Application, OperatorContext
 from rewindow.errors import InputError
 from rewindow.operators.heartbeat.function import heartbeat
 from rewindow.operators.heartbeat.operator import Heartbeat
 from rewindow.spark.frames import conform, to_arrow, to_frame
-from rewindow.windows import Grid, WindowRange
+from rewindow.testing import run_application
+from rewindow.windows import Grid, WindowRange, to_datetime
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,3 +102,19 @@ def test_a_recording_that_has_ended_gets_its_last_timer_and_none_after_it(spark:
         (2, 240 * SECOND_US, 240), (2, 300 * SECOND_US, 300), (2, 360 * SECOND_US - 1, 360),
     ]  # fmt: skip
     assert timers({}) == [(at // 120, at * SECOND_US, at) for at in range(60, 600, 60)]
+
+
+def test_each_heartbeat_of_an_application_has_clocks_of_its_own(spark: SparkSession) -> None:
+    """Side by side over one stream, each emits the timers of its own interval, in groups of windows (H18, H63)."""
+
+    def times(*intervals: int) -> dict[int, list[int]]:
+        app = Application("beats", window="2 min")
+        for every in intervals:
+            beat = Heartbeat(interval=every, event_at="at", order_by=("seq",), columns=COLUMNS)
+            app.output(f"every_{every}", app.add(f"beat_{every}", beat, stream=app.input("clicks")), key=["seq"])
+        click = {"arrived_at": to_datetime(30 * SECOND_US), "at": 30 * SECOND_US, "seq": 1, "who": "a", "value": 1.5}
+        run = run_application(app, {"clicks": {0: [click]}}, windows=(0, 2), group_windows=[1, 2], spark=spark)
+        place = 1 + beat.output_ports()["out"].schema.names.index("at")
+        return {every: sorted(row[place] // SECOND_US for row in run[f"every_{every}"]) for every in intervals}
+
+    assert times(60, 90) == {60: [30, 60, 120, 180, 240, 300], 90: [30, 90, 180, 270]}

@@ -35,7 +35,8 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
 
     `columns` are the stream's; they pass unchanged, with `PROVENANCE` behind them. In a timer they are null but for the
     event timestamp, the keys, and the arrival, which is the instant of emission. Quarantined tuples (`max_jump`) leave
-    by the port `errors`, where clamped ones (`arrival_regression`) are reported too.
+    by the port `errors`, where clamped ones (`arrival_regression`) are reported too. Any number of them may stand in an
+    application, each with its own clocks (H63).
 
     Example:
         beat = app.add("beat", Heartbeat(interval=60, slack=10, event_at="at", columns=schema), stream=clicks)
