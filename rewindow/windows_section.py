@@ -36,5 +36,9 @@ class WindowsConfig(Section):
     """They do so when the number of their tuples of a key has reached another multiple of it."""
     accumulation: Literal["discarding", "accumulating", "retracting"] = "retracting"
     """What a window shows that fires again: what is new, the whole, or the whole and what was shown before."""
+    only_updated_panes: bool = False
+    """Whether a window that fires again leaves out firings that would show the same values as the last one (E62)."""
     gap_us: Annotated[DurationUs, Field(gt=0)] | None = Field(None, alias="gap")
     """In the place of a length: windows are sessions, and a tuple so long after the last one begins a new one."""
+    gap_inclusive: bool = False
+    """Whether a tuple exactly so long after the last one is in its session still (E68)."""

@@ -173,6 +173,8 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
         slide=given.slide,
         aggregates=given.aggregates,
         accumulation=given.accumulation,
+        only_updated_panes=given.only_updated_panes,
+        gap_inclusive=given.gap_inclusive,
         early_tuples=given.early_tuples,
         late_tuples=given.late_tuples,
         keys=tuple(settings.keys),

@@ -200,7 +200,11 @@ def test_a_section_windows_makes_an_application_that_is_valid(tmp_path: Path) ->
     corrected = windows_application("weather", stream(windows=again), SCHEMA).nodes["aggregate"].operator
     assert isinstance(corrected, AggregateWindows) and (corrected.late, corrected.late_tuples) == ("7200000000 us", 5)
     visits = windows_application("weather", stream(windows={"gap": "2 h"}), SCHEMA).nodes["aggregate"].operator
-    assert isinstance(visits, AggregateWindows) and visits.gap == "7200000000 us"
+    assert isinstance(visits, AggregateWindows) and (visits.gap, visits.gap_inclusive) == ("7200000000 us", False)
+    for section in (again | {"only_updated_panes": True}, {"gap": "2 h", "gap_inclusive": True}):
+        asked = windows_application("weather", stream(windows=section), SCHEMA).nodes["aggregate"].operator
+        assert isinstance(asked, AggregateWindows)
+        assert (asked.only_updated_panes, asked.gap_inclusive) == ("late" in section, "gap" in section)
     for size, slide, key in (("100 tuples", "10  tuples", ("pane", "kind")), ("global", None, ("pane", "kind"))):
         given = stream(windows={"length": size, "slide": slide}, keys=[])
         made = windows_application("weather", given, SCHEMA)
@@ -233,6 +237,8 @@ WRONG_WINDOWS: dict[str, tuple[dict[str, Any], str]] = {
         "these let none in: set allowed_lateness",
     ),
     "neither length nor gap": ({"windows": {"lag": "1 s"}}, "windows have neither a length nor a gap"),
+    "updated panes that fire once": ({"windows": WINDOWS | {"only_updated_panes": True}}, "which fire once"),
+    "an inclusive gap without one": ({"windows": WINDOWS | {"gap_inclusive": True}}, "gap_inclusive is for sessions"),
     "sessions with a length": ({"windows": WINDOWS | {"gap": "1 h"}}, "sessions, which gap makes, have no length"),
 }
 

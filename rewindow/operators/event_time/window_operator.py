@@ -184,6 +184,8 @@ class AggregateWindows(EventTimeOperator):
                 raise ValueError("sessions, which gap makes, have no other accumulation than retracting")
             given = {name: getattr(self, name) for name in ("gap", "gap_inclusive", "allowed_lateness")}
             return SessionWindows(**given)
+        if self.gap_inclusive:
+            raise ValueError("gap_inclusive is for sessions, which gap makes: set gap in the place of a length")
         if self.length is None:
             raise ValueError("windows have neither a length nor a gap: set length, or for sessions gap")
         triggers = {name: getattr(self, name) for name in (*_TRIGGERS, "accumulation", _UPDATED)}
