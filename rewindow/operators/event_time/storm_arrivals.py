@@ -33,7 +33,7 @@ class ArrivalMachine(StormBolt):
         return bool(self.queue) and not self.rules.slide_tuples
 
     def tick(self, at_ms: int) -> Iterator[Membership]:
-        """Yields what the timer fires: a window that holds nothing of the tick's own millisecond."""
+        """Yields what the timer fires; a window of a length in time holds nothing of the tick's own millisecond."""
         if not self.rules.slide_tuples:
             yield from self._evaluate(at_ms - 1, is_whole=self._is_first)
             self._is_first = False
