@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.standard.operators import hitl
+from airflow.sdk.exceptions import TaskAwaitingInput
 from markdown_it import MarkdownIt
 
 from rewindow_airflow.steps import ApprovePublicationOperator, question
@@ -47,7 +48,7 @@ def test_question_is_not_a_template(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hitl, "upsert_hitl_detail", lambda **values: asked.update(values))
     operator = ApprovePublicationOperator(task_id="approve_publication", replay="r-1")
     params = {"publish": "approve", "application": "clicks", "reason": FORGED[0]}
-    with pytest.raises(BaseException, match=""):
+    with pytest.raises(TaskAwaitingInput):
         operator.execute({"params": params, "task_instance": type("Instance", (), {"id": "1"})()})  # type: ignore[arg-type]
     assert asked["subject"] == "Publish the replayed windows?"
     assert asked["body"] == question("r-1", "clicks", FORGED[0])
