@@ -115,7 +115,7 @@ def _look_at(config: Config, app: Application, name: str, columns_of: Callable[[
         return _Stream(name, warning=f"{error.primary}: its columns were not compared")
     except RewindowError as error:
         return _Stream(name, flaws=(Violation("W4", "", name, name, error.primary),))
-    return _Stream(name, stream.table, tuple(other_grid(app, name, stored_grid(stream.seals))))
+    return _Stream(name, stream.table, flaws=tuple(other_grid(app, name, stored_grid(stream.seals))))
 
 
 def _not_there(config: Config, app: Application, name: str, columns_of: Callable[[str], pa.Schema | None]) -> _Stream:

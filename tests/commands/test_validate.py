@@ -8,10 +8,12 @@ import sys
 from collections.abc import Callable
 from xml.etree import ElementTree
 
+import pyarrow as pa
 import pytest
 
 from rewindow.config import Config
 from tests.commands.conftest import Command
+from tests.recovery.project import make_stream
 
 APPLICATION = """
 import pyarrow as pa
@@ -75,6 +77,20 @@ def test_columns_are_compared_before_anything_is_recorded(write: Write, command:
     assert config.file is not None
     config.file.write_text(config.file.read_text() + 'select = { x = "cast(x as bigint)" }\n')
     assert command("validate", "halves")[0] == 0
+
+
+def test_the_columns_and_windows_of_a_recorded_stream_are_compared(
+    write: Write, command: Command, config: Config
+) -> None:
+    """O13, W15: what is recorded counts, not what its settings say."""
+    rows = pa.table({"window_id": pa.array([5], pa.int64()), "x": pa.array([1], pa.int64())})
+    write(APPLICATION)
+    make_stream(config, "clicks", rows, {5: 1}, width_ms=3_600_000)
+    assert command("validate", "halves")[:2] == (0, "halves: nothing is wrong; 1 operator, 1 input stream\n")
+    write(APPLICATION.replace("pa.int64", "pa.string").replace("1 hour", "1 minute"), "")
+    code, text, _ = command("validate", "halves")
+    assert code == 2 and 'O13  half.rows: stream "clicks" has x int64, and the port asks for string' in text
+    assert "W15  clicks: the stream has windows of 1 h, the application has windows of 1 min" in text
 
 
 def test_all_that_is_wrong_is_said_in_one_go(write: Write, command: Command, config: Config) -> None:
