@@ -10,6 +10,7 @@ from rewindow.application import Application
 from rewindow.config import FILLED, HEARTBEAT, WINDOWS, StreamConfig
 from rewindow.errors import InputError
 from rewindow.names import PLACE
+from rewindow.operators.event_time.lateness import is_shrunk
 from rewindow.operators.event_time.window_operator import AggregateWindows
 from rewindow.operators.filling.operator import FillGaps
 from rewindow.operators.heartbeat.function import EMISSION
@@ -126,9 +127,10 @@ def filled_parameters(
     rules = operator.rules()
     compared = [field.name for field in schema if "map<" not in str(field.type) and field.name not in PLACE]
     event_at, arrived_at = sql_name(operator.event_at), sql_name(operator.arrived_at)
+    ts, at = f"epoch_us({event_at})", f"epoch_us({arrived_at})"
     # A causal row says what was known when its point was due; one for the rest of a silence comes later (G33).
-    due = f"epoch_us({event_at}) + {rules.step_us + rules.wait_us}"
-    place = f"(case when _rw_is_made then {due} else epoch_us({arrived_at}) end)"
+    due = f"{ts} + {rules.step_us + rules.wait_us}"
+    place = f"(case when _rw_is_made then {due} else {at} end)"
     return {
         "stream": sql_name(stream.replace(".", "_")),
         "event_at": event_at,
@@ -141,7 +143,7 @@ def filled_parameters(
         # In which order rows were there: of a window all are taken together, but what is causal goes by arrival.
         "place": place if rules.time == "causal" else "window_id",
         "fills_nulls": str(bool(rules.nulls)).lower(),
-        "is_believed": f"epoch_us({event_at}) - epoch_us({arrived_at}) <= {max_ahead_us}",
+        "is_believed": f"{ts} - {at} <= {max_ahead_us} and not ({is_shrunk(ts, at)})",
     }
 
 

@@ -156,6 +156,26 @@ def test_filling_in_groups_of_windows_is_that_of_one_pass(
     assert sorted(reported) == sorted(wrong) and len(wrong) > CASES
 
 
+def test_a_timestamp_in_a_wrong_unit_closes_no_gap_and_is_an_error_tuple(spark: SparkSession) -> None:
+    """Milliseconds read as microseconds lie in 1970: they pass, and no row is made back to there (X14)."""
+    now = 1_767_225_600 * S
+    columns = pa.schema([("arrived_at", pa.int64()), ("case", pa.int32()), ("ts", pa.int64())])
+    fills = operator(columns=columns, unit="us", fill={}, max_ahead="1 day")
+    seconds = [(0, 0, 0), (0, 30, 10), (0, 31, 30), (1, 0, 0), (1, 1, 1)]
+    units = [1, 1_000, 1, 1_000_000, 1]
+    rows = [
+        (0, now + at * S, case, (now + ts * S) // unit) for (case, at, ts), unit in zip(seconds, units, strict=True)
+    ]
+    frame = spark.createDataFrame(rows, "window_id bigint, arrived_at bigint, case int, ts bigint")
+    context = OperatorContext(Grid(1000 * WIDTH), WindowRange(0, 0))
+    ports = fills.transform({"stream": frame}, to_frame(spark, fills.initial_state()), context)
+    made = ports["out"].where("_rw_is_made").select("case", "ts").collect()
+    assert sorted((row["case"], row["ts"] - now) for row in made) == [(0, 10 * S), (0, 20 * S)]
+    errors = ports["errors"].select("case", "_rw_reason", "_rw_detail").collect()
+    assert sorted((row["case"], row["_rw_reason"]) for row in errors) == [(0, "bad_type"), (1, "bad_type")]
+    assert all("is the unit right?" in row["_rw_detail"] for row in errors)
+
+
 def test_a_gap_goes_on_behind_what_a_skip_had_emitted(spark: SparkSession) -> None:
     """At most once: what skipped windows had emitted is there, so no row is made in its place (R79)."""
     fills = operator(fill={"before": "forward"})

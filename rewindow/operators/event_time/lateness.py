@@ -254,24 +254,30 @@ def _is_far(stream: StreamTime) -> str | None:
     return None if stream.max_ahead_us is None else f"{TS} > {AT} + {stream.max_ahead_us}"
 
 
-def _is_shrunk() -> str:
-    """Returns whether a timestamp was read in too small a unit: long ago, and in a larger one close to its arrival."""
-    near = (f"abs({TS} - ({AT} - pmod({AT}, {one})) div {one}) <= {_DAY_US // one}" for one in _FACTORS)
-    return f"{TS} < {AT} - {_YEAR_US} AND ({' OR '.join(near)})"
+def is_shrunk(ts: str = TS, at: str = AT) -> str:
+    """Returns as SQL whether a timestamp was read in too small a unit: long ago, in a larger one close to its arrival.
+
+    Whole division and that of doubles come to the same here, so any dialect will do.
+
+    Args:
+        ts, at: columns of the timestamp and of the arrival, in microseconds.
+    """
+    near = (f"abs({ts} - ({at} - (({at} % {one}) + {one}) % {one}) / {one}) <= {_DAY_US // one}" for one in _FACTORS)
+    return f"{ts} < {at} - {_YEAR_US} AND ({' OR '.join(near)})"
 
 
-def refused_because(at: Column) -> Column:
+def refused_because(at: Column, ts: str = TIMESTAMP) -> Column:
     """Returns in words what is wrong with one of `Lateness.errors` that arrived at `at`; null without a timestamp."""
     from pyspark.sql import functions as F
 
-    ts, hint = F.col(TIMESTAMP), F.lit("")
+    stamp, hint = F.col(ts), F.lit("")
     for factor, words in _FACTORS.items():
-        larger = F.abs(ts - floor_div(at, factor)) <= _DAY_US // factor
-        smaller = F.abs(floor_div(ts, factor) - at) <= _DAY_US
+        larger = F.abs(stamp - floor_div(at, factor)) <= _DAY_US // factor
+        smaller = F.abs(floor_div(stamp, factor) - at) <= _DAY_US
         hint = F.when(larger, f"; {words} times as much would be close to it: is the unit right?").otherwise(hint)
         hint = F.when(smaller, f"; {words} times less would be close to it: is the unit right?").otherwise(hint)
-    way = F.when(ts > at, "ahead of").otherwise("behind")
-    return F.concat(F.lit("lies "), F.abs(ts - at).cast("string"), F.lit(" us "), way, F.lit(" its arrival"), hint)
+    way = F.when(stamp > at, "ahead of").otherwise("behind")
+    return F.concat(F.lit("lies "), F.abs(stamp - at).cast("string"), F.lit(" us "), way, F.lit(" its arrival"), hint)
 
 
 def _moves_clock(stream: StreamTime) -> Column:
@@ -288,7 +294,7 @@ def _is_believed(stream: StreamTime) -> Column:
     is_far = _is_far(stream)
     is_known = f"{TS} IS NOT NULL"
     # A text is one call of the JVM, columns of it are a hundred.
-    return F.expr(is_known if is_far is None else f"{is_known} AND NOT ({is_far}) AND NOT ({_is_shrunk()})")
+    return F.expr(is_known if is_far is None else f"{is_known} AND NOT ({is_far}) AND NOT ({is_shrunk()})")
 
 
 def kept(once: Once | None, name: str, frame: DataFrame) -> DataFrame:
@@ -375,7 +381,7 @@ def _judge(
     is_late, is_far = F.col(TS) < F.col(WATERMARK), _is_far(stream)
     outcome = F.when(F.col(TS).isNull(), unreadable)
     if is_far is not None:
-        outcome = outcome.when(F.expr(is_far), FAR_FUTURE).when(F.expr(_is_shrunk()), BAD_TYPE)
+        outcome = outcome.when(F.expr(is_far), FAR_FUTURE).when(F.expr(is_shrunk()), BAD_TYPE)
     outcome = outcome if stream.max_jump_us is None else outcome.when(F.col(JUMPS), JUMP)
     if IS_TIMER in columns:  # A timer is the passage of time and no tuple (H60): it moves the clock, and is never late.
         outcome, is_late = outcome.when(F.col(IS_TIMER), TIMER), is_late & ~F.coalesce(IS_TIMER, F.lit(False))

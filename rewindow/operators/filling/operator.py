@@ -11,6 +11,7 @@ from pydantic import ValidationError, field_serializer, model_validator
 from rewindow.application import FrameOperator, InputPort, OperatorContext, OutputPort
 from rewindow.application.error_tuples import DETAIL, EMITTED, REASON
 from rewindow.names import quoted_column
+from rewindow.operators.event_time.lateness import BAD_TYPE, FAR_FUTURE, NULL_TS, is_shrunk, refused_because
 from rewindow.operators.event_time.settings import refusal, seconds
 from rewindow.operators.filling.carried import (
     carried_gaps,
@@ -69,14 +70,16 @@ class FillGaps(FrameOperator):
 
     Ports: `out` has the stream's columns and those of `fill_gaps`, maps as JSON; a made row has the arrival of the
     tuple that closed its gap. `errors` reports tuples that pass and are no source: `null_key`, `null_ts`,
-    `far_future`; and those with a value beyond its bounds, which other columns still take theirs from: `emitted`.
+    `far_future`, `bad_type` (a number in a wrong unit); and those with a value beyond its bounds, which other columns
+    still take theirs from: `emitted`.
 
     Attributes:
         columns: those of the stream.
         event_at, step, zone, hours, weekdays, closed, keys, from_time, to_time, expected_keys, origin, max_rows, unit,
             time, wait, look_back: see `FillSettings`.
         fill: a method for each column, what is called `columns` there.
-        max_ahead: a timestamp that runs ahead of its own arrival by more closes no gap; None believes all of them.
+        max_ahead: a timestamp that runs ahead of its own arrival by more closes no gap, nor does one of 1970 that lies
+            near its arrival in a larger unit; None believes all of them.
         arrived_at: column of the arrival.
 
     Example:
@@ -174,11 +177,8 @@ class FillGaps(FrameOperator):
         if settings.nulls:
             recorded = carried_nulls(self._marked(frame), state, rows, settings, context.windows, closing)
         out = with_provenance(recorded).select(*map(quoted_column, names)).unionByName(made, allowMissingColumns=True)
-        reason = self._reason(frame)
-        return {
-            "out": out.withColumns({METHODS: F.to_json(METHODS), SOURCES: F.to_json(SOURCES)}),
-            "errors": frame.withColumns({REASON: reason, DETAIL: self._detail()}).where(F.col(REASON).isNotNull()),
-        }
+        out = out.withColumns({METHODS: F.to_json(METHODS), SOURCES: F.to_json(SOURCES)})
+        return {"out": out, "errors": self._refused(frame)}
 
     def next_state(
         self,
@@ -218,24 +218,30 @@ class FillGaps(FrameOperator):
         from pyspark.sql import functions as F
 
         placed = with_places(frame, self.rules(), [field.name for field in self._carried()])
-        believed = F.col(COUNTS) & ~F.coalesce(self._is_ahead(frame), F.lit(False))
-        return placed.withColumns({AT: to_us(frame, self.arrived_at), COUNTS: believed})
+        placed = placed.withColumn(AT, to_us(frame, self.arrived_at))
+        return placed.withColumn(COUNTS, F.col(COUNTS) & self._unbelieved().isNull())
 
-    def _is_ahead(self, frame: DataFrame) -> Column:
+    def _unbelieved(self) -> Column:
+        """Returns why the timestamp `TS` of a tuple that arrived at `AT` is not believed, null where it is."""
         from pyspark.sql import functions as F
 
         if self.max_ahead is None:
-            return F.lit(False)
+            return F.lit(None).cast("string")
         limit_us = int(seconds(self.max_ahead) * 1_000_000)
-        return timestamp(frame, self.rules()) - to_us(frame, self.arrived_at) > limit_us
+        return F.when(F.col(TS) - F.col(AT) > limit_us, FAR_FUTURE).when(F.expr(is_shrunk(TS, AT)), BAD_TYPE)
 
-    def _reason(self, frame: DataFrame) -> Column:
+    def _refused(self, frame: DataFrame) -> DataFrame:
+        """Returns the tuples that are no source, or have a value that is none, each with reason and detail."""
         from pyspark.sql import functions as F
 
-        reason = F.when(timestamp(frame, self.rules()).isNull(), "null_ts")
+        rules, unbelieved = self.rules(), self._unbelieved()
+        timed = frame.withColumns({TS: timestamp(frame, rules), AT: to_us(frame, self.arrived_at)})
+        reason = F.when(F.col(TS).isNull(), NULL_TS)
         for key in self.keys:
             reason = reason.when(F.col(quoted_column(key)).isNull(), "null_key")
-        return reason.when(self._is_ahead(frame), "far_future").when(outliers(self.rules()).isNotNull(), EMITTED)
+        reason = reason.when(unbelieved.isNotNull(), unbelieved).when(outliers(rules).isNotNull(), EMITTED)
+        detail = F.when(unbelieved.isNotNull(), refused_because(F.col(AT), TS)).otherwise(self._detail())
+        return timed.withColumns({REASON: reason, DETAIL: detail}).where(F.col(REASON).isNotNull()).drop(TS, AT)
 
     def _detail(self) -> Column:
         """Returns which values are beyond their bounds."""
