@@ -28,7 +28,7 @@ from rewindow.operators.event_time.watermarks import STATE
 from rewindow.operators.heartbeat.clock import floor_div
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 _NOT_CARRIED = ("window_id", "attempt", "offset")
 _US = pa.int64()
@@ -107,6 +107,16 @@ class EventTimeOperator(FrameOperator):
             "errors": errors.select(*map(quoted_column, columns), REASON, DETAIL),
         }
 
+    def _window_of(self, at: str, context: OperatorContext) -> Column:
+        """Returns the streaming window of an instant on the arrival clock (E43).
+
+        What would have shown in a window that at most once gave up shows in the first one after it.
+        """
+        from pyspark.sql import functions as F
+
+        window = floor_div(F.col(at) - context.grid.origin_us, context.grid.width_us)
+        return F.greatest(window, F.lit(context.first))
+
     def _settings(self) -> EventTime:
         try:
             stream = StreamTime(
@@ -173,10 +183,8 @@ class SplitLate(EventTimeOperator):
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> Mapping[str, DataFrame]:
         """Returns the tuples by what became of them, the ticks, and the counts."""
-        from pyspark.sql import functions as F
-
         judged = self._judge(inputs, state, context)
-        tick_window = floor_div(F.col("tick_us") - context.grid.origin_us, context.grid.width_us).alias("window_id")
+        tick_window = self._window_of("tick_us", context).alias("window_id")
         counts = judged.counts("window_id", *map(quoted_column, self.key_by)).drop("stream")
         return {
             "on_time": judged.on_time["stream"],

@@ -20,7 +20,6 @@ from rewindow.operators.event_time.operator import EventTimeOperator
 from rewindow.operators.event_time.settings import seconds
 from rewindow.operators.event_time.window_settings import CountWindows, EventWindows, GlobalWindow, SessionWindows
 from rewindow.operators.event_time.windows import STATE, TARGET, AnyWindows, Windows, event_windows
-from rewindow.operators.heartbeat.clock import floor_div
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -133,12 +132,8 @@ class AggregateWindows(EventTimeOperator):
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> Mapping[str, DataFrame]:
         """Returns the windows that fire, the late tuples, and those without a timestamp that can be used."""
-        from pyspark.sql import functions as F
-
         judged, windows = self._fire(inputs, state, context)
-        # What would have shown in a window that at most once gave up shows in the first one after it.
-        window = floor_div(F.col("fired_us") - context.grid.origin_us, context.grid.width_us)
-        window = F.greatest(window, F.lit(context.first)).alias("window_id")
+        window = self._window_of("fired_us", context).alias("window_id")
         late = windows.late["stream"].drop(OUTCOME)
         return {**self._refused(judged), "fired": windows.fired.select(window, "*"), "late": late}
 
