@@ -1,16 +1,18 @@
-"""Lateness as an operator: the function `lateness` between an input port, four output ports and a carried state."""
+"""Lateness as an operator: the function `lateness` between input ports, output ports and a carried state."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
 from pydantic import ValidationError, field_serializer, model_validator
 
-from rewindow.application import FrameOperator, InputPort, OperatorContext, OutputPort
+from rewindow.application import Application, FrameOperator, InputPort, OperatorContext, OutputPort
 from rewindow.application.error_tuples import DETAIL, REASON
-from rewindow.names import quoted_column
+from rewindow.names import check_name, quoted_column
 from rewindow.operators.event_time.lateness import (
     ADDED,
     JUMP,
@@ -31,28 +33,35 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _NOT_CARRIED = ("window_id", "attempt", "offset")
+_NO_PORT = frozenset(signature(Application.add).parameters) - {"feeds"}
+"""Names that `add` takes for something else than an input port."""
 _US = pa.int64()
 _COUNTED = [("outcome", pa.string()), ("tuples", _US), ("late_by_us_max", _US)]
 
 
 class EventTimeOperator(FrameOperator):
-    """What operators over event time have in common: one input port, and which of its tuples are late.
+    """What operators over event time have in common: input ports, and which of their tuples are late.
 
     Attributes:
-        columns: those of the stream. They pass unchanged, but for `offset`.
+        columns: those of the stream, or of each stream. They pass unchanged, but for `offset`.
+        streams: names of input ports, whose streams share one watermark (E2, E24). Without them there is one port,
+            `stream`; with them each output port that has tuples or counts them has a first column `stream`.
         event_at, unit, max_ahead, max_jump: see `StreamTime`.
+        idle_timeout: see `StreamTime`; for several streams, of which the others move the watermark on (E47).
         lag, watermark_interval, arrived_at, tie: see `EventTime`.
     """
 
     state_reads_outputs = False
 
     columns: pa.Schema
+    streams: tuple[str, ...] = ()
     event_at: str
     unit: Literal["us", "ms", "s"] = "us"
     lag: Any = "0 s"
     watermark_interval: Any = "1 s"
     max_ahead: Any = "1 day"
     max_jump: Any = None
+    idle_timeout: Any = None
     arrived_at: str = "arrived_at"
     tie: Literal["tuple_first", "tick_first"] = "tuple_first"
 
@@ -69,43 +78,63 @@ class EventTimeOperator(FrameOperator):
             raise ValueError(f"column {', '.join(taken)} is one that {type(self).__name__} adds: rename it upstream")
         return self
 
+    @model_validator(mode="after")
+    def _check_streams(self) -> Self:
+        if not self.streams:
+            if self.idle_timeout is not None:
+                raise ValueError("idle_timeout needs several streams: with one, nothing else moves the watermark on")
+            return self
+        if len(set(self.streams)) < max(2, len(self.streams)):
+            raise ValueError(f"streams are {', '.join(self.streams)}: there must be two or more, all different")
+        for name in self.streams:
+            if check_name("input port", name) in _NO_PORT:
+                raise ValueError(f'"{name}" cannot be an input port: `app.add` takes it for something else')
+        if "stream" in [name.lower() for name in self._names()]:
+            raise ValueError("column stream would come twice, as it names the input port: rename it upstream")
+        return self
+
     def _check_columns(self, *asked: str) -> None:
         absent = [name for name in asked if name not in self._names()]
         if absent:
             raise ValueError(f"column {', '.join(absent)} is not in the stream's columns: {', '.join(self._names())}")
 
     def input_ports(self) -> Mapping[str, InputPort]:
-        """Returns one port, `stream`."""
-        return {"stream": InputPort(pa.schema(self._carried()))}
+        """Returns a port for each of `streams`, or the one port `stream`."""
+        return {name: InputPort(pa.schema(self._carried())) for name in self._ports()}
 
     def _late_port(self) -> OutputPort:
         judged = [(TIMESTAMP, _US), (WATERMARK, _US), (LATE_BY, _US)]
-        return OutputPort(pa.schema([*self._carried(), *judged]), optional=True)
+        return OutputPort(pa.schema([*self._named(), *self._carried(), *judged]), optional=True)
 
     def _errors_port(self) -> OutputPort:
-        return OutputPort(pa.schema(self._carried()), error=True)
+        return OutputPort(pa.schema([*self._named(), *self._carried()]), error=True)
 
     def _judge(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext) -> Lateness:
-        frame = inputs["stream"].select(*map(quoted_column, ["window_id", *self._names()]))
+        columns = [quoted_column(name) for name in ("window_id", *self._names())]
         return lateness(
-            {"stream": frame}, self._settings(), state=state, start_us=context.start_us, end_us=context.end_us,
-            origin_us=context.grid.origin_us, once=context.once,
+            {name: inputs[name].select(*columns) for name in self._ports()}, self._settings(), state=state,
+            start_us=context.start_us, end_us=context.end_us, origin_us=context.grid.origin_us, once=context.once,
         )  # fmt: skip
 
-    def _refused(self, judged: Lateness) -> Mapping[str, DataFrame]:
+    def _refused(self, judged: Lateness, late: Mapping[str, DataFrame]) -> Mapping[str, DataFrame]:
         """Returns the frames of the ports `late` and `errors`."""
         from pyspark.sql import functions as F
 
-        columns = judged.tuples["stream"].columns[: -len(ADDED)]
-        errors = judged.errors["stream"]
+        errors = self._together(judged.errors)
         jumps = f"exceeds the largest timestamp of its stream before it by more than max_jump, {self.max_jump}"
         why = refused_because(arrived_us(errors, "stream", self.arrived_at))
         why = F.when(F.col(OUTCOME) == JUMP, jumps).otherwise(why)
         errors = errors.withColumn(DETAIL, why).withColumnRenamed(OUTCOME, REASON)
-        return {
-            "late": judged.late["stream"].drop(OUTCOME),
-            "errors": errors.select(*map(quoted_column, columns), REASON, DETAIL),
-        }
+        return {"late": self._together(late).drop(OUTCOME), "errors": errors.drop(TIMESTAMP, WATERMARK, LATE_BY)}
+
+    def _together(self, frames: Mapping[str, DataFrame]) -> DataFrame:
+        """Returns the tuples of all streams, with the names of theirs where there are several."""
+        from pyspark.sql import functions as F
+
+        if not self.streams:
+            return frames["stream"]
+        named = [frame.withColumn("stream", F.lit(name)) for name, frame in frames.items()]
+        return reduce(lambda one, other: one.unionByName(other), named)
 
     def _window_of(self, at: str, context: OperatorContext) -> Column:
         """Returns the streaming window of an instant on the arrival clock (E43).
@@ -120,14 +149,22 @@ class EventTimeOperator(FrameOperator):
     def _settings(self) -> EventTime:
         try:
             stream = StreamTime(
-                event_at=self.event_at, unit=self.unit, max_ahead=self.max_ahead, max_jump=self.max_jump
-            )
+                event_at=self.event_at, unit=self.unit, max_ahead=self.max_ahead, max_jump=self.max_jump,
+                idle_timeout=self.idle_timeout,
+            )  # fmt: skip
         except ValidationError as error:
             raise refusal("event time", error) from error
         return EventTime(
-            streams={"stream": stream}, lag=self.lag, watermark_interval=self.watermark_interval,
+            streams=dict.fromkeys(self._ports(), stream), lag=self.lag, watermark_interval=self.watermark_interval,
             arrived_at=self.arrived_at, tie=self.tie,
         )  # fmt: skip
+
+    def _ports(self) -> tuple[str, ...]:
+        return self.streams or ("stream",)
+
+    def _named(self) -> list[Any]:
+        """Returns the column that names the stream of a tuple, where there are several."""
+        return [("stream", pa.string())] if self.streams else []
 
     def _carried(self) -> list[Any]:
         return [field for field in self.columns if field.name not in _NOT_CARRIED]
@@ -165,18 +202,18 @@ class SplitLate(EventTimeOperator):
 
     def output_ports(self) -> Mapping[str, OutputPort]:
         """Returns the ports `on_time`, `late`, `errors`, `ticks` and `counts`."""
-        carried = self._carried()
+        carried, named = self._carried(), self._named()
         keys = [field for field in carried if field.name in self.key_by]
         return {
-            "on_time": OutputPort(pa.schema(carried), optional=True),
+            "on_time": OutputPort(pa.schema([*named, *carried]), optional=True),
             "late": self._late_port(),
             "errors": self._errors_port(),
             "ticks": OutputPort(pa.schema([("tick_us", _US), ("watermark_us", _US)]), optional=True),
-            "counts": OutputPort(pa.schema([*keys, *_COUNTED]), optional=True),
+            "counts": OutputPort(pa.schema([*named, *keys, *_COUNTED]), optional=True),
         }
 
     def state_columns(self) -> pa.Schema:
-        """Returns what the watermark is made of: one row (E41)."""
+        """Returns what the watermark is made of: a row per stream (E41)."""
         return pa.schema([(name, pa.string() if name == "stream" else _US) for name in STATE])
 
     def transform(
@@ -185,12 +222,12 @@ class SplitLate(EventTimeOperator):
         """Returns the tuples by what became of them, the ticks, and the counts."""
         judged = self._judge(inputs, state, context)
         tick_window = self._window_of("tick_us", context).alias("window_id")
-        counts = judged.counts("window_id", *map(quoted_column, self.key_by)).drop("stream")
+        counts = judged.counts("window_id", *map(quoted_column, self.key_by))
         return {
-            "on_time": judged.on_time["stream"],
-            **self._refused(judged),
+            "on_time": self._together(judged.on_time),
+            **self._refused(judged, judged.late),
             "ticks": judged.ticks.select(tick_window, "tick_us", "watermark_us"),
-            "counts": counts,
+            "counts": counts if self.streams else counts.drop("stream"),
         }
 
     def next_state(

@@ -187,7 +187,7 @@ def _before(
     if state is None and (start_us is None or not settings.may_idle):
         return []
     if state is not None:
-        carried = _carried(settings, state, origin_us, apart)
+        carried = _carried(settings, state, start_us, origin_us, apart)
     if start_us is not None and (state is None or apart):
         new = _nothing_yet(settings, ticks, start_us, origin_us, apart)
         carried = new if state is None else carried.unionByName(new.join(carried, list(apart), "left_anti"))
@@ -221,18 +221,26 @@ def _ahead(number: int) -> str:
     return f"_ahead_{number}"
 
 
-def _carried(settings: EventTime, state: DataFrame, origin_us: int, apart: Sequence[str]) -> DataFrame:
-    """Returns the state in one row: `_first`, the first tick after it; what each stream has shown; the watermark."""
+def _carried(
+    settings: EventTime, state: DataFrame, start_us: int | None, origin_us: int, apart: Sequence[str]
+) -> DataFrame:
+    """Returns the state in one row: `_first`, the first tick after it; what each stream has shown; the watermark.
+
+    A stream that may be idle, and of which nothing is known, waits from that tick on; so does each where the state is
+    empty, as an operator's is at the start of the recording (X28).
+    """
     from pyspark.sql import functions as F
 
-    totals = [F.max("until_us").alias("_until"), F.max("watermark_us").alias(WATERMARK)]
+    until = F.coalesce(F.max("until_us"), F.lit(start_us if settings.may_idle else None).cast("bigint"))
+    totals = [until.alias("_until"), F.max("watermark_us").alias(WATERMARK)]
     for number, name in enumerate(settings.streams):
         for column, alias in (("seen_us", _seen), ("ahead_us", _ahead), ("arrived_us", _arrived)):
             totals.append(F.max(F.when(F.col("stream") == name, F.col(column))).alias(alias(number)))
     first = -floor_div(-(F.col("_until") - origin_us), settings.interval_us)
-    return (
-        state.groupBy(*apart).agg(*totals).where(F.col("_until").isNotNull()).withColumn("_first", first).drop("_until")
-    )
+    known = state.groupBy(*apart).agg(*totals).where(F.col("_until").isNotNull()).withColumn("_first", first)
+    first_us = F.col("_first") * settings.interval_us + origin_us
+    waiting = {name: F.coalesce(name, first_us) for name in map(_arrived, _idle_streams(settings))}
+    return known.withColumns(waiting).drop("_until")
 
 
 def _watermarks(ticks: DataFrame, settings: EventTime, origin_us: int, apart: Sequence[str]) -> DataFrame:

@@ -15,7 +15,7 @@ from rewindow.operators.event_time import changed_sessions, counted, repeats, se
 from rewindow.operators.event_time import watermarks as clock
 from rewindow.operators.event_time.firing import STREAM, WINDOW
 from rewindow.operators.event_time.folds import MERGING
-from rewindow.operators.event_time.lateness import OUTCOME, Lateness
+from rewindow.operators.event_time.lateness import Lateness
 from rewindow.operators.event_time.operator import EventTimeOperator
 from rewindow.operators.event_time.settings import seconds
 from rewindow.operators.event_time.window_settings import CountWindows, EventWindows, GlobalWindow, SessionWindows
@@ -134,8 +134,7 @@ class AggregateWindows(EventTimeOperator):
         """Returns the windows that fire, the late tuples, and those without a timestamp that can be used."""
         judged, windows = self._fire(inputs, state, context)
         window = self._window_of("fired_us", context).alias("window_id")
-        late = windows.late["stream"].drop(OUTCOME)
-        return {**self._refused(judged), "fired": windows.fired.select(window, "*"), "late": late}
+        return {**self._refused(judged, windows.late), "fired": windows.fired.select(window, "*")}
 
     def next_state(
         self,
