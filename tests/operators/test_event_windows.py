@@ -14,8 +14,14 @@ import pytest
 from rewindow.errors import InputError
 from rewindow.operators.event_time.lateness import Lateness, lateness
 from rewindow.operators.event_time.settings import EventTime, StreamTime
-from rewindow.operators.event_time.window_settings import CountWindows, EventWindows, GlobalWindow, SessionWindows
-from rewindow.operators.event_time.windows import AnyWindows, Windows, event_windows
+from rewindow.operators.event_time.window_settings import (
+    AnyWindows,
+    CountWindows,
+    EventWindows,
+    GlobalWindow,
+    SessionWindows,
+)
+from rewindow.operators.event_time.windows import Windows, event_windows
 from tests.operators.lateness_reference import judge
 from tests.operators.test_lateness import END_US, UNIT_US, Case, S, frames_of, make_case, make_rules, new_seed
 from tests.operators.test_lateness import settings_of as time_of

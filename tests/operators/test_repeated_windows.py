@@ -12,8 +12,14 @@ import pytest
 
 from rewindow.operators.event_time.lateness import lateness
 from rewindow.operators.event_time.settings import EventTime, StreamTime
-from rewindow.operators.event_time.window_settings import ApexWindows, EventWindows, GlobalWindow, SessionWindows
-from rewindow.operators.event_time.windows import AnyWindows, Windows, event_windows
+from rewindow.operators.event_time.window_settings import (
+    AnyWindows,
+    ApexWindows,
+    EventWindows,
+    GlobalWindow,
+    SessionWindows,
+)
+from rewindow.operators.event_time.windows import Windows, event_windows
 from tests.operators.lateness_reference import Judged, Rules, judge
 from tests.operators.test_event_windows import (
     KEYED,

@@ -16,10 +16,17 @@ from rewindow.operators.event_time import watermarks as clock
 from rewindow.operators.event_time.firing import STREAM, WINDOW
 from rewindow.operators.event_time.folds import MERGING
 from rewindow.operators.event_time.lateness import Lateness
+from rewindow.operators.event_time.missed import TARGET
 from rewindow.operators.event_time.operator import EventTimeOperator
 from rewindow.operators.event_time.settings import seconds
-from rewindow.operators.event_time.window_settings import CountWindows, EventWindows, GlobalWindow, SessionWindows
-from rewindow.operators.event_time.windows import STATE, TARGET, AnyWindows, Windows, event_windows
+from rewindow.operators.event_time.window_settings import (
+    AnyWindows,
+    CountWindows,
+    EventWindows,
+    GlobalWindow,
+    SessionWindows,
+)
+from rewindow.operators.event_time.windows import STATE, Windows, event_windows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -378,3 +378,6 @@ class SessionWindows(BaseModel):
     def allowed_us(self) -> int:
         """The allowed lateness in microseconds."""
         return int(self.allowed_lateness * 1_000_000)
+
+
+AnyWindows = EventWindows | SessionWindows | CountWindows | GlobalWindow

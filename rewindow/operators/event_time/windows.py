@@ -50,19 +50,22 @@ from rewindow.operators.event_time.grid import (
     last_begin,
     pane_of,
 )  # fmt: skip
-from rewindow.operators.event_time.lateness import ADDED, ON_TIME, OUTCOME, TIMESTAMP, Lateness, Once, kept, matched
-from rewindow.operators.event_time.window_settings import CountWindows, EventWindows, GlobalWindow, SessionWindows
+from rewindow.operators.event_time.lateness import ADDED, ON_TIME, OUTCOME, Lateness, Once, kept, matched
+from rewindow.operators.event_time.missed import BETWEEN, late_tuples, tuples_between
+from rewindow.operators.event_time.window_settings import (
+    AnyWindows,
+    CountWindows,
+    EventWindows,
+    GlobalWindow,
+    SessionWindows,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-TARGET = ("_rw_window_begin_us", "_rw_window_end_us")
-"""Where the windows of a late tuple lie: the begin of the first, the end of the last."""
-AnyWindows = EventWindows | SessionWindows | CountWindows | GlobalWindow
 STATE = (STREAM, PANE, TUPLES, FIRED_UNTIL)
 """Columns of the carried state beside apart, keys and parts of aggregates: stream, begin of the pane, how many tuples
 it holds, and up to which watermark its windows have fired; null for none."""
-BETWEEN = "between_windows"
 _TICKS_APART_US = 1_000_000
 """Ticks that raise the watermark lie hardly closer together in event time."""
 
@@ -98,12 +101,12 @@ class Windows:
     @cached_property
     def late(self) -> dict[str, DataFrame]:
         """The late tuples."""
-        return _late(self._judged, self._windows)
+        return late_tuples(self._judged, self._windows)
 
     @cached_property
     def between(self) -> dict[str, DataFrame]:
         """The tuples that are in no window."""
-        return _between(self._judged, self._windows)
+        return tuples_between(self._judged, self._windows)
 
     def counts(self, *by: str) -> DataFrame:
         """Returns tuples by stream, the columns `by` (of apart and keys) and outcome: in and out (X37, E30).
@@ -361,31 +364,3 @@ def _left(panes: DataFrame, windows: EventWindows) -> DataFrame:
     panes = panes.withColumn(FIRED_UNTIL, until).drop(REACHED)
     last_end = last_begin(windows) + windows.length_us
     return panes.where(F.col(FIRED_UNTIL).isNull() | (last_end > F.col(FIRED_UNTIL)))
-
-
-def _late(judged: Lateness, windows: AnyWindows) -> dict[str, DataFrame]:
-    from pyspark.sql import functions as F
-
-    if not isinstance(windows, EventWindows):
-        begin = end = F.lit(None).cast("bigint")
-        if isinstance(windows, SessionWindows):
-            begin, end = F.col(TIMESTAMP), F.col(TIMESTAMP) + windows.gap_us
-        return {name: frame.withColumns({TARGET[0]: begin, TARGET[1]: end}) for name, frame in judged.late.items()}
-    ends = (inside(windows, first_begin(windows)), inside(windows, last_begin(windows)))
-    late = {}
-    for name, frame in judged.late.items():
-        placed = frame.withColumn(PANE, pane_of(windows))
-        late[name] = placed.withColumns({TARGET[0]: ends[0], TARGET[1]: ends[1] + windows.length_us}).drop(PANE)
-    return late
-
-
-def _between(judged: Lateness, windows: AnyWindows) -> dict[str, DataFrame]:
-    from pyspark.sql import functions as F
-
-    if not isinstance(windows, EventWindows):
-        return {name: frame.where(F.lit(False)) for name, frame in judged.tuples.items()}
-    outside = first_begin(windows) > last_begin(windows)
-    return {
-        name: frame.where(F.col(OUTCOME) == ON_TIME).withColumn(PANE, pane_of(windows)).where(outside).drop(PANE)
-        for name, frame in judged.tuples.items()
-    }
