@@ -175,10 +175,13 @@ class Application:
     def dropped(self) -> set[PortHandle]:
         """Returns the output ports that nothing reads: their tuples are counted all the same (O16).
 
-        Error ports are not among them: their tuples are stored (O69).
+        Error ports are not among them, as their tuples are stored (O69), nor report ports, which are not computed then.
         """
         ports = {
-            node[name] for node in self.nodes.values() for name, port in node.output_ports().items() if not port.error
+            node[name]
+            for node in self.nodes.values()
+            for name, port in node.output_ports().items()
+            if not port.error and not port.report
         }
         return ports - self.read()
 

@@ -45,6 +45,8 @@ class OutputPort:
     Of an error port `errors_max` bounds the error tuples of a window (O71); without it `replay.errors_max` does.
     A port that says nothing need not be connected, but one of an operator's ports should be (O15). Of a control port
     equal tuples of a window are one, as each key range may emit it (O133, X44); as an output they are recorded (O135).
+    Of a report port the rows tell something about the tuples of other ports, such as how many there are: where nothing
+    reads them they are neither computed nor counted, while dropped tuples are counted (O16).
     """
 
     schema: pa.Schema
@@ -52,6 +54,7 @@ class OutputPort:
     error: bool = False
     control: bool = False
     errors_max: int | None = None
+    report: bool = False
 
 
 WRITTEN = pa.schema([("part", pa.string()), ("file", pa.string())])

@@ -9,6 +9,7 @@ from rewindow.application import Application, Node, PortHandle
 
 def ports_to_write(app: Application) -> set[PortHandle]:
     """Returns the ports whose frame is used more than once: it must come from one run of the operator."""
+    read = app.read()
     uses: Counter[PortHandle] = Counter(output.source for output in app.outputs.values())
     for node in app.nodes.values():
         for end in node.feeds.values():
@@ -16,7 +17,11 @@ def ports_to_write(app: Application) -> set[PortHandle]:
     found = {handle for handle, count in uses.items() if handle.operator and count > 1}
     found |= {output.source for output in app.outputs.values()}
     found |= {
-        node[port] for node in app.nodes.values() if node.operator.is_stateful for port in node.operator.output_ports()
+        node[name]
+        for node in app.nodes.values()
+        if node.operator.is_stateful
+        for name, port in node.operator.output_ports().items()
+        if not port.report or node[name] in read
     }
     return found
 

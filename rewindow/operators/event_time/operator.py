@@ -109,6 +109,10 @@ class EventTimeOperator(FrameOperator):
     def _errors_port(self) -> OutputPort:
         return OutputPort(pa.schema([*self._named(), *self._carried()]), error=True)
 
+    def _counts_port(self, by: tuple[str, ...]) -> OutputPort:
+        keys = [field for field in self._carried() if field.name in by]
+        return OutputPort(pa.schema([*self._named(), *keys, *_COUNTED]), optional=True, report=True)
+
     def _judge(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext) -> Lateness:
         columns = [quoted_column(name) for name in ("window_id", *self._names())]
         return lateness(
@@ -202,14 +206,12 @@ class SplitLate(EventTimeOperator):
 
     def output_ports(self) -> Mapping[str, OutputPort]:
         """Returns the ports `on_time`, `late`, `errors`, `ticks` and `counts`."""
-        carried, named = self._carried(), self._named()
-        keys = [field for field in carried if field.name in self.key_by]
         return {
-            "on_time": OutputPort(pa.schema([*named, *carried]), optional=True),
+            "on_time": OutputPort(pa.schema([*self._named(), *self._carried()]), optional=True),
             "late": self._late_port(),
             "errors": self._errors_port(),
             "ticks": OutputPort(pa.schema([("tick_us", _US), ("watermark_us", _US)]), optional=True),
-            "counts": OutputPort(pa.schema([*named, *keys, *_COUNTED]), optional=True),
+            "counts": self._counts_port(self.key_by),
         }
 
     def state_columns(self) -> pa.Schema:
