@@ -46,7 +46,7 @@ def judge(
     raised: list[tuple[int, int]] = []
     largest: list[int | None] = [None] * rules.streams
     first_tick = -(-start_us // rules.interval_us) * rules.interval_us
-    last_sent = [first_tick] * rules.streams
+    last_sent: list[int | None] = [None] * rules.streams
     watermark: int | None = None
     waiting = sorted(range(len(case)), key=lambda number: (case[number].at_us, case[number].ts_us or 0))
     for tick_us in range(first_tick, end_us + rules.interval_us, rules.interval_us):
@@ -70,20 +70,23 @@ def judge(
             outcomes[number] = Judged("late" if is_late else "on_time", watermark)
             known = largest[stream]
             largest[stream] = ts_us if known is None else max(known, ts_us)
-            last_sent[stream] = max(last_sent[stream], at_us)
-        proposal = _proposal(rules, tick_us, largest, last_sent)
+            last_sent[stream] = at_us
+        proposal = _proposal(rules, tick_us, first_tick, largest, last_sent)
         if tick_us < end_us and proposal is not None and (watermark is None or proposal > watermark):
             watermark = proposal
             raised.append((tick_us, watermark))
     return [outcomes[number] for number in range(len(case))], raised
 
 
-def _proposal(rules: Rules, tick_us: int, largest: list[int | None], last_sent: list[int]) -> int | None:
+def _proposal(
+    rules: Rules, tick_us: int, first_tick: int, largest: list[int | None], last_sent: list[int | None]
+) -> int | None:
     """Returns the smallest of what the streams that are not idle have shown, less the lag; None while one waits."""
     shown = []
     for stream in range(rules.streams):
         timeout = rules.timeouts_us[stream]
-        if timeout is not None and tick_us - last_sent[stream] > timeout:
+        since = last_sent[stream]
+        if timeout is not None and tick_us - (first_tick if since is None else since) > timeout:
             continue
         value = largest[stream]
         if value is None:

@@ -129,7 +129,7 @@ def test_split_late_is_the_reference_in_any_grouping(spark: SparkSession) -> Non
 def test_a_tick_in_windows_that_were_given_up_shows_in_the_first_one_after_them(spark: SparkSession) -> None:
     """No group has tuples of other windows than its own (R14, W17)."""
     split = operator()
-    known = {"stream": "stream", "until_us": 2_000, "seen_us": 1_000, "ahead_us": 1_990, "arrived_us": 1_990}
+    known = {"stream": "stream", "until_us": 2_000, "ahead_us": 1_990, "arrived_us": 1_990}
     state = to_frame(spark, pa.Table.from_pylist([{**known, "watermark_us": 500}], split.state_columns()))
     context = OperatorContext(Grid(1), WindowRange(4, 5))
     ports = split.transform({"stream": frame_of(spark, [], 4, 5)}, state, context)

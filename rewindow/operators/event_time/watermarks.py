@@ -30,10 +30,10 @@ WATERMARK, BEFORE = "_watermark_us", "_before_us"
 """Watermark after a tick, and the one before it, which its tuples are held against; null before any."""
 IS_NEWS = "_is_news"
 """Whether a row is a tick of the range at hand; false for a row that carries what was before."""
-STATE = ("stream", "until_us", "seen_us", "ahead_us", "arrived_us", "watermark_us")
-"""Columns of the carried state, a row per stream (E41): its name; up to when; the largest timestamp at the last tick,
-and of all tuples; the last arrival, or the first tick where nothing was sent and a stream may be idle; the watermark,
-the same in all rows."""
+STATE = ("stream", "until_us", "ahead_us", "arrived_us", "watermark_us")
+"""Columns of the carried state, a row per stream (E41): its name; up to when; the largest timestamp of all tuples; the
+last arrival, or where nothing was sent and a stream may be idle, the first tick; the watermark at the last tick, the
+same in all rows."""
 _BLOCK, _CANDIDATE = "_block", "_candidate_us"
 
 
@@ -82,17 +82,16 @@ def next_state(
     known = F.col(TICK) * settings.interval_us + origin_us < end_us
     totals = [F.max(F.when(known, F.col(WATERMARK))).alias("watermark_us")]
     for number in range(len(settings.streams)):
-        totals.append(F.max(F.when(known, F.col(_seen(number)))).alias(_seen(number)))
-        totals.append(F.max(_seen(number)).alias(f"_ahead_{number}"))
+        totals.append(F.max(_seen(number)).alias(_seen(number)))
         totals.append(F.max(_arrived(number)).alias(_arrived(number)))
+    totals += [F.max(_waits(number)).alias(_waits(number)) for number in _idle_streams(settings)]
     streams = F.array(
         *(
             F.struct(
                 F.lit(name).alias("stream"),
                 F.lit(end_us).cast("bigint").alias("until_us"),
-                F.col(_seen(number)).alias("seen_us"),
-                F.col(f"_ahead_{number}").alias("ahead_us"),
-                F.col(_arrived(number)).alias("arrived_us"),
+                F.col(_seen(number)).alias("ahead_us"),
+                _since(settings, number).alias("arrived_us"),
                 F.col("watermark_us"),
             )
             for number, name in enumerate(settings.streams)
@@ -122,6 +121,24 @@ def _arrived(number: int) -> str:
     return f"_arrived_{number}"
 
 
+def _waits(number: int) -> str:
+    """Returns the column with the first tick, from which on a stream is waited for until it sends (X28)."""
+    return f"_waits_{number}"
+
+
+def _since(settings: EventTime, number: int) -> Column:
+    """Returns since when a stream is silent: its last arrival, or the first tick if it has sent nothing."""
+    from pyspark.sql import functions as F
+
+    arrived = F.col(_arrived(number))
+    return F.coalesce(arrived, _waits(number)) if number in _idle_streams(settings) else arrived
+
+
+def _running(settings: EventTime) -> list[str]:
+    """Returns the columns that only rise from tick to tick."""
+    return [*_shows(settings, _seen), *_shows(settings, _arrived), *map(_waits, _idle_streams(settings))]
+
+
 def _shows(settings: EventTime, name: Callable[[int], str]) -> list[str]:
     return [name(number) for number in range(len(settings.streams))]
 
@@ -143,8 +160,7 @@ def _combine(ticks: DataFrame, settings: EventTime, apart: Sequence[str]) -> Dat
     """Returns a row per tick."""
     from pyspark.sql import functions as F
 
-    names = [*_shows(settings, _seen), *_shows(settings, _arrived), WATERMARK]
-    shown = [F.max(name).alias(name) for name in names]
+    shown = [F.max(name).alias(name) for name in (*_running(settings), WATERMARK)]
     return ticks.groupBy(*apart, TICK).agg(*shown, F.bool_or(IS_NEWS).alias(IS_NEWS))
 
 
@@ -152,7 +168,9 @@ def _falling_idle(ticks: DataFrame, settings: EventTime, origin_us: int, apart: 
     """Returns the ticks at which a stream falls idle if it sends nothing more (E47)."""
     from pyspark.sql import functions as F
 
-    falls = F.array(*(_idle_tick(settings, number, origin_us) for number in _idle_streams(settings)))
+    falls = F.array(*(
+        _idle_tick(settings, number, F.col(_arrived(number)), origin_us) for number in _idle_streams(settings)
+    ))  # fmt: skip
     idle = ticks.select(*apart, F.explode(falls).alias(TICK)).where(F.col(TICK).isNotNull())
     return idle.withColumn(IS_NEWS, F.lit(True))
 
@@ -161,12 +179,10 @@ def _idle_streams(settings: EventTime) -> list[int]:
     return [number for number, stream in enumerate(settings.streams.values()) if stream.idle_timeout is not None]
 
 
-def _idle_tick(settings: EventTime, number: int, origin_us: int) -> Column:
-    """Returns the first tick at which a stream's silence is longer than its timeout."""
-    from pyspark.sql import functions as F
-
+def _idle_tick(settings: EventTime, number: int, since_us: Column, origin_us: int) -> Column:
+    """Returns the first tick at which a stream's silence since an instant is longer than its timeout."""
     timeout_us = _stream(settings, number).idle_timeout_us or 0
-    return floor_div(F.col(_arrived(number)) + timeout_us - origin_us, settings.interval_us) + 1
+    return floor_div(since_us + timeout_us - origin_us, settings.interval_us) + 1
 
 
 def _stream(settings: EventTime, number: int) -> StreamTime:
@@ -181,7 +197,10 @@ def _before(
     origin_us: int,
     apart: Sequence[str],
 ) -> list[DataFrame]:
-    """Returns what was before as ticks: the last before, the first after, those at which a stream falls idle."""
+    """Returns what was before as ticks: the last before, the first after, those at which a stream falls idle.
+
+    The last one before has its watermark alone: what came since is seen by the first one after it.
+    """
     from pyspark.sql import functions as F
 
     if state is None and (start_us is None or not settings.may_idle):
@@ -191,14 +210,12 @@ def _before(
     if start_us is not None and (state is None or apart):
         new = _nothing_yet(settings, ticks, start_us, origin_us, apart)
         carried = new if state is None else carried.unionByName(new.join(carried, list(apart), "left_anti"))
-    numbers = range(len(settings.streams))
-    arrived = _shows(settings, _arrived)
-    at_last = [(F.col("_first") - 1).alias(TICK), F.lit(False).alias(IS_NEWS), WATERMARK, *_shows(settings, _seen)]
-    seen = [F.col(_ahead(number)).alias(_seen(number)) for number in numbers]
-    at_first = [F.col("_first").alias(TICK), F.lit(True).alias(IS_NEWS), *seen]
-    rows = [carried.select(*apart, *arrived, *at_last), carried.select(*apart, *arrived, *at_first)]
+    at_last = [(F.col("_first") - 1).alias(TICK), F.lit(False).alias(IS_NEWS), WATERMARK]
+    at_first = [F.col("_first").alias(TICK), F.lit(True).alias(IS_NEWS), *_running(settings)]
+    rows = [carried.select(*apart, *at_last), carried.select(*apart, *at_first)]
     for number in _idle_streams(settings):
-        tick = F.greatest(_idle_tick(settings, number, origin_us), F.col("_first")).alias(TICK)
+        falls = _idle_tick(settings, number, _since(settings, number), origin_us)
+        tick = F.greatest(falls, F.col("_first")).alias(TICK)
         rows.append(carried.select(*apart, tick, F.lit(True).alias(IS_NEWS)))
     return rows
 
@@ -212,13 +229,9 @@ def _nothing_yet(
     keys = ticks.select(*apart).distinct() if apart else ticks.sparkSession.range(1).select()
     first = -(-(start_us - origin_us) // settings.interval_us)
     unknown, first_us = F.lit(None).cast("bigint"), F.lit(first * settings.interval_us + origin_us).cast("bigint")
-    shown = dict.fromkeys([*_shows(settings, _seen), *_shows(settings, _ahead), WATERMARK], unknown)
-    waiting = dict.fromkeys(_shows(settings, _arrived), first_us)
+    shown = dict.fromkeys([*_running(settings), WATERMARK], unknown)
+    waiting = dict.fromkeys(map(_waits, _idle_streams(settings)), first_us)
     return keys.withColumns({"_first": F.lit(first).cast("bigint"), **shown, **waiting})
-
-
-def _ahead(number: int) -> str:
-    return f"_ahead_{number}"
 
 
 def _carried(
@@ -234,12 +247,16 @@ def _carried(
     until = F.coalesce(F.max("until_us"), F.lit(start_us if settings.may_idle else None).cast("bigint"))
     totals = [until.alias("_until"), F.max("watermark_us").alias(WATERMARK)]
     for number, name in enumerate(settings.streams):
-        for column, alias in (("seen_us", _seen), ("ahead_us", _ahead), ("arrived_us", _arrived)):
+        for column, alias in (("ahead_us", _seen), ("arrived_us", _arrived)):
             totals.append(F.max(F.when(F.col("stream") == name, F.col(column))).alias(alias(number)))
     first = -floor_div(-(F.col("_until") - origin_us), settings.interval_us)
     known = state.groupBy(*apart).agg(*totals).where(F.col("_until").isNotNull()).withColumn("_first", first)
     first_us = F.col("_first") * settings.interval_us + origin_us
-    waiting = {name: F.coalesce(name, first_us) for name in map(_arrived, _idle_streams(settings))}
+    waiting = {}
+    for number in _idle_streams(settings):
+        has_sent, since_us = F.col(_seen(number)).isNotNull(), F.col(_arrived(number))
+        waiting[_waits(number)] = F.when(~has_sent, F.coalesce(since_us, first_us))
+        waiting[_arrived(number)] = F.when(has_sent, since_us)
     return known.withColumns(waiting).drop("_until")
 
 
@@ -248,8 +265,7 @@ def _watermarks(ticks: DataFrame, settings: EventTime, origin_us: int, apart: Se
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    shows = [*_shows(settings, _seen), *_shows(settings, _arrived)]
-    ticks = _with_running(ticks.withColumn(_BLOCK, floor_div(F.col(TICK), BLOCK)), shows, apart)
+    ticks = _with_running(ticks.withColumn(_BLOCK, floor_div(F.col(TICK), BLOCK)), _running(settings), apart)
     candidate = F.greatest(_candidate(settings, origin_us), F.col(WATERMARK))
     ticks = ticks.withColumn(_CANDIDATE, candidate).drop(WATERMARK)
     if settings.may_idle:
@@ -282,7 +298,7 @@ def _candidate(settings: EventTime, origin_us: int) -> Column:
     for number, stream in enumerate(settings.streams.values()):
         is_active = F.lit(True)
         if stream.idle_timeout_us is not None:
-            silence = F.col(TICK) * settings.interval_us + origin_us - F.col(_arrived(number))
+            silence = F.col(TICK) * settings.interval_us + origin_us - _since(settings, number)
             is_active = F.coalesce(silence <= stream.idle_timeout_us, F.lit(True))
         shown.append(F.when(is_active, F.col(_seen(number))))
         waits = waits | (is_active & F.col(_seen(number)).isNull())
