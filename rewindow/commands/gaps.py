@@ -18,6 +18,7 @@ from rewindow.inspection.event_gaps import EventGaps
 from rewindow.inspection.gap_rows import EMPTY, MISSING, SILENT, Gap
 from rewindow.inspection.gaps import GapReport
 from rewindow.inspection.gaps import gaps as find_gaps
+from rewindow.inspection.unusable import describe_unusable
 from rewindow.windows import format_duration, format_time, parse_duration
 
 _MEANING = {
@@ -116,6 +117,8 @@ def _show(report: GapReport, limit: int) -> None:
     for kind, meaning in _MEANING.items():
         gaps = report.longest(kind)
         _show_kind(kind, _heading(report, kind, gaps, meaning), gaps, limit)
+    if report.unusable:
+        out.print(f"\n{escape(describe_unusable(report.unusable, limit))}")
     if report.event is not None:
         _show_event_time(report.event, limit)
     elif report.event_lack:

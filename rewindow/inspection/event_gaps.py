@@ -17,6 +17,7 @@ from rewindow.errors import InputError
 from rewindow.inspection.gap_rows import OPEN, Gap
 from rewindow.location import location
 from rewindow.names import BOOKKEEPING, did_you_mean
+from rewindow.operators.event_time.verdicts import is_far, is_shrunk
 from rewindow.operators.filling.hours_grid import HoursGrid
 from rewindow.operators.gaps.hours_sql import clock_sql
 from rewindow.operators.gaps.settings import GapSettings
@@ -24,6 +25,9 @@ from rewindow.operators.gaps.sql import ENDED, LATE_REPAIRED, NEVER_STARTED, RUN
 from rewindow.storage import Table, query, quoted
 from rewindow.storage.streams import stored_settings
 from rewindow.windows import Grid, WindowRange, format_duration, format_time, parse_duration
+
+ARRIVAL = "arrow_cast(arrived_at, 'Int64')"
+"""The arrival in microseconds, as SQL."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,22 @@ class StreamRows:
                 hint="Make an event column of it by `select`, and name that in event_at.",
             )
         return f"arrow_cast({quoted(self.event_at)}, 'Int64')"
+
+    @property
+    def usable(self) -> str:
+        """What leaves out tuples whose event time cannot be, as `lateness` does, to stand behind another condition.
+
+        A tuple without an arrival is held against nothing, and one without an event time stays.
+        """
+        if not self.can_judge:
+            return ""
+        wrong = (is_far(self.time_sql, ARRIVAL), is_shrunk(self.time_sql, ARRIVAL))
+        return f" and not coalesce({' or '.join(wrong)}, false)"
+
+    @property
+    def can_judge(self) -> bool:
+        """Whether event times can be held against arrivals."""
+        return self.has_times and "arrived_at" in self.table.schema.names
 
 
 @dataclass(frozen=True)
@@ -277,7 +297,7 @@ def _rows(rows: StreamRows, windows: WindowRange, settings: GapSettings) -> str:
         taken.append(f"case when {quoted(column)} is null then 0 else 1 end as {name}")
     if settings.window is not None:
         taken.append(f"{sql.in_time(rows.time_sql, 'window_id')} as {sql.columns[-1]}")
-    found = f"select {', '.join(taken)} from s where window_id <= {windows.last}{rows.of_keys}"
+    found = f"select {', '.join(taken)} from s where window_id <= {windows.last}{rows.of_keys}{rows.usable}"
     hours = settings.grid
     return found if hours is None else clock_sql(hours, found, [*sql.keys, "a", "window_id", "place", *sql.columns])
 

@@ -27,6 +27,7 @@ from rewindow.errors import InputError, RangeError
 from rewindow.facts.seals import sealed_range
 from rewindow.inspection.event_gaps import EventGaps, StreamRows, event_gaps
 from rewindow.inspection.gap_rows import COLUMNS, EMPTY, MISSING, OPEN, SILENT, Gap
+from rewindow.inspection.unusable import Unusable, unusable_tuples
 from rewindow.operators.gaps.sql import LATE_REPAIRED, RECORDED_NULLS
 from rewindow.storage import Table, query, quoted
 from rewindow.storage.streams import stored_grid
@@ -45,6 +46,7 @@ class GapReport:
         gaps: the rows: empty, missing, then silent by key and time, then those in event time.
         event: what was expected in event time, and how complete each key is; None where that cannot be known.
         event_lack: why it cannot; empty where the stream has no event time.
+        unusable: tuples whose event time cannot be, by key and reason: they count in no gap in event time.
     """
 
     stream: str
@@ -55,6 +57,7 @@ class GapReport:
     event: EventGaps | None = None
     event_lack: str = ""
     slack_us: int = 0
+    unusable: Sequence[Unusable] = ()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -104,6 +107,7 @@ class GapReport:
             **self.counts,
             "event_time": self.event.to_dict() if self.event else None,
             "event_time_lack": self.event_lack or None,
+            "unusable": [one.row() for one in self.unusable],
             "gaps": self.rows(),
         }
 
@@ -172,7 +176,7 @@ def gaps(
         stretches = _stretches(rows, seen, grid, interval_us + slack_us)
         holes = _holes(windows, stretches, seen, grid)
         found += _silences(stretches, rows.keys, seen, grid, interval_us, slack_us, holes)
-    lack = ""
+    lack, wrong = "", unusable_tuples(rows, seen)
     try:
         in_event_time = event_gaps(rows, seen, grid, cadence_us, columns)
     except InputError as error:
@@ -180,7 +184,7 @@ def gaps(
             raise
         in_event_time, lack = None, f"{error.primary}. {error.hint}".strip()  # Nobody has asked for event time alone.
     found += in_event_time.gaps if in_event_time else []
-    return GapReport(stream, span, len(sealed), interval_us, found, in_event_time, lack, slack_us)
+    return GapReport(stream, span, len(sealed), interval_us, found, in_event_time, lack, slack_us, wrong)
 
 
 def _expected(settings: StreamConfig | None, interval_us: int | None) -> tuple[int | None, int]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rewindow.inspection.event_gaps import StreamRows
+from rewindow.inspection.event_gaps import ARRIVAL, StreamRows
 from rewindow.storage import query, quoted
 from rewindow.windows import Grid, WindowRange
 
@@ -94,11 +94,10 @@ def lateness_by_key(rows: StreamRows, windows: WindowRange) -> list[KeyLateness]
 
 
 def _times(rows: StreamRows, windows: WindowRange) -> str:
-    """Returns the query for arrival and event time of the tuples that have both."""
+    """Returns the query for arrival and event time of the tuples that have both, with an event time that can be."""
     keys = "".join(f"cast({quoted(key)} as varchar) as key_{number}, " for number, key in enumerate(rows.keys))
     place = quoted("offset") if "offset" in rows.table.schema.names else "window_id"
-    arrived = "arrow_cast(arrived_at, 'Int64')"
     return (
-        f"select {keys} window_id, {place} as place, {arrived} as a, {rows.time_sql} as t from s "
-        f"where window_id <= {windows.last} and {quoted(rows.event_at or '')} is not null{rows.of_keys}"
+        f"select {keys} window_id, {place} as place, {ARRIVAL} as a, {rows.time_sql} as t from s "
+        f"where window_id <= {windows.last} and {quoted(rows.event_at or '')} is not null{rows.of_keys}{rows.usable}"
     )

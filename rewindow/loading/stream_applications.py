@@ -10,7 +10,7 @@ from rewindow.application import Application
 from rewindow.config import FILLED, HEARTBEAT, WINDOWS, StreamConfig
 from rewindow.errors import InputError
 from rewindow.names import PLACE
-from rewindow.operators.event_time.lateness import is_shrunk
+from rewindow.operators.event_time.verdicts import is_shrunk
 from rewindow.operators.event_time.window_operator import AggregateWindows
 from rewindow.operators.filling.operator import FillGaps
 from rewindow.operators.heartbeat.function import EMISSION

@@ -16,6 +16,7 @@ from rewindow.inspection.filled import filled_stream
 from rewindow.inspection.gap_rows import Gap
 from rewindow.inspection.gaps import GapReport, gaps
 from rewindow.inspection.lags import LATER_THAN_US, KeyLateness, LagStep, lag_over_time, lateness_by_key
+from rewindow.inspection.unusable import describe_unusable
 from rewindow.location import Location
 from rewindow.operators.filling.hours_grid import HoursGrid
 from rewindow.operators.gaps.sql import LATE_REPAIRED, MISSING_ROWS, RECORDED_NULLS
@@ -88,6 +89,7 @@ def draw_time_page(config: Config, stream: str, *, found: GapReport | None = Non
     return draw(
         "stream_time.html", stream=stream, report=found, event=event, page={"windows": windows}, seconds=_words,
         lead=_lead(found), facts=_facts(found), calendar=calendar,
+        unusable=describe_unusable(found.unusable, 5), unusable_rows=found.unusable[:ROWS_MAX],
         range_words=describe_range(grid, windows) if windows else "",
         lanes=gap_lanes(event) if event else [], curve=draw_curve(steps), steps=steps, behind=by_key[:ROWS_MAX],
         behind_count=len(by_key), hour_grid=draw_hours(by_key, by_hour), behind_hours=by_hour[:ROWS_MAX],

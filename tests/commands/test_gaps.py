@@ -7,6 +7,7 @@ import pytest
 from rewindow.commands.gaps import _show
 from rewindow.inspection.gap_rows import EMPTY, MISSING, OPEN, SILENT, Gap
 from rewindow.inspection.gaps import GapReport
+from rewindow.inspection.unusable import Unusable
 from rewindow.windows import WindowRange
 
 HOUR = 3_600_000_000
@@ -52,3 +53,10 @@ def test_a_silence_is_longer_than_the_interval_and_the_slack(
     """The table says what it has measured against (G12)."""
     _show(GapReport("clicks", WindowRange(0, 9), 10, HOUR, [gap(SILENT, 0, 2)], slack_us=slack_us), 5)
     assert f"without a tuple for longer than {words}\n" in capfd.readouterr().out
+
+
+def test_tuples_whose_timestamps_cannot_be_are_counted(capfd: pytest.CaptureFixture[str]) -> None:
+    """By key and reason."""
+    unusable = [Unusable({"dev": "s08"}, "bad_type", 1000, 5748, 5748)]
+    _show(GapReport("clicks", WindowRange(0, 9), 10, HOUR, [], unusable=unusable), 5)
+    assert "dev=s08 all 5,748 a thousand times too small" in capfd.readouterr().out.replace("\n", " ")

@@ -26,14 +26,16 @@ SECOND = 1_000_000
 TIME = pa.timestamp("us", "UTC")
 
 
-def recorded(root: Path, rows: list[tuple[str | None, float, float | None, float | None]], **more: Any) -> Config:
-    """Returns settings for a stream "s" with windows of ten seconds, sealed up to 100 s: key, arrival, time, value."""
+def recorded(
+    root: Path, rows: list[tuple[str | None, float, float | None, float | None]], first: int = 0, **more: Any
+) -> Config:
+    """Returns settings for a stream "s" with ten windows of ten seconds, all sealed: key, arrival, time, value."""
     given: dict[str, Any] = {"source": "s.csv", "arrived_at": "at", "keys": ["k"], "event_at": "at", "width": "10 s"}
     config = Config(state=root, streams={"s": StreamConfig(**given | more)})  # type: ignore[arg-type]
     properties = stream_properties({"width_ms": 10_000, "origin_ms": 0, "keys": "k"})
     windows = create_table(config.windows_table("s"), WINDOWS_SCHEMA, properties)
     seals = {name: pa.nulls(10, WINDOWS_SCHEMA.field(name).type) for name in WINDOWS_SCHEMA.names}
-    seals |= {"window_id": pa.array(range(10), pa.int64()), "tuples": pa.array([1] * 10, pa.int64())}
+    seals |= {"window_id": pa.array(range(first, first + 10), pa.int64()), "tuples": pa.array([1] * 10, pa.int64())}
     windows.commit_arrow(pa.table(seals, schema=WINDOWS_SCHEMA), app_id="test", version=1)
     write_rows(config.stream_table("s"), rows)
     return config

@@ -28,6 +28,7 @@ from rewindow.pages.time_page import (
 )
 from rewindow.windows import Grid, WindowRange
 from tests.inspection.test_event_gaps import STEADY, recorded
+from tests.inspection.test_unusable import BAD, GOOD, bad_ones
 from tests.pages.test_page import read
 
 SECOND = 1_000_000
@@ -131,6 +132,17 @@ def check_behind(rows: list[KeyLateness], behind: dict[Any, list[float]]) -> Non
     for key, values in behind.items():
         assert found[key].tuples == len(values) and found[key].most_us == max(values) * SECOND
         assert list(found[key].behind) == [sum(v * SECOND > us for v in values) for us in LATER_THAN_US]
+
+
+def test_tuples_whose_timestamps_cannot_be_are_named_beside_the_pictures(tmp_path: Path) -> None:
+    """In a section with numbers, and in a note at each picture that leaves them out; no axis goes to 1970."""
+    html = draw_time_page(bad_ones(tmp_path / "a", [*GOOD, *BAD]), "s")
+    found = read(html)
+    assert not found.wrong and not found.open
+    assert "4 tuples have timestamps that cannot be" in html and "k=b all 2 a thousand times too small" in html
+    assert html.count("4 tuples whose timestamps cannot be are left out here") == 4
+    assert "1970-" not in html and " days</text>" not in html
+    assert "cannot be" not in draw_time_page(bad_ones(tmp_path / "b", GOOD), "s")
 
 
 def test_lateness_is_drawn_by_key_and_hour_of_the_day(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from rewindow.names import quoted_column
 from rewindow.operators.event_time import watermarks as marks
 from rewindow.operators.event_time.jumps import JUMPS, mark_jumps
 from rewindow.operators.event_time.settings import EventTime, StreamTime
+from rewindow.operators.event_time.verdicts import DAY_US, FACTORS, is_far, is_shrunk
 from rewindow.operators.event_time.watermarks import AT, BEFORE, IS_NEWS, STREAM, TICK, TS
 from rewindow.operators.heartbeat.clock import floor_div
 from rewindow.operators.heartbeat.function import IS_TIMER
@@ -35,10 +36,6 @@ SMALL = 1_000_000
 Once = Callable[[str, Callable[[], "DataFrame"]], "DataFrame"]
 """Keeps a frame by name: what is asked for again is not computed again."""
 _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
-_DAY_US = 86_400_000_000
-_YEAR_US = 366 * _DAY_US
-_FACTORS = {1_000: "a thousand", 1_000_000: "a million"}
-"""What lies between two units of a timestamp, in words."""
 _FARTHEST_US = 1 << 62
 """Whole numbers beyond, as of microseconds that are read as seconds, count as so far away: no difference overflows."""
 
@@ -250,20 +247,8 @@ def _jumps_marked(
     return mark_jumps(timed, _is_believed(stream), stream.max_jump_us, known, apart)
 
 
-def _is_far(stream: StreamTime) -> str | None:
-    return None if stream.max_ahead_us is None else f"{TS} > {AT} + {stream.max_ahead_us}"
-
-
-def is_shrunk(ts: str = TS, at: str = AT) -> str:
-    """Returns as SQL whether a timestamp was read in too small a unit: long ago, in a larger one close to its arrival.
-
-    Whole division and that of doubles come to the same here, so any dialect will do.
-
-    Args:
-        ts, at: columns of the timestamp and of the arrival, in microseconds.
-    """
-    near = (f"abs({ts} - ({at} - (({at} % {one}) + {one}) % {one}) / {one}) <= {_DAY_US // one}" for one in _FACTORS)
-    return f"{ts} < {at} - {_YEAR_US} AND ({' OR '.join(near)})"
+def _far(stream: StreamTime) -> str | None:
+    return None if stream.max_ahead_us is None else is_far(TS, AT, stream.max_ahead_us)
 
 
 def refused_because(at: Column, ts: str = TIMESTAMP) -> Column:
@@ -271,9 +256,9 @@ def refused_because(at: Column, ts: str = TIMESTAMP) -> Column:
     from pyspark.sql import functions as F
 
     stamp, hint = F.col(ts), F.lit("")
-    for factor, words in _FACTORS.items():
-        larger = F.abs(stamp - floor_div(at, factor)) <= _DAY_US // factor
-        smaller = F.abs(floor_div(stamp, factor) - at) <= _DAY_US
+    for factor, words in FACTORS.items():
+        larger = F.abs(stamp - floor_div(at, factor)) <= DAY_US // factor
+        smaller = F.abs(floor_div(stamp, factor) - at) <= DAY_US
         hint = F.when(larger, f"; {words} times as much would be close to it: is the unit right?").otherwise(hint)
         hint = F.when(smaller, f"; {words} times less would be close to it: is the unit right?").otherwise(hint)
     way = F.when(stamp > at, "ahead of").otherwise("behind")
@@ -291,10 +276,10 @@ def _is_believed(stream: StreamTime) -> Column:
     """Returns whether a tuple has a timestamp that is believed, by itself."""
     from pyspark.sql import functions as F
 
-    is_far = _is_far(stream)
+    far = _far(stream)
     is_known = f"{TS} IS NOT NULL"
     # A text is one call of the JVM, columns of it are a hundred.
-    return F.expr(is_known if is_far is None else f"{is_known} AND NOT ({is_far}) AND NOT ({is_shrunk()})")
+    return F.expr(is_known if far is None else f"{is_known} AND NOT ({far}) AND NOT ({is_shrunk(TS, AT)})")
 
 
 def kept(once: Once | None, name: str, frame: DataFrame) -> DataFrame:
@@ -378,10 +363,10 @@ def _judge(
         text = F.concat(F.lit(f'event time: a tuple of stream "{name}" has no timestamp: '), F.to_json(F.struct("*")))
         unreadable = F.raise_error(text).cast("string")
     # One CASE of constants: a filter on the outcome becomes one on its conditions, and no text is compared.
-    is_late, is_far = F.col(TS) < F.col(WATERMARK), _is_far(stream)
+    is_late, far = F.col(TS) < F.col(WATERMARK), _far(stream)
     outcome = F.when(F.col(TS).isNull(), unreadable)
-    if is_far is not None:
-        outcome = outcome.when(F.expr(is_far), FAR_FUTURE).when(F.expr(is_shrunk()), BAD_TYPE)
+    if far is not None:
+        outcome = outcome.when(F.expr(far), FAR_FUTURE).when(F.expr(is_shrunk(TS, AT)), BAD_TYPE)
     outcome = outcome if stream.max_jump_us is None else outcome.when(F.col(JUMPS), JUMP)
     if IS_TIMER in columns:  # A timer is the passage of time and no tuple (H60): it moves the clock, and is never late.
         outcome, is_late = outcome.when(F.col(IS_TIMER), TIMER), is_late & ~F.coalesce(IS_TIMER, F.lit(False))

@@ -11,8 +11,9 @@ from pydantic import ValidationError, field_serializer, model_validator
 from rewindow.application import FrameOperator, InputPort, OperatorContext, OutputPort
 from rewindow.application.error_tuples import DETAIL, EMITTED, REASON
 from rewindow.names import quoted_column
-from rewindow.operators.event_time.lateness import BAD_TYPE, FAR_FUTURE, NULL_TS, is_shrunk, refused_because
+from rewindow.operators.event_time.lateness import BAD_TYPE, FAR_FUTURE, NULL_TS, refused_because
 from rewindow.operators.event_time.settings import refusal, seconds
+from rewindow.operators.event_time.verdicts import is_shrunk
 from rewindow.operators.filling.carried import (
     carried_gaps,
     carried_nulls,
