@@ -147,7 +147,9 @@ def _show_event_time(event: EventGaps, limit: int) -> None:
     if len(gaps) > limit:
         out.print(f"... {len(gaps) - limit:,} gaps more; all of them: --limit {len(gaps)}, or --format csv")
     silent = [f"{gap.keys or 'the stream'} since {format_time(gap.from_us)}" for gap in event.silent_now]
-    out.print(escape(f"\nsilent at the end: {'; '.join(silent[:limit]) or 'none'}"))
+    ends = "" if event.all_end_by_us is None else f"; all keys end by {format_time(event.all_end_by_us)}"
+    more = f"; {len(silent) - limit:,} more" if len(silent) > limit else ""
+    out.print(escape(f"\nsilent at the end: {'; '.join(silent[:limit]) or 'none'}{more}{ends}"))
 
 
 def _unused(rows: Sequence[Mapping[str, object]]) -> list[str]:

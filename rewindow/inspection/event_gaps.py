@@ -186,9 +186,39 @@ class EventGaps:
 
     @property
     def silent_now(self) -> list[Gap]:
-        """Keys whose rows have ended before the end of what is sealed, or never begun: the longest first."""
-        silent = [gap for gap in self.gaps if gap.kind in (ENDED, NEVER_STARTED)]
+        """Keys that are silent: the longest first; those that never sent, and those that ended before the others.
+
+        The end is that of what is sealed. Where no key has a row there, it is the newest event time of all keys: a
+        single straggler lets the range go on behind the last row of every key.
+        """
+        silent = [gap for gap in self._open_gaps if self._all_end_at is None or self._ends_before(gap)]
         return sorted(silent, key=lambda gap: (gap.from_us, gap.keys))
+
+    @property
+    def all_end_by_us(self) -> int | None:
+        """The time behind which no key has a row; None where some key sends up to the end, or none has ever sent."""
+        at = self._all_end_at
+        return at if at is None or self.hours is None else self.hours.end_us(self.hours.first(at) - 1)
+
+    @property
+    def _open_gaps(self) -> list[Gap]:
+        return [gap for gap in self.gaps if gap.kind in (ENDED, NEVER_STARTED)]
+
+    @property
+    def _all_end_at(self) -> int | None:
+        """The point behind the newest row of all keys, where none of them has a row at the end."""
+        if len(self._open_gaps) < sum(not row.column for row in self.completeness):
+            return None
+        return max((_since(gap) for gap in self._open_gaps if gap.kind == ENDED), default=None)
+
+    def _ends_before(self, gap: Gap) -> bool:
+        """Returns whether a key has ended more than a cadence, in time that is open, before the newest one."""
+        if gap.kind == NEVER_STARTED:
+            return True
+        return self._point(self._all_end_at or 0) - self._point(_since(gap)) > 1
+
+    def _point(self, at_us: int) -> int:
+        return at_us // self.cadence_us if self.hours is None else self.hours.first(at_us)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain values; the gaps stand with those of the other clock."""
@@ -199,7 +229,13 @@ class EventGaps:
             "from": format_time(self.from_us), "to": format_time(self.to_us),
             "completeness": [row.row() for row in self.completeness],
             "silent_now": [gap.keys for gap in self.silent_now],
+            "all_end_by": None if self.all_end_by_us is None else format_time(self.all_end_by_us),
         }  # fmt: skip
+
+
+def _since(gap: Gap) -> int:
+    """Returns where a gap begins, also before the range."""
+    return gap.from_us if gap.since_us is None else gap.since_us
 
 
 def event_gaps(

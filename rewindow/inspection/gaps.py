@@ -87,8 +87,13 @@ class GapReport:
         return text.getvalue()
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """Returns column names and rows of text, for a log."""
-        return list(COLUMNS), [["" if value is None else str(value) for value in row.values()] for row in self.rows()]
+        """Returns column names and rows of text, the longest gap first, for a log."""
+        rows = (gap.row() for gap in self.by_length())
+        return list(COLUMNS), [["" if value is None else str(value) for value in row.values()] for row in rows]
+
+    def by_length(self) -> list[Gap]:
+        """Returns all gaps, the longest first, and of the same length the earliest."""
+        return sorted(self.gaps, key=lambda gap: (-gap.length_us, gap.from_us, gap.keys))
 
     def longest(self, kind: str) -> list[Gap]:
         """Returns the gaps of a kind, the longest first, and of the same length the earliest."""

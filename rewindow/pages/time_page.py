@@ -85,7 +85,7 @@ def draw_time_page(config: Config, stream: str, *, found: GapReport | None = Non
     by_key, by_hour = ([row for row in behind if (row.hour is None) == whole] for whole in (True, False))
     filled = filled_stream(config, stream, windows) if windows is not None else None
     calendar = draw_calendar(grid, windows, calendar_layers(event, windows, grid)) if event and windows else None
-    listed = sorted(found.gaps, key=lambda gap: (-gap.length_us, gap.from_us, gap.keys))
+    listed = found.by_length()
     return draw(
         "stream_time.html", stream=stream, report=found, event=event, page={"windows": windows}, seconds=_words,
         lead=_lead(found), facts=_facts(found), calendar=calendar,
@@ -123,7 +123,11 @@ def _lead(found: GapReport) -> str:
         return "The stream has no event time: what is missing is known on the clock of arrivals alone."
     silent = found.event.silent_now
     names = ", ".join(gap.keys or "the stream" for gap in silent[:5]) + (", ..." if len(silent) > 5 else "")
-    return f"Silent at the end of what is sealed: {names}." if silent else "Every key sends up to the end."
+    all_end_by_us = found.event.all_end_by_us
+    if all_end_by_us is None:
+        return f"Silent at the end of what is sealed: {names}." if silent else "Every key sends up to the end."
+    end = f"All keys end by {format_time(all_end_by_us)}, before the end of what is sealed."
+    return f"{end} Silent before that: {names}." if silent else end
 
 
 def _facts(found: GapReport) -> list[tuple[str, str]]:

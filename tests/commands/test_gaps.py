@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rewindow.commands.gaps import _show
+from rewindow.inspection.event_gaps import Completeness, EventGaps
 from rewindow.inspection.gap_rows import EMPTY, MISSING, OPEN, SILENT, Gap
 from rewindow.inspection.gaps import GapReport
 from rewindow.inspection.unusable import Unusable
@@ -60,3 +61,16 @@ def test_tuples_whose_timestamps_cannot_be_are_counted(capfd: pytest.CaptureFixt
     unusable = [Unusable({"dev": "s08"}, "bad_type", 1000, 5748, 5748)]
     _show(GapReport("clicks", WindowRange(0, 9), 10, HOUR, [], unusable=unusable), 5)
     assert "dev=s08 all 5,748 a thousand times too small" in capfd.readouterr().out.replace("\n", " ")
+
+
+def test_who_is_silent_is_named_beside_when_all_keys_end(capfd: pytest.CaptureFixture[str]) -> None:
+    """Of two keys that end before the end, only the one that ended long before the other."""
+    ended = [
+        Gap("ended", None, at, 100 * HOUR, 1, {"k": key}, OPEN, since_us=at)
+        for key, at in (("a", 90 * HOUR), ("b", 50 * HOUR))
+    ]
+    complete = [Completeness({"k": key}, "", None, 100, 90, None, 10, 0) for key in "ab"]
+    event = EventGaps(HOUR, None, 0, 100 * HOUR, complete, ended)
+    _show(GapReport("clicks", WindowRange(0, 9), 10, HOUR, ended, event), 5)
+    text = capfd.readouterr().out.replace("\n", " ")
+    assert "silent at the end: k=b since 1970-01-03T02:00:00Z; all keys end by 1970-01-04T18:00:00Z" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,6 +14,7 @@ from deltalake import write_deltalake
 from rewindow.config import Config, StreamConfig
 from rewindow.errors import InputError
 from rewindow.inspection.event_gaps import EventGaps, StreamRows, event_gaps
+from rewindow.inspection.gap_rows import Gap
 from rewindow.inspection.gaps import gaps
 from rewindow.location import location
 from rewindow.operators.gaps.settings import GapSettings
@@ -169,6 +171,39 @@ def test_what_is_silent_at_the_end_is_told(tmp_path: Path) -> None:
     assert [(row.keys, row.is_expected, row.share) for row in found.completeness] == [
         ("k=a", True, 0.8), ("k=b", False, 0.1), ("k=c", True, 0.0),
     ]  # fmt: skip
+
+
+def test_where_all_keys_end_before_the_end_those_are_silent_that_end_before_the_others(tmp_path: Path) -> None:
+    """More than a cadence before: one straggler that lengthens the range makes nobody silent."""
+    rows = [(key, n, n, 1.0) for key, end in (("a", 70), ("b", 60), ("c", 50)) for n in range(0, end, 10)]
+    config = recorded(tmp_path, [*rows, ("c", 95, 45, 1.0)], cadence="10 s", expected_keys=["a", "d"])  # type: ignore[list-item]
+    found = in_event_time(config)
+    assert [(gap.keys, gap.kind) for gap in found.silent_now] == [("k=d", "never_started"), ("k=c", "ended")]
+    assert found.all_end_by_us == 70 * SECOND
+    assert found.to_dict()["all_end_by"] == "1970-01-01T00:01:10Z"
+    assert in_event_time(config, last=6).all_end_by_us is None, "a has a row there"
+    behind = in_event_time(config, first=8)
+    assert [gap.keys for gap in behind.silent_now] == ["k=c", "k=d"], "also where all of them end before the range"
+    assert behind.all_end_by_us == 70 * SECOND
+    alone = in_event_time(config, keys={"k": "d"})
+    assert ([gap.keys for gap in alone.silent_now], alone.all_end_by_us) == (["k=d"], None)
+
+
+def test_in_opening_hours_a_night_makes_no_key_silent(tmp_path: Path) -> None:
+    """A key that ended with the last point of a day is one cadence behind one that sent in the morning, not a night."""
+    fill = {"step": "1 min", "zone": "UTC", "hours": "00:00-00:02"}
+    rows = [("a", 0, 0, 1.0), ("a", 60, 60, 1.0), ("b", 61, 0, 1.0), ("a", 62, 86_400, 1.0), ("b", 63, 61, 1.0)]
+    event = in_event_time(recorded(tmp_path, rows, fill=fill))  # type: ignore[arg-type]
+    day = 86_400 * SECOND
+    ended = [
+        Gap("ended", None, at, 3 * day, 1, {"k": key}, since_us=at)
+        for key, at in (("a", day + 60 * SECOND), ("b", day))
+    ]
+    late = replace(event, gaps=ended, to_us=3 * day)
+    assert late.silent_now == [] and late.all_end_by_us == day + 60 * SECOND
+    sooner = replace(ended[1], from_us=60 * SECOND, since_us=60 * SECOND)
+    assert replace(late, gaps=[ended[0], sooner]).silent_now == [sooner]
+    assert replace(late, gaps=[sooner, replace(sooner, from_us=day, since_us=day)]).all_end_by_us == 120 * SECOND
 
 
 def test_keys_and_columns_narrow_the_report(tmp_path: Path) -> None:

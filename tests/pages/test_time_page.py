@@ -134,6 +134,13 @@ def check_behind(rows: list[KeyLateness], behind: dict[Any, list[float]]) -> Non
         assert list(found[key].behind) == [sum(v * SECOND > us for v in values) for us in LATER_THAN_US]
 
 
+def test_page_says_when_all_keys_end(tmp_path: Path) -> None:
+    """In place of a list of all of them."""
+    config = recorded(tmp_path, [*STEADY[:5], ("b", 95.0, 20.0, 1.0)], cadence="10 s")
+    html = draw_time_page(config, "s")
+    assert "All keys end by 1970-01-01T00:00:50Z, before the end of what is sealed. Silent before that: k=b." in html
+
+
 def test_tuples_whose_timestamps_cannot_be_are_named_beside_the_pictures(tmp_path: Path) -> None:
     """In a section with numbers, and in a note at each picture that leaves them out; no axis goes to 1970."""
     html = draw_time_page(bad_ones(tmp_path / "a", [*GOOD, *BAD]), "s")
