@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from rewindow.config import Config
+    from rewindow.inspection.gaps import GapReport
+    from rewindow.location import Location
     from rewindow.planning import ReplayRequest
     from rewindow.recovery import Plan
 
@@ -215,17 +217,36 @@ class ReportGapsOperator(BaseOperator):
             config = Config.load()
             report = gaps(config, self.stream)
             page, table = write_time_page(config, self.stream, report)
+        self._log_gaps(report, table)
+        silent = self._warn(report)
+        self.log.info("page: %s; table: %s", page, table)
+        return {"stream": self.stream, "rows": len(report.gaps), "silent": silent, **report.counts}
+
+    def _log_gaps(self, report: GapReport, table: Location) -> None:
+        """Logs the longest gaps, and how many more the table has."""
         columns, rows = report.table()
         for row in (columns, *rows[:_SHOWN_ROWS]):
-            self.log.info("%s", " | ".join(str(value) for value in row))
+            self.log.info("%s", " | ".join(row))
         if len(rows) > _SHOWN_ROWS:
-            more = f"{len(rows) - _SHOWN_ROWS:,} of {len(rows):,} rows"
-            self.log.info("%s are not shown; all of them: rewindow gaps %s", more, self.stream)
-        silent = [gap.keys or self.stream for gap in report.event.silent_now] if report.event else []
-        for key in silent[:_SHOWN_ROWS]:
-            self.log.warning("silent at the end of what is sealed: %s", key)
-        self.log.info("page: %s; table: %s", page, table)
-        return {"stream": self.stream, "rows": len(rows), "silent": len(silent), **report.counts}
+            left = f"{len(rows) - _SHOWN_ROWS:,} of {len(rows):,} rows"
+            self.log.info("%s, none of them longer, are not shown; all of them: %s", left, table)
+
+    def _warn(self, report: GapReport) -> int:
+        """Warns of unusable timestamps and of silent keys, and returns how many keys are silent."""
+        from rewindow.inspection.unusable import describe_unusable
+        from rewindow.windows import format_time
+
+        if report.unusable:
+            self.log.warning("%s", describe_unusable(report.unusable, _SHOWN_ROWS))
+        event = report.event
+        if event is None:
+            return 0
+        if event.all_end_by_us is not None:
+            end = format_time(event.all_end_by_us)
+            self.log.warning("all keys end by %s, before the end of what is sealed", end)
+        for gap in event.silent_now[:_SHOWN_ROWS]:
+            self.log.warning("silent at the end of what is sealed: %s", gap.keys or self.stream)
+        return len(event.silent_now)
 
 
 class BuildReportSiteOperator(BaseOperator):

@@ -87,4 +87,4 @@ def describe_unusable(found: Sequence[Unusable], shown: int) -> str:
     count, more = sum(one.tuples for one in found), len(found) - shown
     words = "; ".join(one.words for one in found[:shown]) + (f"; {more:,} keys and reasons more" if more > 0 else "")
     subject = "1 tuple has a timestamp" if count == 1 else f"{count:,} tuples have timestamps"
-    return f"{subject} that cannot be, and count in no gap, lag or lateness in event time: {words}"
+    return f"{subject} that cannot be, left out of gaps, lag and lateness in event time: {words}"

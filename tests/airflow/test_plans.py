@@ -31,6 +31,7 @@ from rewindow_airflow.links import REPLAY_LINKS
 from rewindow_airflow.steps import RewindowPlanOperator
 from tests.airflow.conftest import ROOT, in_force
 from tests.airflow.small_project import DAYS, FIRST_DAY, make_project, record
+from tests.inspection.test_unusable import BEGIN, DAY, GOOD, bad_ones
 from tests.ledger.life import run_to_end
 
 DAG = "replay_daily"
@@ -219,7 +220,32 @@ def test_report_of_gaps_says_what_it_does_not_show(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(steps, "_SHOWN_ROWS", 0)
     monkeypatch.setattr(steps.ReportGapsOperator, "log", log)
     told = steps.ReportGapsOperator(task_id="report_gaps", stream="clicks").execute({})  # type: ignore[arg-type]
-    assert lines[-2] == f"{told['rows']} of {told['rows']} rows are not shown; all of them: rewindow gaps clicks"
+    left = f"{told['rows']} of {told['rows']} rows, none of them longer, are not shown; all of them: "
+    assert lines[-2].startswith(left) and lines[-2].endswith("results/time/clicks.csv")
+
+
+def test_report_of_gaps_logs_the_longest_first_and_who_ended_before_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On both clocks together; with a warning of timestamps that cannot be, and of the time by which all keys end."""
+    rows = [*GOOD[:6], ("b", BEGIN + 60, BEGIN + 20, 1.0), ("a", BEGIN + 61, BEGIN + 10 * DAY, 1.0)]
+    config = bad_ones(tmp_path, rows, interval="5 s")
+    lines: list[str] = []
+    warnings: list[str] = []
+    log = SimpleNamespace(
+        info=lambda text, *values: lines.append(text % values),
+        warning=lambda text, *values: warnings.append(text % values),
+    )
+    monkeypatch.setattr(steps.ReportGapsOperator, "log", log)
+    monkeypatch.setattr(Config, "load", lambda *_: config)
+    told = steps.ReportGapsOperator(task_id="report_gaps", stream="s").execute({})  # type: ignore[arg-type]
+    place = lines[0].split(" | ").index("seconds")
+    seconds = [float(line.split(" | ")[place]) for line in lines[1 : 1 + told["rows"]]]
+    assert len(seconds) > 5 and seconds == sorted(seconds, reverse=True) and seconds[0] > seconds[-1]
+    unusable, end, silent = warnings[-3:]
+    assert unusable.startswith("1 tuple has a timestamp that cannot be")
+    assert end.startswith("all keys end by 2026-") and silent == "silent at the end of what is sealed: k=b"
+    assert told["silent"] == 1
 
 
 def test_report_of_gaps_is_written_as_a_page_and_a_table(settings: Config) -> None:

@@ -29,9 +29,9 @@ BAD: Rows = [
 ]  # fmt: skip
 
 
-def bad_ones(root: Path, rows: Rows) -> Config:
+def bad_ones(root: Path, rows: Rows, **more: str) -> Config:
     """Returns settings of a stream with these tuples."""
-    return recorded(root, rows, FIRST, cadence="10 s", expected_keys=["a", "b"])
+    return recorded(root, rows, FIRST, cadence="10 s", expected_keys=["a", "b"], **more)
 
 
 def test_tuples_are_counted_by_key_and_reason(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_tuples_are_counted_by_key_and_reason(tmp_path: Path) -> None:
         ("k=b", "bad_type", 1000, 2, 2), ("k=a", "far_future", None, 1, 9), ("k=c", "bad_type", 1_000_000, 1, 2),
     ]  # fmt: skip
     assert describe_unusable(report.unusable, 2) == (
-        "4 tuples have timestamps that cannot be, and count in no gap, lag or lateness in event time: "
+        "4 tuples have timestamps that cannot be, left out of gaps, lag and lateness in event time: "
         "k=b all 2 a thousand times too small; k=a 1 of 9 more than a day ahead of their arrival; "
         "1 keys and reasons more"
     )
