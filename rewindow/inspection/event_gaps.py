@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 
 from rewindow.config import Config
 from rewindow.errors import InputError
-from rewindow.inspection.gap_rows import OPEN, Gap
+from rewindow.inspection.gap_rows import OPEN, Gap, with_nulls
 from rewindow.location import location
 from rewindow.names import BOOKKEEPING, did_you_mean
 from rewindow.operators.event_time.verdicts import is_far, is_shrunk
@@ -227,8 +227,8 @@ class EventGaps:
             "cadence_us": self.cadence_us, "learned_from": steps or None,
             "learned_share": found / steps if steps else None,
             "from": format_time(self.from_us), "to": format_time(self.to_us),
-            "completeness": [row.row() for row in self.completeness],
-            "silent_now": [gap.keys for gap in self.silent_now],
+            "completeness": [with_nulls(row.row()) for row in self.completeness],
+            "silent_now": [gap.keys or None for gap in self.silent_now],
             "all_end_by": None if self.all_end_by_us is None else format_time(self.all_end_by_us),
         }  # fmt: skip
 

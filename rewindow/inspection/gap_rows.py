@@ -76,3 +76,12 @@ class Gap:
             self.length_us / 1_000_000, _BOUNDS[self.open_left, self.open_right], self.gap_id,
         )  # fmt: skip
         return dict(zip(COLUMNS, values, strict=True))
+
+
+def with_nulls(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a row for programs: what it does not have is null, which a CSV cannot tell from an empty text.
+
+    >>> with_nulls({"key": "", "count": 0})
+    {'key': None, 'count': 0}
+    """
+    return {name: None if value == "" else value for name, value in row.items()}

@@ -26,7 +26,7 @@ from rewindow.config import Config, StreamConfig
 from rewindow.errors import InputError, RangeError
 from rewindow.facts.seals import sealed_range
 from rewindow.inspection.event_gaps import EventGaps, StreamRows, event_gaps
-from rewindow.inspection.gap_rows import COLUMNS, EMPTY, MISSING, OPEN, SILENT, Gap
+from rewindow.inspection.gap_rows import COLUMNS, EMPTY, MISSING, OPEN, SILENT, Gap, with_nulls
 from rewindow.inspection.unusable import Unusable, unusable_tuples
 from rewindow.operators.gaps.sql import LATE_REPAIRED, RECORDED_NULLS
 from rewindow.storage import Table, query, quoted
@@ -113,7 +113,7 @@ class GapReport:
             "event_time": self.event.to_dict() if self.event else None,
             "event_time_lack": self.event_lack or None,
             "unusable": [one.row() for one in self.unusable],
-            "gaps": self.rows(),
+            "gaps": [with_nulls(row) for row in self.rows()],
         }
 
     def to_json(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -204,6 +205,21 @@ def test_in_opening_hours_a_night_makes_no_key_silent(tmp_path: Path) -> None:
     sooner = replace(ended[1], from_us=60 * SECOND, since_us=60 * SECOND)
     assert replace(late, gaps=[ended[0], sooner]).silent_now == [sooner]
     assert replace(late, gaps=[sooner, replace(sooner, from_us=day, since_us=day)]).all_end_by_us == 120 * SECOND
+
+
+def test_what_a_gap_does_not_have_is_null_in_json_and_empty_in_csv(tmp_path: Path) -> None:
+    """Key, column, tuple, bound and id, on both clocks (docs/json.md)."""
+    report = gaps(recorded(tmp_path, [], keys=[], cadence="10 s", interval="10 s"), "s", first=0, last=19)
+    found = json.loads(report.to_json())
+    assert not [
+        value for row in [*found["gaps"], *found["event_time"]["completeness"]] for value in row.values() if value == ""
+    ]
+    [missing] = [row for row in found["gaps"] if row["kind"] == "missing"]
+    assert [missing[name] for name in ("key", "closed_by", "column", "open_at", "id")] == [None] * 5
+    [never] = [row for row in found["gaps"] if row["kind"] == "never_started"]
+    assert (never["key"], never["column"], never["first"], never["open_at"]) == (None, None, None, "both")
+    assert found["event_time"]["completeness"][0]["key"] is None and found["event_time"]["silent_now"] == [None]
+    assert "missing,,10,19," in report.to_csv()
 
 
 def test_keys_and_columns_narrow_the_report(tmp_path: Path) -> None:
