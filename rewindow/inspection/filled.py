@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,8 @@ from rewindow.windows import WindowRange
 
 GAPS_MAX, COLUMNS_MAX, AROUND = 6, 3, 12
 """Gaps and columns that are shown, and rows before and behind a gap that are shown with it."""
+_TRIED_MAX = 10 * GAPS_MAX
+"""So many gaps are looked at for values in and around them."""
 RECORDED, NULL = "recorded", "recorded null"
 
 
@@ -44,6 +47,11 @@ class FilledGap:
     missing: int
     rows: Sequence[FilledRow]
 
+    @property
+    def has_values(self) -> bool:
+        """Whether any column has a value in or around it, so that there is something to see."""
+        return any(value is not None for row in self.rows for value in row.values.values())
+
 
 @dataclass(frozen=True)
 class FilledStream:
@@ -51,7 +59,7 @@ class FilledStream:
 
     Attributes:
         columns: those that are shown, numbers with a method.
-        gaps: those in which most values were made, then the longest.
+        gaps: those in which most values were made, then the longest; those without a value in and around them left out.
         gap_count: how many there are.
         counts: by column and what became of its values, how many rows.
         step_us: how far the points of the grid are apart.
@@ -82,10 +90,11 @@ def filled_stream(config: Config, stream: str, windows: WindowRange) -> FilledSt
         return None
     gaps = query(_gaps_sql(rows, columns, windows), f=rows.table).to_pylist()
     made = sorted((gap for gap in gaps if gap["made"]), key=lambda gap: -gap["made"])[: GAPS_MAX // 2]
-    chosen = [*made, *(gap for gap in gaps if gap not in made)][:GAPS_MAX]
-    around = [_around(rows, columns, gap, windows, step_us) for gap in chosen]
+    ordered = [*made, *(gap for gap in gaps if gap not in made)][:_TRIED_MAX]
+    around = (_around(rows, columns, gap, windows, step_us) for gap in ordered)
+    shown = [*islice((gap for gap in around if gap.has_values), GAPS_MAX)]
     counts = _counts(rows, filled, windows)
-    return FilledStream(name, columns, around, len(gaps), counts, step_us)
+    return FilledStream(name, columns, shown, len(gaps), counts, step_us)
 
 
 def _is_number(kind: pa.DataType) -> bool:

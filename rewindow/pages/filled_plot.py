@@ -20,6 +20,7 @@ class Plot:
         dots: x, y, whether the value was made, and words.
         missing: x, width and words of each point that has a row but no value.
         gap: x and width of the gap.
+        begin_us, end_us: when it begins, and when its last row's step ends.
         ticks: y and words.
     """
 
@@ -28,6 +29,8 @@ class Plot:
     dots: tuple[tuple[float, float, bool, str], ...]
     missing: tuple[tuple[float, float, str], ...]
     gap: tuple[float, float]
+    begin_us: int
+    end_us: int
     ticks: tuple[tuple[float, str], ...]
 
 
@@ -61,7 +64,7 @@ def _plot(gap: FilledGap, column: str, step_us: int) -> Plot:
     points = [(place(row.at_us), row.values[column], row.at_us) for row in gap.rows]
     return Plot(
         column, _line([(x, None if value is None else height(value), at) for x, value, at in points], step_us),
-        tuple(dots), tuple(missing), (place(gap.from_us), round(place(end) - place(gap.from_us), 1)),
+        tuple(dots), tuple(missing), (place(gap.from_us), round(place(end) - place(gap.from_us), 1)), gap.from_us, end,
         tuple((height(value), f"{value:.6g}") for value in sorted({low, top})) if known else (),
     )  # fmt: skip
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from rewindow.config import Config
 from rewindow.inspection.event_gaps import EventGaps, StreamRows
@@ -18,20 +15,17 @@ from rewindow.inspection.gaps import GapReport, gaps
 from rewindow.inspection.lags import LATER_THAN_US, KeyLateness, LagStep, lag_over_time, lateness_by_key
 from rewindow.inspection.unusable import describe_unusable
 from rewindow.location import Location
-from rewindow.operators.filling.hours_grid import HoursGrid
-from rewindow.operators.gaps.sql import LATE_REPAIRED, MISSING_ROWS, RECORDED_NULLS
 from rewindow.pages.calendar import describe_range, draw_calendar
 from rewindow.pages.drawing import draw
 from rewindow.pages.filled_plot import HEIGHT, draw_plots
-from rewindow.pages.story import Layer
+from rewindow.pages.missing_rows import calendar_layers, missing_by_day
 from rewindow.storage import Table
 from rewindow.storage.streams import stored_grid
-from rewindow.windows import Grid, WindowRange, format_duration, format_time, to_datetime
+from rewindow.windows import format_duration, format_time, to_datetime
 
 WIDTH, _LANE, _CURVE = 1000, 26, 160
 LANES_MAX, RECTANGLES_MAX, ROWS_MAX = 30, 3_000, 200
 """Keys and gaps that are drawn, and rows of a table: the worst; all of them are in the CSV."""
-_LAYERS_MAX = 8
 
 
 @dataclass(frozen=True)
@@ -89,6 +83,7 @@ def draw_time_page(config: Config, stream: str, *, found: GapReport | None = Non
     return draw(
         "stream_time.html", stream=stream, report=found, event=event, page={"windows": windows}, seconds=_words,
         lead=_lead(found), facts=_facts(found), calendar=calendar,
+        missing_days=missing_by_day(event, ROWS_MAX) if event else None,
         unusable=describe_unusable(found.unusable, 5), unusable_rows=found.unusable[:ROWS_MAX],
         range_words=describe_range(grid, windows) if windows else "",
         lanes=gap_lanes(event) if event else [], curve=draw_curve(steps), steps=steps, behind=by_key[:ROWS_MAX],
@@ -147,56 +142,6 @@ def _source(event: EventGaps) -> str:
     if event.learned is None:
         return "between two rows of a key, as set"
     return f"between two rows of a key, learned: so {event.learned[0] / event.learned[1]:.1%} of them are apart"
-
-
-def calendar_layers(event: EventGaps, windows: WindowRange, grid: Grid) -> list[Layer]:
-    """Returns the rows missing in each window's time: of all keys, of the worst, and how complete all keys are."""
-    by_key: dict[str, list[Gap]] = {}
-    for gap in event.gaps:
-        if gap.kind not in (RECORDED_NULLS, LATE_REPAIRED):
-            by_key.setdefault(gap.keys, []).append(gap)
-    count = max(sum(not row.column for row in event.completeness), 1)
-
-    def missing(found: Sequence[Gap]) -> npt.NDArray[np.float64]:
-        return missing_by_window(_open_parts(found, event.hours), event.cadence_us, windows, grid)
-
-    every = missing([gap for found in by_key.values() for gap in found])
-    layers = [Layer("missing", "missing, all keys", "rows", every, hue="red")]
-    whole = Gap(MISSING_ROWS, windows, grid.start_us(windows.first), grid.end_us(windows.last), 0)
-    expected = count * missing([whole])
-    share = np.divide(every, expected, out=np.zeros(len(every)), where=expected > 0)
-    layers.append(Layer("complete", "completeness", "%", 100 * (1 - share).clip(0, 1), False, "green"))
-    worst = sorted(by_key.items(), key=lambda one: (-sum(gap.count for gap in one[1]), one[0]))
-    for key, found in worst[:_LAYERS_MAX] if count > 1 else []:
-        layers.append(Layer(key, key, "rows", missing(found), hue="amber"))
-    return layers
-
-
-def _open_parts(found: Sequence[Gap], hours: HoursGrid | None) -> list[Gap]:
-    """Returns gaps cut at closing times: of each the parts in which rows were expected."""
-    if hours is None:
-        return [*found]
-    parts = ((gap, hours.openings(gap.from_us, gap.to_us)) for gap in found)
-    return [replace(gap, from_us=start, to_us=end) for gap, stretches in parts for start, end in stretches]
-
-
-def missing_by_window(
-    found: Sequence[Gap], cadence_us: int, windows: WindowRange, grid: Grid
-) -> npt.NDArray[np.float64]:
-    """Returns how much of each window's time is in gaps, counted in rows: the length in the window over the cadence."""
-    begin, width, size = grid.start_us(windows.first), grid.width_us, len(windows)
-    length, steps = np.zeros(size), np.zeros(size + 1)
-    if found:
-        from_us = np.array([gap.from_us for gap in found], dtype=np.int64) - begin
-        to_us = np.array([gap.to_us for gap in found], dtype=np.int64) - begin
-        from_us, to_us = from_us.clip(0, size * width), to_us.clip(0, size * width)
-        first, last = from_us // width, to_us // width  # Both are cut in part; all windows between are whole.
-        np.add.at(steps, first, 1)
-        np.add.at(steps, last, -1)
-        length += np.cumsum(steps)[:-1] * width
-        np.subtract.at(length, first.clip(max=size - 1), (from_us % width) * (first < size))
-        np.add.at(length, last.clip(max=size - 1), (to_us % width) * (last < size))
-    return length / cadence_us
 
 
 def gap_lanes(event: EventGaps) -> list[GapLane]:
@@ -269,10 +214,12 @@ def draw_hours(by_key: Sequence[KeyLateness], by_hour: Sequence[KeyLateness]) ->
 def _words(us: float) -> str:
     """Returns a duration to three digits, in the unit that a person would take.
 
-    >>> _words(5_400_000_000), _words(-30_000_000), _words(0)
-    ('1.5 h', '-30 s', '0 s')
+    >>> _words(5_400_000_000), _words(-30_000_000), _words(0), _words(20_456 * 86_400_000_000)
+    ('1.5 h', '-30 s', '0 s', '20,456 days')
     """
     for unit_us, name in ((86_400_000_000, "days"), (3_600_000_000, "h"), (60_000_000, "min")):
+        if abs(us) >= 1000 * unit_us:
+            return f"{us / unit_us:,.0f} {name}"
         if abs(us) >= unit_us:
             return f"{us / unit_us:.3g} {name}"
     return f"{us / 1_000_000:.3g} s"

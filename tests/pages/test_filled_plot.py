@@ -111,3 +111,18 @@ def test_of_many_gaps_those_with_most_made_values_come_first(tmp_path: Path) -> 
     found = filled_stream(filled(tmp_path, [row(0, 1.0), *rows]), "s", WINDOWS)
     assert found is not None and (found.gap_count, len(found.gaps)) == (10, GAPS_MAX)
     assert [gap.missing for gap in found.gaps] == [15, 14, 13, 20, 19, 18]
+
+
+def test_gaps_without_a_value_around_them_give_way_to_others(tmp_path: Path) -> None:
+    """Nothing is to be seen there, however long they are; of those that are shown begin and end are written."""
+    lone = [{**made(2000 + 10 * n, None, "none", f"x{n}", 99), "window_id": 9} for n in range(GAPS_MAX)]
+    rows = [row(0, 1.0), *(made(10 * n, None, "none", f"g{n}", 2) for n in range(1, GAPS_MAX + 2)), *lone]
+    config = filled(tmp_path, rows)
+    found = filled_stream(config, "s", WINDOWS)
+    assert found is not None and found.gap_count == 2 * GAPS_MAX + 1
+    assert [gap.missing for gap in found.gaps] == [2] * GAPS_MAX and all(gap.has_values for gap in found.gaps)
+    [(_, [plot]), *_] = draw_plots(found)
+    assert (plot.begin_us, plot.end_us) == (10 * SECOND, 30 * SECOND)
+    html = draw_time_page(config, "s")
+    for words, anchor in (("00:00:10Z", ' text-anchor="end"'), ("00:00:30Z", "")):
+        assert f'y="{HEIGHT + 24}"{anchor}>1970-01-01 {words}</text>' in html

@@ -16,14 +16,13 @@ from rewindow.inspection.event_gaps import StreamRows
 from rewindow.inspection.gap_rows import Gap
 from rewindow.inspection.gaps import gaps
 from rewindow.inspection.lags import LATER_THAN_US, KeyLateness, lag_over_time, lateness_by_key
+from rewindow.pages.missing_rows import calendar_layers, missing_by_day, missing_by_window
 from rewindow.pages.time_page import (
     WIDTH,
-    calendar_layers,
     draw_curve,
     draw_hours,
     draw_time_page,
     gap_lanes,
-    missing_by_window,
     write_time_page,
 )
 from rewindow.windows import Grid, WindowRange
@@ -86,6 +85,28 @@ def test_in_opening_hours_the_calendar_counts_what_is_missing_while_open(tmp_pat
     missing, share = calendar_layers(replace(event, gaps=[gap]), day, Grid(10_000))[:2]
     assert missing.values.tolist() == [1 / 6] * 6 + [0] * 8_634
     assert share.values.tolist() == [0] * 6 + [100] * 8_634
+
+
+def test_the_calendar_is_there_as_numbers(tmp_path: Path) -> None:
+    """Rows missing by day and key; of many days and keys those with most missing, and what is left out is said."""
+    event = gaps(recorded(tmp_path, STEADY, cadence="10 s"), "s").event
+    assert event is not None
+    day = 86_400 * SECOND
+    hours = [("a", 2 * day - 3600 * SECOND, 2 * day + 1800 * SECOND), ("b", 2 * day, 2 * day + 60 * SECOND)]
+    found = [Gap("missing_rows", None, begin, end, 1, {"k": key}) for key, begin, end in hours]
+    found += [Gap("recorded_nulls", None, 0, day, 1, {"k": "c"}), Gap("late_repaired", None, 0, day, 1, {"k": "c"})]
+    days = missing_by_day(replace(event, gaps=found, to_us=5 * day), 10)
+    assert (days.keys, days.day_count, days.key_count) == (("k=a", "k=b"), 2, 2)
+    assert days.rows == (("1970-01-02", "360", ("360", "0")), ("1970-01-03", "186", ("180", "6")))
+    fewer = missing_by_day(replace(event, gaps=found, to_us=5 * day), 1)
+    assert (len(fewer.rows), fewer.rows[0][0], fewer.day_count) == (1, "1970-01-02", 2)
+    none = missing_by_day(replace(event, gaps=[]), 10)
+    assert (none.keys, none.rows, none.day_count) == ((), (), 0)
+    many = [(f"k{n}", float(at), float(at), 1.0) for n in range(10) for at in (0, 30 + 10 * (n % 2))]
+    html = draw_time_page(recorded(tmp_path / "many", many, cadence="10 s"), "s")  # type: ignore[arg-type]
+    assert not read(html).wrong and not read(html).open
+    assert "of 10 keys those 8 that miss most" in html
+    assert re.search(r'<td class="line">1970-01-01</td><td class="num">80</td><td class="num">8</td>', html)
 
 
 def test_gaps_lie_on_the_line_of_their_range(tmp_path: Path) -> None:

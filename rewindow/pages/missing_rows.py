@@ -1,0 +1,113 @@
+"""Rows missing in event time, by the time that they lie in: of each window for the calendar, of each day as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from rewindow.inspection.event_gaps import EventGaps
+from rewindow.inspection.gap_rows import Gap
+from rewindow.operators.filling.hours_grid import HoursGrid
+from rewindow.operators.gaps.sql import LATE_REPAIRED, MISSING_ROWS, RECORDED_NULLS
+from rewindow.pages.calendar import short
+from rewindow.pages.story import Layer
+from rewindow.windows import Grid, WindowRange, to_datetime
+
+_KEYS_MAX = 8
+"""Keys with a layer and a column of their own: those that miss most."""
+_DAYS = Grid(86_400_000)
+
+
+@dataclass(frozen=True)
+class MissingDays:
+    """The calendar as numbers: rows missing by day and key.
+
+    Attributes:
+        keys: those that miss most, the most first.
+        rows: day, rows missing of all keys, and of each of `keys`, in order of time.
+        day_count, key_count: how many days and keys have something missing.
+    """
+
+    keys: tuple[str, ...]
+    rows: tuple[tuple[str, str, tuple[str, ...]], ...]
+    day_count: int
+    key_count: int
+
+
+def missing_by_day(event: EventGaps, rows_max: int) -> MissingDays:
+    """Returns rows missing by day, in UTC, and key: of so many days at most, those on which most are missing."""
+    days = WindowRange(_DAYS.window(event.from_us), max(_DAYS.window(event.to_us - 1), _DAYS.window(event.from_us)))
+    by_key = _by_key(event)
+    counts = {
+        key: missing_by_window(_open_parts(found, event.hours), event.cadence_us, days, _DAYS)
+        for key, found in by_key.items()
+    }
+    total = sum(counts.values(), np.zeros(len(days)))
+    shown = np.sort(np.argsort(-total, kind="stable")[: min(rows_max, np.count_nonzero(total))])
+    keys = tuple(by_key)[:_KEYS_MAX]
+    rows = (
+        (
+            f"{to_datetime(_DAYS.start_us(days.first + int(day))):%Y-%m-%d}", short(float(total[day])),
+            tuple(short(float(counts[key][day])) for key in keys),
+        )
+        for day in shown
+    )  # fmt: skip
+    return MissingDays(keys, tuple(rows), int(np.count_nonzero(total)), len(by_key))
+
+
+def _by_key(event: EventGaps) -> dict[str, list[Gap]]:
+    """Returns the gaps without rows of each key, first those of the key that misses most."""
+    by_key: dict[str, list[Gap]] = {}
+    for gap in event.gaps:
+        if gap.kind not in (RECORDED_NULLS, LATE_REPAIRED):
+            by_key.setdefault(gap.keys, []).append(gap)
+    return dict(sorted(by_key.items(), key=lambda one: (-sum(gap.count for gap in one[1]), one[0])))
+
+
+def calendar_layers(event: EventGaps, windows: WindowRange, grid: Grid) -> list[Layer]:
+    """Returns the rows missing in each window's time: of all keys, of the worst, and how complete all keys are."""
+    by_key = _by_key(event)
+    count = max(sum(not row.column for row in event.completeness), 1)
+
+    def missing(found: Sequence[Gap]) -> npt.NDArray[np.float64]:
+        return missing_by_window(_open_parts(found, event.hours), event.cadence_us, windows, grid)
+
+    every = missing([gap for found in by_key.values() for gap in found])
+    layers = [Layer("missing", "missing, all keys", "rows", every, hue="red")]
+    whole = Gap(MISSING_ROWS, windows, grid.start_us(windows.first), grid.end_us(windows.last), 0)
+    expected = count * missing([whole])
+    share = np.divide(every, expected, out=np.zeros(len(every)), where=expected > 0)
+    layers.append(Layer("complete", "completeness", "%", 100 * (1 - share).clip(0, 1), False, "green"))
+    for key, found in list(by_key.items())[:_KEYS_MAX] if count > 1 else []:
+        layers.append(Layer(key, key, "rows", missing(found), hue="amber"))
+    return layers
+
+
+def _open_parts(found: Sequence[Gap], hours: HoursGrid | None) -> list[Gap]:
+    """Returns gaps cut at closing times: of each the parts in which rows were expected."""
+    if hours is None:
+        return [*found]
+    parts = ((gap, hours.openings(gap.from_us, gap.to_us)) for gap in found)
+    return [replace(gap, from_us=start, to_us=end) for gap, stretches in parts for start, end in stretches]
+
+
+def missing_by_window(
+    found: Sequence[Gap], cadence_us: int, windows: WindowRange, grid: Grid
+) -> npt.NDArray[np.float64]:
+    """Returns how much of each window's time is in gaps, counted in rows: the length in the window over the cadence."""
+    begin, width, size = grid.start_us(windows.first), grid.width_us, len(windows)
+    length, steps = np.zeros(size), np.zeros(size + 1)
+    if found:
+        from_us = np.array([gap.from_us for gap in found], dtype=np.int64) - begin
+        to_us = np.array([gap.to_us for gap in found], dtype=np.int64) - begin
+        from_us, to_us = from_us.clip(0, size * width), to_us.clip(0, size * width)
+        first, last = from_us // width, to_us // width  # Both are cut in part; all windows between are whole.
+        np.add.at(steps, first, 1)
+        np.add.at(steps, last, -1)
+        length += np.cumsum(steps)[:-1] * width
+        np.subtract.at(length, first.clip(max=size - 1), (from_us % width) * (first < size))
+        np.add.at(length, last.clip(max=size - 1), (to_us % width) * (last < size))
+    return length / cadence_us
