@@ -14,6 +14,7 @@ import pyarrow as pa
 from rewindow.config import FILLED, Config
 from rewindow.inspection.event_gaps import StreamRows
 from rewindow.operators.filling.settings import FillRules
+from rewindow.operators.filling.values import EXPIRED, NONE
 from rewindow.storage import Table, query, quoted
 from rewindow.windows import WindowRange
 
@@ -22,6 +23,8 @@ GAPS_MAX, COLUMNS_MAX, AROUND = 6, 3, 12
 _TRIED_MAX = 10 * GAPS_MAX
 """So many gaps are looked at for values in and around them."""
 RECORDED, NULL = "recorded", "recorded null"
+_VALUELESS = {NONE, EXPIRED, "null"}
+"""Methods that say by themselves that a row has no value; a source of any other may have had none."""
 
 
 @dataclass(frozen=True)
@@ -141,18 +144,24 @@ def _around(
 
 
 def _counts(rows: StreamRows, columns: Sequence[str], windows: WindowRange) -> dict[tuple[str, str], int]:
-    """Returns by column how many values are recorded, recorded as null, or made by which method."""
-    values = ", ".join(f"count({quoted(column)}) as v{n}" for n, column in enumerate(columns))
-    sql = f"""select _rw_is_made, _rw_methods, sum(coalesce(_rw_made_rows, 1)) as rows, {values}
+    """Returns by column how many values are recorded, null, or made by which method, with a value or without one."""
+    one = "coalesce(_rw_made_rows, 1)"
+    values = ", ".join(
+        f"sum(case when {quoted(column)} is null then 0 else {one} end) as v{n}" for n, column in enumerate(columns)
+    )
+    sql = f"""select _rw_is_made, _rw_methods, sum({one}) as rows, {values}
               from f where {_inside(windows)} group by _rw_is_made, _rw_methods"""
     found: Counter[tuple[str, str]] = Counter()
     for row in query(sql, f=rows.table).to_pylist():
         methods = json.loads(row["_rw_methods"] or "{}")
         for n, column in enumerate(columns):
+            known, unknown, method = row[f"v{n}"], row["rows"] - row[f"v{n}"], methods.get(column)
             if row["_rw_is_made"]:
-                found[column, methods.get(column, "null")] += row["rows"]
+                method = method or "null"
+                found[column, method] += known
+                found[column, method if method in _VALUELESS else f"{method} without a value"] += unknown
             else:
-                found[column, RECORDED] += row[f"v{n}"]
+                found[column, RECORDED] += known
                 # A recorded null that was filled has its method too; its value is in a column of its own (G27).
-                found[column, methods.get(column, NULL)] += row["rows"] - row[f"v{n}"]
+                found[column, method or NULL] += unknown
     return {place: count for place, count in sorted(found.items()) if count}

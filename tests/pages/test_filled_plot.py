@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from rewindow.config import Config
+from rewindow.demo.event_time import WEATHER, made_values
 from rewindow.fill_section import FillConfig
 from rewindow.inspection.filled import GAPS_MAX, filled_stream
 from rewindow.inspection.gaps import gaps
@@ -91,6 +93,30 @@ def test_a_recorded_null_that_was_filled_counts_for_its_method(tmp_path: Path) -
     assert found is not None and found.counts == {
         ("v", "forward"): 1, ("v", "recorded"): 1, ("v", "recorded null"): 1, ("word", "recorded"): 3,
     }  # fmt: skip
+
+
+def test_a_made_row_without_a_value_is_not_counted_as_made_by_its_method(tmp_path: Path) -> None:
+    """Of each column by itself, with all rows that a row stands for; what is `none` or `expired` has one name."""
+    rows = [
+        row(0, None), made(10, None, "forward"), made(20, 1.0, "forward", count=3), made(30, None, "forward", count=4),
+        made(40, None, "none", count=5), made(50, None, "expired", count=6), made(60, None, "null"),
+    ]  # fmt: skip
+    rows[2]["word"] = None
+    config = filled(tmp_path, rows)
+    found = filled_stream(config, "s", WINDOWS)
+    assert found is not None and found.counts == {
+        ("v", "expired"): 6, ("v", "forward"): 3, ("v", "forward without a value"): 5, ("v", "none"): 5,
+        ("v", "null"): 1, ("v", "recorded null"): 1,
+        ("word", "forward"): 17, ("word", "forward without a value"): 3, ("word", "recorded"): 1,
+    }  # fmt: skip
+    assert "<td>forward without a value</td>" in draw_time_page(config, "s")
+    config = config.model_copy(update={"streams": {WEATHER: config.stream("s")}, "state": config.state})
+    renamed = config.stream_table(f"filled_{WEATHER}.filled")
+    shutil.copytree(str(config.stream_table("filled_s.filled")), str(renamed))
+    assert made_values(config, WINDOWS)[0] == (
+        "filled with values, v: 0 recorded, 6 left without one, too far from a report, 3 forward, "
+        "5 forward without a value, 5 left without one, as their gap is too long, 1 null, 1 recorded null"
+    )
 
 
 def test_the_page_of_the_stream_shows_it_with_its_numbers(tmp_path: Path) -> None:
