@@ -6,7 +6,7 @@ import re
 
 import pyarrow as pa
 
-from rewindow.application import Application
+from rewindow.application import Application, FrameOperator
 from rewindow.config import FILLED, HEARTBEAT, WINDOWS, StreamConfig
 from rewindow.errors import InputError
 from rewindow.names import PLACE
@@ -53,7 +53,7 @@ def heartbeat_application(stream: str, settings: StreamConfig, schema: pa.Schema
         columns=schema,
     )
     if beat.wrong_properties():
-        raise InputError(f'stream "{stream}" cannot have a heartbeat: {beat.wrong_properties()[0].message}')
+        raise InputError(f'stream "{stream}" cannot have a heartbeat: {_wrong(beat)}')
     app = Application(
         f"{HEARTBEAT}{stream}", window=format_duration(settings.width_us), origin_ms=settings.grid.origin_ms
     )
@@ -109,7 +109,7 @@ def filled_application(stream: str, settings: StreamConfig, schema: pa.Schema) -
     )
     if operator.wrong_properties():
         hint = f"Change [streams.{stream}.fill] of rewindow.toml."
-        raise InputError(f'stream "{stream}" cannot be filled: {operator.wrong_properties()[0].message}', hint=hint)
+        raise InputError(f'stream "{stream}" cannot be filled: {_wrong(operator)}', hint=hint)
     app = Application(f"{FILLED}{stream}", window=format_duration(settings.width_us), origin_ms=settings.grid.origin_ms)
     node = app.add("fill", operator, stream=app.input(stream))
     known = filled_parameters(stream, operator, schema, fill.max_ahead_us)
@@ -185,7 +185,7 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
     )
     if operator.wrong_properties():
         hint = f"Change [streams.{stream}.windows] of rewindow.toml."
-        raise InputError(f'stream "{stream}" cannot have windows: {operator.wrong_properties()[0].message}', hint=hint)
+        raise InputError(f'stream "{stream}" cannot have windows: {_wrong(operator)}', hint=hint)
     app = Application(
         f"{WINDOWS}{stream}", window=format_duration(settings.width_us), origin_ms=settings.grid.origin_ms
     )
@@ -213,6 +213,15 @@ def suite_parameters(stream: str, beat: Heartbeat, schema: pa.Schema) -> dict[st
         "columns": ", ".join(map(sql_name, passed)),
         "has_payload": " or ".join(f"{sql_name(name)} is not null" for name in payload) or "false",
     }
+
+
+def _wrong(operator: FrameOperator) -> str:
+    """Returns what is wrong with an operator's properties, beginning with the first one's name where it is known."""
+    first = operator.wrong_properties()[0]
+    if first.path == "properties":
+        return first.message
+    message = first.message.removeprefix("it ")
+    return f"{first.path}{' ' if message != first.message else ': '}{message}"
 
 
 def sql_name(name: str) -> str:

@@ -91,7 +91,7 @@ def test_the_suite_of_causal_filling_goes_by_arrival(tmp_path: Path) -> None:
     place = str(dict(app.outputs["filled"].suite_parameters)["place"])
     assert place.startswith("(case when _rw_is_made") and place.endswith("else epoch_us(arrived_at) end)")
     for wrong, words in (
-        ({"time": "causally"}, "'hindsight' or 'causal'"),
+        ({"time": "causally"}, "cannot be filled: time must be 'hindsight' or 'causal'"),
         ({"columns": {"temp": "linear"}}, "column temp has linear, which needs later rows, but time is causal"),
     ):
         with pytest.raises(InputError) as caught:
@@ -157,7 +157,12 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         'cannot be filled: method "lineal" of column temp is unknown. Did you mean "linear"? There are: null, constant',
     ),
     "a line through text": ({"fill": {"columns": {"sky": "linear"}}}, 'column "sky" is string, which has no line'),
-    "an absent column": ({"fill": {"columns": {"wind": "forward"}}}, "frame has no column wind"),
+    "an absent column": ({"fill": {"columns": {"wind": "forward"}}}, "frame has no column wind. There are: "),
+    "an unknown bound": (
+        {"fill": {"columns": {"temp": {"method": "forward", "max_age": "1 h"}}}},
+        'columns.temp.max_age is unknown. Did you mean "max_carry"? Known are method, value',
+    ),
+    "a number as method": ({"fill": {"columns": {"temp": 5}}}, "columns.temp is 5, it must be a table of settings"),
     "an end before the begin": ({"fill": {"from": "2014-01-01", "to": "2013-01-01"}}, "empty or reversed"),
     "a time that is none": ({"fill": {"from": "soon"}}, '"soon"'),
     "no step": ({"interval": None}, 'stream "weather" has no fill.step'),

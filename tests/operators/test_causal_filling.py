@@ -183,7 +183,7 @@ def test_rows_come_while_a_silence_lasts_in_whatever_groups(
         ({"columns": {"arrived_at": "forward"}}, "column arrived_at is the arrival"),
         ({"wait": -1}, "out of range"),
         ({"time": "hindsight", "wait": 5}, "wait is for time causal alone"),
-        ({"time": "causally"}, "'hindsight' or 'causal'"),
+        ({"time": "causally"}, 'time is "causally". Did you mean "causal"?'),
     ],
 )
 def test_what_would_need_later_rows_is_refused(given: dict[str, Any], words: str) -> None:

@@ -230,6 +230,20 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"columns": {"a": {"method": "nearest", "extrapolate": True}}},
         "extrapolate is for linear alone",
     ),
+    "an unknown bound": (
+        {"columns": {"a": {"method": "forward", "max_age": "1 h"}}},
+        'columns.a.max_age is unknown. Did you mean "max_carry"? Known are method, value, column, periods, fallback',
+    ),
+    "an unknown fallback": (
+        {"columns": {"a": {"method": "seasonal", "periods": [1], "fallback": "magic"}}},
+        'columns.a.fallback is "magic". Allowed are null, forward, backward, nearest, linear',
+    ),
+    "a number as method": ({"columns": {"a": 5}}, "columns.a is 5, it must be a table of settings. Known are method"),
+    "a bound that is no duration": (
+        {"columns": {"a": {"method": "forward", "max_gap": "soon"}}},
+        'columns.a.max_gap: duration "soon" cannot be read',
+    ),
+    "an unknown time": ({"time": "sooner"}, 'time is "sooner". Allowed are hindsight, causal'),
     "a period of nothing": ({"columns": {"a": {"method": "seasonal", "periods": [0]}}}, "a period is 0"),
 }
 
@@ -241,13 +255,15 @@ def test_wrong_settings_are_refused(case: str) -> None:
     with pytest.raises(InputError) as caught:
         settings(**wishes)
     assert message in str(caught.value)
+    with pytest.raises(InputError, match="^from_time is missing; to_time is missing"):
+        FillSettings(event_at="at", step="1 h")
 
 
 def test_columns_that_do_not_fit_are_refused(spark: SparkSession) -> None:
     """Before anything runs: absent ones, text as a line, text as a time."""
     frame = spark.createDataFrame([(1, "x", 5, "text", 1)], "case int, key string, ts bigint, word string, Next int")
     for wishes, message in (
-        ({"columns": {"gone": "null"}}, "frame has no column gone"),
+        ({"columns": {"gone": "null"}}, "frame has no column gone. There are: case, key, ts, word, Next"),
         ({"columns": {"word": "linear"}}, 'column "word" is string, which has no line between two values'),
         ({"columns": {"word": {"method": "previous_of", "column": "ts"}}}, 'column "word" is string, "ts" is bigint'),
         ({"columns": {}, "keys": ["Next"]}, "column Next has a name that filling needs for itself"),

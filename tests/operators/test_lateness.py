@@ -338,9 +338,11 @@ def test_counts_balance_and_name_the_largest_delay(spark: SparkSession) -> None:
         ({"lag": "2147483648 ms"}, "lag of"),
         ({"lag": "soon"}, "cannot be read"),
         ({"watermark_interval": 0}, "must be above 0"),
-        ({"streams": {}}, "at least 1"),
-        ({"streams": {"s": {}}}, "required"),
-        ({"slack": 1}, "not permitted"),
+        ({"streams": {}}, r"streams is \{\}, it must have at least 1 item"),
+        ({"streams": {"s": {}}}, "stream s: event_at is missing"),
+        ({"streams": {"s": 5}}, "streams.s is 5, it must be a table of settings. Known are event_at, unit"),
+        ({"lagg": 1}, 'lagg is unknown. Did you mean "lag"'),
+        ({"delay": 1}, 'delay is unknown. Did you mean "lag"'),
     ],
 )
 def test_event_time_refuses_wrong_settings(wrong: dict[str, Any], words: str) -> None:
@@ -348,6 +350,8 @@ def test_event_time_refuses_wrong_settings(wrong: dict[str, Any], words: str) ->
     with pytest.raises(InputError, match=words):
         EventTime(**({"streams": {"s": StreamTime(event_at="ts")}} | wrong))
     assert EventTime(streams={"s": StreamTime(event_at="ts")}, lag="2147483647 ms").lag_us == 2_147_483_647_000
+    with pytest.raises(InputError, match='unit is "min". Allowed are us, ms, s'):
+        StreamTime(event_at="ts", unit="min")
 
 
 @pytest.mark.parametrize("cut_us", [8_700_000, 9_000_000])

@@ -8,7 +8,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
-from pydantic import ValidationError, field_serializer, model_validator
+from pydantic import field_serializer, model_validator
 
 from rewindow.application import Application, FrameOperator, InputPort, OperatorContext, OutputPort
 from rewindow.application.error_tuples import DETAIL, REASON
@@ -25,7 +25,7 @@ from rewindow.operators.event_time.lateness import (
     lateness,
     refused_because,
 )
-from rewindow.operators.event_time.settings import EventTime, StreamTime, refusal
+from rewindow.operators.event_time.settings import EventTime, StreamTime
 from rewindow.operators.event_time.watermarks import STATE
 from rewindow.operators.heartbeat.clock import floor_div
 
@@ -151,13 +151,10 @@ class EventTimeOperator(FrameOperator):
         return F.greatest(window, F.lit(context.first))
 
     def _settings(self) -> EventTime:
-        try:
-            stream = StreamTime(
-                event_at=self.event_at, unit=self.unit, max_ahead=self.max_ahead, max_jump=self.max_jump,
-                idle_timeout=self.idle_timeout,
-            )  # fmt: skip
-        except ValidationError as error:
-            raise refusal("event time", error) from error
+        stream = StreamTime(
+            event_at=self.event_at, unit=self.unit, max_ahead=self.max_ahead, max_jump=self.max_jump,
+            idle_timeout=self.idle_timeout,
+        )  # fmt: skip
         return EventTime(
             streams=dict.fromkeys(self._ports(), stream), lag=self.lag, watermark_interval=self.watermark_interval,
             arrived_at=self.arrived_at, tie=self.tie,

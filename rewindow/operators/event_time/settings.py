@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_core import ErrorDetails
 
 from rewindow.errors import InputError
+from rewindow.names import did_you_mean
 from rewindow.windows import DURATION_US_MAX, parse_duration
 
 LAG_US_MAX = (2**31 - 1) * 1_000
 """The longest lag (E18)."""
+_MEANT = {"max_age": "max_carry", "delay": "lag"}
+"""How a setting is called elsewhere, where its letters do not tell."""
+_SHOWN_MAX = 60
 
 
 class StreamTime(BaseModel):
@@ -27,6 +34,9 @@ class StreamTime(BaseModel):
             year old that lies within a day of its arrival in a larger unit. None believes every timestamp.
         max_jump: a tuple whose timestamp exceeds the largest one of its stream before it by more is an error tuple and
             moves no clock; off unless set (E50). Of tuples of one arrival the earliest timestamp comes first.
+
+    Raises:
+        InputError: a setting is wrong.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -36,6 +46,12 @@ class StreamTime(BaseModel):
     idle_timeout: Decimal | None = None
     max_ahead: Decimal | None = Decimal(86_400)
     max_jump: Decimal | None = None
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            raise refusal("a stream's time", error, type(self)) from error
 
     @field_validator("idle_timeout", "max_ahead", "max_jump", mode="before")
     @classmethod
@@ -93,7 +109,14 @@ class EventTime(BaseModel):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            raise refusal("event time", error) from error
+            raise refusal("event time", error, type(self)) from error
+
+    @field_validator("streams", mode="before")
+    @classmethod
+    def _check_streams(cls, value: object) -> object:
+        if not isinstance(value, Mapping):
+            return value
+        return {name: _stream_time(name, given) for name, given in value.items()}
 
     @field_validator("lag", mode="before")
     @classmethod
@@ -127,11 +150,66 @@ class EventTime(BaseModel):
         return any(stream.idle_timeout is not None for stream in self.streams.values())
 
 
-def refusal(of: str, error: ValidationError) -> InputError:
-    """Returns one error that names every wrong setting."""
-    found = [item["msg"].removeprefix("Value error, ") for item in error.errors()]
-    places = ", ".join(".".join(map(str, item["loc"])) for item in error.errors() if item["loc"])
+def _stream_time(name: str, given: object) -> object:
+    if not isinstance(given, Mapping):
+        return given
+    try:
+        return StreamTime(**given)
+    except InputError as error:
+        raise ValueError(f"stream {name}: {error.primary}") from error
+
+
+def refusal(of: str, error: ValidationError, model: type[BaseModel]) -> InputError:
+    """Returns one error that names every wrong setting.
+
+    Args:
+        of: what the settings are of.
+        error: what pydantic found.
+        model: the settings' class, which knows what they may be.
+    """
+    found = dict.fromkeys(_sentence(item, model) for item in error.errors())
+    places = ", ".join(_place(item) for item in error.errors() if item["loc"])
     return InputError("; ".join(found), detail=f"Wrong settings of {of}: {places}." if places else "")
+
+
+def _sentence(item: ErrorDetails, model: type[BaseModel]) -> str:
+    """Returns what is wrong with a setting, and what it may be; a validator of ours has said it itself."""
+    place, kind, given = _place(item), item["type"], _shown(item["input"])
+    if kind == "value_error":
+        words = item["msg"].removeprefix("Value error, ")
+        return f"{place}: {words}" if len(item["loc"]) > 1 else words
+    if kind == "missing":
+        return f"{place} is missing"
+    if kind == "extra_forbidden":
+        known, name = list(_section(item["loc"][:-1], model).model_fields), str(item["loc"][-1])
+        meant = did_you_mean(_MEANT.get(name, name), known)
+        return f"{place} is unknown. {meant}Known are {', '.join(known)}"
+    if kind == "literal_error":
+        allowed = item["ctx"]["expected"].split("'")[1::2]
+        return f"{place} is {given}. {did_you_mean(str(item['input']), allowed)}Allowed are {', '.join(allowed)}"
+    if kind == "model_type":
+        known = list(_section(item["loc"], model).model_fields)
+        return f"{place} is {given}, it must be a table of settings. Known are {', '.join(known)}"
+    words, is_usual = re.subn("^[A-Z][a-z]+ should ", "it must ", item["msg"])
+    return f"{place} is {given}, {words}" if is_usual else f"{place} is wrong: {words}"
+
+
+def _place(item: ErrorDetails) -> str:
+    return ".".join(map(str, item["loc"]))
+
+
+def _shown(value: object) -> str:
+    text = f'"{value}"' if isinstance(value, str) else repr(value)
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+
+
+def _section(place: tuple[int | str, ...], model: type[BaseModel]) -> type[BaseModel]:
+    """Returns the class of the settings at a place; a part that is no setting's name is a key, such as a column."""
+    for part in place:
+        if (field := model.model_fields.get(str(part))) is not None:
+            kinds = get_args(field.annotation) or (field.annotation,)
+            model = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), model)
+    return model
 
 
 def seconds(value: object) -> Decimal:

@@ -62,7 +62,7 @@ class StormWindows(BaseModel):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            raise refusal("windows of Storm", error) from error
+            raise refusal("windows of Storm", error, type(self)) from error
 
     @field_validator("length", "slide", mode="before")
     @classmethod

@@ -33,7 +33,7 @@ class _Repeating(BaseModel):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            raise refusal("event-time windows", error) from error
+            raise refusal("event-time windows", error, type(self)) from error
 
     @field_validator("allowed_lateness", mode="before")
     @classmethod
@@ -294,7 +294,7 @@ class CountWindows(BaseModel):
         try:
             super().__init__(**{"slide": settings.get("length"), **settings})
         except ValidationError as error:
-            raise refusal("windows of so many tuples", error) from error
+            raise refusal("windows of so many tuples", error, type(self)) from error
 
     @field_validator("length", "slide")
     @classmethod
@@ -349,7 +349,7 @@ class SessionWindows(BaseModel):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            raise refusal("session windows", error) from error
+            raise refusal("session windows", error, type(self)) from error
 
     @field_validator("gap", mode="before")
     @classmethod

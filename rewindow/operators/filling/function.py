@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rewindow.errors import InputError
-from rewindow.names import quoted_column
+from rewindow.names import did_you_mean, quoted_column
 from rewindow.operators.filling.causal import LATE, causal_gaps, made_at, timed_rows
 from rewindow.operators.filling.expected import never_there
 from rewindow.operators.filling.settings import FillRules, FillSettings
@@ -134,7 +134,8 @@ def check_columns(types: Mapping[str, str], settings: FillRules) -> None:
         absent.append(settings.arrived_at)
     absent += [fill.column for fill in settings.columns.values() if fill.column and fill.column not in types]
     if absent:
-        raise InputError(f"frame has no column {', '.join(absent)}", hint=f"It has {', '.join(types)}.")
+        meant = did_you_mean(absent[0], types)
+        raise InputError(f"frame has no column {', '.join(absent)}. {meant}There are: {', '.join(types)}")
     taken = [name for name in settings.keys if name.lower() in OWN]
     taken += [name for name in types if name.lower() in OWN - {NEXT, PREVIOUS}]
     if taken:

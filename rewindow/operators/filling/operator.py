@@ -261,7 +261,7 @@ class FillGaps(FrameOperator):
                 look_back=self.look_back,
             )  # fmt: skip
         except ValidationError as error:
-            raise refusal("gap filling", error) from error
+            raise refusal("gap filling", error, FillRules) from error
 
     def _filled(self) -> list[Any]:
         """Returns the columns for values of recorded nulls."""

@@ -304,7 +304,7 @@ class FillSettings(FillRules):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            raise refusal("gap filling", error) from error
+            raise refusal("gap filling", error, type(self)) from error
 
 
 def refuse_later_rows(columns: Mapping[str, ColumnFill], because: str) -> None:

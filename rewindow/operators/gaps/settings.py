@@ -70,7 +70,7 @@ class GapSettings(OpeningHours):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            raise refusal("a report of gaps", error) from error
+            raise refusal("a report of gaps", error, type(self)) from error
 
     @field_validator("cadence", "lull", "window", mode="before")
     @classmethod

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from rewindow.errors import InputError
+from rewindow.operators.event_time.settings import refusal
 from rewindow.windows import DURATION_US_MAX, parse_duration
 
 NOT_POSITIVE = "The Tuple Output Interval must be a numeric value greater than zero."
@@ -168,9 +169,7 @@ class HeartbeatSettings(HeartbeatProperties):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            found = [item["msg"].removeprefix("Value error, ") for item in error.errors()]
-            places = ", ".join(".".join(str(part) for part in item["loc"]) for item in error.errors())
-            raise InputError("; ".join(found), detail=f"Wrong settings of the Heartbeat: {places}.") from error
+            raise refusal("the Heartbeat", error, type(self)) from error
         for text in self.warnings():
             warnings.warn(text, stacklevel=2)
 
