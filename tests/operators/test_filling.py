@@ -259,12 +259,20 @@ def test_wrong_settings_are_refused(case: str) -> None:
         FillSettings(event_at="at", step="1 h")
 
 
+def _expression(sql: str) -> dict[str, Any]:
+    return {"columns": {"ts": {"method": "expression", "sql": sql}}, "event_at": "case"}
+
+
 def test_columns_that_do_not_fit_are_refused(spark: SparkSession) -> None:
     """Before anything runs: absent ones, text as a line, text as a time."""
     frame = spark.createDataFrame([(1, "x", 5, "text", 1)], "case int, key string, ts bigint, word string, Next int")
     for wishes, message in (
         ({"columns": {"gone": "null"}}, "frame has no column gone. There are: case, key, ts, word, Next"),
         ({"columns": {"word": "linear"}}, 'column "word" is string, which has no line between two values'),
+        (_expression("previous.ts - next.tss"), 'sql "previous.ts - next.tss" of column "ts" names next.tss. Did you'),
+        (_expression("previous.ts -"), 'sql "previous.ts -" of column "ts" cannot be computed\n  Detail: Syntax error'),
+        (_expression("tss + 1"), "next.X, where X is one of case, key, ts, word, Next."),
+        (_expression("array(previous.ts)"), 'sql "array(previous.ts)" of column "ts" cannot be computed'),
         ({"columns": {"word": {"method": "previous_of", "column": "ts"}}}, 'column "word" is string, "ts" is bigint'),
         ({"columns": {}, "keys": ["Next"]}, "column Next has a name that filling needs for itself"),
         ({"columns": {}, "event_at": "word"}, 'timestamp "word" is string, not a timestamp or a whole number'),

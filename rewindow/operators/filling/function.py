@@ -16,6 +16,7 @@ from rewindow.errors import InputError
 from rewindow.names import did_you_mean, quoted_column
 from rewindow.operators.filling.causal import LATE, causal_gaps, made_at, timed_rows
 from rewindow.operators.filling.expected import never_there
+from rewindow.operators.filling.expressions import check_names
 from rewindow.operators.filling.settings import FillRules, FillSettings
 from rewindow.operators.filling.sides import bounded_sides, filled_nulls, no_sides, with_sides, with_usable
 from rewindow.operators.filling.values import (
@@ -155,6 +156,8 @@ def check_columns(types: Mapping[str, str], settings: FillRules) -> None:
             hint="Read it first, such as by to_timestamp.",
         )
     for name, fill in settings.columns.items():
+        if fill.sql is not None:
+            check_names(name, fill.sql, types)
         is_line = fill.method == "linear" or fill.fallback == "linear"
         if is_line and not types[name].startswith(_NUMBERS):
             raise InputError(

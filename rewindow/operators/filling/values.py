@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from rewindow.names import quoted_column
+from rewindow.operators.filling.expressions import check_expression
 from rewindow.operators.filling.settings import ColumnFill, FillRules
 from rewindow.operators.heartbeat.clock import floor_div
 
@@ -218,7 +219,9 @@ def _filled_rows(made: DataFrame, frame: DataFrame, settings: FillRules, given: 
     values |= {key: F.col(quoted_column(key)) for key in settings.keys}
     methods, found = [], []
     made = looking_back(made.withColumn(BEFORE, F.col(PREVIOUS).getField(TS)), settings)
-    for name in settings.columns:
+    for name, fill in settings.columns.items():
+        if fill.sql is not None:
+            check_expression(made, name, fill.sql, types[name])
         values[name], word, rows = filled_value(name, types[name], settings)
         methods += [F.lit(name), word]
         found += [F.lit(name), rows]
