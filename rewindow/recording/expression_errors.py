@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
@@ -61,6 +63,34 @@ def expression_error(name: str, stream: StreamConfig, rows: DataFrame, columns: 
         except PySparkException as error:
             return _refused(name, setting, expression, columns, error)
     return None
+
+
+def event_at_hint(event_at: str, events: Mapping[str, T.DataType]) -> str:
+    """Returns how to make a TIMESTAMP column of what `event_at` says; empty where that is a name that is not there."""
+    kind = events.get(event_at)
+    name, column = "event_time", event_at if _PLAIN.fullmatch(event_at) else f"`{event_at}`"
+    if kind is None:
+        if not re.search("[(+*/ ]", event_at):
+            return ""
+        value, more = event_at, ""
+    else:
+        value, more = _as_timestamp(column, kind)
+        name = f"{re.sub('_(at|us|ms|s)$', '', event_at)}_at" if column == event_at else name
+    name = "event_time" if name in events or name == "at_at" else name
+    wanted = f'select = {{ {name} = {json.dumps(value, ensure_ascii=False)} }} and event_at = "{name}"'
+    return f"Make a column of it: {wanted}, in the stream's section of rewindow.toml.{more}"
+
+
+def _as_timestamp(column: str, kind: T.DataType) -> tuple[str, str]:
+    """Returns SQL that makes a TIMESTAMP of a column, and what to write where the column means something else."""
+    if isinstance(kind, T.StringType):
+        return f"to_timestamp({column})", f" A format goes behind it, as in to_timestamp({column}, 'yyyyMMdd HH:mm')."
+    if not isinstance(kind, T.NumericType):
+        return f"CAST({column} AS TIMESTAMP)", ""
+    units = {"ms": "timestamp_millis", "us": "timestamp_micros", "s": "timestamp_seconds"}
+    function = units.get(column.strip("`").rpartition("_")[2], "timestamp_seconds")
+    others = [other for other in units.values() if other != function]
+    return f"{function}({column})", f" Where it counts in another unit, it is {' or '.join(others)}."
 
 
 def _selected(stream: StreamConfig) -> list[tuple[str, str]]:

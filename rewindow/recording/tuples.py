@@ -21,7 +21,7 @@ from rewindow.application.error_tuples import FROM, PREFIX
 from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.names import BOOKKEEPING, did_you_mean, quoted_column
-from rewindow.recording.expression_errors import columns_error, expression_error, plain_words
+from rewindow.recording.expression_errors import columns_error, event_at_hint, expression_error, plain_words
 from rewindow.recording.sources.source import BAD, FILE, RAW, ROW, SourceContents, SourceFile
 from rewindow.spark.digests import check_digestible
 
@@ -183,7 +183,7 @@ def check_event_columns(name: str, stream: StreamConfig, schema: T.StructType) -
         times = [column for column, kind in events.items() if isinstance(kind, T.TimestampType)]
         raise InputError(
             f'event timestamp "{stream.event_at}" of stream "{name}" is not a TIMESTAMP column',
-            hint=did_you_mean(stream.event_at, times) + _known(events),
+            hint=event_at_hint(stream.event_at, events) or did_you_mean(stream.event_at, times) + _known(events),
         )
     check_digestible(recorded_schema(schema))
 
