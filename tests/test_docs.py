@@ -8,7 +8,7 @@ import shlex
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer
@@ -18,6 +18,9 @@ from markdown_it.token import Token
 
 from rewindow.cli import app
 from rewindow.config import Config
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
@@ -53,12 +56,28 @@ def test_python_of_the_docs_runs(page: str, airflow: bool, tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     if "AIRFLOW_HOME" not in os.environ:
         monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
+    run(page, airflow)
+
+
+def run(page: str, airflow: bool) -> dict[str, Any]:
+    """Returns the names that the blocks of a page have made."""
     namespace: dict[str, Any] = {"__name__": "docs"}
     for block in blocks(page, "python"):
         if bool(AIRFLOW.search(block.content)) == airflow:
             line = (block.map or [0])[0] + 1
             code = compile("\n" * line + block.content, str(ROOT / page), "exec", dont_inherit=True)
             exec(code, namespace)
+    return namespace
+
+
+@pytest.mark.jvm
+def test_rows_to_try_event_time_with_have_a_late_one(spark: SparkSession) -> None:
+    """The page says which, and every function of clicks takes them; no setting shadows another."""
+    page = run("docs/event_time.md", airflow=False)
+    assert page["filling"].event_at == "observed_at"
+    late = page["late_clicks"](page["some_clicks"]()).collect()
+    assert [(row["country"], row["price"], row["_rw_late_by_us"]) for row in late] == [("AT", 1, 13_000_000)]
+    assert page["clicks_by_country"](page["some_clicks"]()).count() == 0  # Their windows wait for a watermark.
 
 
 def commands(page: str) -> Iterator[list[str]]:
