@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from datetime import timedelta
 from typing import Annotated
 
@@ -13,10 +14,12 @@ from rewindow.commands.completion import streams
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import First, From, JobScreen, Last, To, err
 from rewindow.errors import InputError
-from rewindow.playback import PlaybackReport, on_port, to_stdout
+from rewindow.playback import PlaybackReport, PlaybackStopped, on_port, to_stdout
 from rewindow.playback import play as send
 
 _FASTEST = "max"
+_PIPE_CLOSED = 128 + signal.SIGPIPE
+"""As of a program that writes into a pipe which nobody reads any more."""
 
 
 def play(
@@ -40,7 +43,14 @@ def play(
     A tuple is due at its recorded arrival, counted from the first one; at speed 60 an hour takes a minute. The timers
     of a published heartbeat_STREAM.filled are tuples like others, and keep their distances too.
 
-    What was sent, and how much later than due, is said at the end, beside the tuples (on standard error).
+    A line is a JSON object: window_id, offset, arrived_at and the event columns. Timestamps are ISO 8601 in UTC, always
+    with microseconds, so that the text sorts; decimals are text with all their digits.
+
+    A port serves one reader, and the command ends with the stream. Go on with --from, or with --first as the error
+    says: the window that was being sent is sent again.
+
+    What was sent, and how much later than due, is said at the end, beside the tuples (on standard error), and in the
+    report also after ctrl-C. When the reader of standard output goes, as head does, it ends without a word, with 141.
 
     Examples:
 
@@ -52,15 +62,25 @@ def play(
     """
     config, screen = load_project(), JobScreen()
     pace = None if speed == _FASTEST else _number(speed)
-    with to_stdout() if port is None else on_port(port, screen.note) as target:
-        found = send(
-            config, stream, target, speed=pace, first=first, last=last, from_time=from_time, to_time=to_time,
-            listener=screen,
-        )  # fmt: skip
+    try:
+        with to_stdout() if port is None else on_port(port, screen.note) as target:
+            found = send(
+                config, stream, target, speed=pace, first=first, last=last, from_time=from_time, to_time=to_time,
+                listener=screen,
+            )  # fmt: skip
+    except PlaybackStopped as stopped:
+        _write(report, stopped.report)
+        if stopped.by_reader and port is None:
+            raise typer.Exit(_PIPE_CLOSED) from None
+        raise
+    _write(report, found)
+    _show(found)
+
+
+def _write(report: typer.FileTextWrite | None, found: PlaybackReport) -> None:
     if report:
         json.dump(found.to_dict(), report, indent=2)
         report.write("\n")
-    _show(found)
 
 
 def _number(text: str) -> float:

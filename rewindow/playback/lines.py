@@ -14,8 +14,9 @@ import pyarrow as pa
 def json_lines(rows: pa.Table) -> list[bytes]:
     r"""Returns a line for each row, with its line end.
 
-    Times are text in ISO 8601, decimals text with all their digits, bytes text in base 64. JSON has no NaN and no
-    infinity: these are text too, as other programs write them.
+    Times are text in ISO 8601, always with microseconds so that the text sorts as they do; decimals are
+    text with all their digits, bytes text in base 64. JSON has no NaN and no infinity: these are text too, as other
+    programs write them.
 
     >>> json_lines(pa.table({"window_id": [7], "key": ["é"], "delay": [float("nan")]}))
     [b'{"window_id":7,"key":"\xc3\xa9","delay":"NaN"}\n']
@@ -27,8 +28,10 @@ def json_lines(rows: pa.Table) -> list[bytes]:
 
 def _plain(value: object) -> str:
     if isinstance(value, datetime):
-        return value.isoformat().replace("+00:00", "Z")
-    if isinstance(value, date | time):
+        return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    if isinstance(value, time):
+        return value.isoformat(timespec="microseconds")
+    if isinstance(value, date):
         return value.isoformat()
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 

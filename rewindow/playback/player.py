@@ -22,12 +22,13 @@ from rewindow.config import Config
 from rewindow.errors import InputError, Interrupted, RangeError, TableError
 from rewindow.facts.seals import read_seals, sealed_range
 from rewindow.listener import Listener, Silent
+from rewindow.names import did_you_mean
 from rewindow.playback.lines import json_lines
 from rewindow.playback.report import Delays, PlaybackReport, delays_of
-from rewindow.playback.targets import Target
+from rewindow.playback.targets import ReaderGone, Target
 from rewindow.storage import Table, query
 from rewindow.storage.queries import in_order
-from rewindow.storage.streams import stored_grid
+from rewindow.storage.streams import sealed_streams, stored_grid
 from rewindow.windows import Grid, WindowRange, check_order, format_time, parse_time
 
 PART_TUPLES = 20_000
@@ -35,6 +36,22 @@ PART_TUPLES = 20_000
 SEND_TUPLES = 1_000
 """Tuples that are sent at once at most: of more, the last one would wait for the first one's reader."""
 _SAY_S = 10.0
+
+
+class PlaybackStopped(Interrupted):
+    """The reader has gone, or the user has stopped it.
+
+    Attributes:
+        report: what was sent until then.
+        by_reader: whether it was the reader.
+    """
+
+    def __init__(
+        self, primary: str, *, report: PlaybackReport, by_reader: bool = False, detail: str = "", hint: str = ""
+    ) -> None:
+        super().__init__(primary, detail=detail, hint=hint)
+        self.report = report
+        self.by_reader = by_reader
 
 
 class Clock(Protocol):
@@ -96,7 +113,7 @@ def play(
         InputError: the stream was never recorded; the speed is not above zero.
         RangeError: the range is empty or reversed, or nothing is sealed in it.
         TableError: the stream does not hold what was sealed.
-        Interrupted: the reader has gone, or the user has stopped it; the hint says how to go on.
+        PlaybackStopped: the reader has gone, or the user has stopped it; the hint says how to go on.
     """
     if speed is not None and not (speed > 0 and math.isfinite(speed)):
         raise InputError(
@@ -105,8 +122,7 @@ def play(
         )
     listener, clock = listener or Silent(), clock or _MachineClock()
     if not Table.exists(config.windows_table(stream)):
-        config.stream(stream)
-        raise InputError(f'stream "{stream}" is not recorded yet', hint=f"Run: rewindow record {stream}")
+        raise _not_there(config, stream)
     windows = Table.open(config.windows_table(stream))
     data, grid = Table.open(config.stream_table(stream)), stored_grid(windows)
     asked = _asked(stream, windows, grid, (first, last), (from_time, to_time))
@@ -119,6 +135,15 @@ def play(
         listener.warn(f"{missing:,} of {len(asked):,} windows are not sealed: nothing is sent for them")
     report = PlaybackReport(stream, asked, missing, 0, speed, 0.0, 0.0, None)
     return _Player(report, target, listener, clock, grid).play(_parts(data, seals))
+
+
+def _not_there(config: Config, stream: str) -> InputError:
+    if stream in config.streams:
+        return InputError(f'stream "{stream}" is not recorded yet', hint=f"Run: rewindow record {stream}")
+    there = sealed_streams(config.state / "streams")
+    meant = did_you_mean(stream, there)
+    known = f"Recorded or published are: {', '.join(there)}." if there else "Nothing is recorded or published yet."
+    return InputError(f'stream "{stream}" is unknown', hint=f"{meant}{known}")
 
 
 def _asked(
@@ -190,6 +215,7 @@ class _Player:
         self._began = self._said = clock.now()
         self._first_us: int | None = None
         self._latest_us, self._window = 0, report.windows.first
+        self._sent_us = -(2**63)
 
     def play(self, parts: Iterator[_Part]) -> PlaybackReport:
         """Sends everything and returns what was done."""
@@ -197,13 +223,16 @@ class _Player:
             for part in parts:
                 self._play(part)
         except ConnectionError:
-            raise self._stopped("the reader has gone") from None
+            raise self._stopped("the reader has gone", by_reader=True) from None
         except KeyboardInterrupt:
             raise self._stopped("it was stopped") from None
+        return self._told()
+
+    def _told(self) -> PlaybackReport:
         paced = self._report.speed is not None
         return replace(
             self._report,
-            recorded_s=(self._latest_us - (self._first_us or 0)) / 1e6,
+            recorded_s=(self._sent_us - (self._first_us or 0)) / 1e6 if self._report.tuples else 0.0,
             seconds=round(self._clock.now() - self._began, 6),
             delay_s=delays_of(self._delays) if paced else None,
         )
@@ -216,14 +245,26 @@ class _Player:
             self._window = int(part.windows[at])
             self._clock.wait_until(due[at])
             end = min(int(np.searchsorted(due, self._clock.now(), "right")), at + SEND_TUPLES)
-            self._send(b"".join(part.lines[at:end]))
-            sent = self._clock.now()
-            self._delays.add(sent - due[at:end])
-            self._report = replace(self._report, tuples=self._report.tuples + end - at)
+            try:
+                self._send(b"".join(part.lines[at:end]))
+            except ReaderGone as gone:
+                lengths = np.cumsum([len(line) for line in part.lines[at:end]])
+                self._count(part, due, at, at + int(np.searchsorted(lengths, gone.taken, "right")))
+                raise
+            sent = self._count(part, due, at, end)
             at = end
             if sent - self._said >= _SAY_S:
                 self._said = sent
                 self._say(int(part.arrived_us[end - 1]))
+
+    def _count(self, part: _Part, due: npt.NDArray[np.float64], at: int, end: int) -> float:
+        """Counts tuples as sent and returns the time."""
+        sent = self._clock.now()
+        if end > at:
+            self._delays.add(sent - due[at:end])
+            self._sent_us = max(self._sent_us, int(part.arrived_us[at:end].max()))
+            self._report = replace(self._report, tuples=self._report.tuples + end - at)
+        return sent
 
     def _due(self, arrived_us: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Returns when tuples are due; one that arrived before an earlier one, with it: time does not go back."""
@@ -243,12 +284,14 @@ class _Player:
             left = f", at most {(end_us - arrived_us) / 1e6 / self._report.speed:,.0f} s left"
         self._listener.line(f"{self._report.tuples:,} tuples sent, up to {format_time(arrived_us)}{left}")
 
-    def _stopped(self, why: str) -> Interrupted:
+    def _stopped(self, why: str, *, by_reader: bool = False) -> PlaybackStopped:
         stream, last = self._report.stream, self._report.windows.last
         speed = "max" if self._report.speed is None else f"{self._report.speed:g}"
         sent = f"{self._report.tuples:,} tuples, in window {self._window}"
-        return Interrupted(
+        return PlaybackStopped(
             f'playback of stream "{stream}" ended after {sent}: {why}',
+            report=replace(self._told(), is_complete=False),
+            by_reader=by_reader,
             hint=f"rewindow play {stream} --first {self._window} --last {last} --speed {speed} sends that window "
             "again, and goes on; to a port with --port as before.",
         )

@@ -47,6 +47,7 @@ class PlaybackReport:
         seconds: seconds that it took to send them.
         delay_s: seconds later than due: of half of the tuples at most `median`, of 99 in 100 at most `p99`, of all at
             most `largest`; None for as fast as possible, where nothing is due.
+        is_complete: whether everything was sent; else the reader went, or the user stopped it.
     """
 
     stream: str
@@ -57,6 +58,7 @@ class PlaybackReport:
     recorded_s: float
     seconds: float
     delay_s: dict[str, float] | None
+    is_complete: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the report as plain values."""

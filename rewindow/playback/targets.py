@@ -15,11 +15,19 @@ HOST = "127.0.0.1"
 PORT_MAX = 65_535
 
 
+class ReaderGone(ConnectionError):
+    """The reader has gone; `taken` bytes of what was being sent were taken before."""
+
+    def __init__(self, taken: int) -> None:
+        super().__init__("the reader has gone")
+        self.taken = taken
+
+
 class Target(Protocol):
     """Takes bytes; it may block as long as its reader is busy.
 
     Raises:
-        ConnectionError: the reader has gone.
+        ConnectionError: the reader has gone; `ReaderGone` says how many bytes were taken.
     """
 
     def __call__(self, data: bytes, /) -> object:
@@ -32,12 +40,16 @@ def to_stdout() -> Iterator[Target]:
     sys.stdout.flush()
     number = sys.stdout.fileno()
 
-    def send(data: bytes) -> None:
-        left = memoryview(data)
-        while left:
-            left = left[os.write(number, left) :]
+    yield lambda data: _send(lambda left: os.write(number, left), data)
 
-    yield send
+
+def _send(write: Callable[[memoryview], int], data: bytes) -> None:
+    left = memoryview(data)
+    try:
+        while left:
+            left = left[write(left) :]
+    except ConnectionError:
+        raise ReaderGone(len(data) - len(left)) from None
 
 
 @contextmanager
@@ -65,4 +77,4 @@ def on_port(port: int, say: Callable[[str], None] = lambda line: None) -> Iterat
         reader, _ = server.accept()
     with reader:
         reader.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        yield reader.sendall
+        yield lambda data: _send(reader.send, data)

@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from rewindow.config import Config
 from rewindow.errors import InputError, Interrupted, RangeError, ResourceError, TableError
 from rewindow.listener import Lines
-from rewindow.playback import on_port, play
+from rewindow.playback import PlaybackStopped, on_port, play
 from rewindow.playback.lines import json_lines
 from rewindow.playback.report import Delays
+from rewindow.playback.targets import ReaderGone, _send
 from tests.recovery.project import make_stream
 
 TIME = pa.timestamp("us", "UTC")
@@ -197,9 +198,14 @@ def test_what_cannot_be_played_is_refused(
 
 
 def test_unknown_streams_are_refused(tmp_path: Path) -> None:
-    """Whether it was never named, or only never recorded."""
+    """Whether it was never named, or only never recorded; with those that are there, published ones too."""
     with pytest.raises(InputError, match='stream "nothing" is unknown'):
         play(Config(state=tmp_path), "nothing", lambda data: None)
+    config = record(tmp_path, [3.0])
+    make_stream(config, "app.totals", pa.Table.from_pylist([], schema=STREAM), {0: 0}, width_ms=10_000)
+    with pytest.raises(InputError, match='"app.total" is unknown') as found:
+        play(config, "app.total", lambda data: None)
+    assert found.value.hint == 'Did you mean "app.totals"? Recorded or published are: app.totals, s.'
 
 
 def test_a_reader_that_goes_ends_it_with_the_place_to_go_on(tmp_path: Path) -> None:
@@ -208,6 +214,54 @@ def test_a_reader_that_goes_ends_it_with_the_place_to_go_on(tmp_path: Path) -> N
     with pytest.raises(Interrupted, match="ended after 2 tuples, in window 2: the reader has gone") as found:
         play(config, "s", Reader(clock, until=2), clock=clock)
     assert found.value.hint.startswith("rewindow play s --first 2 --last 2 ")
+
+
+def test_what_was_really_taken_is_counted(tmp_path: Path) -> None:
+    """Of a block of lines those that the reader took whole; the report of what was sent comes with the error."""
+    config = record(tmp_path, [3.0, 4.0, 29.0])
+    taken: list[bytes] = []
+
+    def head(data: bytes) -> None:
+        lines = data.splitlines(keepends=True)
+        taken.extend(lines[:2])
+        raise ReaderGone(len(b"".join(lines[:2])) + 5)
+
+    with pytest.raises(PlaybackStopped, match="ended after 2 tuples, in window 0: the reader has gone") as found:
+        play(config, "s", head, speed=None, clock=Clock())
+    assert len(taken) == 2 and found.value.by_reader
+    report = found.value.report.to_dict()
+    assert (report["tuples"], report["recorded_s"], report["is_complete"]) == (2, 1.0, False)
+
+
+def test_ctrl_c_leaves_the_report(tmp_path: Path) -> None:
+    """Of what was sent until then."""
+
+    class Stopped(Clock):
+        def wait_until(self, moment: float) -> None:
+            if moment > 120:
+                raise KeyboardInterrupt
+            super().wait_until(moment)
+
+    clock = Stopped()
+    with pytest.raises(PlaybackStopped, match="ended after 2 tuples, in window 2: it was stopped") as found:
+        play(record(tmp_path, [3.0, 14.0, 29.0]), "s", Reader(clock), clock=clock)
+    assert (found.value.report.tuples, found.value.report.is_complete, found.value.by_reader) == (2, False, False)
+
+
+def test_a_pipe_that_closes_says_how_much_it_took() -> None:
+    """More than fits into it is sent to a reader that takes one block and goes."""
+    ours, theirs = socket.socketpair()
+
+    def read() -> None:
+        with theirs:
+            theirs.recv(10)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    with ours, pytest.raises(ReaderGone) as gone:
+        _send(ours.send, b"x" * 100_000_000)
+    reader.join()
+    assert 0 < gone.value.taken < 100_000_000
 
 
 def test_a_port_serves_one_reader(tmp_path: Path) -> None:
@@ -254,11 +308,13 @@ def test_values_that_json_lacks_are_text() -> None:
     rows = pa.table(
         {
             "sum": pa.array([Decimal("1.10")]), "raw": [b"\x00\xff"], "many": [[1.5, float("inf")]],
+            "at": pa.array([EPOCH], TIME), "hour": [EPOCH.time()],
             "inside": [{"x": float("nan"), "y": None}], "day": [datetime(2013, 1, 1).date()],
         }
     )  # fmt: skip
     assert json.loads(json_lines(rows)[0]) == {
         "sum": "1.10", "raw": "AP8=", "many": [1.5, "Infinity"], "inside": {"x": "NaN", "y": None}, "day": "2013-01-01",
+        "at": "1970-01-01T00:00:00.000000Z", "hour": "00:00:00.000000",
     }  # fmt: skip
 
 
