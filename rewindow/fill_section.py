@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from rewindow.setting_types import DurationUs, Section, zero_or_more
+from rewindow.setting_types import AheadUs, DurationUs, Section, zero_or_more
 
 
 class FillConfig(Section):
@@ -24,7 +24,7 @@ class FillConfig(Section):
     """Until when rows are expected (exclusive): in its window open gaps are closed. By default only rows close gaps."""
     max_rows: int = Field(1_000_000, ge=1)
     """Of a longer gap one row is made in the place of all; with causal one for the rest, when it ends."""
-    max_ahead_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(86_400_000_000, alias="max_ahead")
+    max_ahead_us: Annotated[AheadUs, AfterValidator(zero_or_more)] = Field(86_400_000_000, alias="max_ahead")
     """A timestamp that runs ahead of its arrival by more closes no gap and is reported."""
     zone: str | None = None
     """A time zone: then `step` is so many days, weeks or months of its calendar, such as "1 month", or has `hours`."""

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from rewindow.errors import InputError
 from rewindow.location import Location, location
-from rewindow.windows import parse_duration
+from rewindow.windows import format_duration, parse_duration
 
 
 def _duration(text: str | int | float) -> int:
@@ -20,6 +20,10 @@ def _duration(text: str | int | float) -> int:
         return parse_duration(text)
     except InputError as error:
         raise PydanticCustomError("duration", "{text}", {"text": error.primary, "hint": error.hint}) from error
+
+
+def _as_text(duration_us: int) -> str:
+    return format_duration(duration_us) if duration_us else "0"
 
 
 def _window_size(text: object) -> str:
@@ -31,22 +35,22 @@ def _window_size(text: object) -> str:
         raise PydanticCustomError("duration", "it is no text", {"hint": 'Write it as in length = "1 hour".'})
     size_us = _duration(text)
     if size_us <= 0:
-        raise PydanticCustomError("duration", "it is {us} us; it must be greater than zero", {"us": size_us})
+        raise PydanticCustomError("duration", "it is {us}; it must be greater than zero", {"us": _as_text(size_us)})
     return f"{size_us} us"
 
 
 def above_zero(interval_us: int) -> int:
     """Returns an interval, if it is one."""
     if interval_us <= 0:
-        text = "it is {us} us; the Tuple Output Interval must be a numeric value greater than zero"
-        raise PydanticCustomError("interval", text, {"us": interval_us})
+        text = "it is {us}; the Tuple Output Interval must be a numeric value greater than zero"
+        raise PydanticCustomError("interval", text, {"us": _as_text(interval_us)})
     return interval_us
 
 
 def zero_or_more(slack_us: int) -> int:
     """Returns a wait, if it is one."""
     if slack_us < 0:
-        raise PydanticCustomError("slack", "it is {us} us; it must be zero or more", {"us": slack_us})
+        raise PydanticCustomError("slack", "it is {us}; it must be zero or more", {"us": _as_text(slack_us)})
     return slack_us
 
 
@@ -59,6 +63,17 @@ def known_encoding(name: str) -> str:
         raise PydanticCustomError("encoding", text, {"name": name}) from error
     return known.name
 
+
+def _ahead(text: str | int | float) -> int:
+    try:
+        return parse_duration(text)
+    except InputError as error:
+        hint = f'{error.hint} A long one turns it off, such as "36500 days".'.strip()
+        raise PydanticCustomError("duration", "{text}", {"text": error.primary, "hint": hint}) from error
+
+
+AheadUs = Annotated[int, BeforeValidator(_ahead)]
+"""How far a timestamp may run ahead, in microseconds; TOML has no null to turn it off."""
 
 DurationUs = Annotated[int, BeforeValidator(_duration)]
 """A duration in microseconds, read from text such as "1 hour"; bare numbers are seconds."""

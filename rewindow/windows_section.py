@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from rewindow.setting_types import DurationUs, Length, Section, zero_or_more
+from rewindow.setting_types import AheadUs, DurationUs, Length, Section, zero_or_more
 
 
 class WindowsConfig(Section):
@@ -22,7 +22,7 @@ class WindowsConfig(Section):
     """How far the watermark stays behind the newest timestamp: a tuple older than the watermark is late."""
     watermark_interval_us: Annotated[DurationUs, Field(gt=0)] = Field(1_000_000, alias="watermark_interval")
     """The watermark rises at the multiples of it on the arrival clock."""
-    max_ahead_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(86_400_000_000, alias="max_ahead")
+    max_ahead_us: Annotated[AheadUs, AfterValidator(zero_or_more)] = Field(86_400_000_000, alias="max_ahead")
     """A timestamp that runs ahead of its arrival by more is an error tuple and moves no watermark."""
     allowed_lateness_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(0, alias="allowed_lateness")
     """A late tuple that is not further behind the watermark corrects the windows that have fired."""

@@ -44,9 +44,9 @@ def load(folder: Path, setting: str) -> Config:
 @pytest.mark.parametrize(
     ("setting", "text"),
     [
-        ('interval = "0"', f'interval" is wrong: it is 0 us; {H20}'),
-        ("interval = -1", f'interval" is wrong: it is -1000000 us; {H20}'),
-        ('slack = "-10 ms"', 'slack" is wrong: it is -10000 us; it must be zero or more'),
+        ('interval = "0"', f'interval" is wrong: it is 0; {H20}'),
+        ("interval = -1", f'interval" is wrong: it is -1 s; {H20}'),
+        ('slack = "-10 ms"', 'slack" is wrong: it is -10 ms; it must be zero or more'),
         ("interval = nan", 'interval" is wrong: duration "nan" cannot be read'),
         ("slack = inf", 'slack" is wrong: duration "inf" cannot be read'),
     ],

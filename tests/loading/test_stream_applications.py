@@ -238,7 +238,11 @@ WRONG_WINDOWS: dict[str, tuple[dict[str, Any], str]] = {
     "a name that is a key": ({"windows": WINDOWS | {"aggregates": {"Origin": "count(*)"}}}, "column Origin would come"),
     "a slide beyond the length": (
         {"windows": WINDOWS | {"slide": "7 h"}},
-        "slide 25200 s is longer than length 21600 s",
+        "slide 25200 s is longer than length 21600 s: tuples between two windows would be in none\n",
+    ),
+    "a slide of another kind": (
+        {"windows": {"length": "100 tuples", "slide": "1 h"}},
+        "length and slide are of two kinds: both count tuples, or both are durations\n  Hint: Change",
     ),
     "no event timestamp": ({"windows": WINDOWS, "event_at": None}, 'stream "weather" has no event_at'),
     "no section": ({"windows": None}, 'stream "weather" has no windows'),
@@ -266,10 +270,11 @@ def test_wrong_windows_are_an_error_with_what_may_be(case: str) -> None:
     ("line", "words"),
     [
         ('length = "0 s"', "streams.s.windows.length"),
-        ('length = "-1 s"', "it must be greater than zero"),
+        ('length = "-1 h"', "it is -1 h; it must be greater than zero"),
+        ('length = "1 h"\nmax_ahead = "never"', 'A long one turns it off, such as "36500 days"'),
         ("length = [1]", 'Write it as in length = "1 hour"'),
         ('length = "ten tuples"', 'duration "ten tuples" cannot be read'),
-        ('length = "1 h"\nlag = "-1 s"', "it must be zero or more"),
+        ('length = "1 h"\nlag = "-1 s"', "it is -1 s; it must be zero or more"),
         ('length = "1 h"\naccumulation = "all"', "streams.s.windows.accumulation"),
         ('length = "1 h"\nlater = 1', "Known in [streams.s.windows]: length, slide, aggregates, lag"),
     ],

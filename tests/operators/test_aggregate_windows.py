@@ -181,7 +181,7 @@ SESSION = {"length": None, "slide": None, "gap": "1 s"}
         ({**SESSION, "accumulation": "discarding"}, "have no other accumulation than retracting"),
         ({"length": "3 tuples", "slide": "1 tuple", "early": "1 s"}, "windows of so many tuples have no early"),
         ({"length": "0 tuples", "slide": None}, "0 tuples are out of range"),
-        ({"length": "3 tuples"}, 'duration "3 tuples" cannot be read'),
+        ({"length": "3 tuples"}, "length and slide are of two kinds"),
         ({"length": "global"}, "the global window has no slide"),
         ({"length": None}, "windows have neither a length nor a gap"),
         ({"early": "0 s"}, "early is 0"),

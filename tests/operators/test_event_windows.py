@@ -329,7 +329,7 @@ def test_aggregates_have_the_types_of_spark(spark: SparkSession) -> None:
     [
         ({"length": 0}, "above 0"),
         ({"slide": "0 s"}, "above 0"),
-        ({"slide": "11 s"}, "longer than length"),
+        ({"slide": "11 s"}, "longer than length 10 s.*\n  Hint: sampling=True says that this is meant"),
         ({"slide": "1 us"}, "more than 10000 times"),
         ({"size": 1}, "size is unknown. .*Known are allowed_lateness, early"),
         ({"allowed_lateness": "-1 s"}, "out of range|cannot be read"),

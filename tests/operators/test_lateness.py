@@ -352,6 +352,9 @@ def test_event_time_refuses_wrong_settings(wrong: dict[str, Any], words: str) ->
     assert EventTime(streams={"s": StreamTime(event_at="ts")}, lag="2147483647 ms").lag_us == 2_147_483_647_000
     with pytest.raises(InputError, match='unit is "min". Allowed are us, ms, s'):
         StreamTime(event_at="ts", unit="min")
+    with pytest.raises(InputError, match=r'"never" cannot be read\. Write a number and a unit') as caught:
+        StreamTime(event_at="ts", max_ahead="never")
+    assert caught.value.hint == "max_ahead=None turns it off."
 
 
 @pytest.mark.parametrize("cut_us", [8_700_000, 9_000_000])

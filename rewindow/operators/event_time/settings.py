@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import ErrorDetails
 
 from rewindow.errors import InputError
@@ -19,6 +19,14 @@ LAG_US_MAX = (2**31 - 1) * 1_000
 _MEANT = {"max_age": "max_carry", "delay": "lag"}
 """How a setting is called elsewhere, where its letters do not tell."""
 _SHOWN_MAX = 60
+
+
+class HintedValueError(ValueError):
+    """What a validator says, with a hint for who calls the function and not for who writes rewindow.toml."""
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 class StreamTime(BaseModel):
@@ -55,8 +63,11 @@ class StreamTime(BaseModel):
 
     @field_validator("idle_timeout", "max_ahead", "max_jump", mode="before")
     @classmethod
-    def _check_wait(cls, value: object) -> Decimal | None:
-        return None if value is None else seconds(value)
+    def _check_wait(cls, value: object, info: ValidationInfo) -> Decimal | None:
+        try:
+            return None if value is None else seconds(value)
+        except ValueError as error:
+            raise HintedValueError(str(error), hint=f"{info.field_name}=None turns it off.") from error
 
     @property
     def idle_timeout_us(self) -> int | None:
@@ -168,8 +179,10 @@ def refusal(of: str, error: ValidationError, model: type[BaseModel]) -> InputErr
         model: the settings' class, which knows what they may be.
     """
     found = dict.fromkeys(_sentence(item, model) for item in error.errors())
+    causes = [item.get("ctx", {}).get("error") for item in error.errors()]
+    hint = " ".join(cause.hint for cause in causes if isinstance(cause, HintedValueError))
     places = ", ".join(_place(item) for item in error.errors() if item["loc"])
-    return InputError("; ".join(found), detail=f"Wrong settings of {of}: {places}." if places else "")
+    return InputError("; ".join(found), detail=f"Wrong settings of {of}: {places}." if places else "", hint=hint)
 
 
 def _sentence(item: ErrorDetails, model: type[BaseModel]) -> str:
@@ -212,6 +225,11 @@ def _section(place: tuple[int | str, ...], model: type[BaseModel]) -> type[BaseM
     return model
 
 
+def in_one_line(error: InputError) -> str:
+    """Returns an error and its hint as one message, which may become part of another error."""
+    return f"{error.primary}. {error.hint.rstrip('.')}" if error.hint else error.primary
+
+
 def seconds(value: object) -> Decimal:
     """Returns a duration in seconds, read as written.
 
@@ -223,7 +241,7 @@ def seconds(value: object) -> Decimal:
     try:
         duration_us = parse_duration(str(value))
     except InputError as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(in_one_line(error)) from error
     if not 0 <= duration_us <= DURATION_US_MAX:
         raise ValueError(f"duration {value} is out of range, it may be from 0 to 100 years")
     return Decimal(duration_us) / 1_000_000

@@ -199,6 +199,8 @@ class AggregateWindows(EventTimeOperator):
             self._refuse("windows of so many tuples have", *_TRIGGERS, _UPDATED)
             length, slide = (int(found[1]) for found in tuples if found)
             return CountWindows(length=length, slide=slide)
+        if any(tuples):
+            raise ValueError("length and slide are of two kinds: both count tuples, or both are durations")
         return EventWindows(length=self.length, slide=slide, **triggers)
 
     def _refuse(self, what: str, *names: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
 
-from rewindow.operators.event_time.settings import refusal, seconds
+from rewindow.operators.event_time.settings import HintedValueError, refusal, seconds
 
 TUPLES_MAX = 2**31 - 1
 """A window of so many tuples has so many at most."""
@@ -147,9 +147,10 @@ class EventWindows(_Repeating):
     @model_validator(mode="after")
     def _check_slide(self) -> EventWindows:
         if self.slide > self.length and not self.sampling:
-            raise ValueError(
+            raise HintedValueError(
                 f"slide {self.slide} s is longer than length {self.length} s: tuples between two windows would be in "
-                "none; sampling = True says that this is meant"
+                "none",
+                hint="sampling=True says that this is meant.",
             )
         if self.length_us > self.slide_us * OVERLAP_MAX:
             raise ValueError(

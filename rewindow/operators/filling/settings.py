@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
-from rewindow.operators.event_time.settings import refusal, seconds
+from rewindow.operators.event_time.settings import in_one_line, refusal, seconds
 from rewindow.operators.filling.grids import EventGrid, FixedGrid, calendar_grid
 from rewindow.operators.filling.opening_hours import OpeningHours
 from rewindow.windows import format_time, parse_time
@@ -174,7 +174,7 @@ class FillRules(OpeningHours):
         try:
             return parse_time(value) if isinstance(value, str) else value
         except InputError as error:
-            raise ValueError(str(error)) from error
+            raise ValueError(in_one_line(error)) from error
 
     @field_validator("columns", mode="before")
     @classmethod

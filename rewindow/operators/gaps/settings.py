@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from rewindow.errors import InputError
-from rewindow.operators.event_time.settings import refusal, seconds
+from rewindow.operators.event_time.settings import in_one_line, refusal, seconds
 from rewindow.operators.filling.hours_grid import HoursGrid
 from rewindow.operators.filling.opening_hours import OpeningHours
 from rewindow.windows import format_duration, format_time, parse_time
@@ -86,7 +86,7 @@ class GapSettings(OpeningHours):
         try:
             return parse_time(value) if isinstance(value, str) else value
         except InputError as error:
-            raise ValueError(str(error)) from error
+            raise ValueError(in_one_line(error)) from error
 
     @model_validator(mode="after")
     def _check_hours_alone(self) -> GapSettings:
