@@ -9,8 +9,8 @@ alone, and once everything is right again there is none.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -78,16 +78,22 @@ class Repairs:
         late: tuples that are to be taken out of quarantine first.
         steps: replays, each behind those whose outputs it reads.
         unknown: what cannot be told any more, in words.
+        inputs: by application the streams that it has read, of all that have published.
     """
 
     late: Sequence[LateTuples]
     steps: Sequence[RepairStep]
     unknown: Sequence[str]
+    inputs: Mapping[str, Collection[str]] = field(default_factory=dict, compare=False)
 
     def of(self, application: str) -> Repairs:
-        """Returns what concerns one application: its replays, those before them whose outputs it reads, late tuples."""
-        last = max((place for place, step in enumerate(self.steps) if step.application == application), default=-1)
-        return Repairs(self.late, self.steps[: last + 1], self.unknown)
+        """Returns what concerns one application: its replays, those whose outputs it reads, those downstream of it."""
+        reads = {name: {stream.partition(".")[0] for stream in streams} for name, streams in self.inputs.items()}
+        read_by = {name: {reader for reader, names in reads.items() if name in names} for name in reads}
+        wanted = _reached(application, reads) | _reached(application, read_by)
+        streams = {stream for name in wanted for stream in self.inputs.get(name, ())}
+        late = [one for one in self.late if one.stream in streams]
+        return Repairs(late, [step for step in self.steps if step.application in wanted], self.unknown, self.inputs)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns it as plain values; window ids are numbers (W14)."""
@@ -136,7 +142,19 @@ def find_repairs(config: Config) -> Repairs:
             for output in applications[name].outputs:
                 words = f"{output} is published again in windows {step.windows}"
                 changes.add(output, step.windows, words)
-    return Repairs(late, [step for listed in steps.values() for step in listed], tuple(dict.fromkeys(changes.unknown)))
+    every = [step for listed in steps.values() for step in listed]
+    inputs = {name: known.inputs for name, known in applications.items()}
+    return Repairs(late, every, tuple(dict.fromkeys(changes.unknown)), inputs)
+
+
+def _reached(name: str, edges: Mapping[str, Collection[str]]) -> set[str]:
+    """Returns a name and all that is reached from it."""
+    found, ahead = {name}, [name]
+    while ahead:
+        new = set(edges.get(ahead.pop(), ())) - found
+        found |= new
+        ahead += new
+    return found
 
 
 class _Changes:

@@ -251,7 +251,7 @@ def test_who_reads_a_repaired_output_is_repaired_behind_it(config: Config) -> No
     assert proposed(found) == [("app", 105, 105), ("a_reader", 105, 119)]
     assert found.steps[1].reasons[0] == "app.delays is published again in windows [105, 105]"
     assert (proposed(found.of("app")), proposed(found.of("a_reader")), proposed(found.of("other"))) == (
-        [("app", 105, 105)], proposed(found), [],
+        proposed(found), proposed(found), [],
     )  # fmt: skip
     simple(
         config, "two", 105, 105, plus=7, publishable=True, outputs=STATELESS,
@@ -261,6 +261,20 @@ def test_who_reads_a_repaired_output_is_repaired_behind_it(config: Config) -> No
     found = find_repairs(config)
     assert proposed(found) == [("a_reader", 105, 119)]
     assert found.steps[0].reasons[0] == "windows of app.delays that have changed since replay below has read it: 1"
+
+
+def test_repairs_of_one_application_leave_out_who_has_nothing_to_do_with_it(config: Config) -> None:
+    """Also the late tuples of streams that none of those shown has read."""
+    published(config, "one", outputs=STATELESS)
+    published(config, "apart", outputs=STATELESS, application="apart")
+    published(config, "below", outputs=STATELESS, application="z_reader", streams=("app.delays",))
+    seal_again(config, 105)
+    put_aside(config, [106])
+    found = find_repairs(config)
+    assert [name for name, _, _ in proposed(found)] == ["apart", "app", "z_reader"]
+    assert [name for name, _, _ in proposed(found.of("app"))] == ["app", "z_reader"]
+    assert [name for name, _, _ in proposed(found.of("z_reader"))] == ["app", "z_reader"]
+    assert [one.stream for one in found.of("apart").late] == ["flights"] and not found.of("other").late
 
 
 def test_an_output_that_came_out_the_same_changes_nobody(config: Config) -> None:
