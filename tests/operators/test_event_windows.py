@@ -357,6 +357,9 @@ def test_event_windows_refuse_wrong_settings(wrong: dict[str, Any], words: str) 
         with pytest.raises(InputError, match=words):
             CountWindows(**dict(zip(("length", "slide"), counts, strict=False)))
     assert CountWindows(length=5).slide == 5
+    with pytest.raises(InputError) as caught:
+        CountWindows(length=0)
+    assert caught.value.primary.count("0 tuples are out of range") == 1, "length and slide are told together"
 
 
 def test_event_windows_refuse_what_they_cannot_fold(spark: SparkSession) -> None:
