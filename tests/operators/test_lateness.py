@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from decimal import Decimal
 from functools import reduce
 from itertools import pairwise
@@ -16,7 +15,7 @@ from pyspark.sql import functions as F
 
 from rewindow.errors import InputError
 from rewindow.operators.event_time.jumps import fold_jumps
-from rewindow.operators.event_time.lateness import ADDED, Lateness, late_by_idleness, lateness, refused_because
+from rewindow.operators.event_time.lateness import Lateness, lateness, refused_because
 from rewindow.operators.event_time.settings import EventTime, StreamTime
 from tests.operators.lateness_reference import Arrival, Judged, Rules, judge
 
@@ -355,57 +354,3 @@ def test_event_time_refuses_wrong_settings(wrong: dict[str, Any], words: str) ->
     with pytest.raises(InputError, match=r'"never" cannot be read\. Write a number and a unit') as caught:
         StreamTime(event_at="ts", max_ahead="never")
     assert caught.value.hint == "max_ahead=None turns it off."
-
-
-@pytest.mark.parametrize("cut_us", [8_700_000, 9_000_000])
-def test_a_stream_that_sends_again_after_a_cut_is_idle_until_its_next_tick(spark: SparkSession, cut_us: int) -> None:
-    """What arrived after the last tick of a piece raises no watermark before the next one (E42, E47)."""
-    arrivals = [(0, 1.0, 100), (1, 2.0, 50), (0, 8.5, 60), (0, 8.8, 70)]
-    rows = [(0, number, stream, int(at * 1e6), ts * 10**6) for number, (stream, at, ts) in enumerate(arrivals)]
-    frame = spark.createDataFrame(rows, "case INT, number INT, stream INT, arrived_at BIGINT, ts BIGINT")
-    stream = StreamTime(event_at="ts", idle_timeout="5 s", max_ahead=None)
-    time, state, results = EventTime(streams={"s0": stream, "s1": stream}), None, []
-    for first_us, end_us in pairwise([0, cut_us, 20_000_000]):
-        piece = frame.where(f"arrived_at >= {first_us} AND arrived_at < {end_us}")
-        frames = {f"s{number}": piece.where(f"stream = {number}").drop("stream") for number in (0, 1)}
-        results.append(lateness(frames, time, state=state, start_us=0, end_us=end_us))
-        assert results[-1].state is not None
-        state = results[-1].state.localCheckpoint()
-    assert {place[1]: one for place, one in outcomes(results).items()} == {
-        0: Judged("on_time", None), 1: Judged("on_time", None),
-        2: Judged("on_time", 50_000_000), 3: Judged("on_time", 50_000_000),
-    }  # fmt: skip
-    ticks = [tuple(row) for result in results for row in result.ticks.collect()]
-    assert sorted(ticks) == [(2_000_000, 50_000_000, None), (9_000_000, 100_000_000, 50_000_000)]
-
-
-def test_a_stream_that_has_sent_is_silent_since_then_also_before_the_first_tick(spark: SparkSession) -> None:
-    """Only one that has sent nothing is waited for from the first tick on (E47, X28)."""
-    stream = StreamTime(event_at="ts", idle_timeout="1 s", max_ahead=None)
-    time = EventTime(streams={"s0": stream, "s1": stream}, watermark_interval="10 s")
-    kind, second = "arrived_at BIGINT, ts BIGINT", 10**6
-    frames = {
-        "s0": spark.createDataFrame([(3 * second, 3 * second)], kind),
-        "s1": spark.createDataFrame([(10 * second, 10 * second), (12 * second, 5 * second)], kind),
-    }
-    judged = lateness(frames, time, start_us=1, end_us=30 * second)
-    assert [tuple(row)[:2] for row in judged.ticks.collect()] == [(10 * second, 10 * second)]
-    assert judged.late["s1"].count() == 1
-
-
-@pytest.mark.long
-def test_tuples_that_only_an_idle_timeout_made_late_are_told(spark: SparkSession) -> None:
-    """Those that would be on time if every stream had been waited for (E48)."""
-    seed = new_seed()
-    random = Random(seed)
-    known = {"timeouts_us": (2 * UNIT_US, 5 * UNIT_US), "aheads_us": (None, None), "jumps_us": ()}
-    rules = replace(make_rules(random), streams=2, **known)  # type: ignore[arg-type]
-    cases = [make_case(random, rules.streams) for _ in range(CASES // 4)]
-    found = late_by_idleness(frames_of(spark, cases, rules), settings_of(rules), start_us=0, apart=("case",))
-    mine = {(row["case"], row["number"]) for frame in found.values() for row in frame.collect()}
-    patient, wanted = replace(rules, timeouts_us=(None, None)), set()
-    for key, case in enumerate(cases):
-        pairs = zip(judge(case, rules, 0, END_US)[0], judge(case, patient, 0, END_US)[0], strict=True)
-        wanted |= {(key, number) for number, (one, other) in enumerate(pairs) if one.outcome == "late" != other.outcome}
-    assert mine == wanted and wanted, f"seed {seed}\n{rules}"
-    assert list(found["s0"].columns)[-4:] == list(ADDED)
