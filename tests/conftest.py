@@ -91,7 +91,9 @@ SCORE = "score"
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Prints the scores that tests have left."""
     reports = [report for found in terminalreporter.stats.values() for report in found if hasattr(report, "when")]
-    scores = sorted({text for report in reports for key, text in report.user_properties if key == SCORE})
+    scores = sorted(
+        {text for report in reports for key, text in getattr(report, "user_properties", ()) if key == SCORE}
+    )
     for text in scores:
         terminalreporter.write_line(f"score: {text}")
 

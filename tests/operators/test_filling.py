@@ -280,3 +280,33 @@ def test_columns_that_do_not_fit_are_refused(spark: SparkSession) -> None:
         with pytest.raises(InputError) as caught:
             fill_gaps(frame, settings(**wishes))
         assert message in str(caught.value)
+
+
+def test_a_grid_that_the_timestamp_cannot_tell_is_refused(spark: SparkSession) -> None:
+    """Two points of half a second would be the same whole second (G2)."""
+    frame = spark.createDataFrame([(1, 1.0)], "ts bigint, a double")
+    for grid in ({"step": "0.5 s"}, {"step": 1, "origin": 250_000}):
+        settings = FillSettings(event_at="ts", unit="s", from_time=0, to_time=10 * S, columns={"a": "forward"}, **grid)
+        with pytest.raises(InputError, match="counts whole s: not every point of the grid can be written"):
+            fill_gaps(frame, settings)
+
+
+@pytest.mark.parametrize(
+    ("kind", "ends", "between"),
+    [
+        ("decimal(30,5)", ["1234567890123456789012345.12345", "1234567890123456789012345.12348"],
+         ["1234567890123456789012345.12346", "1234567890123456789012345.12347"]),
+        ("bigint", ["9007199254740993", "9007199254740999"], ["9007199254740995", "9007199254740997"]),
+        ("decimal(38,0)", ["-12345678901234567890123456789012345678", "-12345678901234567890123456789012345672"],
+         ["-12345678901234567890123456789012345676", "-12345678901234567890123456789012345674"]),
+    ],
+)  # fmt: skip
+def test_a_line_between_large_numbers_loses_no_digit(
+    spark: SparkSession, kind: str, ends: list[str], between: list[str]
+) -> None:
+    """Decimals and whole numbers lie between their sources, though doubles would not tell them apart (G22)."""
+    frame = spark.createDataFrame([(0, ends[0]), (30, ends[1])], "ts bigint, text string")
+    frame = frame.selectExpr("ts", f"cast(text as {kind}) as a")
+    settings = FillSettings(event_at="ts", unit="s", step=10, from_time=0, to_time=40 * S, columns={"a": "linear"})
+    made = fill_gaps(frame, settings).where("_rw_is_made").orderBy("ts").selectExpr("cast(a as string) as a")
+    assert [row["a"] for row in made.collect()] == between

@@ -354,3 +354,16 @@ def test_event_time_refuses_wrong_settings(wrong: dict[str, Any], words: str) ->
     with pytest.raises(InputError, match=r'"never" cannot be read\. Write a number and a unit') as caught:
         StreamTime(event_at="ts", max_ahead="never")
     assert caught.value.hint == "max_ahead=None turns it off."
+
+
+def test_counts_are_by_columns_of_any_name_but_their_own(spark: SparkSession) -> None:
+    """A name may have a full stop; one that counts have themselves, or that is not there, is refused (E40)."""
+    frame = spark.createDataFrame([(1, 1, "x", "y")], "arrived_at BIGINT, ts BIGINT, `a.b` STRING, outcome STRING")
+    judged = lateness({"s": frame}, EventTime(streams={"s": StreamTime(event_at="ts")}))
+    assert [tuple(row) for row in judged.counts("a.b").collect()] == [("s", "x", "on_time", 1, None)]
+    for name, words in (
+        ("outcome", "one that counts have themselves"),
+        ("c", 'stream "s" has no column c to count by'),
+    ):
+        with pytest.raises(InputError, match=words):
+            judged.counts(name)

@@ -31,6 +31,8 @@ ON_TIME, LATE, NULL_TS, FAR_FUTURE, BAD_TYPE, JUMP, TIMER = OUTCOMES = (
     "on_time", "late", "null_ts", "far_future", "bad_type", "jump", "timer",
 )  # fmt: skip
 """What becomes of a tuple; each has exactly one of these (E39)."""
+COUNTED = ("stream", "outcome", "tuples", "late_by_us_max")
+"""Columns of counts, beside those that are counted by."""
 SMALL = 1_000_000
 """So many ticks or ends of windows are sent to every task; more of them are joined by a shuffle."""
 Once = Callable[[str, Callable[[], "DataFrame"]], "DataFrame"]
@@ -98,14 +100,18 @@ class Lateness:
         """Returns tuples by stream, the columns `by` and outcome, with the largest delay: what went in, came out (E40).
 
         Columns: `stream STRING`, those of `by`, `outcome STRING`, `tuples BIGINT`, `late_by_us_max BIGINT`.
+
+        Raises:
+            InputError: a column is not there, or has the name of one of these.
         """
         from pyspark.sql import functions as F
 
-        parts = []
+        columns, parts = [F.col(quoted_column(column)) for column in by], []
         for name, frame in self.tuples.items():
-            grouped = frame.groupBy(*by, F.col(OUTCOME).alias("outcome"))
+            _check_counted(name, frame, by)
+            grouped = frame.groupBy(*columns, F.col(OUTCOME).alias("outcome"))
             counted = grouped.agg(F.count("*").alias("tuples"), F.max(LATE_BY).alias("late_by_us_max"))
-            parts.append(counted.select(F.lit(name).alias("stream"), *by, "outcome", "tuples", "late_by_us_max"))
+            parts.append(counted.select(F.lit(name).alias("stream"), *columns, *COUNTED[1:]))
         return reduce(lambda one, other: one.unionByName(other), parts)
 
 
@@ -214,6 +220,16 @@ def _check(frames: Mapping[str, DataFrame], settings: EventTime, state: DataFram
         taken = [column for column in frame.columns if column.lower() in ADDED]
         if taken:
             raise InputError(f'stream "{name}" has the column {", ".join(taken)}, which lateness adds')
+
+
+def _check_counted(name: str, frame: DataFrame, by: Sequence[str]) -> None:
+    """Refuses columns to count by that are not there, or that counts have themselves."""
+    absent = [column for column in by if column not in frame.columns]
+    if absent:
+        raise InputError(f'stream "{name}" has no column {", ".join(absent)} to count by', hint=_has(frame))
+    taken = [column for column in by if column.lower() in COUNTED]
+    if taken:
+        raise InputError(f"column {', '.join(taken)} is one that counts have themselves", hint="Rename it before.")
 
 
 def _has(frame: DataFrame) -> str:

@@ -221,7 +221,7 @@ class SplitLate(EventTimeOperator):
         """Returns the tuples by what became of them, the ticks, and the counts."""
         judged = self._judge(inputs, state, context)
         tick_window = self._window_of("tick_us", context).alias("window_id")
-        counts = judged.counts("window_id", *map(quoted_column, self.key_by))
+        counts = judged.counts("window_id", *self.key_by)
         return {
             "on_time": self._together(judged.on_time),
             **self._refused(judged, judged.late),

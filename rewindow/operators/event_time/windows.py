@@ -130,7 +130,7 @@ class Windows:
         before = rows.where(waited).select(*columns, F.lit("pending_before").alias("outcome"), TUPLES)
         after = rows.where(waited | is_new).select(*columns, outcome.alias("outcome"), TUPLES)
         every = reduce(lambda one, other: one.unionByName(other), [given, refused, before, after])
-        return every.groupBy(STREAM, *by, "outcome").agg(F.sum(TUPLES).alias(TUPLES))
+        return every.groupBy(*columns, "outcome").agg(F.sum(TUPLES).alias(TUPLES))
 
 
 def event_windows(

@@ -34,6 +34,7 @@ from rewindow.operators.filling.values import (
     ROW,
     START,
     TS,
+    UNIT_US,
     UNTIL,
     in_range,
     make_rows,
@@ -155,6 +156,8 @@ def check_columns(types: Mapping[str, str], settings: FillRules) -> None:
             f'timestamp "{settings.event_at}" is {kind}, not a timestamp or a whole number',
             hint="Read it first, such as by to_timestamp.",
         )
+    if settings.zone is None and not kind.startswith("timestamp"):
+        _check_unit(settings)
     for name, fill in settings.columns.items():
         if fill.sql is not None:
             check_names(name, fill.sql, types)
@@ -168,6 +171,16 @@ def check_columns(types: Mapping[str, str], settings: FillRules) -> None:
             raise InputError(f'column "{name}" is {types[name]}, so it cannot have min_value or max_value')
         if fill.method == "previous_of" and types[name] != types[str(fill.column)]:
             raise InputError(f'column "{name}" is {types[name]}, "{fill.column}" is {types[str(fill.column)]}')
+
+
+def _check_unit(settings: FillRules) -> None:
+    """Refuses a grid with points that a whole number of units cannot tell: two of them would be one."""
+    if settings.step_us % UNIT_US[settings.unit] or settings.origin % UNIT_US[settings.unit]:
+        raise InputError(
+            f'timestamp "{settings.event_at}" counts whole {settings.unit}: not every point of the grid can be written',
+            detail=f"The step is {settings.step_us} us, the origin {settings.origin} us.",
+            hint="Take a step and an origin of whole units, or make a finer timestamp of it first.",
+        )
 
 
 def _with_next(rows: DataFrame, keys: list[Column]) -> DataFrame:

@@ -39,7 +39,7 @@ REST, DUE = "_rw_rest", "_rw_due"
 AT = "_rw_arrived_us"
 """Arrival of a row, or of the one that closes a gap."""
 OWN = {NEXT, PREVIOUS, TS, POINT, ROW, FROM, UNTIL, OPEN, COUNTS}
-_UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
+UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 
 
 def place_rows(frame: DataFrame, settings: FillRules, names: list[str] | None = None) -> DataFrame:
@@ -73,7 +73,7 @@ def timestamp(frame: DataFrame, settings: FillRules) -> Column:
     column = F.col(quoted_column(settings.event_at))
     if dict(frame.dtypes)[settings.event_at].startswith("timestamp"):
         return F.unix_micros(column.cast("timestamp"))
-    return column.cast("bigint") * _UNIT_US[settings.unit]
+    return column.cast("bigint") * UNIT_US[settings.unit]
 
 
 def event_value(frame: DataFrame, settings: FillRules) -> Column:
@@ -259,7 +259,7 @@ def looking_back(made: DataFrame, settings: FillRules) -> DataFrame:
 
 
 def _div(value: Column, unit: str) -> Column:
-    return floor_div(value, _UNIT_US[unit])
+    return floor_div(value, UNIT_US[unit])
 
 
 def _of(side: str, name: str) -> Column:
@@ -290,7 +290,7 @@ def filled_value(name: str, kind: DataType, settings: FillRules) -> tuple[Column
     from pyspark.sql.types import IntegralType
 
     fill = settings.columns[name]
-    value, word, near, rows = _choice(name, fill, fill.method, settings)
+    value, word, near, rows = _choice(name, fill, fill.method, settings, kind)
     if fill.max_carry is not None:
         word = F.when(near, word).otherwise(EXPIRED)
         value, rows = F.when(near, value), F.when(near, rows)
@@ -305,7 +305,7 @@ def filled_value(name: str, kind: DataType, settings: FillRules) -> tuple[Column
     return (F.round(value) if is_whole else value), word, rows
 
 
-def _choice(name: str, fill: ColumnFill, method: str, settings: FillRules) -> _Choice:
+def _choice(name: str, fill: ColumnFill, method: str, settings: FillRules, kind: DataType) -> _Choice:
     """Returns what a method gives."""
     from pyspark.sql import functions as F
 
@@ -331,12 +331,11 @@ def _choice(name: str, fill: ColumnFill, method: str, settings: FillRules) -> _C
         near, ts = F.when(is_before, early).otherwise(later), F.when(is_before, before_ts).otherwise(behind_ts)
         return _Choice(F.when(is_before, before).otherwise(behind), word, near, _one(ts))
     if method == "linear":
-        share = since / (since + until)
-        line = before.cast("double") + (behind.cast("double") - before.cast("double")) * share
+        line = _line(before, behind, since / (since + until), kind)
         if not fill.extrapolate:
             return _Choice(line, word, early & later, both)
         one_side = (before_ts.isNull() | behind_ts.isNull()) & F.coalesce(since, until).isNotNull()
-        line = F.when(one_side, F.coalesce(before, behind).cast("double")).otherwise(line)
+        line = F.when(one_side, F.coalesce(before, behind)).otherwise(line)
         word = F.when(one_side, EXTRAPOLATED).otherwise(word)
         return _Choice(line, word, early & later, F.coalesce(both, _one(F.coalesce(before_ts, behind_ts))))
     if method == "previous_of":
@@ -345,8 +344,26 @@ def _choice(name: str, fill: ColumnFill, method: str, settings: FillRules) -> _C
         rows = F.coalesce(both, _one(F.coalesce(before_ts, behind_ts)))
         return _Choice(F.expr(str(fill.sql)), word, early & later, rows)
     if method == "seasonal":
-        return _seasonal(name, fill, settings)
+        return _seasonal(name, fill, settings, kind)
     return _Choice(F.lit(None), word, yes, F.lit(None))
+
+
+def _line(before: Column, behind: Column, share: Column, kind: DataType) -> Column:
+    """Returns the value at a share of the way from one to the other.
+
+    Of decimals and whole numbers only the way between both is a double, so that no digit of large ones is lost.
+    """
+    from pyspark.sql.types import DecimalType, IntegralType
+
+    if isinstance(kind, IntegralType):
+        kind, before, behind = DecimalType(20, 0), before.cast("decimal(20,0)"), behind.cast("decimal(20,0)")
+    if not isinstance(kind, DecimalType):
+        return before.cast("double") + (behind.cast("double") - before.cast("double")) * share
+    room = min(3, 37 - kind.precision) if kind.precision < 37 else 0
+    way = ((behind - before).cast("double") * share).cast(
+        DecimalType(min(38, kind.precision + 1 + room), kind.scale + room)
+    )
+    return before + way
 
 
 def _one(ts: Column) -> Column:
@@ -356,10 +373,10 @@ def _one(ts: Column) -> Column:
     return F.when(ts.isNotNull(), F.array(ts))
 
 
-def _seasonal(name: str, fill: ColumnFill, settings: FillRules) -> _Choice:
+def _seasonal(name: str, fill: ColumnFill, settings: FillRules, kind: DataType) -> _Choice:
     from pyspark.sql import functions as F
 
-    value, word, near, rows = _choice(name, fill, fill.fallback, settings)
+    value, word, near, rows = _choice(name, fill, fill.fallback, settings, kind)
     for period in reversed(fill.periods):
         period_us = int(period * 1_000_000)
         season = F.col(_season(period_us))
