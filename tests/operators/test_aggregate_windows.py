@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from random import Random
@@ -135,6 +136,7 @@ def test_windows_fire_as_those_of_the_function_in_groups(spark: SparkSession, sh
     operated = operator(**properties_of(windows))
     assert operated.wrong_properties() == []
     state, found, late = to_frame(spark, operated.initial_state()), list[str](), 0
+    counts: list[dict[str, Any]] = []
     for first, end in pairwise(cuts):
         kept = Kept()
         at_end = {"windows": WINDOWS - 1} if ends else {}
@@ -145,11 +147,28 @@ def test_windows_fire_as_those_of_the_function_in_groups(spark: SparkSession, sh
         found += [repr(row) for row in fired.to_pylist()]
         if shape == "sessions":
             late += conform(ports["late"], operated.output_ports()["late"].schema, "late").count()
+        if shape == "sliding":
+            counted = conform(ports["counts"], operated.output_ports()["counts"].schema, "counts")
+            counts += counted.toArrow().to_pylist()
         after = to_arrow(operated.next_state(inputs, {}, state, context), operated.state_columns(), "state")
         state = to_frame(spark, after)
     assert sorted(found) == sorted(map(repr, rows)), f"windows cut at {cuts}"
     assert not ends or state.where("_rw_part = 'pane'").isEmpty()
+    assert_balance(counts, 60 if shape == "sliding" else 0)
     assert shape != "sessions" or late == judged.late["stream"].count() > 0
+
+
+def assert_balance(counts: list[dict[str, Any]], tuples: int) -> None:
+    """What waited and came in a window of a key is what left and what waits before its next one (E40, X37)."""
+    assert sum(row["tuples"] for row in counts if row["outcome"] == "input") == tuples
+    windows: dict[tuple[str, int], Counter[str]] = {}
+    for row in counts:
+        windows.setdefault((str(row["key"]), row["window_id"]), Counter())[row["outcome"]] += row["tuples"]
+    waiting: Counter[str] = Counter()
+    for (key, _), found in sorted(windows.items()):
+        assert found["pending_before"] == waiting[key]
+        assert found.total() == 2 * (found["pending_before"] + found["input"])
+        waiting[key] = found["pending_after"]
 
 
 def test_it_has_its_place_in_an_application() -> None:
@@ -157,9 +176,22 @@ def test_it_has_its_place_in_an_application() -> None:
     app = Application("clicks", window="1 s")
     windows = app.add("windows", operator(), stream=app.input("clicks"))
     app.output("by_time", windows["fired"], key=["key", "window_begin_us"])
+    app.output("balance", windows["counts"], key=["outcome"])
     validate(app, recorded={"clicks": COLUMNS})
     kinds = {field.name: str(field.type) for field in operator().output_ports()["fired"].schema}
     assert (kinds["mean"], kinds["cost"], kinds["spent"]) == ("double", "decimal128(13, 6)", "decimal128(19, 2)")
+
+
+def test_a_key_that_counts_have_as_a_column_is_refused_where_they_are_read() -> None:
+    """The windows may have it."""
+    columns = COLUMNS.append(pa.field("outcome", pa.string()))
+    app = Application("clicks", window="1 s")
+    windows = app.add("windows", operator(columns=columns, keys=("outcome",)), stream=app.input("clicks"))
+    app.output("by_time", windows["fired"], key=["window_begin_us"])
+    validate(app, recorded={"clicks": columns})
+    app.output("balance", windows["counts"], key=["tuples"])
+    with pytest.raises(ValidationFailed, match="column name is there twice"):
+        validate(app, recorded={"clicks": columns})
 
 
 SESSION = {"length": None, "slide": None, "gap": "1 s"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import reduce
 from itertools import pairwise
 from random import Random
 from statistics import median
@@ -22,6 +23,8 @@ from rewindow.operators.event_time.window_settings import (
     SessionWindows,
 )
 from rewindow.operators.event_time.windows import Windows, event_windows
+from rewindow.operators.heartbeat.clock import floor_div
+from tests.operators.balance_reference import Place, balance, first_fired
 from tests.operators.lateness_reference import judge
 from tests.operators.test_lateness import END_US, UNIT_US, Case, S, frames_of, make_case, make_rules, new_seed
 from tests.operators.test_lateness import settings_of as time_of
@@ -30,7 +33,7 @@ from tests.operators.windows_reference import Fired, fire, fire_counted, fire_se
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PIECES, GROUPS, RECORDINGS = 6, 3, 120
+PIECES, GROUPS, RECORDINGS, WIDTH_US = 6, 3, 120, 1_000
 PIECE_US = END_US // PIECES
 MERGING = {
     "n": ("count", "*"), "filled": ("count", "value"), "total": ("sum", "value"), "least": ("min", "value"),
@@ -50,7 +53,10 @@ def value_of(number: int) -> int | None:
     return None if number % 5 == 0 else number * 7 % 11
 
 
-KEYED = "nullif(number % 3, 0) AS key", "IF(number % 5 = 0, NULL, number * 7 % 11) AS value"
+KEYED = (
+    "nullif(number % 3, 0) AS key", "IF(number % 5 = 0, NULL, number * 7 % 11) AS value",
+    f"arrived_at div {WIDTH_US} AS window_id",
+)  # fmt: skip
 
 
 def make_windows(random: Random) -> EventWindows:
@@ -119,7 +125,7 @@ def test_windows_are_those_of_a_machine_for_every_cut(spark: SparkSession) -> No
     judged = lateness(frames, time_of(rules), start_us=0, end_us=END_US, apart=("case",))
     results = in_groups(judged, windows, merging, ends)
     found = found_in(results, merging)
-    counts = counted(results)
+    counts, of_windows = counted(results), balances(results)
     for number, case in enumerate(cases):
         outcomes, ticks = judge(case, rules, 0, END_US)
         lengths = windows.length_us, windows.slide_us
@@ -130,6 +136,8 @@ def test_windows_are_those_of_a_machine_for_every_cut(spark: SparkSession) -> No
         told = f"seed {seed}\n{rules}\n{windows}\n{case}\nticks {ticks}\nends {ends}"
         assert mine == rows, f"{told}\nwanted {rows}\nfound {mine}"
         check_balance(counts, number, case, last, told)
+        first = first_fired((one.tick_us, one.tuples) for one in wanted)
+        assert of_windows.get(number, {}) == balance(case, keys, outcomes, last, first, WIDTH_US), told
 
 
 @pytest.mark.long
@@ -144,7 +152,7 @@ def test_sessions_are_those_of_a_machine(spark: SparkSession) -> None:
     frames = {name: frame.select("*", *map_expr(KEYED)) for name, frame in frames_of(spark, cases, rules).items()}
     judged = lateness(frames, time_of(rules), start_us=0, end_us=END_US, apart=("case",))
     results = in_groups(judged, sessions, merging, ends)
-    found, counts = found_in(results, merging), counted(results)
+    found, counts, of_windows = found_in(results, merging), counted(results), balances(results)
     for number, case in enumerate(cases):
         outcomes, ticks = judge(case, rules, 0, END_US)
         keys = [key_of(one) for one in range(len(case))]
@@ -155,6 +163,8 @@ def test_sessions_are_those_of_a_machine(spark: SparkSession) -> None:
         mine = sorted(found.get(number, []), key=str)
         assert mine == rows, f"{told}\nwanted {rows}\nfound {mine}"
         check_balance(counts, number, case, last, told)
+        first = first_fired((one.tick_us, one.tuples) for one in wanted)
+        assert of_windows.get(number, {}) == balance(case, keys, outcomes, last, first, WIDTH_US), told
 
 
 def order_of(number: int, merging: bool) -> tuple[int, ...]:
@@ -175,7 +185,7 @@ def test_windows_of_so_many_tuples_are_those_of_a_machine(spark: SparkSession) -
     frames = {name: frame.select("*", *map_expr(KEYED)) for name, frame in frames_of(spark, cases, rules).items()}
     judged = lateness(frames, time_of(rules), start_us=0, end_us=END_US, apart=("case",))
     results = in_groups(judged, windows, merging, ends)
-    found, counts = found_in(results, merging), counted(results)
+    found, counts, of_windows = found_in(results, merging), counted(results), balances(results)
     for number, case in enumerate(cases):
         outcomes, ticks = judge(case, rules, 0, END_US)
         keys = [key_of(one) for one in range(len(case))]
@@ -188,6 +198,8 @@ def test_windows_of_so_many_tuples_are_those_of_a_machine(spark: SparkSession) -
         mine = sorted(found.get(number, []), key=str)
         assert mine == rows, f"{told}\nwanted {rows}\nfound {mine}"
         check_balance(counts, number, case, last, told)
+        first = first_fired((one.tick_us, one.tuples) for _, one in wanted)
+        assert of_windows.get(number, {}) == balance(case, keys, outcomes, last, first, WIDTH_US), told
 
 
 def map_expr(texts: tuple[str, ...]) -> list[Any]:
@@ -234,6 +246,22 @@ def check_balance(counts: Counts, number: int, case: Case, last: list[str], told
     for one, outcome in zip(case, last, strict=True):
         wanted.setdefault(f"s{one.stream}", Counter())[outcome] += 1
     assert {name: +found for name, found in mine.items() if +found} == wanted, told
+
+
+Balances = dict[int, dict[Place, tuple[int, int | None]]]
+
+
+def balances(results: list[Windows], width_us: int = WIDTH_US) -> Balances:
+    """Returns by recording, window, stream, key and outcome the tuples of all groups, and the largest delay."""
+    from pyspark.sql import functions as F
+
+    found: Balances = {}
+    frames = [one.by_window(lambda at: floor_div(F.col(at), width_us), "case", "key") for one in results]
+    names = ("window_id", "stream", "key", "outcome", "tuples", "late_by_us_max")
+    for row in reduce(lambda one, other: one.unionByName(other), frames).select("case", *names).collect():
+        place, values = tuple(row)[1:5], tuple(row)[5:]
+        assert found.setdefault(row["case"], {}).setdefault(place, values) is values, "a place has one row"
+    return found
 
 
 def clicks(spark: SparkSession) -> DataFrame:

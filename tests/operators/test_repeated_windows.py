@@ -20,10 +20,12 @@ from rewindow.operators.event_time.window_settings import (
     SessionWindows,
 )
 from rewindow.operators.event_time.windows import Windows, event_windows
+from tests.operators.balance_reference import balance, first_fired
 from tests.operators.lateness_reference import Judged, Rules, judge
 from tests.operators.test_event_windows import (
     KEYED,
     MERGING,
+    balances,
     check_balance,
     counted,
     found_in,
@@ -112,8 +114,12 @@ def in_pieces(
     ends: bool,
     aggregates: dict[str, tuple[str, str]] = MERGING,
 ) -> tuple[list[Windows], list[int]]:
-    """Returns the windows of each piece, each with the state of the one before, and where the pieces are cut."""
+    """Returns the windows of each piece, each with the state of the one before, and where the pieces are cut.
+
+    They may be cut anywhere, so each instant is a streaming window.
+    """
     frames = {name: frame.select("*", *map_expr(KEYED)) for name, frame in frames_of(spark, cases, rules).items()}
+    frames = {name: frame.withColumn("window_id", frame["arrived_at"]) for name, frame in frames.items()}
     judged = lateness(frames, time_of(rules), start_us=0, end_us=END_US, apart=("case",))
     tuples = {name: frame.localCheckpoint() for name, frame in judged.tuples.items()}
     ticks = judged.ticks.localCheckpoint()
@@ -145,7 +151,7 @@ def test_windows_fire_again_as_a_machine_would(spark: SparkSession) -> None:
     again = make_again(random, rules)
     cases = [make_case(random, rules.streams) for _ in range(RECORDINGS)]
     results, cuts = in_pieces(spark, cases, rules, windows_of(again), random, ends)
-    found, counts = found_in(results, merging=True), counted(results)
+    found, counts, of_windows = found_in(results, merging=True), counted(results), balances(results, width_us=1)
     for number, case in enumerate(cases):
         outcomes, raised = judge(case, rules, 0, END_US)
         keys = [key_of(one) for one in range(len(case))]
@@ -157,9 +163,13 @@ def test_windows_fire_again_as_a_machine_would(spark: SparkSession) -> None:
         assert mine == rows, f"{told}\nwanted {rows}\nfound {mine}"
         length_us, ended_us = again.length_us or 1, END_US if ends else None
         passed = [(tick, watermark - again.is_apex) for tick, watermark in raised]
-        _, fired = fire(case, keys, outcomes, passed, length_us, again.slide_us, ended_us)
+        on_time, fired = fire(case, keys, outcomes, passed, length_us, again.slide_us, ended_us)
         last = last_of(outcomes, again, fired, ends)
         check_balance(counts, number, case, last, told, groups=len(results))
+        first = first_fired((one.tick_us, one.tuples) for one in on_time)
+        if again.length_us is None:
+            first = dict.fromkeys(first, END_US) if ends else {}
+        assert of_windows.get(number, {}) == balance(case, keys, outcomes, last, first, width_us=1), told
 
 
 @pytest.mark.long
@@ -173,7 +183,7 @@ def test_late_tuples_change_sessions_as_a_machine_would(spark: SparkSession) -> 
     sessions = SessionWindows(gap=gap_us / S, gap_inclusive=inclusive, allowed_lateness=allowed_us / S)
     cases = [make_case(random, rules.streams) for _ in range(RECORDINGS)]
     results, cuts = in_pieces(spark, cases, rules, sessions, random, ends)
-    found, counts = found_in(results, merging=True), counted(results)
+    found, counts, of_windows = found_in(results, merging=True), counted(results), balances(results, width_us=1)
     for number, case in enumerate(cases):
         outcomes, raised = judge(case, rules, 0, END_US)
         keys = [key_of(one) for one in range(len(case))]
@@ -184,6 +194,8 @@ def test_late_tuples_change_sessions_as_a_machine_would(spark: SparkSession) -> 
         told = f"seed {seed}\n{rules}\n{sessions}\n{case}\nticks {raised}\ncuts {cuts}, ends {ends}"
         assert mine == rows, f"{told}\nwanted {rows}\nfound {mine}"
         check_balance(counts, number, case, last, told, groups=len(results))
+        first = first_fired((row.at_us, row.tuples) for row in shown if row.kind != "retraction")
+        assert of_windows.get(number, {}) == balance(case, keys, outcomes, last, first, width_us=1), told
 
 
 TIME = EventTime(streams={"clicks": StreamTime(event_at="at")}, watermark_interval="10 s")

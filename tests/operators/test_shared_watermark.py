@@ -21,9 +21,11 @@ from rewindow.errors import ValidationFailed
 from rewindow.operators import AggregateWindows, SplitLate
 from rewindow.spark.frames import conform, to_arrow, to_frame
 from rewindow.windows import Grid, WindowRange
+from tests.operators.balance_reference import balance, first_fired
 from tests.operators.lateness_reference import Arrival, Rules, judge
 from tests.operators.test_aggregate_windows import Kept
 from tests.operators.test_lateness import END_US, UNIT_US, Case, S, make_case, make_rules, new_seed
+from tests.operators.windows_reference import fire
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -149,6 +151,35 @@ def test_streams_of_an_operator_share_a_watermark(spark: SparkSession) -> None:
     case, cuts = make_case(random, rules.streams), cuts_of(random)
     found = run(spark, SplitLate(**properties_of(rules), key_by=("key",)), case, cuts)
     assert found == expected(case, rules), f"seed {seed}\n{rules}\n{case}\ncut at {cuts}"
+
+
+@pytest.mark.long
+def test_windows_of_several_streams_balance_in_each_streaming_window(spark: SparkSession) -> None:
+    """They hold the tuples of all streams; counts are told by stream, key and window, however cut (E28, E40, E42, X37).
+
+    Those that fire where the recording ends do so in its last window (E45).
+    """
+    seed = new_seed()
+    random = Random(seed)
+    rules, ends = make_shared(random), random.random() < 0.5
+    length, slide = (many * UNIT_US for many in random.choice([(4, 4), (8, 2), (7, 3), (20, 20)]))
+    case, cuts = make_case(random, rules.streams), cuts_of(random)
+    operator = AggregateWindows(
+        **properties_of(rules), length=length / S, slide=slide / S, keys=("key",), aggregates={"n": "count(*)"}
+    )
+    found = run(spark, operator, case, cuts, ends)
+    outcomes, ticks = judge(case, rules, 0, END_US)
+    keys = [key_of(number) for number in range(len(case))]
+    fired, last = fire(case, keys, outcomes, ticks, length, slide, END_US - 1 if ends else None)
+    told = f"seed {seed}\n{rules}\n{case}\nlength {length}, slide {slide}, cut at {cuts}, ends {ends}"
+    wanted = [
+        (one.tick_us // WIDTH_US, one.key, one.begin_us, one.end_us, 0, "on_time", one.tick_us, len(one.tuples))
+        for one in fired
+    ]
+    assert found.get("fired", []) == as_text(wanted), told
+    first = first_fired((one.tick_us, one.tuples) for one in fired)
+    counts = balance(case, keys, outcomes, last, first, WIDTH_US)
+    assert found.get("counts", []) == as_text([(*place, *many) for place, many in counts.items()]), told
 
 
 def test_a_stream_that_never_sends_is_idle_from_the_first_tick_of_the_recording(spark: SparkSession) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tests.operators.lateness_reference import Arrival, Judged
 
-Key = int | None
+Key = int | str | None
 
 
 class Fired(NamedTuple):

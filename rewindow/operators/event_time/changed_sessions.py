@@ -56,7 +56,7 @@ tick at which late tuples will show, else null; how often a session with this be
 many tuples on time have not; how far the watermark was."""
 _SESSION, _GROUP, _STEP, _STEPS, _NUMBER = "_session", "_group", "_step", "_steps", "_number"
 _LAST, _ROWS, _FROM, _UNTIL, _AT = "_last_us", "_rows", "_from", "_until", "_at"
-_WAS, _SHOWS, _EVER, _WAITS = "_was", "_shows", "_ever", "_waits"
+_WAS, _SHOWS, _EVER, _FIRST, _WAITS = "_was", "_shows", "_ever", "_first", "_waits"
 _AGO, _NEVER = -(1 << 63), (1 << 63) - 1
 
 
@@ -208,18 +208,23 @@ def left_changed(
 
 
 def waiting_changed(rows: DataFrame, own: Sequence[str]) -> DataFrame:
-    """Returns the tuples on time once, as counts need them: `END` is passed where they have shown by now."""
+    """Returns the tuples on time once, as counts need them: `END` is passed where they have shown by now.
+
+    `FIRED` says when the first session showed that they are in; null where it was in a piece before, or is not yet.
+    """
     from pyspark.sql import functions as F
 
     once = _ever_shown(rows.where(F.col(_STEP).isNotNull()), own).where(F.col(_STEP) == _AGO)
     end_us = F.when(F.col(_EVER), _AGO).otherwise(_NEVER)
-    return once.withColumns({END: end_us, FIRED_UNTIL: F.lit(None).cast("bigint")})
+    return once.withColumns({END: end_us, FIRED: F.col(_FIRST), FIRED_UNTIL: F.lit(None).cast("bigint")})
 
 
 def _ever_shown(rows: DataFrame, own: Sequence[str]) -> DataFrame:
-    """Adds whether the tuples on time of a row have shown at one of the steps."""
+    """Adds whether the tuples on time of a row have shown at one of the steps, and when first in this piece."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     columns = [F.col(quoted_column(name)) for name in (*own, _GROUP, STREAM, CARRIED, FIRST_TS, DUE)]
-    return rows.withColumn(_EVER, F.coalesce(F.max(_SHOWS).over(Window.partitionBy(*columns)), F.lit(False)))
+    every_step = Window.partitionBy(*columns)
+    ever = F.coalesce(F.max(_SHOWS).over(every_step), F.lit(False))
+    return rows.withColumns({_EVER: ever, _FIRST: F.min(F.when(F.col(_SHOWS), F.col(_AT))).over(every_step)})

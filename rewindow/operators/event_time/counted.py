@@ -181,6 +181,17 @@ def fired_counted(
     return joined.select(*columns, *about, *(F.col(quoted_column(name)) for name in fold.results))
 
 
+def settled_counted(rows: DataFrame, fired: DataFrame, windows: CountWindows, own: Sequence[str]) -> DataFrame:
+    """Returns the rows whose first window had not fired, each with the tick that fires it: `FIRED`, else null."""
+    from pyspark.sql import functions as F
+
+    number = (_first_end(windows) / windows.slide - 1).cast("int")
+    waiting = rows.where(F.col(FIRED_UNTIL).isNull()).withColumn(_UNTIL, number)
+    columns = [F.col(quoted_column(name)) for name in own]
+    shown = fired.select(*columns, F.col("pane").alias(_UNTIL), F.col("fired_us").alias(FIRED))
+    return matched(waiting, shown, own, _UNTIL, "left")
+
+
 def left_counted(rows: DataFrame, windows: CountWindows, fold: Fold, own: Sequence[str]) -> DataFrame:
     """Returns what waits for a place, what is in a window that has not fired, and the last row of each key (E41)."""
     from pyspark.sql import functions as F

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from rewindow.errors import InputError
 from rewindow.names import quoted_column
+from rewindow.operators.event_time.lateness import matched
 from rewindow.operators.heartbeat.clock import FIRST, floor_div
 
 if TYPE_CHECKING:
@@ -57,6 +58,21 @@ def first_ticks(ends: DataFrame, ticks: DataFrame, step_us: int, apart: Sequence
     above = Window.partitionBy(*apart, _BLOCK).orderBy(F.desc(_VALUE)).rangeBetween(FIRST, 0)
     reached = rows.unionByName(carry).withColumn(FIRED, F.min(FIRED).over(above))
     return reached.where(F.col(_IS_END) & F.col(FIRED).isNotNull()).select(*apart, F.col(_VALUE).alias(END), FIRED)
+
+
+def first_fired(
+    rows: DataFrame, ticks: DataFrame, step_us: int, apart: Sequence[str], ended_us: int | None
+) -> DataFrame:
+    """Returns the rows whose window, that with their `END`, had not fired, each with the tick that fires it: `FIRED`.
+
+    Where none does it is null, or the end of the recording.
+    """
+    from pyspark.sql import functions as F
+
+    waiting = rows.where(F.col(FIRED_UNTIL).isNull() | (F.col(END) > F.col(FIRED_UNTIL)))
+    ends = waiting.select(*(F.col(quoted_column(name)) for name in apart), END).distinct()
+    found = matched(waiting, first_ticks(ends, ticks, step_us, apart), apart, END, "left")
+    return found.withColumn(FIRED, F.coalesce(FIRED, F.lit(ended_us).cast("bigint")))
 
 
 def fired_at(found: DataFrame, ticks: DataFrame, step_us: int, phase_us: int) -> DataFrame:

@@ -33,6 +33,17 @@ def late_tuples(judged: Lateness, windows: AnyWindows) -> dict[str, DataFrame]:
     return late
 
 
+def with_between(frame: DataFrame, windows: AnyWindows) -> DataFrame:
+    """Returns judged tuples whose outcome also says which of those on time lie between two windows."""
+    from pyspark.sql import functions as F
+
+    if not isinstance(windows, EventWindows) or windows.slide_us <= windows.length_us:
+        return frame
+    outside = (F.col(OUTCOME) == ON_TIME) & (first_begin(windows) > last_begin(windows))
+    outcome = F.when(outside, BETWEEN).otherwise(F.col(OUTCOME))
+    return frame.withColumn(PANE, pane_of(windows)).withColumn(OUTCOME, outcome).drop(PANE)
+
+
 def tuples_between(judged: Lateness, windows: AnyWindows) -> dict[str, DataFrame]:
     """Returns by stream the tuples on time that lie between two windows (E20)."""
     from pyspark.sql import functions as F

@@ -1,10 +1,10 @@
-"""Event-time windows as an operator: `event_windows` between an input port, three output ports and a carried state."""
+"""Event-time windows as an operator: `event_windows` between input ports, output ports and a carried state."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
@@ -45,13 +45,17 @@ _UPDATED = "only_updated_panes"
 
 
 class AggregateWindows(EventTimeOperator):
-    """Aggregates a stream by windows of event time, which fire when the watermark has passed their end (E28, X36).
+    """Aggregates tuples by windows of event time, which fire when the watermark has passed their end (E28, X36).
 
     Ports: `fired` has a row for each firing of a window and key with tuples: keys, `window_begin_us`, `window_end_us`
     (exclusive), `pane`, `kind`, `fired_us`, and the aggregates; `late` and `errors` as those of `SplitLate`, `late`
     also with the stretch of the windows that a tuple came too late for. A row belongs to the streaming window in which
     its window fired, a correction to that of the tick that made it (E43, X29). Where a range of a replay ends nothing
     fires (E46, X34): what waits is the state, a row for each key and pane, session, or window that may fire again.
+
+    The port `counts` balances, by key in each streaming window: `pending_before` and `input` are together all other
+    outcomes. These are `on_time`, for tuples whose first window fired in it; those with which tuples that came in it
+    enter no window, as for `SplitLate`; and `pending_after`. No row has 0 tuples (E40, X37).
 
     Attributes:
         length, slide: see `EventWindows`; without a slide the windows tumble. Text such as "100 tuples" makes windows
@@ -108,7 +112,7 @@ class AggregateWindows(EventTimeOperator):
         return self
 
     def output_ports(self) -> Mapping[str, OutputPort]:
-        """Returns the ports `fired`, `late` and `errors`."""
+        """Returns the ports `fired`, `late`, `errors` and `counts`."""
         fired = [("window_begin_us", _US), ("window_end_us", _US), ("pane", pa.int32()), ("kind", pa.string())]
         results = [(name, _kinds(text, self.columns)[0]) for name, text in self.aggregates.items()]
         columns = pa.schema([*self._key_fields(), *fired, ("fired_us", _US), *results])
@@ -117,6 +121,7 @@ class AggregateWindows(EventTimeOperator):
             "fired": OutputPort(columns),
             "late": OutputPort(pa.schema(late), optional=True),
             "errors": self._errors_port(),
+            "counts": self._counts_port(self.keys),
         }
 
     def state_columns(self) -> pa.Schema:
@@ -141,7 +146,12 @@ class AggregateWindows(EventTimeOperator):
         """Returns the windows that fire, the late tuples, and those without a timestamp that can be used."""
         judged, windows = self._fire(inputs, state, context)
         window = self._window_of("fired_us", context).alias("window_id")
-        return {**self._refused(judged, windows.late), "fired": windows.fired.select(window, "*")}
+        counts = windows.by_window(partial(self._window_of, context=context), *self.keys)
+        return {
+            **self._refused(judged, windows.late),
+            "fired": windows.fired.select(window, "*"),
+            "counts": counts if self.streams else counts.drop(STREAM),
+        }
 
     def next_state(
         self,

@@ -24,6 +24,7 @@ from rewindow.errors import InputError
 from rewindow.names import quoted_column
 from rewindow.operators.event_time import changed_sessions as changed
 from rewindow.operators.event_time import counted, repeats, sessions
+from rewindow.operators.event_time.balance import balance
 from rewindow.operators.event_time.firing import (
     BEGIN,
     CARRIED,
@@ -36,6 +37,7 @@ from rewindow.operators.event_time.firing import (
     WINDOW,
     check_state,
     fired_at,
+    first_fired,
     first_ticks,
     reached,
 )  # fmt: skip
@@ -61,7 +63,7 @@ from rewindow.operators.event_time.window_settings import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 STATE = (STREAM, PANE, TUPLES, FIRED_UNTIL)
 """Columns of the carried state beside apart, keys and parts of aggregates: stream, begin of the pane, how many tuples
@@ -89,6 +91,7 @@ class Windows:
     _judged: Lateness
     _windows: AnyWindows
     _rows: DataFrame
+    _settled: Callable[[], DataFrame]
     _left: Callable[[], DataFrame]
     _apart: Sequence[str]
     _ended_us: int | None
@@ -107,6 +110,15 @@ class Windows:
     def between(self) -> dict[str, DataFrame]:
         """The tuples that are in no window."""
         return tuples_between(self._judged, self._windows)
+
+    def by_window(self, window_of: Callable[[str], Column], *by: str) -> DataFrame:
+        """Returns `counts` for each streaming window, see `balance`; tuples need a column `window_id`.
+
+        Args:
+            window_of: returns the streaming window of a column of instants on the arrival clock, in microseconds.
+            by: columns of apart and keys.
+        """
+        return balance(self._judged, self._windows, self._settled(), window_of, by)
 
     def counts(self, *by: str) -> DataFrame:
         """Returns tuples by stream, the columns `by` (of apart and keys) and outcome: in and out (X37, E30).
@@ -195,7 +207,11 @@ def event_windows(
     def left() -> DataFrame:
         return _left(reached(panes, judged.ticks, apart, None), windows)
 
-    return Windows(fired, judged, windows, rows, left, apart, ended_us)
+    def settled() -> DataFrame:
+        ends = panes.withColumn(END, inside(windows, first_begin(windows)) + windows.length_us)
+        return first_fired(ends, judged.ticks, min(windows.slide_us, _TICKS_APART_US), apart, ended_us)
+
+    return Windows(fired, judged, windows, rows, settled, left, apart, ended_us)
 
 
 def _sessions(
@@ -214,11 +230,14 @@ def _sessions(
         rows = kept(once, "sessions", changed.changed_rows(judged, windows, fold, own, state, apart, ended_us))
         fired = changed.fired_changed(rows, windows, fold, own)
         left = partial(changed.left_changed, rows, judged.ticks, windows, fold, own, apart)
-        return Windows(fired, judged, windows, changed.waiting_changed(rows, own), left, apart, ended_us)
+        once_each = changed.waiting_changed(rows, own)
+        return Windows(fired, judged, windows, once_each, lambda: once_each, left, apart, ended_us)
     rows = kept(once, "sessions", sessions.session_rows(judged, windows, fold, own, state))
     left = partial(sessions.left_sessions, rows, judged.ticks, fold, own, apart)
     fired = sessions.fired_sessions(rows, judged, windows, fold, own, apart, ended_us)
-    return Windows(fired, judged, windows, rows, left, apart, ended_us)
+    step_us = min(windows.gap_us, _TICKS_APART_US)
+    settled = partial(first_fired, rows, judged.ticks, step_us, apart, ended_us)
+    return Windows(fired, judged, windows, rows, settled, left, apart, ended_us)
 
 
 def _counted(
@@ -235,7 +254,8 @@ def _counted(
     rows = kept(once, "counted", counted.counted_rows(judged, windows, fold, own, state, apart, ended_us))
     left = partial(counted.left_counted, rows, windows, fold, own)
     fired = counted.fired_counted(rows, judged, windows, fold, own, apart, ended_us)
-    return Windows(fired, judged, windows, rows, left, apart, ended_us)
+    settled = partial(counted.settled_counted, rows, fired, windows, own)
+    return Windows(fired, judged, windows, rows, settled, left, apart, ended_us)
 
 
 def _repeated(
@@ -257,7 +277,9 @@ def _repeated(
     fired = repeats.fired_rows(due, windows, fold, own)
     if isinstance(windows, GlobalWindow):
         fired = fired.withColumns(dict.fromkeys(WINDOW[:2], F.lit(None).cast("bigint")))
-    return Windows(fired, judged, windows, rows, left, apart, ended_us)
+    step_us = min(windows.slide_us, _TICKS_APART_US)
+    settled = partial(first_fired, rows, judged.ticks, step_us, apart, ended_us)
+    return Windows(fired, judged, windows, rows, settled, left, apart, ended_us)
 
 
 def _check(judged: Lateness, aggregates: Mapping[str, tuple[str, str]], own: Sequence[str]) -> None:
