@@ -49,9 +49,13 @@ def read_windows(spark: SparkSession, table: Table, windows: WindowRange) -> Dat
 
 
 def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
-    """Returns a frame without rows. Made in the JVM: an empty Python list would start Python workers."""
+    """Returns a frame without rows. Made in the JVM: an empty Python list would start Python workers.
+
+    The limit tells Spark that there is no row before it looks at the columns. Else it takes each for the constant null,
+    and what an operator does with a missing value, such as to raise an error, moves to the other side of a join.
+    """
     columns = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
-    return spark.range(0).select(*columns)
+    return spark.range(1).select(*columns).limit(0)
 
 
 def window_start(grid: Grid) -> Column:

@@ -23,7 +23,7 @@ from rewindow.loading.catalog import load_application
 from rewindow.operators import EventTime, EventWindows, SplitLate, StreamTime, event_windows, lateness
 from rewindow.operators.heartbeat.function import heartbeat
 from rewindow.operators.heartbeat.settings import HeartbeatSettings
-from rewindow.spark.frames import conform, to_arrow, to_frame
+from rewindow.spark.frames import conform, empty_frame, spark_schema, to_arrow, to_frame
 from rewindow.windows import Grid, WindowRange
 from tests.operators.lateness_reference import Arrival, Rules, judge
 
@@ -134,6 +134,17 @@ def test_a_tick_in_windows_that_were_given_up_shows_in_the_first_one_after_them(
     context = OperatorContext(Grid(1), WindowRange(4, 5))
     ports = split.transform({"stream": frame_of(spark, [], 4, 5)}, state, context)
     assert [tuple(row) for row in ports["ticks"].collect()] == [(4, 2_000, 1_490)]
+
+
+def test_a_group_in_which_nothing_was_sent_has_no_tuple_without_an_arrival(spark: SparkSession) -> None:
+    """Its input has no file to read, and the watermark has a tick to come."""
+    split = operator()
+    known = {"stream": "stream", "until_us": 2_000, "ahead_us": 1_990, "arrived_us": 1_990, "watermark_us": 500}
+    state = to_frame(spark, pa.Table.from_pylist([known], split.state_columns()))
+    nothing = empty_frame(spark, spark_schema(pa.schema([("window_id", pa.int64()), *COLUMNS])))
+    ports = split.transform({"stream": nothing}, state, OperatorContext(Grid(1), WindowRange(2, 3)))
+    rows = reduce(lambda one, other: one.union(other), (as_text(port, split, ports[port]) for port in ports))
+    assert [tuple(row) for row in rows.collect()] == [("ticks", ["2", "2000", "1490"])]
 
 
 @pytest.mark.long
