@@ -117,6 +117,7 @@ def test_values_come_from_usable_rows_as_in_the_reference(spark: SparkSession) -
     assert recorded.exceptAll(frame).count() == 0 and recorded.count() == frame.count()
 
 
+@pytest.mark.long
 def test_filling_again_fills_recorded_nulls_anew(spark: SparkSession) -> None:
     """A value made for a null is no source of a later filling (G43, G44)."""
     frame = frame_of(spark, [[Row(20, 1.0, 0), Row(41, None, 0), Row(70, None, 0), Row(90, 4.0, 0)]])

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.parametrize("cut_us", [8_700_000, 9_000_000])
+@pytest.mark.parametrize("cut_us", [8_700_000, pytest.param(9_000_000, marks=pytest.mark.long)])
 def test_a_stream_that_sends_again_after_a_cut_is_idle_until_its_next_tick(spark: SparkSession, cut_us: int) -> None:
     """What arrived after the last tick of a piece raises no watermark before the next one (E42, E47)."""
     arrivals = [(0, 1.0, 100), (1, 2.0, 50), (0, 8.5, 60), (0, 8.8, 70)]
