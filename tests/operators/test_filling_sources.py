@@ -157,3 +157,13 @@ def test_not_a_number_is_no_source_of_a_guarded_column_and_text_has_no_bounds(sp
     with pytest.raises(InputError) as caught:
         fill_gaps(frame, settings(**given, columns={"word": {"method": "forward", "min_value": 0}}))
     assert 'column "word" is string, so it cannot have min_value or max_value' in str(caught.value)
+
+
+def test_a_null_between_values_of_its_own_instant_is_on_their_line(spark: SparkSession) -> None:
+    """It gets one of them: no time lies between them (G22, G27)."""
+    rows = [(20, None), *((20, float(value)) for value in range(30)), (40, 99.0)]
+    given = {"event_at": "ts", "unit": "s", "step": 10, "from_time": 0, "to_time": 50_000_000}
+    filling = FillSettings(**given, columns={"a": {"method": "linear", "treat_null_as_missing": True}})
+    filled = fill_gaps(spark.createDataFrame(rows, "ts bigint, a double"), filling)
+    found = filled.where("ts = 20 AND a IS NULL").select("_rw_filled_a").collect()
+    assert len(found) == 1 and found[0][0] in range(30)

@@ -331,7 +331,8 @@ def _choice(name: str, fill: ColumnFill, method: str, settings: FillRules, kind:
         near, ts = F.when(is_before, early).otherwise(later), F.when(is_before, before_ts).otherwise(behind_ts)
         return _Choice(F.when(is_before, before).otherwise(behind), word, near, _one(ts))
     if method == "linear":
-        line = _line(before, behind, since / (since + until), kind)
+        # A recorded null may lie between two values of its own instant.
+        line = _line(before, behind, since / F.greatest(since + until, F.lit(1)), kind)
         if not fill.extrapolate:
             return _Choice(line, word, early & later, both)
         one_side = (before_ts.isNull() | behind_ts.isNull()) & F.coalesce(since, until).isNotNull()
