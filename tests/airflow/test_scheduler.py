@@ -315,6 +315,7 @@ def test_task_that_is_told_to_end_goes_on_in_the_same_try(airflow: LiveAirflow, 
     airflow.until((project.root / "told_to_end.began").exists, "the job has begun")
     status = read_status(airflow_home(project))
     assert status is not None
+    airflow.until(lambda: len(busy_workers(status.pid)) == 1, "tasks of other tests have ended")
     [worker] = busy_workers(status.pid)
     os.kill(worker, signal.SIGTERM)
     airflow.until(lambda: instance_of(airflow, "told_to_end")["state"] == "success", "the task has gone on")
