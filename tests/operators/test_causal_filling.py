@@ -138,7 +138,7 @@ def run(spark: SparkSession, fills: FillGaps, cases: list[list[Arrived]], cuts: 
 
 @pytest.mark.parametrize(
     ("cuts", "wait", "bounded", "max_rows"),
-    [pytest.param([0, 2, 6], 0, False, 10**6, marks=pytest.mark.long), ([0, 2, 3, 6], 15, True, 4)]
+    [pytest.param([0, 1, 4, 6], 0, False, 10**6, marks=pytest.mark.long), ([0, 2, 3, 6], 15, True, 4)]
     + [pytest.param([0, 1, 2, 3, 4, 5, 6], 0, False, 2, marks=pytest.mark.long)]
     + [pytest.param([0, 2, 3, 6], 15, True, 10**6, marks=pytest.mark.long)]
     + [

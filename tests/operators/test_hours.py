@@ -201,7 +201,7 @@ def test_filling_in_opening_hours_is_that_of_the_reference(
             mine = found.get((number, case), []) if inside else []
             assert is_same(mine, wanted if inside else []), f"{hours}, case {case}: {recorded}"
             total += len(mine)
-    assert total > 800 * len(numbers)
+    assert total > 1_500 * len(numbers)
     kept = sorted((row["grid"], row["case"], row["ts"]) for row in rows if not row["_rw_is_made"])
     assert kept == sorted(
         (n, case, row.ts) for n, one in enumerate(given) for case, listed in enumerate(one[2]) for row in listed

@@ -97,14 +97,15 @@ def test_causal_filling_looks_back(spark: SparkSession, max_rows: int) -> None:
     assert sum(map(len, found)) > causal.CASES
 
 
-def test_filling_in_groups_of_windows_looks_back(spark: SparkSession) -> None:
+@pytest.mark.parametrize("cuts", [[0, 2, 8], pytest.param([0, 1, 3, 8], marks=pytest.mark.long)], ids=str)
+def test_filling_in_groups_of_windows_looks_back(spark: SparkSession, cuts: list[int]) -> None:
     """The first points of the range are filled from what the state holds of rows before it (G34 to G36, G38)."""
     random = Random(23)
     cases = {case: carried.make_case(random) for case in range(150)}
     fills = carried.operator(
         from_time=BEGIN * S, to_time=END * S, look_back=BACK, expected_keys=tuple((case,) for case in cases)
     )
-    found, _ = carried.run(spark, fills, cases, [0, 2, 8])
+    found, _ = carried.run(spark, fills, cases, cuts)
     looked = 0
     for case, tuples in cases.items():
         inside = [one for one in tuples if one.ts is not None and BEGIN - BACK <= one.ts < 310]

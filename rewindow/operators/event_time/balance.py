@@ -19,6 +19,7 @@ from rewindow.operators.event_time.firing import FIRED, STREAM, TUPLES
 from rewindow.operators.event_time.lateness import LATE, LATE_BY, ON_TIME, OUTCOME, OUTCOMES, Lateness
 from rewindow.operators.event_time.missed import BETWEEN, with_between
 from rewindow.operators.event_time.window_settings import AnyWindows
+from rewindow.operators.heartbeat.clock import FIRST
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -63,9 +64,10 @@ def balance(
     totals = [F.expr(f"coalesce(sum({_n(name)}), 0) AS {_n(name)}") for name in (INPUT, ON_TIME, *_LEFT)]
     totals.append(F.expr(f"coalesce(sum({_SETTLED}), 0) AS {_SETTLED}"))
     rows = rows.groupBy(*columns).agg(*totals, F.max(_LATE_BY).alias(_LATE_BY))
-    order = Window.partitionBy(STREAM, *columns[2:]).orderBy(F.asc_nulls_last(WINDOW_ID))
+    # From behind: a sum over all that follows would be made anew for each row.
+    order = Window.partitionBy(STREAM, *columns[2:]).orderBy(F.desc_nulls_first(WINDOW_ID))
     change = F.expr(f"{_SETTLED} - {_n(ON_TIME)}")
-    later = F.sum(change).over(order.rowsBetween(1, Window.unboundedFollowing))
+    later = F.sum(change).over(order.rowsBetween(FIRST, -1))
     rows = rows.withColumn(_n(AFTER), F.coalesce(later, F.lit(0))).where(f"{WINDOW_ID} IS NOT NULL")
     return rows.select(*columns, F.expr(f"inline({_structs()})"))
 

@@ -200,8 +200,9 @@ def _late_by_count(rows: DataFrame, every: int, clock: ArrivalClock, own: Sequen
         _SEEN: F.when(waits, F.when(is_carried, F.coalesce(due, F.lit(_AGO))).otherwise(tick)),
         _CALLED: F.when(waits, F.when(is_carried, due).when(makes_up, tick)),
     })  # fmt: skip
-    order = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), BEGIN).orderBy(_SEEN)
-    called_us = F.min(_CALLED).over(order.rangeBetween(0, Window.unboundedFollowing))
+    # From behind: the smallest of all that follow would be looked for anew for each row.
+    order = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), BEGIN).orderBy(F.desc(_SEEN))
+    called_us = F.min(_CALLED).over(order.rangeBetween(FIRST, 0))
     return rows.withColumn(_DUE, F.when(waits, F.least(due, called_us)).otherwise(due)).drop(_SEEN, _CALLED)
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 EFFECT, LATE = "_rw_effect", "_rw_late"
 _BEST, _EXPECTED, _DONE, _KEPT = "_rw_best", "_rw_expected", "_rw_done", "_rw_kept"
-_CLOSE = "_rw_close"
+_CLOSE, _IN_TIME = "_rw_close", "_rw_in_time"
 
 
 def made_at(settings: FillRules) -> Column:
@@ -94,6 +94,10 @@ def causal_gaps(rows: DataFrame, settings: FillRules, points: tuple[int, int]) -
     past = order.rowsBetween(FIRST, 0)
     begin = F.when(flag, F.lit(settings.first_point)).otherwise(F.min(EFFECT).over(past))
     in_time = F.when(~F.col(LATE), F.col(POINT))
+    rows = rows.withColumn(_IN_TIME, in_time)
+    # Rows in time are in order of their points, so the next one has the smallest.
+    apart = ", ".join(map(quoted_column, settings.keys)) or "1"
+    closes = F.expr(f"lead({_IN_TIME}) ignore nulls over (partition by {apart} order by {EFFECT}, {LATE}, {_BEST})")
     boundary = F.when(F.col(LATE), F.col(EFFECT)).otherwise(F.col(POINT))
     empty = no_sides(rows, settings, F.lit(settings.first_point - 1), F.lit(settings.end_point))
     sides = {}
@@ -104,7 +108,7 @@ def causal_gaps(rows: DataFrame, settings: FillRules, points: tuple[int, int]) -
     beside = rows.withColumns({
         FROM: F.col(EFFECT),
         UNTIL: F.coalesce(F.lead(boundary).over(order), F.lit(settings.end_point)).cast("bigint"),
-        _CLOSE: F.coalesce(F.min(in_time).over(order.rowsBetween(1, -FIRST - 1)), F.lit(settings.end_point)),
+        _CLOSE: F.coalesce(closes, F.lit(settings.end_point)),
         START: F.coalesce(F.max(F.when(~F.col(LATE), F.col(POINT) + 1)).over(past), begin).cast("bigint"),
         PREVIOUS: F.max_by(ROW, _BEST).over(past),
         **sides,
