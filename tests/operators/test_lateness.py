@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from functools import reduce
 from itertools import pairwise
@@ -14,6 +15,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from rewindow.errors import InputError
+from rewindow.operators.event_time import watermarks as marks
 from rewindow.operators.event_time.jumps import fold_jumps
 from rewindow.operators.event_time.lateness import Lateness, lateness, refused_because
 from rewindow.operators.event_time.settings import EventTime, StreamTime
@@ -128,32 +130,47 @@ def new_seed() -> int:
     return getrandbits(32)
 
 
-def test_lateness_is_what_a_machine_would_have_decided(spark: SparkSession) -> None:
-    """Each tuple is held against the watermark of the last tick before it (E1 to E4, E15, E23 to E26, E47, E50)."""
+def test_lateness_is_what_a_machine_would_have_decided(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each tuple is held against the watermark of the last tick before it (E1 to E4, E15, E23 to E26, E47, E50).
+
+    Ticks lie in one block or in many; those of one recording, known to be few, in none.
+    """
     seed = new_seed()
     random = Random(seed)
     rules = make_rules(random)
     cases = [make_case(random, rules.streams) for _ in range(CASES)]
+    monkeypatch.setattr(marks, "BLOCK", random.choice([3, 10, 4_096]))
     result = lateness(frames_of(spark, cases, rules), settings_of(rules), start_us=0, apart=("case",))
     assert_same([result], cases, rules, seed)
+    longest = [max(cases, key=len)]
+    alone = lateness(frames_of(spark, longest, rules), settings_of(rules), start_us=0, end_us=END_US)
+    assert "_block" not in alone.ticks._jdf.queryExecution().analyzed().toString()
+    ticks = alone.ticks.withColumn("case", F.lit(0))
+    assert_same([replace(alone, ticks=ticks)], longest, rules, seed)
 
 
 @pytest.mark.long
-def test_lateness_is_the_same_in_any_grouping(spark: SparkSession) -> None:
+def test_lateness_is_the_same_in_any_grouping(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces with carried state give the outcomes and ticks of one pass, wherever they are cut (E41, E42, E46, X35)."""
     seed = new_seed()
     random = Random(seed)
+    monkeypatch.setattr(marks, "BLOCK", random.choice([3, 10, 4_096]))
     rules = make_rules(random)
     cases = [make_case(random, rules.streams) for _ in range(CASES)]
     frames = frames_of(spark, cases, rules)
     cuts = sorted({0, END_US, *(random.randrange(1, END_US, 125) for _ in range(random.choice([1, 1, 2])))})
     results: list[Lateness] = []
+
+    def once(_: str, make: Callable[[], DataFrame]) -> DataFrame:
+        return make().localCheckpoint()
+
     for first_us, end_us in pairwise(cuts):
         part = {
             name: frame.where(f"arrived_at >= {first_us} AND arrived_at < {end_us}") for name, frame in frames.items()
         }
         state = results[-1].state.localCheckpoint() if results and results[-1].state is not None else None
-        results.append(lateness(part, settings_of(rules), state=state, start_us=0, end_us=end_us, apart=("case",)))
+        about: dict[str, Any] = {"start_us": 0, "end_us": end_us, "apart": ("case",), "once": once}
+        results.append(lateness(part, settings_of(rules), state=state, **about))
     assert_same(results, cases, rules, seed)
 
 
@@ -203,6 +220,20 @@ def test_ticks_that_raise_nothing_are_not_made(spark: SparkSession) -> None:
     judged = lateness({"s": frame}, time, start_us=0, end_us=year + 10**6)
     assert judged.ticks.count() == len(rows)
     assert judged.tuples["s"].where("_rw_watermark_us IS NOT NULL").count() == len(rows) - 1
+
+
+def test_a_piece_that_begins_with_a_block_knows_the_watermark_before_it(spark: SparkSession) -> None:
+    """The tuples of its first tick are held against the watermark that was carried (E41, E42)."""
+    second = 10**6
+    end_us = marks.BLOCK * second
+    rows = [(end_us - second, end_us - second), (end_us, 10 * second), (end_us + 2 * second, end_us)]
+    frame = spark.createDataFrame(rows, "arrived_at BIGINT, ts BIGINT")
+    time = EventTime(streams={"s": StreamTime(event_at="ts")}, lag="5 s", watermark_interval="1 s")
+    before = lateness({"s": frame.where(f"arrived_at < {end_us}")}, time, start_us=0, end_us=end_us)
+    # Where the end of the piece is not known, ticks may be many, and lie in blocks.
+    after = lateness({"s": frame.where(f"arrived_at >= {end_us}")}, time, state=before.state)
+    found = after.tuples["s"].orderBy("arrived_at").select("_rw_outcome", "_rw_watermark_us").collect()
+    assert [tuple(row) for row in found] == [("late", end_us - 6 * second), ("on_time", end_us - 6 * second)]
 
 
 def one_stream(spark: SparkSession, **more: Any) -> DataFrame:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rewindow.errors import InputError
 from rewindow.names import quoted_column
 from rewindow.operators.event_time import watermarks as marks
+from rewindow.operators.event_time.arrival_clock import ArrivalClock
 from rewindow.operators.event_time.jumps import JUMPS, mark_jumps
 from rewindow.operators.event_time.settings import EventTime, StreamTime
 from rewindow.operators.event_time.verdicts import DAY_US, FACTORS, is_far, is_shrunk
@@ -33,29 +34,11 @@ ON_TIME, LATE, NULL_TS, FAR_FUTURE, BAD_TYPE, JUMP, TIMER = OUTCOMES = (
 """What becomes of a tuple; each has exactly one of these (E39)."""
 COUNTED = ("stream", "outcome", "tuples", "late_by_us_max")
 """Columns of counts, beside those that are counted by."""
-SMALL = 1_000_000
-"""So many ticks or ends of windows are sent to every task; more of them are joined by a shuffle."""
 Once = Callable[[str, Callable[[], "DataFrame"]], "DataFrame"]
 """Keeps a frame by name: what is asked for again is not computed again."""
 _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 _FARTHEST_US = 1 << 62
 """Whole numbers beyond, as of microseconds that are read as seconds, count as so far away: no difference overflows."""
-
-
-@dataclass(frozen=True)
-class ArrivalClock:
-    """The arrival clock of a piece of a recording: its settings, where ticks are counted from, its begin and end."""
-
-    settings: EventTime
-    origin_us: int = 0
-    start_us: int | None = None
-    end_us: int | None = None
-
-    def is_few(self, step_us: int) -> bool:
-        """Returns whether so many steps as lie between begin and end are few; not, where these are not known."""
-        if self.start_us is None or self.end_us is None:
-            return False
-        return (self.end_us - self.start_us) // step_us <= SMALL
 
 
 @dataclass(frozen=True)
@@ -155,12 +138,9 @@ def lateness(
         frame.where(_moves_clock(settings.streams[name])).select(*apart, _number(settings, name), TICK, AT, TS)
         for name, frame in timed.items()
     ]
-    ticks = marks.tick_table(
-        reduce(lambda one, other: one.unionByName(other), moving),
-        settings, state=state, start_us=start_us, origin_us=origin_us, apart=apart,
-    )  # fmt: skip
-    ticks = kept(once, "ticks", ticks)
     clock = ArrivalClock(settings, origin_us, start_us, end_us)
+    every = reduce(lambda one, other: one.unionByName(other), moving)
+    ticks = kept(once, "ticks", marks.tick_table(every, clock, state=state, apart=apart))
     held = _held(ticks, clock, apart)
     judged = {name: _judge(frame, name, settings, frames[name].columns, held, apart) for name, frame in timed.items()}
     after = None
@@ -352,7 +332,7 @@ def _held(ticks: DataFrame, clock: ArrivalClock, apart: Sequence[str]) -> DataFr
     from pyspark.sql import functions as F
 
     held = ticks.where(F.col(IS_NEWS)).select(*apart, TICK, F.col(BEFORE).alias(WATERMARK))
-    return F.broadcast(held) if not apart and clock.is_few(clock.settings.interval_us) else held
+    return F.broadcast(held) if not apart and clock.has_few_ticks() else held
 
 
 def matched(frame: DataFrame, other: DataFrame, apart: Sequence[str], on: str, how: str) -> DataFrame:

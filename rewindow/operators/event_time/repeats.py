@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from rewindow.names import quoted_column
 from rewindow.operators.event_time import watermarks as marks
+from rewindow.operators.event_time.arrival_clock import ArrivalClock
 from rewindow.operators.event_time.firing import (
     BEGIN,
     CARRIED,
@@ -38,7 +39,6 @@ from rewindow.operators.event_time.lateness import (
     OUTCOME,
     TIMESTAMP,
     WATERMARK,
-    ArrivalClock,
     Lateness,
     arrived_us,
     matched,

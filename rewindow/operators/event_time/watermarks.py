@@ -6,8 +6,8 @@ which a stream falls idle, can raise it, and no other tick is made. Before the f
 negative timestamps are like any other (X27).
 
 How it scales, without a loop over tuples (E31): one aggregation gives the largest timestamp of each stream for each
-tick. Ticks are cut into blocks of `BLOCK`; the largest of all blocks before comes into each block as a first row,
-from one row per block, and the running maxima inside the blocks are computed side by side.
+tick. Ticks that are many are cut into blocks of `BLOCK`; the largest of all blocks before comes into each block as a
+first row, from one row per block, and the running maxima inside the blocks are computed side by side.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from rewindow.operators.event_time.arrival_clock import ArrivalClock
 from rewindow.operators.event_time.settings import EventTime, StreamTime
 from rewindow.operators.heartbeat.clock import FIRST, floor_div
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 BLOCK = 4_096
 """Ticks of one block."""
+ONE_TASK = 64 * BLOCK
+"""So many ticks, three days of one a second, are put in order in one task: that is over before blocks have begun."""
 STREAM, TICK, AT, TS = "_stream", "_tick", "_arrived_us", "_event_us"
 """Columns of a tuple here: number of its stream, index of the first tick that sees it, arrival, timestamp."""
 WATERMARK, BEFORE = "_watermark_us", "_before_us"
@@ -46,30 +49,28 @@ def tick_of(settings: EventTime, arrived_us: Column, origin_us: int) -> Column:
 
 
 def tick_table(
-    tuples: DataFrame,
-    settings: EventTime,
-    *,
-    state: DataFrame | None,
-    start_us: int | None,
-    origin_us: int,
-    apart: Sequence[str] = (),
+    tuples: DataFrame, clock: ArrivalClock, *, state: DataFrame | None, apart: Sequence[str] = ()
 ) -> DataFrame:
     """Returns the ticks that can raise the watermark: `TICK`, `WATERMARK`, `BEFORE`, `IS_NEWS`, what each stream shows.
 
     Args:
         tuples: those that move the clock, of all streams: `STREAM`, `TICK`, `AT`, `TS`, and `apart`.
-        settings: declared streams, lag, interval.
+        clock: declared streams, lag, interval; the start of the recording, from which an idle stream that never sent
+            anything is counted (X28); where ticks are counted from (X35).
         state: what was before, as `next_state` returns it.
-        start_us: the start of the recording, from which an idle stream that never sent anything is counted (X28).
-        origin_us: ticks stand at multiples of the interval from here (X35).
         apart: columns whose values have watermarks of their own.
     """
+    from pyspark.sql import functions as F
+
+    settings, origin_us = clock.settings, clock.origin_us
     ticks = _shown(tuples, settings, apart)
     more = [_falling_idle(ticks, settings, origin_us, apart)] if settings.may_idle else []
-    more += _before(settings, ticks, state, start_us, origin_us, apart)
+    more += _before(settings, ticks, state, clock.start_us, origin_us, apart)
     if more:
         every = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), more, ticks)
         ticks = _combine(every, settings, apart)
+    if apart or not clock.has_few_ticks(ONE_TASK):
+        ticks = ticks.withColumn(_BLOCK, floor_div(F.col(TICK), BLOCK))
     return _watermarks(ticks, settings, origin_us, apart)
 
 
@@ -265,12 +266,12 @@ def _watermarks(ticks: DataFrame, settings: EventTime, origin_us: int, apart: Se
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    ticks = _with_running(ticks.withColumn(_BLOCK, floor_div(F.col(TICK), BLOCK)), _running(settings), apart)
+    ticks = _with_running(ticks, [*_running(settings), WATERMARK], apart)
     candidate = F.greatest(_candidate(settings, origin_us), F.col(WATERMARK))
     ticks = ticks.withColumn(_CANDIDATE, candidate).drop(WATERMARK)
     if settings.may_idle:
         ticks = _with_running(ticks, [_CANDIDATE], apart)
-    order = Window.partitionBy(*apart, _BLOCK).orderBy(TICK)
+    order = Window.partitionBy(*apart, *_block(ticks)).orderBy(TICK)
     before = F.max(_CANDIDATE).over(order.rangeBetween(FIRST, -1))
     after = F.max(_CANDIDATE).over(order.rangeBetween(FIRST, 0))
     return ticks.withColumns({BEFORE: before, WATERMARK: after}).drop(_CANDIDATE, _BLOCK)
@@ -281,13 +282,20 @@ def _with_running(ticks: DataFrame, names: list[str], apart: Sequence[str]) -> D
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
+    running = Window.partitionBy(*apart, *_block(ticks)).orderBy(TICK).rangeBetween(FIRST, 0)
+    maxima = {name: F.max(name).over(running) for name in names}
+    if not _block(ticks):
+        return ticks.withColumns(maxima)
     totals = ticks.groupBy(*apart, _BLOCK).agg(*(F.max(name).alias(name) for name in names))
     blocks = Window.partitionBy(*apart).orderBy(_BLOCK).rowsBetween(FIRST, -1)
     carry = totals.select(*apart, _BLOCK, *(F.max(name).over(blocks).alias(name) for name in names))
     carry = carry.withColumns({TICK: F.col(_BLOCK) * BLOCK - 1, IS_NEWS: F.lit(False)})
-    rows = ticks.unionByName(carry, allowMissingColumns=True)
-    running = Window.partitionBy(*apart, _BLOCK).orderBy(TICK).rangeBetween(FIRST, 0)
-    return rows.withColumns({name: F.max(name).over(running) for name in names})
+    return ticks.unionByName(carry, allowMissingColumns=True).withColumns(maxima)
+
+
+def _block(ticks: DataFrame) -> list[str]:
+    """Returns the column of the block, none where ticks are few."""
+    return [_BLOCK] if _BLOCK in ticks.columns else []
 
 
 def _candidate(settings: EventTime, origin_us: int) -> Column:

@@ -196,7 +196,7 @@ def event_windows(
     many = windows.length_us > windows.slide_us * FEW_WINDOWS or once is not None
     of_windows = panes if many else placed
     found = _found(of_windows, windows, fold, own)
-    if not apart and judged.clock.is_few(judged.clock.settings.interval_us) and judged.clock.is_few(windows.slide_us):
+    if not apart and judged.clock.has_few_ticks() and judged.clock.is_few(windows.slide_us):
         found = fired_at(found, judged.ticks, windows.slide_us, windows.length_us % windows.slide_us)
     else:
         ends = _ends(judged, windows, state, apart) if once is None else _ends_of(panes, windows, apart)
