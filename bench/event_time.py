@@ -52,8 +52,9 @@ def measure_event_time(count: int) -> list[Row]:
         for late in (LATE_PERCENT, VERY_LATE_PERCENT):
             tuples(spark, count, late).write.parquet(f"{folder}/tuples_{late}")
             rows += _measure_windows(spark.read.parquet(f"{folder}/tuples_{late}"), count, late)
-        readings(spark, count).write.parquet(f"{folder}/readings")
-        rows.append(_measure_filling(spark.read.parquet(f"{folder}/readings"), count))
+        for keys in (KEYS, 1):
+            readings(spark, count, keys).write.parquet(f"{folder}/readings_{keys}")
+            rows.append(_measure_filling(spark.read.parquet(f"{folder}/readings_{keys}"), count, keys))
         spark.stop()
     return rows
 
@@ -112,24 +113,28 @@ def _measure_windows(stored: DataFrame, count: int, late: int) -> list[Row]:
     return rows
 
 
-def readings(spark: SparkSession, count: int) -> DataFrame:
+def readings(spark: SparkSession, count: int, keys: int) -> DataFrame:
     """Returns `key`, `at` (seconds) and two values: a reading of each key every ten seconds, a tenth missing."""
-    points = count * 10 // 9 // KEYS
-    rows = spark.range(points * KEYS, numPartitions=8).selectExpr(
-        f"id % {KEYS} AS key", f"(id DIV {KEYS}) * 10 AS at", "cast(pmod(xxhash64(id), 1000) AS double) AS temp",
+    points = count * 10 // 9 // keys
+    rows = spark.range(points * keys, numPartitions=8).selectExpr(
+        f"id % {keys} AS key", f"(id DIV {keys}) * 10 AS at", "cast(pmod(xxhash64(id), 1000) AS double) AS temp",
         "pmod(xxhash64(id, 1), 1000) AS level", "pmod(xxhash64(id, 2), 10) AS dice",
     )  # fmt: skip
     return rows.where("dice > 0").drop("dice")
 
 
-def _measure_filling(stored: DataFrame, count: int) -> Row:
-    """Measures `fill_gaps` beside what users write: a series of all readings, joined, and values carried over it."""
+def _measure_filling(stored: DataFrame, count: int, keys: int) -> Row:
+    """Measures `fill_gaps` beside what users write: a series of all readings, joined, and values carried over it.
+
+    One key is none for us.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    end = count * 10 // 9 // KEYS * 10
+    end = count * 10 // 9 // keys * 10
     settings = FillSettings(
-        event_at="at", unit="s", step=10, from_time=0, to_time=end * 1_000_000, keys=["key"],
+        event_at="at", unit="s", step=10, from_time=0, to_time=end * 1_000_000,
+        keys=["key"] if keys > 1 else [],
         columns={"temp": "linear", "level": "forward"},
     )  # fmt: skip
 
@@ -137,8 +142,10 @@ def _measure_filling(stored: DataFrame, count: int) -> Row:
         fill_gaps(stored, settings).write.format("noop").mode("overwrite").save()
 
     def joined() -> None:
-        keys = stored.select("key").distinct()
-        series = keys.select("key", F.explode(F.sequence(F.lit(0), F.lit(end - 10), F.lit(10))).alias("at"))
+        series = stored.sparkSession.range(0, end, 10).select(F.lit(0).alias("key"), F.col("id").alias("at"))
+        if keys > 1:
+            every = F.explode(F.sequence(F.lit(0), F.lit(end - 10), F.lit(10)))
+            series = stored.select("key").distinct().select("key", every.alias("at"))
         rows = series.join(stored, ["key", "at"], "left")
         since = Window.partitionBy("key").orderBy("at").rowsBetween(Window.unboundedPreceding, 0)
         until = Window.partitionBy("key").orderBy(F.desc("at")).rowsBetween(Window.unboundedPreceding, 0)
@@ -151,7 +158,8 @@ def _measure_filling(stored: DataFrame, count: int) -> Row:
         found.write.format("noop").mode("overwrite").save()
 
     ours, beside = _seconds(filled), _seconds(joined)
-    what = f"gaps of {count / 1e6:.0f} M readings filled, {KEYS:,} keys, a tenth missing, two columns"
+    apart = f"{keys:,} keys" if keys > 1 else "no keys"
+    what = f"gaps of {count / 1e6:.0f} M readings filled, {apart}, a tenth missing, two columns"
     faster = beside / ours
     text = f"a series of all readings, joined and carried over {beside:.1f} s"
     return Row(what, f"{ours:.1f} s", text, f"at least 2 x faster: {faster:.1f} x", faster >= 2)

@@ -25,6 +25,7 @@ from rewindow.operators.filling.sides import (
 from rewindow.operators.filling.values import (
     AT,
     COUNTS,
+    HASH,
     NEXT,
     OPEN,
     POINT,
@@ -111,7 +112,9 @@ def carried_nulls(
     from pyspark.sql import functions as F
 
     moving = with_usable(_moving(marked, state, settings, windows.first, closing), settings)
-    moving = with_sides(moving, settings, [*settings.keys, _MOVES], [WINDOW, TS]).where(F.col(WINDOW) >= windows.first)
+    moving = moving.withColumn(HASH, row_hash(moving))
+    moving = with_sides(moving, settings, [*settings.keys, _MOVES], [WINDOW, TS, HASH])
+    moving = moving.where(F.col(WINDOW) >= windows.first)
     moving = moving.withColumns(bounded_sides(moving, settings))
     for period_us in settings.periods_us:
         moving = with_season(moving, rows, settings, period_us)
@@ -198,7 +201,8 @@ def state_of(rows: DataFrame, settings: FillRules) -> DataFrame:
     order = Window.partitionBy(*keys).orderBy(WINDOW, TS, row_hash(rows))
     rows = rows.withColumns({_LAST: F.lead(TS).over(order).isNull(), _BEFORE: F.lag(POINT).over(order)})
     kept = F.col(_LAST)
-    rows = with_sides(with_usable(rows, settings), settings, [*settings.keys], [WINDOW, TS])
+    rows = with_usable(rows.withColumn(HASH, row_hash(rows)), settings)
+    rows = with_sides(rows, settings, [*settings.keys], [WINDOW, TS, HASH])
     for name in settings.choosing:
         found, behind = F.col(quoted_column(usable(name))), F.col(quoted_column(next_side(name)))
         kept = kept | (found.isNotNull() & behind.isNull())

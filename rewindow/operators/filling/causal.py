@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rewindow.names import quoted_column
+from rewindow.operators.filling.blocks import in_blocks, in_order, next_known, own_block
 from rewindow.operators.filling.expected import expected_rows
 from rewindow.operators.filling.settings import FillRules
 from rewindow.operators.filling.sides import no_sides, usable, with_usable
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 EFFECT, LATE = "_rw_effect", "_rw_late"
 _BEST, _EXPECTED, _DONE, _KEPT = "_rw_best", "_rw_expected", "_rw_done", "_rw_kept"
-_CLOSE, _IN_TIME = "_rw_close", "_rw_in_time"
+_CLOSE, _BEGIN, _IN_TIME, _BOUNDARY = "_rw_close", "_rw_begin", "_rw_in_time", "_rw_boundary"
 
 
 def made_at(settings: FillRules) -> Column:
@@ -79,39 +80,27 @@ def causal_gaps(rows: DataFrame, settings: FillRules, points: tuple[int, int]) -
         settings: keys, grid, methods.
         points: the first point that may be filled, and the first one that may not.
     """
-    from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     keys = [F.col(quoted_column(key)) for key in settings.keys]
-    rows = with_usable(rows.select(*keys, TS, POINT, ROW, EFFECT, LATE), settings)
+    rows = with_usable(rows.select(*keys, TS, POINT, ROW, EFFECT, LATE, *own_block(rows)), settings)
     rows = rows.withColumn(_BEST, F.struct(TS, row_hash(rows)))
     expected = expected_rows(rows, settings)
     flag = F.lit(False)
     if expected is not None:
         marked = F.broadcast(expected.withColumn(_EXPECTED, F.lit(True)))
         rows, flag = rows.join(marked, list(settings.keys), "left"), F.coalesce(F.col(_EXPECTED), F.lit(False))
-    order = Window.partitionBy(*keys).orderBy(EFFECT, LATE, _BEST)
-    past = order.rowsBetween(FIRST, 0)
-    begin = F.when(flag, F.lit(settings.first_point)).otherwise(F.min(EFFECT).over(past))
     in_time = F.when(~F.col(LATE), F.col(POINT))
-    rows = rows.withColumn(_IN_TIME, in_time)
-    # Rows in time are in order of their points, so the next one has the smallest.
-    apart = ", ".join(map(quoted_column, settings.keys)) or "1"
-    closes = F.expr(f"lead({_IN_TIME}) ignore nulls over (partition by {apart} order by {EFFECT}, {LATE}, {_BEST})")
     boundary = F.when(F.col(LATE), F.col(EFFECT)).otherwise(F.col(POINT))
     empty = no_sides(rows, settings, F.lit(settings.first_point - 1), F.lit(settings.end_point))
-    sides = {}
-    for name in settings.choosing:
-        found = F.col(quoted_column(usable(name)))
-        last = F.max_by(found, F.when(found.isNotNull(), F.col(_BEST))).over(past)
-        sides[previous_side(name)] = F.coalesce(last, empty[previous_side(name)])
-    beside = rows.withColumns({
-        FROM: F.col(EFFECT),
-        UNTIL: F.coalesce(F.lead(boundary).over(order), F.lit(settings.end_point)).cast("bigint"),
-        _CLOSE: F.coalesce(closes, F.lit(settings.end_point)),
-        START: F.coalesce(F.max(F.when(~F.col(LATE), F.col(POINT) + 1)).over(past), begin).cast("bigint"),
-        PREVIOUS: F.max_by(ROW, _BEST).over(past),
-        **sides,
+    sides = {previous_side(name): empty[previous_side(name)] for name in settings.choosing}
+    begin = F.when(flag, F.lit(settings.first_point)).otherwise(F.col(_BEGIN))
+    end = F.lit(settings.end_point).cast("bigint")
+    beside = _beside_gaps(rows.withColumns({_IN_TIME: in_time, _BOUNDARY: boundary}), settings)
+    beside = beside.withColumns({
+        FROM: F.col(EFFECT), UNTIL: F.coalesce(UNTIL, end), _CLOSE: F.coalesce(_CLOSE, end),
+        START: F.coalesce(START, begin).cast("bigint"),
+        **{name: F.coalesce(F.col(quoted_column(name)), side) for name, side in sides.items()},
     })  # fmt: skip
     nothing = F.lit(None).cast(rows.schema[ROW].dataType)
     names = [*keys, FROM, UNTIL, START, _CLOSE, PREVIOUS, *(F.col(quoted_column(name)) for name in sides)]
@@ -129,6 +118,48 @@ def causal_gaps(rows: DataFrame, settings: FillRules, points: tuple[int, int]) -
         gaps = gaps.unionByName(ahead)
     behind = {name: side for name, side in empty.items() if name not in sides}
     return _limited(gaps, settings, points).withColumns({OPEN: F.lit(True), NEXT: nothing, **behind})
+
+
+def _beside_gaps(rows: DataFrame, settings: FillRules) -> DataFrame:
+    """Returns the rows behind which points lack one, with what is known of their key there: a row before, and behind.
+
+    Of the rows so far it is the latest one, `PREVIOUS`, the latest with a usable value of each column that chooses, the
+    first point of all (`_BEGIN`) and the one behind the last that had its row (`START`); of rows to come where the next
+    one has its effect, `UNTIL`, and the point of the next that comes in time, `_CLOSE`.
+    """
+    from pyspark.sql import functions as F
+
+    order, unknown, best = [EFFECT, LATE, _BEST], F.lit(None).cast("bigint"), F.col(_BEST)
+    latest = {PREVIOUS: (ROW, best)}
+    for name in settings.choosing:
+        found = quoted_column(usable(name))
+        latest[previous_side(name)] = found, F.when(F.col(found).isNotNull(), best)
+    rows = rows.withColumns({
+        START: F.col(_IN_TIME) + 1, _BEGIN: F.col(EFFECT), UNTIL: unknown, _CLOSE: unknown,
+        **{name: F.col(row) for name, (row, _) in latest.items()},
+        **{_best_of(name): at for name, (_, at) in latest.items()},
+    })  # fmt: skip
+
+    def step(rows: DataFrame, by: list[str], order: list[str]) -> DataFrame:
+        over = in_order(by, order)
+        past = over.rowsBetween(FIRST, 0)
+        so_far = {START: F.max(START), _BEGIN: F.min(_BEGIN)}
+        for name in latest:
+            at = quoted_column(_best_of(name))
+            so_far |= {name: F.max_by(quoted_column(name), at), _best_of(name): F.max(at)}
+        return rows.withColumns({
+            **{name: found.over(past) for name, found in so_far.items()},
+            UNTIL: F.coalesce(UNTIL, F.lead(_BOUNDARY).over(over)),
+            # Rows in time are in order of their points, so the next one has the smallest.
+            _CLOSE: F.coalesce(_CLOSE, next_known(f"coalesce({_IN_TIME}, {_CLOSE})", by, order)),
+        })  # fmt: skip
+
+    lacks = F.col(EFFECT) < F.coalesce(UNTIL, F.lit(settings.end_point))
+    return in_blocks(rows, step, lacks, [*settings.keys], order)
+
+
+def _best_of(name: str) -> str:
+    return f"_rw_best_of_{name}"
 
 
 def _limited(gaps: DataFrame, settings: FillRules, points: tuple[int, int]) -> DataFrame:

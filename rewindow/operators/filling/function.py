@@ -2,28 +2,33 @@
 
     filled = fill_gaps(weather, FillSettings(event_at="at", step="1 h", ..., columns={"temp": "linear"}))
 
-How it scales: one sort of the rows by key and time finds every gap with the rows on both of its sides; only the missing
-rows are made, from their gap alone. There is no series of all expected rows, and no join with one; seasonal values
-alone are joined, with the rows of their period.
+How it scales: one sort of the rows by key and time finds every gap with the rows on both of its sides; where keys are
+few, it is one of blocks of time (`blocks`). Only the missing rows are made, from their gap alone. There is no series of
+all expected rows, and no join with one; seasonal values alone are joined, with the rows of their period.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean, quoted_column
-from rewindow.operators.filling.causal import LATE, causal_gaps, made_at, timed_rows
+from rewindow.operators.filling.blocks import in_blocks, in_order, with_blocks
+from rewindow.operators.filling.causal import EFFECT, LATE, causal_gaps, made_at, timed_rows
 from rewindow.operators.filling.expected import never_there
 from rewindow.operators.filling.expressions import check_names
 from rewindow.operators.filling.settings import FillRules, FillSettings
-from rewindow.operators.filling.sides import bounded_sides, filled_nulls, no_sides, with_sides, with_usable
+from rewindow.operators.filling.sides import bounded_sides, filled_nulls, no_sides, usable, with_sides, with_usable
 from rewindow.operators.filling.values import (
     AT,
     COUNTS,
     FILLED,
+    HASH,
     IS_MADE,
+    METHODS,
     NEXT,
     OPEN,
     OUTLIERS,
@@ -32,6 +37,7 @@ from rewindow.operators.filling.values import (
     PREVIOUS,
     PROVENANCE,
     ROW,
+    SOURCES,
     START,
     TS,
     UNIT_US,
@@ -50,7 +56,7 @@ from rewindow.operators.heartbeat.clock import to_us
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_HASH, _BEHIND, _IS_FIRST = "_rw_hash", "_rw_behind", "_rw_is_first"
+_BEHIND, _IS_FIRST, _LACKS, _WHOLE = "_rw_behind", "_rw_is_first", "_rw_lacks", "_rw_whole"
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 
 
@@ -89,7 +95,7 @@ def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
     rows = place_rows(frame, settings)
     if settings.time == "causal":
         rows = timed_rows(rows.withColumn(AT, to_us(frame, settings.arrived_at)), settings)
-        gaps = causal_gaps(rows, settings, (settings.first_point, settings.end_point))
+        gaps = causal_gaps(with_blocks(rows, settings, EFFECT), settings, (settings.first_point, settings.end_point))
         made = make_rows(gaps, rows.where(~F.col(LATE)), frame, settings, arrival_of_made(frame, settings))
     else:
         made = make_rows(_gaps(rows, settings), rows, frame, settings)
@@ -111,14 +117,32 @@ def arrival_of_made(frame: DataFrame, settings: FillRules) -> dict[str, Column]:
 
 
 def _with_filled_nulls(frame: DataFrame, rows: DataFrame, settings: FillSettings) -> DataFrame:
-    """Returns all rows of a frame, with values for recorded nulls."""
+    """Returns all rows of a frame, with values for recorded nulls.
+
+    Only rows that lack a value are sorted with all of their columns; of others what they are a source of.
+    """
     from pyspark.sql import functions as F
 
-    marked = with_sides(with_usable(with_places(frame, settings), settings), settings, [*settings.keys, COUNTS], [TS])
-    marked = marked.withColumns(bounded_sides(marked, settings))
+    marked, by = with_usable(with_places(frame, settings), settings), [*settings.keys]
+    lacks = reduce(or_, (F.col(quoted_column(name)).isNull() for name in settings.nulls))
+    marked = marked.withColumn(_LACKS, F.col(COUNTS) & (F.col(POINT) >= settings.first_point) & lacks)
+    columns = [quoted_column(name) for name in frame.columns]
+    sides = [quoted_column(usable(name)) for name in settings.choosing]
+    whole = F.when(F.col(_LACKS), F.struct(*columns)).alias(_WHOLE)
+    keys = map(quoted_column, by)
+    counted = marked.where(COUNTS).select(*keys, TS, POINT, row_hash(marked).alias(HASH), _LACKS, whole, *sides)
+
+    def step(rows: DataFrame, by: list[str], order: list[str]) -> DataFrame:
+        return with_sides(rows, settings, by, order)
+
+    lacking = in_blocks(with_blocks(counted, settings), step, F.col(_LACKS), by, [TS, HASH])
+    lacking = lacking.withColumns(bounded_sides(lacking, settings)).drop(*by).select("*", f"{_WHOLE}.*")
     for period_us in settings.periods_us:
-        marked = with_season(marked, rows, settings, period_us)
-    return filled_nulls(marked, settings, F.col(COUNTS))
+        lacking = with_season(lacking, rows, settings, period_us)
+    filled = filled_nulls(lacking, settings, F.lit(True))
+    added = [METHODS, SOURCES, *(quoted_column(FILLED + name) for name in settings.nulls)]
+    complete = marked.where(~F.col(_LACKS)).select(*columns)
+    return complete.unionByName(filled.select(*columns, *added), allowMissingColumns=True)
 
 
 def check_columns(types: Mapping[str, str], settings: FillRules) -> None:
@@ -183,25 +207,33 @@ def _check_unit(settings: FillRules) -> None:
         )
 
 
-def _with_next(rows: DataFrame, keys: list[Column]) -> DataFrame:
-    """Adds whether a row is the first of its key, the point of the row behind it, and that row, null at the last.
+def _beside_gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
+    """Returns the rows beside gaps, and the first of each key, with the point of the row behind it, and that row.
 
-    What rows are a source of is sorted column by column: as a struct it would be twice as much.
+    Both are null at the last one. Columns that choose their sources have their sides. What rows are a source of is
+    sorted column by column: as a struct it would be twice as much.
     """
-    from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    kind = rows.schema[ROW].dataType
-    own = {name: TS if name == TS else f"_rw_own_{number}" for number, name in enumerate(kind.names)}  # type: ignore[attr-defined]
+    fields = rows.schema[ROW].dataType.fields  # type: ignore[attr-defined]
+    own = {field.name: TS if field.name == TS else f"_rw_own_{number}" for number, field in enumerate(fields)}
     behind = {name: f"_rw_behind_{number}" for number, name in enumerate(own)}
     values = [F.col(ROW).getField(name).alias(own[name]) for name in own if name != TS]
-    rows = rows.select("*", *values, row_hash(rows).alias(_HASH)).drop(ROW)
-    # Rows of one instant are told apart by what they are a source of, so that it is always the same one.
-    order = Window.partitionBy(*keys).orderBy(TS, _HASH)
-    rows = rows.withColumns({
-        _IS_FIRST: F.row_number().over(order) == 1, _BEHIND: F.lead(POINT).over(order),
-        **{behind[name]: F.lead(own[name]).over(order) for name in own},
-    })  # fmt: skip
+    rows = rows.select("*", *values, row_hash(rows).alias(HASH)).drop(ROW)
+    unknown = {behind[field.name]: F.lit(None).cast(field.dataType) for field in fields}
+    rows = rows.withColumns({_IS_FIRST: F.lit(True), _BEHIND: F.lit(None).cast("bigint"), **unknown})
+    ahead = {_BEHIND: POINT} | {behind[name]: own[name] for name in own}
+    by, order = [*settings.keys], [TS, HASH]
+
+    def step(rows: DataFrame, by: list[str], order: list[str]) -> DataFrame:
+        over, is_open = in_order(by, order), F.col(_BEHIND).isNull()
+        found = {at: F.when(is_open, F.lead(name).over(over)).otherwise(F.col(at)) for at, name in ahead.items()}
+        found[_IS_FIRST] = F.col(_IS_FIRST) & (F.row_number().over(over) == 1)
+        return with_sides(rows.withColumns(found), settings, by, order)
+
+    # Most rows have no gap beside them: they go before anything is built for them.
+    at_gap = F.col(_IS_FIRST) | F.col(_BEHIND).isNull() | (F.col(_BEHIND) > F.col(POINT) + 1)
+    rows = in_blocks(with_blocks(rows, settings), step, at_gap, by, order, is_far=bool(settings.choosing))
     row = F.struct(*(F.col(own[name]).alias(name) for name in own))
     following = F.struct(*(F.col(behind[name]).alias(name) for name in own))
     return rows.withColumns({ROW: row, NEXT: F.when(F.col(_BEHIND).isNotNull(), following)})
@@ -212,8 +244,7 @@ def _gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
     from pyspark.sql import functions as F
 
     keys = [F.col(quoted_column(key)) for key in settings.keys]
-    rows = with_sides(with_usable(rows.select(*keys, TS, POINT, ROW), settings), settings, [*settings.keys], [TS])
-    rows = _with_next(rows, keys)
+    rows = _beside_gaps(with_usable(rows.select(*keys, TS, POINT, ROW), settings), settings)
     nothing = F.lit(None).cast(rows.schema[ROW].dataType)
     point, end, first = F.col(POINT), F.lit(settings.end_point), F.lit(settings.first_point)
     behind = F.struct(
@@ -227,9 +258,7 @@ def _gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
         *(side.alias(name) for name, side in bounded_sides(rows, settings, is_ahead=True).items()),
     )  # fmt: skip
     both = F.when(F.col(_IS_FIRST), F.array(ahead, behind)).otherwise(F.array(behind))
-    # Most rows have no gap beside them: they go before anything is built for them.
-    at_gap = F.col(_IS_FIRST) | F.col(_BEHIND).isNull() | (F.col(_BEHIND) > point + 1)
-    found = rows.where(at_gap).select(*keys, F.inline(both))
+    found = rows.select(*keys, F.inline(both))
     never = never_there(rows, settings)
     if never is None:
         return in_range(found, settings)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rewindow.names import quoted_column
+from rewindow.operators.filling.blocks import in_order, next_known
 from rewindow.operators.filling.settings import FillRules
 from rewindow.operators.filling.values import (
     FILLED,
@@ -23,13 +24,11 @@ from rewindow.operators.filling.values import (
     looking_back,
     next_side,
     previous_side,
-    row_hash,
 )
+from rewindow.operators.heartbeat.clock import FIRST
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-_HASH = "_rw_hash"
 
 
 def usable(name: str) -> str:
@@ -52,34 +51,32 @@ def nothing(rows: DataFrame, name: str, point: Column) -> Column:
     """Returns the side of a column where no row has a usable value: it ends at a point."""
     from pyspark.sql import functions as F
 
-    kind = rows.schema[ROW].dataType[name].dataType  # type: ignore[index]
+    kind = rows.schema[usable(name)].dataType[name].dataType  # type: ignore[index]
     null_ts, null = F.lit(None).cast("bigint").alias(TS), F.lit(None).cast(kind).alias(name)
     return F.struct(null_ts, point.cast("bigint").alias(POINT), null)
 
 
 def with_sides(rows: DataFrame, settings: FillRules, by: list[str], order: list[str]) -> DataFrame:
-    """Adds both sides of each row in its place: the row before or itself, and the one behind.
+    """Adds both sides of each row in its place: the row before or itself, and the one behind. What is there stays.
 
     Args:
         rows: as from `with_usable`.
         settings: which columns choose.
         by: columns of which each combination is looked at by itself.
-        order: columns by which rows are in order, rows of one instant by what they are a source of.
+        order: columns by which rows are in order.
     """
-    from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    rows = rows.withColumn(_HASH, row_hash(rows))
-    before = Window.partitionBy(*map(quoted_column, by)).orderBy(*order, _HASH).rowsBetween(-(1 << 63), 0)
-    names = ", ".join(map(quoted_column, by)) or "1"
-    over = f"over (partition by {names} order by {', '.join((*order, _HASH))})"
+    so_far, found = in_order(by, order).rowsBetween(FIRST, 0), {}
     for name in settings.choosing:
-        found = quoted_column(usable(name))
-        rows = rows.withColumns({
-            previous_side(name): F.last(found, ignorenulls=True).over(before),
-            next_side(name): F.expr(f"lead({found}) ignore nulls {over}"),
-        })  # fmt: skip
-    return rows.drop(_HASH)
+        own, before, behind = usable(name), previous_side(name), next_side(name)
+        if before not in rows.columns:
+            unknown = F.lit(None).cast(rows.schema[own].dataType)
+            rows = rows.withColumns({before: F.col(quoted_column(own)), behind: unknown})
+        own, known = quoted_column(own), quoted_column(behind)
+        found[before] = F.last(quoted_column(before), ignorenulls=True).over(so_far)
+        found[behind] = F.coalesce(F.col(known), next_known(f"coalesce({own}, {known})", by, order))
+    return rows.withColumns(found)
 
 
 def bounded_sides(rows: DataFrame, settings: FillRules, *, is_ahead: bool = False) -> dict[str, Column]:
