@@ -2,7 +2,7 @@
 
     python -m bench.event_time [ROWS_IN_MILLIONS]
 
-Ratios of one run in one process; each figure is the median of three, after one run to warm up.
+Ratios of one run in one process; each figure is the median of three, after three runs to warm up.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bench.replay import ROOT, make_project
 from bench.report import Row
@@ -54,7 +54,7 @@ def measure_event_time(count: int) -> list[Row]:
             rows += _measure_windows(spark.read.parquet(f"{folder}/tuples_{late}"), count, late)
         for keys in (KEYS, 1):
             readings(spark, count, keys).write.parquet(f"{folder}/readings_{keys}")
-            rows.append(_measure_filling(spark.read.parquet(f"{folder}/readings_{keys}"), count, keys))
+            rows += _measure_filling(spark.read.parquet(f"{folder}/readings_{keys}"), count, keys)
         spark.stop()
     return rows
 
@@ -123,7 +123,7 @@ def readings(spark: SparkSession, count: int, keys: int) -> DataFrame:
     return rows.where("dice > 0").drop("dice")
 
 
-def _measure_filling(stored: DataFrame, count: int, keys: int) -> Row:
+def _measure_filling(stored: DataFrame, count: int, keys: int) -> list[Row]:
     """Measures `fill_gaps` beside what users write: a series of all readings, joined, and values carried over it.
 
     One key is none for us.
@@ -162,11 +162,45 @@ def _measure_filling(stored: DataFrame, count: int, keys: int) -> Row:
     what = f"gaps of {count / 1e6:.0f} M readings filled, {apart}, a tenth missing, two columns"
     faster = beside / ours
     text = f"a series of all readings, joined and carried over {beside:.1f} s"
-    return Row(what, f"{ours:.1f} s", text, f"at least 2 x faster: {faster:.1f} x", faster >= 2)
+    speed = Row(what, f"{ours:.1f} s", text, f"at least 2 x faster: {faster:.1f} x", faster >= 2)
+    spark = stored.sparkSession
+    (task, shuffled), (task_beside, shuffled_beside) = _memory(spark, filled), _memory(spark, joined)
+    memory = Row(
+        "its memory: the largest of a task, and what is shuffled",
+        f"{task:,.0f} MB and {shuffled:,.0f} MB",
+        f"joined {task_beside:,.0f} MB and {shuffled_beside:,.0f} MB",
+        f"less: {task / task_beside:.2f} x and {shuffled / shuffled_beside:.2f} x",
+        task < task_beside and shuffled < shuffled_beside,
+    )
+    return [speed, memory]
+
+
+def _memory(spark: SparkSession, run: Callable[[], None]) -> tuple[float, float]:
+    """Returns the largest execution memory that Spark counted for a task of a run, and bytes shuffled, both in MB."""
+    context = spark.sparkContext
+    store, jvm = context._jsc.sc().statusStore(), context._jvm  # type: ignore[union-attr]
+    quantiles = context._gateway.new_array(jvm.double, 0)  # type: ignore[union-attr]
+
+    def stages() -> dict[int, Any]:
+        found = store.stageList(None, False, False, quantiles, None)
+        return {found.apply(number).stageId(): found.apply(number) for number in range(found.size())}
+
+    before = stages()
+    run()
+    largest = shuffled = 0
+    for stage in (stage for number, stage in stages().items() if number not in before):
+        shuffled += stage.shuffleWriteBytes()
+        tasks = store.taskList(stage.stageId(), stage.attemptId(), 10_000)
+        for number in range(tasks.size()):
+            metrics = tasks.apply(number).taskMetrics()
+            if metrics.isDefined():
+                largest = max(largest, metrics.get().peakExecutionMemory())
+    return largest / 1e6, shuffled / 1e6
 
 
 def _seconds(run: Callable[[], None]) -> float:
-    run()
+    for _ in range(3):
+        run()
     times = []
     for _ in range(3):
         began = time.perf_counter()
