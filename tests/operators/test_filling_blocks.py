@@ -132,3 +132,12 @@ def test_fewer_keys_than_cores_are_cut_into_blocks(
     frame = spark.createDataFrame([(1, 2)], "ts bigint, _rw_point bigint")
     given = {"event_at": "at", "step": 1, "from_time": 0, "to_time": 9 * S, "keys": keys, "expected_keys": expected}
     assert (blocks.BLOCK in blocks.with_blocks(frame, FillSettings(**given)).columns) == is_cut
+
+
+def test_what_is_looked_back_to_has_no_more_blocks(spark: SparkSession) -> None:
+    """The borders of all blocks come into one task, so a day that looks back a year has not 365 times as many."""
+    frame = spark.range(-86_400 * 365, 86_400, 1_000).selectExpr("id AS _rw_point")
+    given: dict[str, Any] = {"event_at": "at", "step": 1, "from_time": 0, "to_time": 86_400 * S}
+    settings = FillSettings(**given, look_back="365 days")
+    found = blocks.with_blocks(frame, settings).selectExpr("max(_rw_block) - min(_rw_block) AS apart").head()
+    assert found is not None and blocks.BLOCKS - 2 <= found["apart"] <= blocks.BLOCKS

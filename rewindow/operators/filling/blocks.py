@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
 
 BLOCKS = 4_096
-"""Blocks of the range of a key: more than there are cores, and so few that one task can see the borders of all."""
+"""Blocks of the range of a key and what it looks back to: more than cores; one task can see the borders of all."""
 BLOCK, _EDGE, _PLACE = "_rw_block", "_rw_edge", "_rw_place"
 
 Step: TypeAlias = "Callable[[DataFrame, list[str], list[str]], DataFrame]"
@@ -34,11 +34,13 @@ def with_blocks(rows: DataFrame, settings: FillRules, point: str = POINT) -> Dat
     """
     from pyspark.sql import functions as F
 
-    keys = len(settings.expected_keys) if settings.keys else 1
-    if not 0 < keys < rows.sparkSession.sparkContext.defaultParallelism:
+    expected = len(settings.expected_keys)
+    if settings.keys and not 0 < expected < rows.sparkSession.sparkContext.defaultParallelism:
         return rows
-    points = -(-(settings.end_point - settings.first_point) // BLOCKS)
-    return rows.withColumn(BLOCK, floor_div(F.col(point) - settings.first_point, points))
+    points = settings.end_point - settings.first_point
+    if settings.look_back_us is not None:
+        points += settings.grid.points_in(settings.look_back_us)
+    return rows.withColumn(BLOCK, floor_div(F.col(point) - settings.first_point, -(-points // BLOCKS)))
 
 
 def own_block(rows: DataFrame) -> list[str]:
