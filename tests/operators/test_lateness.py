@@ -131,10 +131,7 @@ def new_seed() -> int:
 
 
 def test_lateness_is_what_a_machine_would_have_decided(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each tuple is held against the watermark of the last tick before it (E1 to E4, E15, E23 to E26, E47, E50).
-
-    Ticks lie in one block or in many; those of one recording, known to be few, in none.
-    """
+    """Each tuple is held against the watermark of the last tick before it (E1 to E4, E15, E23 to E26, E47, E50)."""
     seed = new_seed()
     random = Random(seed)
     rules = make_rules(random)
@@ -142,12 +139,11 @@ def test_lateness_is_what_a_machine_would_have_decided(spark: SparkSession, monk
     monkeypatch.setattr(marks, "BLOCK", random.choice([3, 10, 4_096]))
     result = lateness(frames_of(spark, cases, rules), settings_of(rules), start_us=0, apart=("case",))
     assert_same([result], cases, rules, seed)
-    longest = [max(cases, key=len)]
+    longest = [max(cases, key=len)]  # Of one recording, known to have few ticks, they lie in no blocks.
     alone = lateness(frames_of(spark, longest, rules), settings_of(rules), start_us=0, end_us=END_US)
     # Where tuples may jump, finding those has blocks of its own.
     assert rules.jumps_us or "_block" not in alone.ticks._jdf.queryExecution().analyzed().toString()
-    ticks = alone.ticks.withColumn("case", F.lit(0))
-    assert_same([replace(alone, ticks=ticks)], longest, rules, seed)
+    assert_same([replace(alone, ticks=alone.ticks.withColumn("case", F.lit(0)))], longest, rules, seed)
 
 
 @pytest.mark.long
