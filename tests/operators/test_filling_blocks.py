@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from random import Random
+from random import Random, getrandbits
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -65,7 +65,7 @@ def test_keys_in_blocks_are_filled_as_whole_ones(
     frame, settings = random_cases(spark, name)
     whole = texts(fill_gaps(frame, settings))
 
-    def with_blocks(rows: DataFrame, _: FillSettings, point: str = "_rw_point") -> DataFrame:
+    def with_blocks(rows: DataFrame, _: FillSettings, point: str = "_rw_point", **_more: Any) -> DataFrame:
         return rows.withColumn(blocks.BLOCK, floor_div(F.col(point), 4))
 
     monkeypatch.setattr(function, "with_blocks", with_blocks)
@@ -103,6 +103,7 @@ def test_one_source_in_blocks_is_filled_as_in_one(
 ) -> None:
     """Gaps over blocks without a row, rows of one instant, nulls and guards at borders (G5, G8, G16, G27, G38)."""
     frame, found = one_source(spark), []
+    monkeypatch.setattr(function, "COSTLY", 1)
     for count in (1, 97):
         monkeypatch.setattr(blocks, "BLOCKS", count)
         found.append(texts(fill_gaps(frame, settings_of(time, **more))))
@@ -110,28 +111,49 @@ def test_one_source_in_blocks_is_filled_as_in_one(
 
 
 @pytest.mark.parametrize("time", ["hindsight", "causal"])
-def test_no_task_has_all_rows_of_one_source(spark: SparkSession, time: str) -> None:
-    """Each sort goes by block, or by whether a row is at the border of one; there is no order of all rows."""
+def test_no_task_has_all_rows_of_one_source(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, time: str) -> None:
+    """On cores enough each sort goes by block, or by whether a row is at the border of one; none has all rows."""
+    monkeypatch.setattr(function, "COSTLY", 1)
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
         fill_gaps(one_source(spark), settings_of(time)).explain()
     plan = text.getvalue()
-    apart = re.findall(r"windowspecdefinition\((\w+)#\d+L?, ", plan)
-    assert set(apart) == {"_rw_block", "_rw_edge"} and "SinglePartition" not in plan, plan
-    assert len(apart) == plan.count("windowspecdefinition("), plan
+    apart = re.findall(r"windowspecdefinition\((?:_rw_counts#\d+, )?(\w+)#\d+L?, ", plan)
+    assert set(apart) == {"_rw_block", "_rw_edge"} and "SinglePartition" not in plan
+    assert len(apart) == plan.count("windowspecdefinition(")
 
 
 @pytest.mark.parametrize(
-    ("keys", "expected", "is_cut"),
-    [([], [], True), (["ts"], [], False), (["ts"], [[1]], True), (["ts"], [[1], [2]], False)],
+    ("keys", "expected", "cost", "is_cut"),
+    [
+        ([], [], 1, True),
+        ([], [], 2, False),
+        (["ts"], [], 1, False),
+        (["ts"], [[1]], 1, True),
+        (["ts"], [[1], [2]], 1, False),
+    ],
 )
 def test_fewer_keys_than_cores_are_cut_into_blocks(
-    spark: SparkSession, keys: list[str], expected: list[list[int]], *, is_cut: bool
+    spark: SparkSession, keys: list[str], expected: list[list[int]], cost: int, *, is_cut: bool
 ) -> None:
-    """On two cores: no keys, or one that is expected; keys that nobody has counted are taken for many."""
+    """On two cores: no keys, or one that is expected, but not at twice the work; uncounted keys are taken for many."""
     frame = spark.createDataFrame([(1, 2)], "ts bigint, _rw_point bigint")
     given = {"event_at": "at", "step": 1, "from_time": 0, "to_time": 9 * S, "keys": keys, "expected_keys": expected}
-    assert (blocks.BLOCK in blocks.with_blocks(frame, FillSettings(**given)).columns) == is_cut
+    assert (blocks.BLOCK in blocks.with_blocks(frame, FillSettings(**given), cost=cost).columns) == is_cut
+
+
+@pytest.mark.parametrize("cost", [1, 4], ids=["blocks", "one order"])
+def test_no_recorded_row_is_lost_of_a_frame_that_is_never_the_same(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, cost: int
+) -> None:
+    """Values that change with each reading change what is filled, not which rows were recorded (G40)."""
+    monkeypatch.setattr(function, "COSTLY", cost)
+    flip = F.udf(lambda at: None if getrandbits(1) else float(at), "double").asNondeterministic()
+    frame = spark.range(2_000).select((F.col("id") * 10).alias("ts")).withColumn("v", flip("ts"))
+    columns = {"v": {"method": "linear", "treat_null_as_missing": True}}
+    settings = FillSettings(event_at="ts", unit="s", step=10, from_time=0, to_time=15_000 * S, columns=columns)
+    recorded = fill_gaps(frame, settings).where("not _rw_is_made")
+    assert sorted(row["ts"] for row in recorded.select("ts").collect()) == list(range(0, 20_000, 10))
 
 
 def test_what_is_looked_back_to_has_no_more_blocks(spark: SparkSession) -> None:

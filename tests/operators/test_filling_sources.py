@@ -128,6 +128,21 @@ def test_filling_again_fills_recorded_nulls_anew(spark: SparkSession) -> None:
     assert again.count() == once.count()
 
 
+def test_columns_called_as_the_rows_beside_a_gap_are_columns_like_others(spark: SparkSession) -> None:
+    """With values for recorded nulls and a bound for looking back, too (G27, G35)."""
+    frame = spark.createDataFrame(
+        [(0, 1.0, 2.0), (10, None, 3.0), (30, 4.0, 5.0)], "ts bigint, a double, previous double"
+    )
+    columns = {"a": {"method": "linear", "treat_null_as_missing": True}}
+    given = FillSettings(
+        event_at="ts", unit="s", step=10, from_time=0, to_time=40 * S, columns=columns, look_back="1 hour"
+    )
+    found = fill_gaps(frame, given).orderBy("ts").select("ts", "a", "previous", "_rw_filled_a").collect()
+    assert [tuple(row) for row in found] == [
+        (0, 1.0, 2.0, None), (10, None, 3.0, 2.0), (20, 3.0, None, None), (30, 4.0, 5.0, None),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [

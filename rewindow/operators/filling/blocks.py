@@ -21,21 +21,29 @@ if TYPE_CHECKING:
 
 BLOCKS = 4_096
 """Blocks of the range of a key and what it looks back to: more than cores; one task can see the borders of all."""
+COSTLY = 4
+"""What blocks cost where most rows go on to the second and third time: recorded nulls, and causal filling."""
 BLOCK, _EDGE, _PLACE = "_rw_block", "_rw_edge", "_rw_place"
 
 Step: TypeAlias = "Callable[[DataFrame, list[str], list[str]], DataFrame]"
 """Adds to rows what lies before and behind each: of those that are equal in some columns, in the order of others."""
 
 
-def with_blocks(rows: DataFrame, settings: FillRules, point: str = POINT) -> DataFrame:
-    """Adds the block that a row lies in, where there are fewer keys than cores: none, or few that are expected.
+def with_blocks(rows: DataFrame, settings: FillRules, point: str = POINT, *, cost: int = 1) -> DataFrame:
+    """Adds the block that a row lies in, where keys are so few that one task each would leave cores idle.
 
-    Many keys keep all cores busy, each sorted in one task; then blocks would cost a tenth to a half more.
+    Those are rows without keys, or with few that are expected; keys that nobody has counted are taken for many.
+
+    Args:
+        rows: with a grid point.
+        settings: keys, grid and range.
+        point: the column of the grid point.
+        cost: about how many times as much the cores have to do in blocks; so many times as few must the keys be.
     """
     from pyspark.sql import functions as F
 
-    expected = len(settings.expected_keys)
-    if settings.keys and not 0 < expected < rows.sparkSession.sparkContext.defaultParallelism:
+    keys = len(settings.expected_keys) if settings.keys else 1
+    if not 0 < keys * cost < rows.sparkSession.sparkContext.defaultParallelism:
         return rows
     points = settings.end_point - settings.first_point
     if settings.look_back_us is not None:
@@ -85,7 +93,7 @@ def in_blocks(
     rows = rows.withColumns({_PLACE: F.row_number().over(own), _EDGE: F.lead(F.lit(1)).over(own).isNull()})
     is_edge = (F.col(_PLACE) == 1) | F.col(_EDGE)
     placed = [*order, _PLACE]
-    rows = step(rows, [*by, BLOCK], placed).withColumn(_EDGE, F.when(~is_edge, F.col(BLOCK)))
+    rows = step(rows, [*by, BLOCK], order).withColumn(_EDGE, F.when(~is_edge, F.col(BLOCK)))
     rows = step(rows.where(F.col(_EDGE).isNull() | wanted), [*by, _EDGE], placed)
     if is_far:
         rows = step(rows, [*by, BLOCK], placed)

@@ -10,25 +10,22 @@ all expected rows, and no join with one; seasonal values alone are joined, with 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
-from operator import or_
 from typing import TYPE_CHECKING
 
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean, quoted_column
-from rewindow.operators.filling.blocks import in_blocks, in_order, with_blocks
+from rewindow.operators.filling.blocks import BLOCK, BLOCKS, COSTLY, in_blocks, in_order, own_block, with_blocks
 from rewindow.operators.filling.causal import EFFECT, LATE, causal_gaps, made_at, timed_rows
 from rewindow.operators.filling.expected import never_there
 from rewindow.operators.filling.expressions import check_names
 from rewindow.operators.filling.settings import FillRules, FillSettings
-from rewindow.operators.filling.sides import bounded_sides, filled_nulls, no_sides, usable, with_sides, with_usable
+from rewindow.operators.filling.sides import bounded_sides, filled_nulls, no_sides, with_sides, with_usable
 from rewindow.operators.filling.values import (
     AT,
     COUNTS,
     FILLED,
     HASH,
     IS_MADE,
-    METHODS,
     NEXT,
     OPEN,
     OUTLIERS,
@@ -37,7 +34,6 @@ from rewindow.operators.filling.values import (
     PREVIOUS,
     PROVENANCE,
     ROW,
-    SOURCES,
     START,
     TS,
     UNIT_US,
@@ -56,7 +52,7 @@ from rewindow.operators.heartbeat.clock import to_us
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_BEHIND, _IS_FIRST, _LACKS, _WHOLE = "_rw_behind", "_rw_is_first", "_rw_lacks", "_rw_whole"
+_BEHIND, _IS_FIRST = "_rw_behind", "_rw_is_first"
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 
 
@@ -95,7 +91,8 @@ def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
     rows = place_rows(frame, settings)
     if settings.time == "causal":
         rows = timed_rows(rows.withColumn(AT, to_us(frame, settings.arrived_at)), settings)
-        gaps = causal_gaps(with_blocks(rows, settings, EFFECT), settings, (settings.first_point, settings.end_point))
+        blocks = with_blocks(rows, settings, EFFECT, cost=COSTLY)
+        gaps = causal_gaps(blocks, settings, (settings.first_point, settings.end_point))
         made = make_rows(gaps, rows.where(~F.col(LATE)), frame, settings, arrival_of_made(frame, settings))
     else:
         made = make_rows(_gaps(rows, settings), rows, frame, settings)
@@ -119,30 +116,23 @@ def arrival_of_made(frame: DataFrame, settings: FillRules) -> dict[str, Column]:
 def _with_filled_nulls(frame: DataFrame, rows: DataFrame, settings: FillSettings) -> DataFrame:
     """Returns all rows of a frame, with values for recorded nulls.
 
-    Only rows that lack a value are sorted with all of their columns; of others what they are a source of.
+    They pass whole, in one reading: of a frame that is another each time it is read, none is lost or twice (G40).
     """
     from pyspark.sql import functions as F
 
-    marked, by = with_usable(with_places(frame, settings), settings), [*settings.keys]
-    lacks = reduce(or_, (F.col(quoted_column(name)).isNull() for name in settings.nulls))
-    marked = marked.withColumn(_LACKS, F.col(COUNTS) & (F.col(POINT) >= settings.first_point) & lacks)
-    columns = [quoted_column(name) for name in frame.columns]
-    sides = [quoted_column(usable(name)) for name in settings.choosing]
-    whole = F.when(F.col(_LACKS), F.struct(*columns)).alias(_WHOLE)
-    keys = map(quoted_column, by)
-    counted = marked.where(COUNTS).select(*keys, TS, POINT, row_hash(marked).alias(HASH), _LACKS, whole, *sides)
+    marked = with_usable(with_places(frame, settings), settings)
+    marked = with_blocks(marked.withColumn(HASH, row_hash(marked)), settings, cost=COSTLY)
+    if own_block(marked):  # What does not count may lie anywhere, and has no order to keep.
+        marked = marked.withColumn(BLOCK, F.when(F.col(COUNTS), F.col(BLOCK)).otherwise(F.pmod(HASH, F.lit(BLOCKS))))
 
     def step(rows: DataFrame, by: list[str], order: list[str]) -> DataFrame:
         return with_sides(rows, settings, by, order)
 
-    lacking = in_blocks(with_blocks(counted, settings), step, F.col(_LACKS), by, [TS, HASH])
-    lacking = lacking.withColumns(bounded_sides(lacking, settings)).drop(*by).select("*", f"{_WHOLE}.*")
+    marked = in_blocks(marked, step, F.lit(True), [*settings.keys, COUNTS], [TS, HASH])
+    marked = marked.withColumns(bounded_sides(marked, settings))
     for period_us in settings.periods_us:
-        lacking = with_season(lacking, rows, settings, period_us)
-    filled = filled_nulls(lacking, settings, F.lit(True))
-    added = [METHODS, SOURCES, *(quoted_column(FILLED + name) for name in settings.nulls)]
-    complete = marked.where(~F.col(_LACKS)).select(*columns)
-    return complete.unionByName(filled.select(*columns, *added), allowMissingColumns=True)
+        marked = with_season(marked, rows, settings, period_us)
+    return filled_nulls(marked, settings, F.col(COUNTS))
 
 
 def check_columns(types: Mapping[str, str], settings: FillRules) -> None:

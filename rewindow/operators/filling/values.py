@@ -219,7 +219,7 @@ def _filled_rows(made: DataFrame, frame: DataFrame, settings: FillRules, given: 
     values: dict[str, Column] = {**given, settings.event_at: event_value(frame, settings)}
     values |= {key: F.col(quoted_column(key)) for key in settings.keys}
     methods, found = [], []
-    made = looking_back(made.withColumn(BEFORE, F.col(PREVIOUS).getField(TS)), settings)
+    made = looking_back(made.withColumn(BEFORE, F.col(PREVIOUS).getField(TS)), settings, PREVIOUS)
     for name, fill in settings.columns.items():
         if fill.sql is not None:
             check_expression(made, name, fill.sql, types[name])
@@ -241,14 +241,17 @@ def _filled_rows(made: DataFrame, frame: DataFrame, settings: FillRules, given: 
     )
 
 
-def looking_back(made: DataFrame, settings: FillRules) -> DataFrame:
-    """Returns made rows or recorded nulls without the sources that are further before them than `look_back` (G35)."""
+def looking_back(made: DataFrame, settings: FillRules, *rows: str) -> DataFrame:
+    """Returns made rows or recorded nulls without the sources that are further before them than `look_back` (G35).
+
+    Their sources are the rows of the periods, the sides of the columns that choose, and the columns `rows`.
+    """
     from pyspark.sql import functions as F
 
     if (look_back_us := settings.look_back_us) is None:
         return made
     sides = {name: previous_side(name) for name in settings.choosing}
-    whole = [name for name in (PREVIOUS, *map(_season, settings.periods_us)) if name in made.columns]
+    whole = [*rows, *map(_season, settings.periods_us)]
     found = {}
     for side in (*whole, *sides.values()):
         found[side] = F.col(TS) - _of(side, TS) <= look_back_us
