@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
-from random import Random, getrandbits
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -148,7 +149,7 @@ def test_no_recorded_row_is_lost_of_a_frame_that_is_never_the_same(
 ) -> None:
     """Values that change with each reading change what is filled, not which rows were recorded (G40)."""
     monkeypatch.setattr(function, "COSTLY", cost)
-    flip = F.udf(lambda at: None if getrandbits(1) else float(at), "double").asNondeterministic()
+    flip = F.udf(lambda at: None if os.urandom(1)[0] % 2 else float(at), "double").asNondeterministic()
     frame = spark.range(2_000).select((F.col("id") * 10).alias("ts")).withColumn("v", flip("ts"))
     columns = {"v": {"method": "linear", "treat_null_as_missing": True}}
     settings = FillSettings(event_at="ts", unit="s", step=10, from_time=0, to_time=15_000 * S, columns=columns)

@@ -223,7 +223,9 @@ def _beside_gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
 
     # Most rows have no gap beside them: they go before anything is built for them.
     at_gap = F.col(_IS_FIRST) | F.col(_BEHIND).isNull() | (F.col(_BEHIND) > F.col(POINT) + 1)
-    rows = in_blocks(with_blocks(rows, settings), step, at_gap, by, order, is_far=bool(settings.choosing))
+    # Beside recorded nulls in one order, which take as long, blocks would be work for nothing.
+    cost = COSTLY if settings.nulls else 1
+    rows = in_blocks(with_blocks(rows, settings, cost=cost), step, at_gap, by, order, is_far=bool(settings.choosing))
     row = F.struct(*(F.col(own[name]).alias(name) for name in own))
     following = F.struct(*(F.col(behind[name]).alias(name) for name in own))
     return rows.withColumns({ROW: row, NEXT: F.when(F.col(_BEHIND).isNotNull(), following)})
