@@ -1,12 +1,20 @@
-"""Fingerprints of an application, the same in every process: what a checkpoint is bound to (W65, R83)."""
+"""Code version and configuration digest of an application: the two values that a checkpoint is bound to.
+
+Both are the same in every process. Rules: W65, R83.
+"""
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import io
 import json
+import re
 import sys
-from collections.abc import Iterable, Mapping
+import tokenize
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +24,65 @@ from rewindow.application import Application, FrameOperator
 from rewindow.errors import InputError
 from rewindow.version import PACKAGE, VERSION
 
-FORMAT = 2
-"""Number of the way in which code versions are made; 1, which was not written, counted the loader and places."""
-LIBRARY = PACKAGE / "operators"
-_DROPPED = "\0"
+FORMAT = 3
+"""Number of the rules that code versions are computed by. Versions of different formats are never equal."""
+DECIDES_ROWS = (
+    "application/cycles.py",
+    "application/error_tuples.py",
+    "application/given.py",
+    "application/graph.py",
+    "application/node.py",
+    "application/operator.py",
+    "application/properties.py",
+    "application/windowing.py",
+    "engine/cycles.py",
+    "engine/error_tuples.py",
+    "engine/group.py",
+    "engine/once.py",
+    "engine/ports.py",
+    "engine/shuffle.py",
+    "engine/spark_engine.py",
+    "engine/warm_up.py",
+    "loading/stream_applications.py",
+    "operators",
+    "spark/digests.py",
+    "spark/frames.py",
+    "spark/session.py",
+    "spark/settings.py",
+    "state/changes.py",
+    "state/files.py",
+    "state/row_hash.py",
+    "state/store.py",
+    "storage/inputs.py",
+    "storage/streams.py",
+    "windows.py",
+)
+"""Files and folders of the package whose code decides which rows or which state an operator returns."""
+
+
+@dataclass(frozen=True)
+class _Span:
+    """A piece of source text. Lines count from 0, columns in characters; the end column is exclusive."""
+
+    first_line: int
+    first_column: int
+    last_line: int
+    last_column: int
 
 
 def code_version(app: Application, sources: Iterable[Path]) -> str:
-    """Returns what changes with an application's files, with those of its operators' classes and their bases, and with
-    Rewindow's release and library of operators.
+    """Returns a fingerprint of the code that computes an application's rows.
 
-    Where a module of ours lies is no part of it: of ours only the content counts, and in every file an import from
-    Rewindow counts by the names that it brings.
+    It covers the application's own files, the files that define its operators' classes and their bases, Rewindow's
+    release, and the modules of Rewindow in `DECIDES_ROWS`. Comments, docstrings and blank lines do not count. The path
+    of a module of Rewindow does not count either, so an import from Rewindow counts by the names that it imports.
 
     Args:
         app: the application.
-        sources: files of the application itself and of the modules that it brought along.
+        sources: files of the application and of the modules that it imports from its folder.
     """
-    theirs = own_files(app, sources)
-    parts = [_content(path) for path in _library()] + [f"{path.name}\n{_content(path)}" for path in theirs]
+    own = own_files(app, sources)
+    parts = [_code(path) for path in library_files()] + [f"{path.name}\n{_code(path)}" for path in own]
     digests = sorted(hashlib.sha256(part.encode()).hexdigest() for part in parts)
     return f"{FORMAT}-{hashlib.sha256(' '.join([VERSION, *digests]).encode()).hexdigest()[:16]}"
 
@@ -68,23 +116,85 @@ def configuration_digest(app: Application) -> str:
     return hashlib.sha256(_text(graph).encode()).hexdigest()[:16]
 
 
-def _library() -> list[Path]:
-    """Returns the files of the operators that come with Rewindow; an `__init__.py` only says what users import."""
-    return [path for path in LIBRARY.rglob("*.py") if path.name != "__init__.py"]
+def library_files() -> list[Path]:
+    """Returns the modules of `DECIDES_ROWS`, without `__init__.py` files, which only list what users import.
+
+    Raises:
+        FileNotFoundError: an entry of `DECIDES_ROWS` does not exist. Code that moves takes its entry along.
+    """
+    files: set[Path] = set()
+    for entry in DECIDES_ROWS:
+        path = PACKAGE / entry
+        files.update(path.rglob("*.py") if path.is_dir() else [path.resolve(strict=True)])
+    return sorted(path for path in files if path.name != "__init__.py")
 
 
-def _content(path: Path) -> str:
-    """Returns a file's text, its imports from Rewindow replaced by the names that they bring, in one order."""
+def _code(path: Path) -> str:
+    """Returns the part of a file that counts: a Python module's code, the whole text of any other file."""
     source = path.read_bytes()
-    lines, names = source.decode(errors="replace").split("\n"), []
-    for node in ast.walk(ast.parse(source if path.suffix == ".py" else "")):
-        if not isinstance(node, ast.ImportFrom) or (node.module or "").partition(".")[0] != PACKAGE.name:
-            continue
-        place = slice(node.lineno - 1, node.end_lineno)
-        if ";" not in "".join(lines[place]):
+    return _python_code(source) if path.suffix == ".py" else source.decode(errors="replace")
+
+
+@lru_cache(maxsize=1024)
+def _python_code(source: bytes) -> str:
+    """Returns Python source without comments, docstrings and blank lines.
+
+    Imports from Rewindow are replaced by the sorted names that they import. Any other string that is a statement is
+    dropped like a docstring, because it has no effect either.
+    """
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+    lines = re.split("\r\n|\r|\n", source.decode(encoding))
+    names: list[str] = []
+    spans = [*_comments("\n".join(lines))]
+    in_strings: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == PACKAGE.name:
             names += [f"{alias.name} as {alias.asname or alias.name}" for alias in node.names]
-            lines[place] = [_DROPPED] * len(lines[place])
-    return "\n".join([*sorted(names), *(line for line in lines if line is not _DROPPED)])
+            spans.append(_span(node, lines))
+        elif isinstance(node, ast.Expr) and _is_string(node.value):
+            spans.append(_span(node, lines))
+        elif isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and _is_string(node)):
+            span = _span(node, lines)
+            in_strings.update(range(span.first_line + 1, span.last_line + 1))
+    in_strings.difference_update(*(range(span.first_line, span.last_line + 1) for span in spans))
+    left = _without(lines, spans)
+    # A blank line in a string that counts is part of its value.
+    code = [line for number, line in enumerate(left) if line.strip() or number in in_strings]
+    return "\n".join([*sorted(names), *code])
+
+
+def _is_string(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _comments(text: str) -> Iterator[_Span]:
+    # Tokenizing is slow in pure Python, and most modules have no comment.
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline) if "#" in text else ()
+    for token in tokens:
+        if token.type == tokenize.COMMENT:
+            line = token.start[0] - 1
+            yield _Span(line, token.start[1], line, token.end[1])
+
+
+def _span(node: ast.stmt | ast.expr, lines: list[str]) -> _Span:
+    """Converts a node's position: `ast` counts lines from 1, and columns in UTF-8 bytes."""
+    first = node.lineno - 1
+    last = (node.end_lineno or node.lineno) - 1
+    first_column = len(lines[first].encode()[: node.col_offset].decode())
+    last_column = len(lines[last].encode()[: node.end_col_offset].decode())
+    return _Span(first, first_column, last, last_column)
+
+
+def _without(lines: list[str], spans: Iterable[_Span]) -> list[str]:
+    """Returns the lines with the text of each span removed. Spans may be nested."""
+    left = [*lines]
+    # From the end to the start, so that the columns of the spans that follow stay right.
+    for span in sorted(spans, key=lambda span: (span.first_line, span.first_column), reverse=True):
+        rest = left[span.last_line][span.last_column :]
+        left[span.first_line] = (left[span.first_line][: span.first_column] + rest).rstrip()
+        for line in range(span.first_line + 1, span.last_line + 1):
+            left[line] = ""
+    return left
 
 
 def _file(kind: type) -> str | None:
