@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine, inspect, text
 
@@ -12,6 +13,9 @@ from rewindow.errors import InputError
 from rewindow.file_lock import file_lock
 from rewindow.ledger.models import VERSION
 from rewindow.ledger.place import LedgerPlace
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 _ADVISORY_KEY = 0x5265_7769_6E64_6F77
 """Key of PostgreSQL's advisory lock during an upgrade."""
@@ -21,18 +25,13 @@ def make_current(place: LedgerPlace, engine: Engine) -> None:
     """Upgrades a ledger that is not at VERSION; one at it costs two small reads and does not import Alembic.
 
     Raises:
-        InputError: a newer Rewindow has upgraded it.
+        InputError: a newer Rewindow has upgraded it, or no migration leads from its version to VERSION.
     """
     with engine.begin() as connection:
         if _version(connection) == VERSION:
             return
     with _alone(place, engine) as connection:
-        found = _version(connection)
-        if found is not None and found > VERSION:
-            raise InputError(
-                f'ledger "{place.name}" is at version {found}, this Rewindow knows up to {VERSION}',
-                hint="Use the newer Rewindow that upgraded it.",
-            )
+        _refuse_unknown(place, _version(connection))
         _migrate(connection)
 
 
@@ -45,9 +44,31 @@ def check_current(place: LedgerPlace, engine: Engine) -> None:
     with engine.begin() as connection:
         found = _version(connection)
     if found != VERSION:
+        _refuse_unknown(place, found)
         raise InputError(
             f'ledger "{place.name}" is at version {found or "none"}, this Rewindow reads {VERSION}',
             hint="Any command that writes, such as rewindow list, brings an older one up to date.",
+        )
+
+
+def _refuse_unknown(place: LedgerPlace, found: str | None) -> None:
+    """Refuses a ledger at a version that no migration of this Rewindow starts from; a new ledger has no version."""
+    if found is None:
+        return
+    if found > VERSION:
+        raise InputError(
+            f'ledger "{place.name}" is at version {found}, this Rewindow knows up to {VERSION}',
+            hint="Use the newer Rewindow that upgraded it.",
+        )
+    from alembic.script import ScriptDirectory
+
+    known = {script.revision for script in ScriptDirectory.from_config(_settings()).walk_revisions()}
+    if found not in known:
+        raise InputError(
+            f'ledger "{place.name}" is at version {found}, which this Rewindow cannot upgrade',
+            detail=f"It upgrades ledgers from version {min(known)} on. Nothing was changed.",
+            hint="Move the ledger away, or set another ledger URL, and restore it from the tables: "
+            "rewindow ledger rebuild",
         )
 
 
@@ -84,10 +105,16 @@ def _create_schema(connection: Connection) -> None:
 
 def _migrate(connection: Connection) -> None:
     from alembic import command
+
+    config = _settings()
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def _settings() -> Config:
     from alembic.config import Config
 
     config = Config()
     folder = Path(__file__).parent / "migrations"
     config.set_main_option("script_location", str(folder).replace("%", "%%"))
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    return config

@@ -44,20 +44,6 @@ def test_migrations_make_what_the_models_say(new_url: str) -> None:
         assert context.get_current_revision() == VERSION
 
 
-def test_a_ledger_that_kept_the_folders_of_replays_is_upgraded(new_url: str) -> None:
-    """Its replays stay; where their folders are follows from the state folder."""
-    ledger = Ledger.open(new_url)
-    ledger.replays.create("r", "app", 1, 2, "exactly_once", {}, "v1")
-    epoch = ledger.attempts.next_epoch("r")
-    with ledger.database.writing() as connection:
-        connection.execute(text("ALTER TABLE replays ADD COLUMN root TEXT NOT NULL DEFAULT '/was/here'"))
-        connection.execute(text("UPDATE alembic_version SET version_num = '0004'"))
-    ledger.close()
-    after = Ledger.open(new_url)
-    assert after.replays.get("r").epoch == epoch
-    after.replays.create("s", "app", 1, 2, "exactly_once", {}, "v1")
-
-
 def test_opening_again_is_quick(new_url: str) -> None:
     """Opening a ledger that is up to date takes less than 100 ms."""
     Ledger.open(new_url).close()
@@ -98,8 +84,22 @@ def test_newer_ledger_is_refused(new_url: str) -> None:
     ledger = Ledger.open(new_url)
     with ledger.database.writing() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(InputError, match=f"is at version 9999, this Rewindow knows up to {VERSION}"):
-        Ledger.open(new_url)
+    for make in (True, False):
+        with pytest.raises(InputError, match=f"is at version 9999, this Rewindow knows up to {VERSION}"):
+            Ledger.open(new_url, make=make)
+
+
+@pytest.mark.parametrize("make", [True, False])
+def test_ledger_of_an_unknown_version_is_refused_with_the_way_back(new_url: str, make: bool) -> None:
+    """A ledger from before the first migration cannot be upgraded: it is left alone, and can be restored."""
+    ledger = Ledger.open(new_url)
+    with ledger.database.writing() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '0004'"))
+    with pytest.raises(InputError, match="is at version 0004, which this Rewindow cannot upgrade") as caught:
+        Ledger.open(new_url, make=make)
+    assert "rewindow ledger rebuild" in caught.value.hint
+    with ledger.database.reading() as connection:
+        assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one() == "0004"
 
 
 def test_tables_stand_in_a_schema_of_their_own(postgresql: str) -> None:

@@ -1,11 +1,11 @@
-"""The first ledger."""
+"""The first ledger. Its number continues that of the versions before it, none of which was released."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "0005"
 down_revision = None
 branch_labels = None
 depends_on = None
@@ -39,14 +39,12 @@ def _create_replays() -> None:
         sa.Column("last", sa.BigInteger(), nullable=False),
         sa.Column("mode", sa.String(32), nullable=False),
         sa.Column("code_version", sa.String(255), nullable=False),
-        sa.Column("root", sa.Text(), nullable=False),
         sa.Column("plan", sa.JSON(), nullable=False),
         sa.Column("state", sa.String(32), nullable=False),
         sa.Column("epoch", sa.BigInteger(), nullable=False),
         sa.Column("mark", sa.BigInteger(), nullable=False),
         sa.Column("checkpoint_mark", sa.BigInteger(), nullable=False),
         sa.Column("checkpoint_epoch", sa.BigInteger(), nullable=False),
-        sa.Column("started", sa.BigInteger()),
         sa.Column("message", sa.Text(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("changed_at", sa.BigInteger(), nullable=False),
@@ -63,13 +61,13 @@ def _create_runs() -> None:
         sa.Column("host", sa.String(255)),
         sa.Column("pid", sa.BigInteger()),
         sa.Column("process_group", sa.BigInteger()),
-        sa.Column("process_started_at", sa.Float(53)),
         sa.Column("mark", sa.BigInteger()),
         sa.Column("outcome", sa.String(32)),
         sa.Column("message", sa.Text(), nullable=False),
         sa.Column("began_at", sa.BigInteger(), nullable=False),
         sa.Column("heard_at", sa.BigInteger(), nullable=False),
         sa.Column("ended_at", sa.BigInteger()),
+        sa.Column("process_identity", sa.String(96)),
     )
     op.create_table(
         "group_timings",
@@ -154,6 +152,7 @@ def _create_judgements() -> None:
         sa.Column("results", sa.Text(), nullable=False),
         sa.Column("summary", sa.JSON(), nullable=False),
         sa.Column("checked_at", sa.BigInteger(), nullable=False),
+        sa.Column("tables", sa.JSON()),
     )
     op.create_index("checks_by_replay", "checks", ["replay_id"])
     op.create_table(
@@ -163,5 +162,6 @@ def _create_judgements() -> None:
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("who", sa.String(255), nullable=False),
         sa.Column("accepted_at", sa.BigInteger(), nullable=False),
+        sa.Column("tables", sa.JSON()),
     )
     op.create_index("acceptances_by_replay", "acceptances", ["replay_id"])
