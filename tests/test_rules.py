@@ -66,7 +66,6 @@ def test_a_book_without_faults_passes(book: Path, rules: ModuleType) -> None:
         ("docs/rules/status.toml", '[implemented]\n"L1 to L2" = ""\n', "L2 is called implemented, and no code"),
         ("tests/test_clock.py", "def test_clock_runs() -> None: ...\n", "L1 is called implemented, and no test"),
         ("rewindow/late.py", "# L2\n", "L2 is said to wait, and rewindow/late.py cites it"),
-        ("rewindow/more.py", "# L1\n", "coverage.md is not up to date"),
         ("rewindow/late.py", 'x = f"too late (L1), by {1}"\n', "late.py:1: shows a user L1"),
         ("dags/replay.py", '"""Replays a day (L1)."""\n', "replay.py:1: shows a user L1"),
         ("rewindow/commands/go.py", 'def go() -> None:\n    """Goes (L1)."""\n', "go.py:2: shows a user L1"),
@@ -85,8 +84,13 @@ def test_an_id_that_is_a_value_is_no_message(book: Path, rules: ModuleType) -> N
 
 
 def test_a_moved_test_is_found_again(book: Path, rules: ModuleType) -> None:
-    """Nothing but the coverage has to be written anew."""
+    """The next coverage names it, and no other file has to change."""
     shutil.move(book / "tests/test_clock.py", book / "tests/test_time.py")
-    assert len(rules.check(book, write=False)) == 1
-    assert rules.check(book, write=True) == rules.check(book, write=False) == []
+    assert rules.check(book, write=True) == []
     assert "test_time.py::test_clock_runs" in (book / "docs/rules/coverage.md").read_text()
+
+
+def test_an_old_coverage_is_no_fault(book: Path, rules: ModuleType) -> None:
+    """The page is not in git: one that an earlier build of the site left may cite rules that are gone."""
+    put(book, "docs/rules/coverage.md", f"| {NOWHERE} | implemented |  |  |\n")
+    assert rules.check(book, write=False) == []
