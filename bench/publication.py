@@ -4,8 +4,8 @@
     python -m bench.publication daily [DAYS]
     python -m bench.publication joined [GROUPS]
 
-A replay is staged as the engine leaves it, without Spark, in so many files; the command is a process of its own. Beside
-it stands the same replay staged without a tuple's place, as older versions did, whose rows are written anew. Publish
+A replay is staged as the engine leaves it, without Spark, in so many files; the command is a separate process. The last
+case has files that do not show of which attempt their rows are, so that their rows are written again. Publish
 replaces a range that is published already, so that files are removed too; the undo puts it back. Seconds are the best
 of the runs. `daily` publishes a day after the other into one table, and reads it beside one that was written at once.
 `joined` publishes a replay of so many groups whose small files stay apart, and the same with its files joined.
@@ -14,7 +14,6 @@ of the runs. `daily` publishes a day after the other into one table, and reads i
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,14 +34,14 @@ from rewindow.planning.creation import create_staging
 from rewindow.publication.publish import publish
 from rewindow.recovery import OutputPlan, Plan, StartState, guarantee
 from rewindow.state import checkpoints
-from rewindow.storage import Position, Table, create_table, data_files, fence, query
+from rewindow.storage import Position, Table, data_files, fence, query
 from rewindow.storage.checksums import with_checksums
 from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, staged_contents
 
 FIRST, OUTPUT = 400_000, "copied"
 EVENTS = pa.schema([("key", pa.int64()), ("name", pa.string()), ("value", pa.float64())])
 _DAY_TUPLES = 24 * 1_000
-CASES = (  # name, windows, tuples, files, whether rows have their place
+CASES = (  # name, windows, tuples, files, whether files are linked
     ("1 M rows in 1,000 windows, 50 files", 1_000, 1_000_000, 50, True),
     ("1 M rows in 1,000 windows, 1,000 files", 1_000, 1_000_000, 1_000, True),
     ("10 M rows in 1,000 windows, 50 files", 1_000, 10_000_000, 50, True),
@@ -56,11 +55,11 @@ def main(runs: int) -> None:
     """Prints a line a case: seconds of publish and of undo, beside what Python takes to start."""
     floor = min(_seconds(None, ["-c", "import rewindow.publication.acts"]) for _ in range(runs))
     print(f"{'':46}{'publish s':>10}{'undo s':>10}   (Python and its libraries: {floor:.1f} s)")
-    for name, windows, tuples, files, placed in CASES:
+    for name, windows, tuples, files, linked in CASES:
         with tempfile.TemporaryDirectory() as folder:
             config = _project(Path(folder))
             for replay in ("below", "above"):
-                stage(config, replay, windows, tuples, files, placed)
+                stage(config, replay, windows, tuples, files, linked)
             _seconds(config, ["publish", "below"])
             found = [[_seconds(config, [verb, "above"]) for verb in ("publish", "undo")] for _ in range(runs)]
             published, undone = (min(seconds) for seconds in zip(*found, strict=True))
@@ -120,21 +119,19 @@ def _best(sql: str, path: Location) -> float:
 
 
 def stage(
-    config: Config, name: str, windows: int, tuples: int, files: int, placed: bool, *, first: int = FIRST
+    config: Config, name: str, windows: int, tuples: int, files: int, linked: bool, *, first: int = FIRST
 ) -> None:
     """Stages an ended and checked replay of one output."""
     last = first + windows - 1
     plan = _plan(name, first, last)
     root = config.replay_root(name)
     create_staging(root, {OUTPUT: EVENTS}, plan.model_dump_json())
-    if not placed:
-        _forget_place(root / OUTPUT)
     facts = []
     for group in np.array_split(np.arange(first, last + 1), files):
         rows = _rows(group, tuples // windows)
         mark = Position(1, plan.mark_of(int(group[-1]))).version
         table = Table.open(root / OUTPUT)
-        _commit(table, rows.select(table.schema.names), app_id(name, OUTPUT), mark, noted=placed)
+        _commit(table, rows.select(table.schema.names), app_id(name, OUTPUT), mark, linked=linked)
         facts.append(_facts(arrow_digests(rows, EVENTS), group))
     every = pa.concat_tables(facts)
     version = Position(1, windows).version
@@ -146,13 +143,13 @@ def stage(
     _enter(config, plan)
 
 
-def _commit(table: Table, rows: pa.Table, app: str, mark: int, *, noted: bool) -> None:
+def _commit(table: Table, rows: pa.Table, app: str, mark: int, *, linked: bool) -> None:
     """Commits rows as a file, as the engine does, with its checksum."""
     folder = table.path / f"group-{mark}"
     folder.make_folder()
-    pq.write_table(rows, (folder / "rows.parquet").uri)
-    files = data_files(folder)
-    table.commit_files(with_checksums(files) if noted else files, app_id=app, version=mark)
+    counted = [name for name in rows.column_names if linked or name != "attempt"]
+    pq.write_table(rows, (folder / "rows.parquet").uri, write_statistics=counted)
+    table.commit_files(with_checksums(data_files(folder)), app_id=app, version=mark)
 
 
 def _rows(group: np.ndarray, each: int) -> pa.Table:
@@ -183,12 +180,6 @@ def _facts(digests: pa.Table, group: np.ndarray) -> pa.Table:
     }  # fmt: skip
     columns = {field.name: values.get(field.name, pa.nulls(count, field.type)) for field in FACTS_SCHEMA}
     return pa.table(columns, schema=FACTS_SCHEMA)
-
-
-def _forget_place(place: Location) -> None:
-    """Makes a staged table one of an older version."""
-    shutil.rmtree(place.local())
-    create_table(place, pa.schema([("window_id", pa.int64()), ("attempt", pa.int64()), *EVENTS]))
 
 
 def _plan(name: str, first: int, last: int) -> Plan:

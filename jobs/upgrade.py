@@ -1,4 +1,4 @@
-"""Lifts streams to the format of this version: submitted to Spark by `rewindow streams upgrade`."""
+"""Repairs seals and lists of data files of streams: submitted to Spark by `rewindow streams upgrade`."""
 
 import argparse
 

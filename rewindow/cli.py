@@ -35,7 +35,7 @@ VERBS = {
     "compare": "Run new code beside what was recorded of an application, and compare.",
     "gaps": "Report what is missing from a stream: windows, and per key silences, rows and values.",
     "play": "Send a recorded stream again, at its own pace or another.",
-    "streams": "List recorded and published streams, look into one, upgrade or delete it.",
+    "streams": "List recorded and published streams, look into one, repair or delete it.",
     "why": "Show what happened to one window, from its recording on.",
     "errors": "Count and list the error tuples of a replay.",
     "state": "Show what the operators of a replay keep from window to window.",

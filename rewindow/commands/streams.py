@@ -1,4 +1,4 @@
-"""`rewindow streams`: the recorded and published streams, what each holds, their upgrade and their deletion."""
+"""`rewindow streams`: the recorded and published streams, what each holds, their repair and their deletion."""
 
 from __future__ import annotations
 
@@ -183,10 +183,10 @@ def upgrade(
     name: Annotated[list[str] | None, typer.Argument(help="Streams or applications; all unless given.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Lift streams that an older version has written to the format of this one.
+    """Repair damaged seals of streams, and their lists of data files.
 
-    Every window is held against its old digest while the new one is taken. Nothing is deleted, and it may be repeated.
-    Exit code 1 when windows do not hold what was sealed; they are named, and planning refuses them.
+    Every window is compared with its seal. Nothing is deleted, and it may be repeated. Exit code 1 when windows do not
+    hold what was sealed; they are named.
 
     Examples:
 

@@ -145,8 +145,6 @@ def stream_end(windows: Table) -> int | None:
     Raises:
         TableError: the end row is damaged.
     """
-    if "end_window" not in windows.schema.names:
-        return None
     rows = query("select * from w where end_window is not null order by sealed_at", w=windows)
     if not rows.num_rows:
         return None

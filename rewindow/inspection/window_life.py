@@ -119,7 +119,7 @@ class WindowLife:
         checkpoint: the states of the newest checkpoint at or before it.
         checks: what did not pass, of the window or of the whole range.
         quarantined: tuples of the inputs that were put aside.
-        properties: of the operators, with where each value came from; empty for plans of older versions (O28).
+        properties: of the operators, with where each value came from (O28).
     """
 
     replay: str

@@ -202,7 +202,7 @@ def _as_it_was(plan: Plan, windows: WindowRange) -> ReplayRequest:
 
 def _to_compute(plan: Plan, asked: WindowRange) -> WindowRange:
     """Returns what is computed for the windows asked for: from the replay's own start on, where that was chosen."""
-    is_chosen = plan.start.source == "replay" or "--initial-state" in (plan.options or ())
+    is_chosen = plan.start.source == "replay" or "--initial-state" in plan.options
     return WindowRange(plan.first, asked.last) if is_chosen and asked.first > plan.first else asked
 
 

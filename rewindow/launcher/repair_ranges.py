@@ -42,7 +42,7 @@ class PublishedStretch:
     @property
     def began_on_request(self) -> bool:
         """Whether it begins with the initial state though windows come before it, so that no other state fits it."""
-        return self.begins_anew and "--initial-state" in (self.plan.options or ())
+        return self.begins_anew and "--initial-state" in self.plan.options
 
     @property
     def kind(self) -> tuple[object, ...]:

@@ -47,7 +47,7 @@ class Check:
 
     Attributes:
         tables: what the replay's tables held when the gate read them (`rewindow.storage.layout.staged_contents`);
-            None when it did not come to that, or an older version of Rewindow made the check.
+            None when it did not come to that.
     """
 
     replay_id: str

@@ -100,7 +100,7 @@ class PublicationDetails:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> PublicationDetails:
-        """Returns the details that JSON values say, those of older versions too."""
+        """Returns the details that JSON values say; parts that they lack are empty."""
         start = values.get("start") or {}
         return cls(
             application=values.get("application", ""),

@@ -18,7 +18,6 @@ from rewindow.recovery import Plan
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, query
 from rewindow.storage.delta import DataFile
-from rewindow.storage.formats import format_of
 from rewindow.storage.layout import CHECKPOINTS
 from rewindow.storage.names import checkpoints_name, open_published
 from rewindow.windows import WindowRange
@@ -94,22 +93,12 @@ def rows_before(config: Config, name: str, pieces: Sequence[PutBack]) -> pa.Tabl
     """Returns the rows of a small published table in disjoint ranges, each as it was at a version.
 
     Columns that came later are null.
-
-    Raises:
-        TableError: a version has an older format.
     """
     now = open_published(config, name)
     parts = [now.schema.empty_table()]
     for piece in pieces:
         windows, version = piece.windows, piece.version
         table = open_published(config, name, version)
-        if format_of(table) != format_of(now):
-            raise TableError(
-                f'version {version} of table "{name}" has format {format_of(table)} and cannot be put back into '
-                f"format {format_of(now)}",
-                detail="It was published before the table was lifted to a newer format. Nothing was changed now.",
-                hint="Replay the range with the code and inputs that you want back, and publish that.",
-            )
         rows = query(f"select * from t where window_id between {windows.first} and {windows.last}", t=table)
         parts.append(rows.select(table.schema.names).cast(table.schema))
     return pa.concat_tables(parts, promote_options="default").select(now.schema.names)

@@ -245,8 +245,8 @@ class Publisher:
             files = staged_files(staged)
             if files.unnoted:
                 self.say(
-                    f"{name}: no checksum is known of {files.unnoted} files, staged by an older version or lost with "
-                    "the log of their table, so their rows are read and compared with the seals"
+                    f"{name}: no checksum is known of {files.unnoted} files, as where the log of their "
+                    "table was cleaned, so their rows are read and compared with the seals"
                 )
             with self._naming_damage(lambda: find_damage(staged.table, name, windows)):
                 parts = list(files.doubtful.parts())

@@ -6,8 +6,8 @@ many rows as were sealed in its windows by that attempt. What is left over, such
 that readers still take, is written row by row.
 
 Every file must have the size and the number of rows that the log of its table says, and one that is taken whole the
-bytes that it had when it was written, by the checksum noted then. Where none is known, as of files that an older
-version staged or of a table whose log was cleaned, its rows are read and held against the seals.
+bytes that it had when it was written, by the checksum noted then. Where none is known, as of a table whose log was
+cleaned, its rows are read and held against the seals.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from rewindow.location import location
 from rewindow.publication.staged_output import StagedOutput
 from rewindow.storage.checksums import differing, with_noted
 from rewindow.storage.delta import DataFile
-
-_PLACE = ("offset", "arrived_at")
 
 
 @dataclass(frozen=True)
@@ -107,9 +105,9 @@ def _only(staged: StagedOutput, windows: Any) -> StagedOutput:
 
 
 def _units(staged: StagedOutput, attempts: Any) -> Iterator[_Unit]:
-    """Yields the units of files that may be linked; none where the staged table lacks a tuple's place."""
-    if not set(_PLACE) <= set(staged.table.schema.names) or "offset" in staged.events.names:
-        return  # As versions staged that wrote no place.
+    """Yields the units of files that may be linked; none where `offset` is a column of the events."""
+    if "offset" in staged.events.names:
+        return
     ids = staged.seals["window_id"].to_numpy()
     files, logged = with_noted(staged.table, staged.table.files()), staged.table.single_values("attempt")
     placed = [(attempt, file) for file in files if (attempt := _attempt_of(staged, file, logged)) is not None]

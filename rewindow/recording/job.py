@@ -9,7 +9,7 @@ from typing import Any
 from rewindow.config import Config
 from rewindow.listener import Lines
 from rewindow.recording.record import record
-from rewindow.recording.upgrade import upgradable, upgrade_others, upgrade_stream
+from rewindow.recording.upgrade import upgradable, upgrade_stream
 from rewindow.spark.job import say
 from rewindow.spark.session import spark_session
 
@@ -31,7 +31,7 @@ def record_job(stream: str, **wishes: Any) -> dict[str, Any]:
 
 
 def upgrade_job(names: Sequence[str]) -> dict[str, Any]:
-    """Lifts streams to the present format and returns what the outcome file says of each.
+    """Repairs streams and returns what the outcome file says of each.
 
     Raises:
         RewindowError: see upgrade_stream.
@@ -44,5 +44,4 @@ def upgrade_job(names: Sequence[str]) -> dict[str, Any]:
         results.append(upgrade_stream(spark, config, name))
         for line in results[-1].lines():
             say(line)
-    upgrade_others(config, names)
     return {"streams": [dataclasses.asdict(result) for result in results]}

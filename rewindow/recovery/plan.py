@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import shlex
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from rewindow.application import TOLERANCE, Given, GraphDescription, Mode
 from rewindow.application.given import PropertyChange
@@ -15,22 +14,10 @@ from rewindow.names import windows_name
 from rewindow.recovery.groups import CheckpointSchedule
 from rewindow.windows import Grid, WindowRange
 
-_OURS = re.compile(r".*/(streams/[^/]+|replays/[^/]+/checkpoints)")
-
 
 def path_in(state: Location, table: Location) -> str:
     """Returns a table's path as a plan keeps it: relative to the state folder, absolute when it lies elsewhere."""
     return table.relative_to(state) if table.is_below(state) else table.uri
-
-
-def _relative(path: str) -> str:
-    """Returns a path of a plan; older plans have the state folder before the paths of its tables."""
-    ours = _OURS.fullmatch(path)
-    return ours[1] if ours else path
-
-
-TablePath = Annotated[str, BeforeValidator(_relative)]
-"""Path of a table, relative to the state folder, so that a plan does not depend on where that folder is."""
 
 
 class _Value(BaseModel):
@@ -41,7 +28,8 @@ class InputPlan(_Value):
     """A recorded stream as pinned for the replay.
 
     Attributes:
-        path: its table in the state folder, see `table`.
+        path: its table, relative to the state folder, so that a plan does not depend on where that folder is; see
+            `table`.
         version: version of its table; every attempt reads this one (R62).
         table_id: Delta's id of that table: another id is another stream, whatever its name.
         tuples, bytes: what the range holds, from statistics.
@@ -51,7 +39,7 @@ class InputPlan(_Value):
     """
 
     stream: str
-    path: TablePath
+    path: str
     version: int
     windows_version: int
     table_id: str = ""
@@ -113,12 +101,12 @@ class StartState(_Value):
         window: the window whose state is taken; the one before the range unless warm_up.
         lacking: windows that the state never saw, since at most once lost them (R14), as [first, last] pairs.
         stale: stale windows that it was computed in, as [first, last] pairs: what is published there has changed since.
-        taken_from: table in the state folder that holds it, with its version; empty for initial. See `table`.
+        taken_from: table that holds it, relative to the state folder, with its version; empty for initial. See `table`.
     """
 
     source: Literal["none", "initial", "published", "replay", "warm_up"]
     window: int | None = None
-    taken_from: TablePath = ""
+    taken_from: str = ""
     version: int | None = None
     digest: str = ""
     warm_up_first: int | None = None
@@ -181,8 +169,8 @@ class Plan(_Value):
         given: properties and attributes that were given from outside of the code, which every attempt uses again.
         changes: values that changeable properties have from a window on (X10), as another replay had them; those that
             were set while it ran stand here when it has ended, before that in its log of changes.
-        graph: the application's graph; None in plans of older versions.
-        options: how it was asked for, as words of a command line behind the range; None in plans of older versions.
+        graph: the application's graph.
+        options: how it was asked for, as words of a command line behind the range.
     """
 
     replay_id: str
@@ -210,7 +198,7 @@ class Plan(_Value):
     parameters: dict[str, str] = Field(default_factory=dict)
     warnings: list[str] = Field(default_factory=list)
     verify_inputs: bool = True
-    options: list[str] | None = None
+    options: list[str] = Field(default_factory=list)
     graph: GraphDescription | None = None
     sample_seed: int | None = None
     given: list[Given] = Field(default_factory=list)
@@ -261,17 +249,7 @@ class Plan(_Value):
     def command(self) -> str:
         """The command line that replays the same range in the same way, with the code as it is then."""
         words = ["rewindow", "replay", self.application, "--first", str(self.first), "--last", str(self.last)]
-        return shlex.join([*words, *(self._derived_options() if self.options is None else self.options)])
-
-    def _derived_options(self) -> list[str]:
-        """Returns the options of a plan that did not keep them, as far as they show."""
-        words = ["--mode", self.mode.name] if self.mode is not Mode.EXACTLY_ONCE else []
-        words += ["--group-windows", str(self.group_windows)] if self.group_windows else []
-        words += ["--allow-missing"] if any(entry.missing for entry in self.inputs) else []
-        words += ["--allow-affected"] if self.start.affects else []
-        for name, value in self.parameters.items():
-            words += ["--parameter", f"{name}={value}"]
-        return words
+        return shlex.join([*words, *self.options])
 
     def window_of(self, mark: int) -> int:
         """Returns the last window that a mark covers; mark 0 is the window before the range."""

@@ -82,15 +82,6 @@ def digest_columns(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED
     ]
 
 
-def first_float_digest(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED) -> Column:
-    """Returns the aggregate that the first release called `float_digest`: floats apart from their rows.
-
-    Only for lifting what it recorded; null without float columns.
-    """
-    floats = [field for field in _event_fields(schema, exclude) if holds_float(field.dataType)]
-    return _sums(schema_hash(schema, exclude), floats, []) if floats else F.lit(None).cast("string")
-
-
 def row_hashes(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED) -> tuple[Column, Column]:
     """Returns the two hashes of a tuple over all event columns; together they stand for its content."""
     check_digestible(schema, exclude)

@@ -20,7 +20,6 @@ from rewindow.errors import CheckpointError
 from rewindow.location import Location, location
 from rewindow.recovery import Plan
 from rewindow.state.files import FIELD, State, StateFiles, folder_of
-from rewindow.state.first_digest import first_digest
 from rewindow.state.row_hash import digest_text, row_sum
 from rewindow.storage.delta import plain_schema
 from rewindow.storage.failures import may_be_whole, table_failure
@@ -154,7 +153,7 @@ def decode(row: Mapping[str, object], table: Location) -> State:
             if may_be_whole(error):
                 raise table_failure(f"{name} cannot be read", error) from error
             raise CheckpointError(f"{name} is damaged: a file of it cannot be read", detail=str(error)) from error
-    elif row["digest"] != (frame_digest if "-" in str(row["digest"]) else _first_digest)(state):
+    elif row["digest"] != frame_digest(state):
         raise CheckpointError(f"{name} is damaged: its digest differs")
     return state
 
@@ -313,8 +312,7 @@ def as_start(rows: pa.Table, made: Provenance) -> pa.Table:
 def check_inputs(rows: pa.Table, tables: Mapping[str, str], what: str) -> None:
     """Refuses a state that was computed from other tables than those that an application now reads.
 
-    A stream that was deleted and recorded again is another stream, although it has the same name. What an older
-    version of Rewindow has published does not say which tables it came from, and is believed.
+    A stream that was deleted and recorded again is another stream, although it has the same name.
 
     Args:
         rows: stored rows of a window.
@@ -325,9 +323,9 @@ def check_inputs(rows: pa.Table, tables: Mapping[str, str], what: str) -> None:
         CheckpointError: names the stream and both tables.
     """
     for text in pc.unique(rows["inputs"]).to_pylist():
-        made_from = json.loads(text) if text else {}
+        made_from = json.loads(text)
         for stream, table_id in tables.items():
-            before = made_from.get(stream) or table_id
+            before = made_from.get(stream, table_id)
             if before != table_id:
                 raise CheckpointError(
                     f'{what} was computed from another table of stream "{stream}" than the one that is there',
@@ -348,20 +346,11 @@ def _parts(table: Log, columns: list[str]) -> Iterable[pa.Table]:
     """Reads the table's files; those that are damaged or gone are passed over, those that may be whole never (R25)."""
     for file in table.files():
         try:
-            yield _completed(table.read(file, columns), columns)
+            yield table.read(file, columns).select(columns).cast(pa.schema([SCHEMA.field(name) for name in columns]))
         except (OSError, pa.ArrowException) as error:
             if may_be_whole(error):
                 primary = f'checkpoints of replay "{table.path.parent.name}" cannot be read'
                 raise table_failure(primary, error) from error
-
-
-def _completed(rows: pa.Table, columns: list[str]) -> pa.Table:
-    """Returns stored rows in the present schema; columns that an older version did not write are null."""
-    schema = pa.schema([SCHEMA.field(name) for name in columns])
-    for column in schema:
-        if column.name not in rows.column_names:
-            rows = rows.append_column(column, pa.nulls(rows.num_rows, column.type))
-    return rows.select(columns).cast(schema)
 
 
 def frame_digest(frame: pa.Table) -> str:
@@ -372,7 +361,3 @@ def frame_digest(frame: pa.Table) -> str:
     """
     frame = frame.cast(plain_schema(frame.schema))
     return digest_text(frame.schema, frame.num_rows, row_sum(frame))
-
-
-def _first_digest(frame: pa.Table) -> str:
-    return first_digest(frame.cast(plain_schema(frame.schema)))

@@ -1,8 +1,8 @@
 """Checksums of a table's files, kept since they were written, and read without Spark.
 
 Of a stream they are in its table `.files`. Of a staged output they are in the commit that made the files part of it, in
-its `userMetadata`, so that a file and its checksum become known in one step. Where neither says anything of a file, an
-older version staged it, or another program wrote it.
+its `userMetadata`, so that a file and its checksum become known in one step. Where neither says anything of a file,
+another program wrote it, or the log of its table was cleaned.
 """
 
 from __future__ import annotations

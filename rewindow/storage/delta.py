@@ -205,14 +205,10 @@ class Table:
     ) -> None:
         """Appends a small frame. The handle is passed on, never the path: a path would commit on the newest snapshot.
 
-        A column that holds nothing and that the table lacks, since it has an older format, is left out.
-
         Raises:
             FencedError: another commit with the same transaction id came between.
         """
-        properties, columns = _properties(app_id, version, metadata), self.schema.names
-        lacking = [field.name for field in frame.schema if field.name not in columns]
-        frame = frame.drop_columns([name for name in lacking if frame[name].null_count == frame.num_rows])
+        properties = _properties(app_id, version, metadata)
         self._guarded(lambda: write_deltalake(self._delta, frame, mode="append", commit_properties=properties))
 
     def replace_files(

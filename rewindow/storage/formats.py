@@ -1,8 +1,7 @@
 """Formats of our tables: each carries its number as a table property, and is refused by name when it is another one.
 
-The first release wrote no number: a table without one has format 1. Whoever changes a kind's columns, or what a column
-means, raises its number here and teaches `rewindow streams upgrade` to lift the older one. Reading a table as Delta is
-never refused; what is refused is a command that would take old values for new ones.
+A table without a number has format 1. A change of a kind's columns, or of what a column means, raises its number here.
+Reading a table as Delta is never refused; what is refused is a command that would take old values for new ones.
 """
 
 from __future__ import annotations
@@ -43,10 +42,7 @@ CURRENT = {
 """Kind to the format that this version reads and writes. 2: float digests bind floats to their row, seals have a
 checksum, a generation, their columns and the table's id, checkpoints name the tables that they were computed from.
 3: checkpoints may name files of their states, and a state's digest is a sum of row hashes; staged outputs have an
-offset and an arrival time, facts have measures, and those of format 2 are read, resumed and published all the same."""
-
-READ_TOO = {TableKind.FACTS: frozenset({2})}
-"""Older formats that this version works with as they are."""
+offset and an arrival time, facts have measures."""
 
 _STAGED = frozenset({TableKind.OUTPUT, TableKind.FACTS, TableKind.CHECKPOINTS})
 
@@ -70,13 +66,13 @@ def format_of(table: Table) -> int:
 
 
 def check_format(table: Table, kind: TableKind) -> Table:
-    """Returns the table if it has a format that this version works with.
+    """Returns the table if it has the format that this version works with.
 
     Raises:
         TableError: it has an older format, or a newer one; names both and what to do.
     """
     number, wanted = format_of(table), CURRENT[kind]
-    if number == wanted or number in READ_TOO.get(kind, ()):
+    if number == wanted:
         return table
     name, older = table.path.name, number < wanted
     subject = f'replay "{table.path.parent.name}"' if kind in _STAGED else f'table "{name}"'
@@ -93,8 +89,9 @@ def _way_out(table: Table, kind: TableKind) -> str:
     if kind in _STAGED:
         replay = table.path.parent.name
         return f"Abandon the replay and plan its range again: rewindow abandon {replay}"
-    if kind is TableKind.STATES:
-        return f"Lift what its application has published: rewindow streams upgrade {name.removesuffix('.checkpoints')}"
-    if kind is TableKind.QUARANTINE:
-        return "Lift it: rewindow streams upgrade"
-    return f"Lift the stream to this format: rewindow streams upgrade {stream_of(name)}"
+    if kind in (TableKind.STATES, TableKind.QUARANTINE):
+        return f"Use the version of Rewindow that wrote it, or move {table.path} away: a new table is created."
+    return (
+        f"Use the version of Rewindow that wrote it, or move all tables of stream {stream_of(name)} away and record or "
+        "publish it again."
+    )

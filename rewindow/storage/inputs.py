@@ -30,7 +30,7 @@ def open_input(entry: InputPlan, state: Location) -> Table:
     """
     path = entry.table(state)
     there = Table.open(path).id
-    if entry.table_id and there != entry.table_id:
+    if there != entry.table_id:
         raise TableError(
             f'stream "{entry.stream}" is another table than the one that the replay was planned on',
             detail=f"Planned was table {entry.table_id}, there is {there}: the stream was deleted and recorded again.",

@@ -47,7 +47,7 @@ FACTS_SCHEMA = pa.schema(
         ("ended_at", _TIME),
     ]
 )
-"""Of format 3. Format 2 lacks `measures`; such facts are read, and an attempt goes on with them."""
+"""Of format 3."""
 
 
 def app_id(replay_id: str, table: str) -> str:
@@ -82,8 +82,8 @@ def create_staged(path: Location, event_columns: pa.Schema) -> Table:
 
 
 def bookkeeping(staged: Table) -> frozenset[str]:
-    """Returns which columns of a staged table are not its events'; before format 3 there were two."""
-    return frozenset(staged.properties.get(_BOOKKEEPING, "window_id,attempt").split(","))
+    """Returns which columns of a staged table are not its events'."""
+    return frozenset(staged.properties[_BOOKKEEPING].split(","))
 
 
 def event_columns(staged: Table) -> pa.Schema:

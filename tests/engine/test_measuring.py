@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
@@ -15,8 +14,8 @@ from rewindow.crash import Step
 from rewindow.loading.suites import canonical
 from rewindow.quality.gate import suite_of
 from rewindow.quality.window_table import Sources, WindowReport, make_report
-from rewindow.storage import Table, create_table, query
-from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id
+from rewindow.storage import Table, query
+from rewindow.storage.layout import FACTS, FACTS_SCHEMA
 from tests.engine.conftest import Crash
 from tests.recovery.project import FIRST, GROUP
 
@@ -131,19 +130,3 @@ def test_a_measure_on_which_spark_fails_ends_no_replay(attempt: Attempts, projec
     assert stored == 0
     set_suite(project, STORED)
     assert set(report(project, run, stored=True).measured) == STORED.keys() - {"share"}
-
-
-@pytest.mark.long
-def test_facts_of_the_format_before_are_gone_on_with(attempt: Attempts, project: Config) -> None:
-    """A replay that was planned before has no column for measures: its attempts store none, and its gate takes them."""
-    run = attempt("measured", "one", last=LAST)
-    path = project.replay_root("one") / FACTS
-    path.delete_tree()
-    old = pa.schema([field for field in FACTS_SCHEMA if field.name != "measures"])
-    create_table(path, old, {"rewindow.format": "2"})
-    run.run()
-    assert "measures" not in Table.open(path).schema.names
-    found = report(project, run, stored=True)
-    assert (found.stored, found.remark) == ((), "")
-    assert Table.open(path).txn(app_id("one", FACTS)) > 0
-    assert Table.exists(project.replay_root("one") / CHECKPOINTS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,7 @@ from rewindow.recovery import Plan
 from rewindow.spark.digests import schema_hash
 from rewindow.spark.frames import spark_schema, write_files
 from rewindow.state import checkpoints as stored
-from rewindow.storage import Table, create_table, query
+from rewindow.storage import Table, query
 from rewindow.storage.checksums import differing, with_noted
 from rewindow.storage.layout import CHECKPOINTS, FACTS, bookkeeping, create_staged, event_columns
 from rewindow.windows import to_datetime
@@ -36,14 +35,6 @@ LAST = FIRST + 2 * GROUP - 1
 EVENTS = pa.schema([("key", pa.string()), ("x", pa.int64())])
 STAMPED = pa.schema([*EVENTS, ("arrived_at", pa.timestamp("us", tz="UTC"))])
 OUTPUTS = {"stamped": STAMPED, "seen": pa.schema([("key", pa.string()), ("seen", pa.string())])}
-
-
-def as_before(root: Path, output: str) -> None:
-    """Makes a staged table what it was before its rows had an offset."""
-    events = event_columns(Table.open(root / output))
-    shutil.rmtree(root / output)
-    schema = pa.schema([("window_id", pa.int64()), ("attempt", pa.int64()), *events])
-    create_table(root / output, schema, {"rewindow.format": "2"})
 
 
 def check_rows(plan: Plan, table: Table, own_arrival: bool) -> None:
@@ -88,9 +79,6 @@ def test_staged_files_can_be_published_as_they_are(attempt: Callable[..., Attemp
     again = attempt("arrivals", "one", **wishes)
     again.run()
     other = attempt("arrivals", "two", group_windows=2 * GROUP, **wishes)
-    root = config.replay_root("two")
-    for output in OUTPUTS:
-        as_before(root, output)
     other.run()
 
     root, schemas = (
@@ -108,20 +96,16 @@ def test_staged_files_can_be_published_as_they_are(attempt: Callable[..., Attemp
     assert set(seen.read(seen.files()[0], ["seen"])["seen"].to_pylist()) == {"window_id,key,x,arrived_at"}
     state = stored.load(Table.open(root / CHECKPOINTS), len(again.plan.range)).states["witness"]
     assert state["seen"].to_pylist() == ["window_id,key,seen"]
-    assert bookkeeping(Table.open(config.replay_root("two") / "seen")) == {"window_id", "attempt"}
     assert certify(config, "one", "two").verdict == EQUAL
 
 
 def test_one_place_says_which_columns_are_not_an_outputs_own(tmp_path: Path) -> None:
-    """An arrival time of the output's own is an event column; a table of before has two columns of ours."""
+    """An arrival time of the output's own is an event column."""
     stamped, plain = create_staged(tmp_path / "stamped", STAMPED), create_staged(tmp_path / "plain", EVENTS)
     assert bookkeeping(stamped) == {"window_id", "attempt", "offset"}
     assert event_columns(stamped) == STAMPED
     assert bookkeeping(plain) == {"window_id", "attempt", "offset", "arrived_at"}
     assert event_columns(plain) == EVENTS
-    as_before(tmp_path, "plain")
-    assert bookkeeping(Table.open(tmp_path / "plain")) == {"window_id", "attempt"}
-    assert event_columns(Table.open(tmp_path / "plain")) == EVENTS
 
 
 def test_an_output_that_says_so_has_its_rows_sorted_in_each_file(

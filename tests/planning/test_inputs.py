@@ -22,7 +22,7 @@ from rewindow.planning.unpublished import unpublished
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, create_table, query
 from rewindow.storage.formats import PROPERTY, TableKind, format_property
-from rewindow.storage.layout import CHECKPOINTS
+from rewindow.storage.layout import CHECKPOINTS, FACTS
 from rewindow.windows import WindowRange
 from tests.planning.wishes import request
 from tests.recovery.project import FIRST, WINDOWS, Project, make_stream
@@ -64,7 +64,7 @@ def test_an_input_that_is_not_recorded_names_the_next_act(project: Project, stre
 
 
 @pytest.mark.parametrize("name", ["stream_table", "windows_table"])
-@pytest.mark.parametrize(("number", "words"), [("1", "streams upgrade events"), ("99", "newer one")])
+@pytest.mark.parametrize(("number", "words"), [("1", "move all tables of stream events away"), ("99", "newer one")])
 def test_a_stream_of_another_format_is_refused_by_name(project: Project, name: str, number: str, words: str) -> None:
     """A plan takes no values of an older or a newer format for its own, and says what to do."""
     table = Table.open(getattr(project.config, name)("events"))
@@ -74,13 +74,15 @@ def test_a_stream_of_another_format_is_refused_by_name(project: Project, name: s
     assert words in raised.value.hint
 
 
-def test_a_replay_of_another_format_is_refused_by_name(project: Project) -> None:
-    """An open replay that an older version has planned is not gone on with; the message says to abandon it."""
-    create_replay(project.config, request(replay_id="old"))
-    Table.open(project.config.replay_root("old") / CHECKPOINTS).set_properties({PROPERTY: "1"})
-    with pytest.raises(TableError, match='replay "old" has format 1') as raised:
-        begin_attempt(project.config, "old")
-    assert "rewindow abandon old" in raised.value.hint
+@pytest.mark.parametrize("table", [CHECKPOINTS, FACTS])
+@pytest.mark.parametrize(("number", "words"), [("2", "rewindow abandon other"), ("99", "newer one")])
+def test_a_replay_of_another_format_is_refused_by_name(project: Project, table: str, number: str, words: str) -> None:
+    """An open replay that another version has planned is not resumed; the message says what to do."""
+    create_replay(project.config, request(replay_id="other"))
+    Table.open(project.config.replay_root("other") / table).set_properties({PROPERTY: number})
+    with pytest.raises(TableError, match=f'replay "other" has format {number}') as raised:
+        begin_attempt(project.config, "other")
+    assert words in raised.value.hint
 
 
 def test_a_damaged_seal_is_named_before_anything_is_planned(project: Project) -> None:

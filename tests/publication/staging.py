@@ -6,7 +6,6 @@ The engine's own replays are used where real processes are tested; here every ta
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,7 +24,7 @@ from rewindow.recovery import OutputPlan, Plan, StartState, guarantee
 from rewindow.spark.digests import empty_digests
 from rewindow.spark.frames import spark_schema
 from rewindow.state import checkpoints as stored
-from rewindow.storage import Position, Table, create_table, data_files
+from rewindow.storage import Position, Table, data_files
 from rewindow.storage.checksums import with_checksums
 from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, staged_contents
 from rewindow.windows import to_datetime
@@ -62,8 +61,8 @@ class StagedReplay:
     Attributes:
         inputs: streams that it reads, each with the version of its seals.
         ended: the last window of these streams, where they have ended.
-        placed: its rows have offset and arrival; those of older versions had none.
-        noted: its files have checksums; those of older versions had none.
+        linkable: its files can be published as they are; otherwise they do not show of which attempt their rows are.
+        noted: its files have checksums; the log that has them may be lost.
     """
 
     config: Config
@@ -82,17 +81,12 @@ class StagedReplay:
     digests: Digests = python_digests
     outputs: tuple[str, ...] = tuple(OUTPUTS)
     tolerance: float = 1e-9
-    placed: bool = True
+    linkable: bool = True
     noted: bool = True
 
     def __post_init__(self) -> None:
         self.root = self.config.replay_root(self.replay_id)
         create_staging(self.root, {name: OUTPUTS[name] for name in self.outputs}, self.plan.model_dump_json())
-        if not self.placed:
-            for name in self.outputs:
-                shutil.rmtree(self.root / name)
-                before = pa.schema([("window_id", pa.int64()), ("attempt", pa.int64()), *OUTPUTS[name]])
-                create_table(self.root / name, before)
         self.facts: list[Row] = []
         self.save(self.first - 1, 0, self.start_state if self.start_state is not None else state_of(0))
 
@@ -151,7 +145,8 @@ class StagedReplay:
             return
         table, folder = Table.open(self.root / output), self.root / output / f"group-{uuid4().hex}"
         folder.make_folder()
-        pq.write_table(frame, (folder / "rows.parquet").uri)
+        counted = [name for name in frame.column_names if self.linkable or name != "attempt"]
+        pq.write_table(frame, (folder / "rows.parquet").uri, write_statistics=counted)
         version = Position(epoch, max(0, self.plan.mark_of(last))).version
         files = with_checksums(data_files(folder))
         table.commit_files(files, app_id=app_id(self.replay_id, output), version=version)

@@ -107,7 +107,7 @@ def test_files_are_linked_when_they_are_put_back(config: Config) -> None:
 def test_readers_skip_files_by_their_statistics(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds of windows, offsets, times and short texts are in the log; each commit names its publication."""
     monkeypatch.setattr(staged_output, "TUPLES_PER_FILE", 4)
-    simple(config, "one", 100, 103, publishable=True, outputs=("ranks",), placed=False)
+    simple(config, "one", 100, 103, publishable=True, outputs=("ranks",), linkable=False)
     result = publish(config, "one")
     commit = actions(config, STREAM, result.versions[STREAM] or 0)
     (first, second) = [one["add"] for one in commit if "add" in one]

@@ -101,9 +101,9 @@ def test_good_windows_are_put_back_and_published_beside_damaged_ones(
 ) -> None:
     """Over a damaged earlier version, and over a damaged file that is there now: refused, then on request done."""
     monkeypatch.setattr(staged_output, "TUPLES_PER_FILE", 4)
-    simple(config, "r0", 100, 107, publishable=True, outputs=("ranks",), placed=False)
-    simple(config, "fix", 100, 107, plus=9, publishable=True, outputs=("ranks",), placed=False)
-    simple(config, "next", 106, 107, plus=5, publishable=True, outputs=("ranks",), placed=False)
+    simple(config, "r0", 100, 107, publishable=True, outputs=("ranks",), linkable=False)
+    simple(config, "fix", 100, 107, plus=9, publishable=True, outputs=("ranks",), linkable=False)
+    simple(config, "next", 106, 107, plus=5, publishable=True, outputs=("ranks",), linkable=False)
     path, seals = config.stream_table("app.ranks"), config.windows_table("app.ranks")
     publish(config, "r0")
     damaged = file_of(path, 103)

@@ -68,21 +68,23 @@ def following(config: Config, replay_id: str, first: int, last: int, plus: int =
     )
 
 
-@pytest.mark.parametrize("placed", [True, False], ids=["linked", "staged by an older version"])
-def test_a_published_output_is_a_recorded_stream(placed: bool, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("linkable", [True, False], ids=["linked", "written"])
+def test_a_published_output_is_a_recorded_stream(
+    linkable: bool, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Window, offset, arrival at the window's start, seals also of empty windows; idempotent, undone.
 
-    What an older version staged has no offset: rows are numbered by key, in files that are ordered by window.
+    Where rows are written, they are numbered by key, in files that are ordered by window.
     """
     monkeypatch.setattr(staged_output, "TUPLES_PER_FILE", 5)
-    simple(config, "r1", 100, 107, publishable=True, placed=placed)
+    simple(config, "r1", 100, 107, publishable=True, linkable=linkable)
     result = publish(config, "r1")
     files = sorted((file.first or 0, file.last or 0) for file in Table.open(config.stream_table("app.ranks")).files())
-    assert len(files) == (1 if placed else 4) and all(one[1] < other[0] for one, other in pairwise(files))
+    assert len(files) == (1 if linkable else 4) and all(one[1] < other[0] for one, other in pairwise(files))
     rows = published_arrow(config, "app", "ranks", WindowRange(100, 107))
     assert rows.column_names == ["window_id", "offset", "arrived_at", "carrier", "minutes", "share"]
     assert rows["window_id"].to_pylist() == [w for w in range(100, 108) for _ in range(2)]
-    first = [w << 33 if placed else 0 for w in range(100, 108)]
+    first = [w << 33 if linkable else 0 for w in range(100, 108)]
     assert rows["offset"].to_pylist() == [offset + place for offset in first for place in (0, 1)]
     assert rows["carrier"].to_pylist() == ["AA", "UA"] * 8
     starts = [moment.timestamp() for moment in rows["arrived_at"].to_pylist()]

@@ -96,7 +96,7 @@ def test_what_was_altered_after_somebody_accepted_it_is_not_published(config: Co
 
 
 def test_a_check_that_does_not_say_what_it_judged_is_not_enough(config: Config) -> None:
-    """An older version of Rewindow made it."""
+    """Such as one that came to no verdict."""
     replay = simple(config, "r", 100, 103, checked=False)
     ledger = Ledger.open(config.ledger_url)
     ledger.checks.record("r", "passed")

@@ -182,7 +182,7 @@ def test_the_published_files_have_the_checksums_that_were_noted_at_staging(confi
 
 
 def test_what_has_no_checksum_is_told_of_and_held_against_its_seals(config: Config) -> None:
-    """As staged by older versions: a byte changed in place under its time is seen all the same."""
+    """As where the log was lost: a byte changed in place under its time is seen all the same."""
     replay = simple(config, "one", 100, 104, publishable=True, outputs=("ranks",), noted=False)
     (file,) = staged(replay)
     flip(Path(file.path))
@@ -192,7 +192,7 @@ def test_what_has_no_checksum_is_told_of_and_held_against_its_seals(config: Conf
     said: list[str] = []
     publish(config, "one", say=said.append)
     assert [line for line in said if "checksum" in line] == [
-        "one/ranks: no checksum is known of 1 files, staged by an older version or lost with the log of their table, "
+        "one/ranks: no checksum is known of 1 files, as where the log of their table was cleaned, "
         "so their rows are read and compared with the seals"
     ]
     assert minutes(config) == expected(100, 104)

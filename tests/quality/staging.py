@@ -18,6 +18,7 @@ from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.loading.suites import canonical
 from rewindow.recovery import Plan
 from rewindow.storage import Table
+from rewindow.storage.delta import create_table
 from rewindow.storage.formats import TableKind, format_property
 from rewindow.storage.layout import FACTS_SCHEMA
 from rewindow.windows import WindowRange
@@ -144,7 +145,8 @@ class StagedReplay:
         """Writes the tables; returns the replay itself."""
         config = self.config
         root = config.replay_root(self.replay_id)
-        write_deltalake(str(root / self.output), pa.Table.from_pylist(self.rows, schema=self.schema))
+        rows = pa.Table.from_pylist(self.rows, schema=self.schema)
+        create_table(root / self.output, self.schema, {"rewindow.bookkeeping": "window_id,attempt"}).append(rows)
         facts = pa.Table.from_pylist(self.facts, schema=FACTS_SCHEMA)
         write_deltalake(str(root / "facts"), facts)
         Table.open(root / "facts").set_properties(format_property(TableKind.FACTS))

@@ -15,7 +15,6 @@ from rewindow.location import location
 from rewindow.quality.gate import suite_of
 from rewindow.quality.window_table import Sources, WindowReport, make_report
 from rewindow.storage import Table, create_table, data_files
-from rewindow.storage.formats import TableKind, check_format, format_property
 from rewindow.storage.layout import FACTS, FACTS_SCHEMA
 from tests.quality.staging import SCHEMA, StagedReplay, expectation
 
@@ -167,20 +166,6 @@ def test_rows_that_are_gone_are_not_covered_by_stored_values(measured: StagedRep
     found = report(measured)
     assert found.table["output_rows"].to_pylist()[5] == 2
     assert found.table["total"].to_pylist()[4:6] == [6, 4]
-
-
-def test_facts_of_the_format_before_are_judged_and_committed_to(measured: StagedReplay) -> None:
-    """Format 2 has no measures: all are taken now, and an attempt's facts go in without them."""
-    written(measured)
-    root = measured.config.replay_root(measured.replay_id)
-    old = pa.schema([field for field in FACTS_SCHEMA if field.name != "measures"])
-    (root / FACTS).delete_tree()
-    table = create_table(root / FACTS, old, {**format_property(TableKind.FACTS), "rewindow.format": "2"})
-    check_format(table, TableKind.FACTS)
-    table.commit_arrow(pa.Table.from_pylist(measured.facts, schema=FACTS_SCHEMA), app_id="x", version=1)
-    found = report(measured)
-    assert (found.stored, found.measured, found.remark) == ((), ("half", "total"), "")
-    assert set(found.table["total"].to_pylist()) == {6}
 
 
 def _of_new_facts(staged: StagedReplay) -> WindowReport:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from rewindow.errors import CheckpointError, ResourceError
 from rewindow.state import checkpoints as stored
-from rewindow.state.first_digest import first_digest
 from rewindow.storage import create_table
 
 MADE = stored.Provenance("code", "configuration", 1)
@@ -124,22 +123,3 @@ def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path) -> None:
     """A missing mark is an error, never an empty state."""
     with pytest.raises(CheckpointError, match="not found at mark 7"):
         stored.load(create_table(tmp_path / "c", stored.SCHEMA), 7)
-
-
-def test_a_checkpoint_of_an_older_version_is_read_with_its_missing_columns_null(tmp_path: Path) -> None:
-    """A file without a column that came later holds a whole checkpoint; it is no damaged one."""
-    rows = stored.encode(7, 1, {"totals": pa.table({"key": ["a"]})}, {"totals": 1}, MADE)
-    table = create_table(tmp_path / "c", pa.schema([field for field in stored.SCHEMA if field.name != "inputs"]))
-    table.append(rows.drop_columns(["inputs"]))
-    assert stored.load(table, 1).states["totals"]["key"].to_pylist() == ["a"]
-    stored.check_inputs(stored.rows_at(table, 7), {"events": "id"}, "the state")
-
-
-def test_a_state_with_the_digest_of_an_older_format_is_read_and_checked() -> None:
-    """What an older version has published is not lost, and its damage is still seen."""
-    frame = pa.table({"k": ["a", None], "n": [1, 2]})
-    row = stored.encode(9, 3, {"op": frame}, {"op": 1}, MADE).to_pylist()[0]
-    older = {**row, "digest": first_digest(frame)}
-    assert stored.decode(older, Path()).equals(frame)
-    with pytest.raises(CheckpointError, match='"op" at window 9 is damaged'):
-        stored.decode({**older, "digest": first_digest(frame.slice(1))}, Path())
