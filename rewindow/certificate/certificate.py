@@ -30,8 +30,6 @@ from rewindow.certificate.rows import RowComparison
 from rewindow.certificate.snapshots import Snapshot, both_snapshots, check_comparable, staged_plan
 from rewindow.config import Config
 from rewindow.errors import InputError
-from rewindow.json_files import reading_json
-from rewindow.location import Location
 from rewindow.names import PUBLISHED
 from rewindow.windows import WindowRange, to_ranges
 
@@ -222,13 +220,6 @@ def certificate_digest(content: dict[str, Any]) -> str:
     """Returns the digest of a certificate's content, from its JSON."""
     covered = {name: value for name, value in content.items() if name not in _OUTSIDE_DIGEST}
     return hashlib.sha256(json.dumps(covered, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def is_intact(path: Location) -> bool:
-    """Returns whether a certificate's file still says what was certified."""
-    with reading_json(path, "certificate", "Delete it, and compare again: rewindow certify A B"):
-        content = json.loads(path.read_text())
-        return bool(content.get("digest") == certificate_digest(content))
 
 
 def _draft(config: Config, left: Snapshot, right: Snapshot, results: list[OutputResult], raw: bool) -> dict[str, Any]:

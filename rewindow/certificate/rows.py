@@ -31,14 +31,12 @@ class RowComparison:
     Attributes:
         columns: event columns that both sides have with one type.
         floats: those that are compared within the tolerance; `nested` are those that hold such ones.
-        columns_differ: whether a side has event columns that the other one lacks.
     """
 
     def __init__(self, a: Snapshot, b: Snapshot, output: OutputPlan, raw: bool) -> None:
         self.a, self.b, self.output, self.raw = a, b, output, raw
         left, right = (_event_columns(side, output) for side in (a, b))
         self.columns = [name for name, kind in left.items() if right.get(name) == kind]
-        self.columns_differ = left != right
         self.floats = [name for name in self.columns if pa.types.is_floating(left[name])]
         self.nested = [name for name in self.columns if name not in self.floats and _holds_float(left[name])]
         self.key = [name for name in output.key if name in self.columns]

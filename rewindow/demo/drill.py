@@ -68,8 +68,8 @@ def draw_drills(seed: int) -> list[Drill]:
     return drills
 
 
-def group_distance(windows: WindowRange, groups: int = GROUPS) -> int:
-    """Returns D, windows between due checkpoints, such that a range falls into so many groups that end on them.
+def group_distance(windows: WindowRange) -> int:
+    """Returns D, windows between due checkpoints, such that a range falls into GROUPS groups that end on them.
 
     Checkpoints fall due at multiples of D of a window's global ordinal, so the first group is what is left before
     one. If possible one falls due at the range's end too. The example's 8,756 windows: 1,281 and five times 1,495.
@@ -80,9 +80,9 @@ def group_distance(windows: WindowRange, groups: int = GROUPS) -> int:
     Raises:
         RangeError: the range has too few windows.
     """
-    fitting = [distance for distance in range(1, len(windows) + 1) if len(group_ends(windows, distance)) == groups]
+    fitting = [distance for distance in range(1, len(windows) + 1) if len(group_ends(windows, distance)) == GROUPS]
     if not fitting:
-        raise RangeError(f"window range {windows} is too short for {groups} commit groups")
+        raise RangeError(f"window range {windows} is too short for {GROUPS} commit groups")
     whole = [distance for distance in fitting if (windows.last + 1) % distance == 0]
     return min(whole or fitting)
 

@@ -10,7 +10,7 @@ from rewindow.config import FILLED, HEARTBEAT, Config
 from rewindow.demo.telling import Telling
 from rewindow.inspection.filled import RECORDED, filled_stream
 from rewindow.operators.heartbeat.function import IS_TIMER
-from rewindow.storage import Table, query
+from rewindow.storage import Table, in_windows, query
 from rewindow.windows import WindowRange
 
 LATENESS = "flight_lateness"
@@ -41,7 +41,7 @@ def late_flights(config: Config, windows: WindowRange) -> list[str]:
     sql = f"""
     select origin, window_id % 24 as hour, sum(tuples) as flights,
            sum(case when outcome = 'late' then tuples else 0 end) as late
-    from l where {_inside(windows)} group by origin, window_id % 24"""
+    from l where {in_windows(windows)} group by origin, window_id % 24"""
     rows = query(sql, l=Table.open(config.stream_table(f"{LATENESS}.lateness"))).to_pylist()
     lines = []
     for origin in sorted({row["origin"] for row in rows}):
@@ -59,7 +59,7 @@ def late_flights(config: Config, windows: WindowRange) -> list[str]:
 
 def timers(config: Config, windows: WindowRange) -> list[str]:
     """Returns a line about the timers that fill the weather's silence."""
-    sql = f"select count(*) as n from h where {IS_TIMER} and {_inside(windows)}"
+    sql = f"select count(*) as n from h where {IS_TIMER} and {in_windows(windows)}"
     count = query(sql, h=Table.open(config.stream_table(f"{HEARTBEAT}{WEATHER}.filled")))["n"][0].as_py()
     return [f"filled with heartbeats: {count:,} timers, which say that time has passed and have no values"]
 
@@ -81,7 +81,3 @@ def made_values(config: Config, windows: WindowRange) -> list[str]:
 def _methods(counts: Sequence[tuple[str, int]]) -> str:
     words = {"none": "left without one, as their gap is too long", "expired": "left without one, too far from a report"}
     return ", ".join(f"{count:,} {words.get(method, method)}" for method, count in counts) or "none made"
-
-
-def _inside(windows: WindowRange) -> str:
-    return f"window_id between {windows.first} and {windows.last}"

@@ -17,8 +17,6 @@ from rich.markup import escape
 
 from rewindow.errors import RewindowError
 
-PLAIN_WIDTH = 120
-
 
 class Telling:
     """Tells what happens, line by line; every line carries the time since the start."""

@@ -67,9 +67,9 @@ def warm_up(address: str) -> bool:
     return call(address, "/execution/health", seconds_max=30)[0] == 200
 
 
-def make_pool(address: str, token: str, slots: int = 1) -> bool:
+def make_pool(address: str, token: str) -> bool:
     """Returns whether the pool of Spark tasks is there; its slots are left as they are once it exists."""
-    body = {"name": POOL, "slots": slots, "description": "Spark jobs that may run at once", "include_deferred": False}
+    body = {"name": POOL, "slots": 1, "description": "Spark jobs that may run at once", "include_deferred": False}
     return call(address, "/api/v2/pools", body=body, token=token)[0] in (201, 409)
 
 

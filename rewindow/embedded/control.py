@@ -41,14 +41,15 @@ class Running:
     password_file: Path
 
 
-def up(config: Config, port: int | None = None, wait: bool = True, listener: Listener | None = None) -> Running:
+def up(config: Config, port: int | None = None, listener: Listener | None = None) -> Running:
     """Starts Airflow on loopback, unless it runs already, and returns where it is.
+
+    Returns only when a triggered task would run at once (20 to 40 s). One that runs already is waited for, too, if a
+    component of it has died or is not healthy.
 
     Args:
         config: the settings in force; Airflow's home is `<state>/airflow`.
         port: port of web pages and API; by default the one of the last start.
-        wait: return only when a triggered task would run at once (20 to 40 s), not as soon as the supervisor runs;
-            one that runs already is waited for, too, if a component of it has died or is not healthy.
         listener: is told what happens; nobody by default.
 
     Raises:
@@ -68,8 +69,7 @@ def up(config: Config, port: int | None = None, wait: bool = True, listener: Lis
         say(f"Airflow is already running at {address(status.port)}")
         if port not in (None, status.port):
             say(f"Port {port} was not taken: run `rewindow down` first to move it.")
-    if wait:
-        _wait_until_ready(config, say)
+    _wait_until_ready(config, say)
     current = running(config)
     return Running(address(current.port if current else port or port_of(config)), password_file(config))
 

@@ -64,8 +64,8 @@ def sealed_to(facts: Table, before: int) -> int:
     return before if found is None else int(found)
 
 
-def read_output(root: Location, output: str, windows: WindowRange, columns: str = "*") -> pa.Table:
+def read_output(root: Location, output: str, windows: WindowRange) -> pa.Table:
     """Returns the rows that readers see of a staged output in a range."""
-    sql = f"""select {columns} from ({seen_rows("output", output)})
+    sql = f"""select * from ({seen_rows("output", output)})
         where window_id between {windows.first} and {windows.last}"""
     return query(sql, output=Table.open(root / output), facts=Table.open(root / FACTS))

@@ -53,9 +53,7 @@ def columns_text(events: pa.Schema) -> str:
     return json.dumps(types, sort_keys=True, separators=(",", ":"))
 
 
-def seal_rows(
-    found: pa.Table, data: Table, columns: str, *, sealed_at: datetime | None = None, data_version: int | None = None
-) -> pa.Table:
+def seal_rows(found: pa.Table, data: Table, columns: str, *, sealed_at: datetime | None = None) -> pa.Table:
     """Returns the seals of windows, with their checksums.
 
     Args:
@@ -64,12 +62,11 @@ def seal_rows(
         data: the table that holds the tuples; gives id and version.
         columns: the event columns, from `columns_text`.
         sealed_at: now unless given.
-        data_version: the version that brought the tuples, if it is not the table's present one.
     """
     count = found.num_rows
     values: dict[str, object] = {
         "sealed_at": sealed_at or datetime.now(UTC),
-        "data_version": data.version if data_version is None else data_version,
+        "data_version": data.version,
         "generation": FIRST_GENERATION,
         "columns": columns,
         "table_id": data.id,
@@ -83,10 +80,10 @@ def seal_rows(
     )
 
 
-def end_row(data: Table, last: int, *, ended_at: datetime | None = None) -> pa.Table:
+def end_row(data: Table, last: int) -> pa.Table:
     """Returns the end row of a stream whose last window is `last` (X21); to be appended to its table of seals."""
     values: dict[str, object] = {
-        "sealed_at": ended_at or datetime.now(UTC), "data_version": data.version, "generation": FIRST_GENERATION,
+        "sealed_at": datetime.now(UTC), "data_version": data.version, "generation": FIRST_GENERATION,
         "table_id": data.id, "end_window": last,
     }  # fmt: skip
     return _with_checksums({name: _repeated(name, values.get(name), 1) for name in _COVERED})

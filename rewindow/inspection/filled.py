@@ -15,7 +15,7 @@ from rewindow.config import FILLED, Config
 from rewindow.inspection.event_gaps import StreamRows
 from rewindow.operators.filling.settings import FillRules
 from rewindow.operators.filling.values import EXPIRED, NONE
-from rewindow.storage import Table, query, quoted
+from rewindow.storage import Table, in_windows, query, quoted
 from rewindow.windows import WindowRange
 
 GAPS_MAX, COLUMNS_MAX, AROUND = 6, 3, 12
@@ -104,10 +104,6 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind))
 
 
-def _inside(windows: WindowRange) -> str:
-    return f"window_id between {windows.first} and {windows.last}"
-
-
 def _gaps_sql(rows: StreamRows, columns: Sequence[str], windows: WindowRange) -> str:
     """Returns the query for all gaps, the longest first, and how many values of each were made."""
     keys = "".join(f"{quoted(key)}, " for key in rows.keys)
@@ -116,7 +112,7 @@ def _gaps_sql(rows: StreamRows, columns: Sequence[str], windows: WindowRange) ->
     return f"""
     select {named} min({rows.time_sql}) as from_us, max({rows.time_sql}) as last_us, sum(_rw_made_rows) as missing,
            {values} as made
-    from f where _rw_is_made and {_inside(windows)} group by {keys} _rw_gap_id order by missing desc, from_us"""
+    from f where _rw_is_made and {in_windows(windows)} group by {keys} _rw_gap_id order by missing desc, from_us"""
 
 
 def _around(
@@ -129,7 +125,7 @@ def _around(
     values = ", ".join(f"cast({quoted(column)} as double) as v{n}" for n, column in enumerate(columns))
     sql = f"""
     select {rows.time_sql} as at_us, _rw_is_made, _rw_methods, _rw_before_us, _rw_after_us, _rw_made_rows, {values}
-    from f where {_inside(windows)} and {rows.time_sql} >= {gap["from_us"] - margin_us}
+    from f where {in_windows(windows)} and {rows.time_sql} >= {gap["from_us"] - margin_us}
       and {rows.time_sql} <= {gap["last_us"] + margin_us}{of_key.of_keys} order by at_us"""
     found = [
         FilledRow(
@@ -150,7 +146,7 @@ def _counts(rows: StreamRows, columns: Sequence[str], windows: WindowRange) -> d
         f"sum(case when {quoted(column)} is null then 0 else {one} end) as v{n}" for n, column in enumerate(columns)
     )
     sql = f"""select _rw_is_made, _rw_methods, sum({one}) as rows, {values}
-              from f where {_inside(windows)} group by _rw_is_made, _rw_methods"""
+              from f where {in_windows(windows)} group by _rw_is_made, _rw_methods"""
     found: Counter[tuple[str, str]] = Counter()
     for row in query(sql, f=rows.table).to_pylist():
         methods = json.loads(row["_rw_methods"] or "{}")

@@ -61,7 +61,6 @@ from rewindow.ledger.publication_rows import (
     find_publications,
     later_over,
     of_tables,
-    overlapping,
     read_publication,
 )
 from rewindow.ledger.publishing import publisher_locks
@@ -276,14 +275,6 @@ class Publications(LedgerPart):
             wanted &= of_tables(tables)
         with self.reading() as connection:
             return find_publications(connection, wanted)[::-1]
-
-    def newest_over(self, table_name: str, first: int, last: int) -> Publication | None:
-        """Returns the newest publication that stands in a table over any window of a range; undone ones do not."""
-        wanted = EFFECTIVE & publications.c.closed_at.is_not(None) & of_tables([table_name])
-        with self.reading() as connection:
-            return next(
-                iter(find_publications(connection, wanted & overlapping(WindowRange(first, last)), limit=1)), None
-            )
 
     def standing_ranges(self, table_name: str) -> list[WindowRange]:
         """Returns the ranges of the publications that stand in a table, oldest first; undone ones do not."""

@@ -16,12 +16,13 @@ from rewindow.storage.results import index_page
 
 SHOWN_RUNS = 12
 HISTORY_RUNS = 40
+READ_RUNS = 500
 
 
-def write_index(config: Config, *, limit: int = 500, now: datetime | None = None) -> Location:
+def write_index(config: Config) -> Location:
     """Builds the page from the findings table and returns where it lies; deleted pages are not linked."""
     path = index_page(config)
-    path.write(index_html(runs(config, limit), path.parent, now or datetime.now(UTC)))
+    path.write(index_html(runs(config, READ_RUNS), path.parent, datetime.now(UTC)))
     return path
 
 

@@ -15,7 +15,7 @@ from rewindow.loading.measures import TIMER_COLUMNS
 from rewindow.location import Location
 from rewindow.pages.story import Layer
 from rewindow.recovery import InputPlan, OutputPlan, Plan
-from rewindow.storage import Table, query, quoted
+from rewindow.storage import Table, in_windows, query, quoted
 from rewindow.storage.layout import FACTS
 from rewindow.windows import WindowRange
 
@@ -56,7 +56,7 @@ def read_layers(config: Config, plan: Plan, measures: Iterable[LayerMeasure] = (
 def _tuples(config: Config, plan: Plan) -> Layer:
     values = np.zeros(len(plan.range))
     for entry in plan.inputs:
-        rows = query(f"select window_id, tuples as v from w where {_inside(plan.range)}", w=_seals(config, entry))
+        rows = query(f"select window_id, tuples as v from w where {in_windows(plan.range)}", w=_seals(config, entry))
         values += np.nan_to_num(_spread(plan.range, rows))
     note = " and ".join(entry.stream for entry in plan.inputs)
     return Layer("tuples", "Tuples", "tuples", values, hue="blue", note=f"recorded in {note}")
@@ -75,13 +75,13 @@ def _gaps(config: Config, plan: Plan, entry: InputPlan) -> Layer:
     keys = ", ".join(map(quoted, settings.keys)) if settings else ""
     name, label = f"gaps_{entry.stream}", f"Gaps in {entry.stream}"
     if settings is None or not keys:
-        rows = query(f"select window_id, tuples as v from w where {_inside(plan.range)}", w=_seals(config, entry))
+        rows = query(f"select window_id, tuples as v from w where {in_windows(plan.range)}", w=_seals(config, entry))
         empty = _spread(plan.range, rows) == 0
         return Layer(name, label, "empty", empty.astype(float), hue="plum", note="windows without a tuple")
     table = Table.open(entry.table(config.state), entry.version)
     known = query(f"select count(*) as n from (select distinct {keys} from t)", t=table)["n"][0].as_py()
     sql = f"""select window_id, count(*) as v from (
-              select distinct window_id, {keys} from t where {_inside(plan.range)}) group by window_id"""
+              select distinct window_id, {keys} from t where {in_windows(plan.range)}) group by window_id"""
     silent = known - np.nan_to_num(_spread(plan.range, query(sql, t=table)))
     note = f"of {known} keys ({', '.join(settings.keys)}), those without a tuple in the window"
     return Layer(name, label, "silent", silent, hue="plum", note=note)
@@ -100,10 +100,6 @@ def _heartbeats(plan: Plan, root: Location, output: OutputPlan) -> Layer | None:
 
 def _seals(config: Config, entry: InputPlan) -> Table:
     return Table.open(entry.windows_table(config.state), entry.windows_version)
-
-
-def _inside(windows: WindowRange) -> str:
-    return f"window_id between {windows.first} and {windows.last}"
 
 
 def _spread(windows: WindowRange, rows: pa.Table) -> npt.NDArray[np.float64]:

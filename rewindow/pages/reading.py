@@ -66,11 +66,9 @@ def read_story(
     )
 
 
-def read_acts(
-    config: Config, application: str, windows: WindowRange, limit: int = 40
-) -> tuple[story.PublicationEvent, ...]:
+def read_acts(config: Config, application: str, windows: WindowRange) -> tuple[story.PublicationEvent, ...]:
     """Returns publications and undos of an application over windows, oldest first."""
-    found = Ledger.open(config.ledger_url).publications.newest(application=application, limit=limit)
+    found = Ledger.open(config.ledger_url).publications.newest(application=application, limit=40)
     return tuple(
         story.PublicationEvent(
             act.number, act.kind, act.replay_id, act.range, tuple(table.name for table in act.tables),

@@ -12,7 +12,7 @@ from rewindow.inspection.next_act import cause
 from rewindow.ledger import Ledger
 from rewindow.location import Location
 from rewindow.pages.calendar import describe_range
-from rewindow.pages.layers import LayerMeasure, read_layers
+from rewindow.pages.layers import read_layers
 from rewindow.pages.page import render_page
 from rewindow.pages.reading import pages_folder, read_acts, read_story
 from rewindow.pages.story import Page, Story
@@ -21,13 +21,10 @@ from rewindow.storage import Table
 from rewindow.storage.layout import CHECKPOINTS, FACTS
 
 
-def build_replay_page(config: Config, replay_id: str, measures: Sequence[LayerMeasure] = ()) -> Location:
+def build_replay_page(config: Config, replay_id: str) -> Location:
     """Writes the page of a replay and returns where it lies. Starts no JVM.
 
     After a purge there is nothing to draw from: the page that was drawn before is then left as it is.
-
-    Args:
-        measures: quantities of its outputs to show on the calendar beside those that every replay has.
 
     Raises:
         InputError: no replay has this id.
@@ -36,7 +33,7 @@ def build_replay_page(config: Config, replay_id: str, measures: Sequence[LayerMe
     purged = purged_tables(config, replay_id)
     if purged:
         return _drawn_before(config, replay_id, purged)
-    return write_page(config, page_name(replay_id), _page(config, replay_id, measures))
+    return write_page(config, page_name(replay_id), _page(config, replay_id))
 
 
 def draw_replay_page(config: Config, replay_id: str) -> str:
@@ -56,7 +53,7 @@ def page_name(replay_id: str) -> str:
     return f"{replay_id}.html"
 
 
-def _page(config: Config, replay_id: str, measures: Sequence[LayerMeasure] = ()) -> Page:
+def _page(config: Config, replay_id: str) -> Page:
     story = read_story(config, replay_id)
     row = Ledger.open(config.ledger_url).replays.get(replay_id)
     plan = row.read_plan()
@@ -68,7 +65,7 @@ def _page(config: Config, replay_id: str, measures: Sequence[LayerMeasure] = ())
         grid=story.grid,
         windows=story.windows,
         stories=(story,),
-        layers=read_layers(config, plan, measures),
+        layers=read_layers(config, plan),
         made_at=datetime.now(UTC),
         facts=(*replay_facts(story), *_error_facts(config, plan)),
         acts=read_acts(config, story.application, story.windows),

@@ -11,7 +11,6 @@ from rewindow.pages.story import DrawnAttempt, Group, Kill, Story
 
 WIDTH = 1000
 LANE = 34
-BAR = 20
 _STRIP = 16
 _KIND_WORDS = {
     "committed": "committed", "repeated": "there twice; readers take one attempt",

@@ -4,7 +4,6 @@
 no JVM.
 """
 
-from rewindow.publication.contents import published_state
 from rewindow.publication.read import read_published
 
-__all__ = ["published_state", "read_published"]
+__all__ = ["read_published"]

@@ -19,7 +19,7 @@ from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, query
 from rewindow.storage.delta import DataFile
 from rewindow.storage.layout import CHECKPOINTS
-from rewindow.storage.names import checkpoints_name, open_published
+from rewindow.storage.names import open_published
 from rewindow.windows import WindowRange
 
 THINNED_MAX = 8
@@ -102,15 +102,6 @@ def rows_before(config: Config, name: str, pieces: Sequence[PutBack]) -> pa.Tabl
         rows = query(f"select * from t where window_id between {windows.first} and {windows.last}", t=table)
         parts.append(rows.select(table.schema.names).cast(table.schema))
     return pa.concat_tables(parts, promote_options="default").select(now.schema.names)
-
-
-def published_state(config: Config, application: str, window: int) -> pa.Table:
-    """Returns the stored rows of an application's published state after a window, none when there is none; no JVM."""
-    path = config.stream_table(checkpoints_name(application))
-    if not Table.exists(path):
-        return stored.SCHEMA.empty_table()
-    rows = query(f"select * from c where window_id = {window}", c=Table.open(path))
-    return rows.select(stored.SCHEMA.names).cast(stored.SCHEMA)
 
 
 def start_state(config: Config, plan: Plan) -> StartedFrom:

@@ -1,24 +1,12 @@
-"""Pinned reading: several published tables at one instant, that of a publication. No JVM but for the Spark frame."""
+"""Pinned reading: several published tables at one instant, that of a publication. No JVM."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-import pyarrow as pa
 
 from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.ledger import Ledger
-from rewindow.ledger.publication_details import PutBack
-from rewindow.location import location
 from rewindow.publication.commits import version_of
-from rewindow.publication.contents import files_of
-from rewindow.storage import Table, query
 from rewindow.storage.published_tables import Kind, kind_of
-from rewindow.windows import WindowRange
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 def read_published(config: Config, application: str, publication: int | None = None) -> dict[str, tuple[str, int]]:
@@ -59,40 +47,3 @@ def read_published(config: Config, application: str, publication: int | None = N
             hint = f'"{application}" is a stream: name its application, "{upstream}", and take the output "{output}".'
         raise InputError(f'application "{application}" is not published', hint=hint)
     return found
-
-
-def published_frame(
-    spark: SparkSession, config: Config, application: str, output: str, publication: int | None = None
-) -> DataFrame:
-    """Returns a published output as a DataFrame, as of a publication.
-
-    Raises:
-        InputError: there is no such output or publication.
-    """
-    path, version = _one(config, application, output, publication)
-    return spark.read.format("delta").option("versionAsOf", version).load(path)
-
-
-def published_arrow(
-    config: Config, application: str, output: str, windows: WindowRange, publication: int | None = None
-) -> pa.Table:
-    """Returns the tuples of a published output in a window range, as of a publication, ordered by window and offset.
-
-    Raises:
-        InputError: there is no such output or publication.
-        TableError: that version's files are gone.
-    """
-    path, version = _one(config, application, output, publication)
-    files_of(config, location(path).name, PutBack(windows, version))
-    where = f"window_id between {windows.first} and {windows.last}"
-    table = Table.open(path, version)
-    rows = query(f'select * from t where {where} order by window_id, "offset"', t=table)
-    return rows.select(table.schema.names)
-
-
-def _one(config: Config, application: str, output: str, publication: int | None) -> tuple[str, int]:
-    tables = read_published(config, application, publication)
-    if output not in tables:
-        known = f"It has: {', '.join(tables)}."
-        raise InputError(f'application "{application}" has no published output "{output}"', hint=known)
-    return tables[output]

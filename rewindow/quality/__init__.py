@@ -1,7 +1,7 @@
 """Judges what a replay staged: one report line per window, a suite of expectations, and a gate that counts both."""
 
 from rewindow.quality.findings import Finding, GateRun, failures, runs
-from rewindow.quality.gate import check, judge, window_report
+from rewindow.quality.gate import check, judge
 from rewindow.quality.outcome import CheckOutcome, GateResult, OutputVerdict
 from rewindow.quality.strength import Strength, strength
 
@@ -17,5 +17,4 @@ __all__ = [
     "judge",
     "runs",
     "strength",
-    "window_report",
 ]

@@ -6,7 +6,6 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
-import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from rewindow.config import Config
@@ -21,7 +20,7 @@ from rewindow.quality.assessment import assess
 from rewindow.quality.evaluation import evaluate, preload
 from rewindow.quality.findings import record_findings
 from rewindow.quality.outcome import GateResult, OutputVerdict, name_windows
-from rewindow.quality.window_table import Sources, build_report, make_report
+from rewindow.quality.window_table import Sources, make_report
 from rewindow.recovery import OutputPlan, Plan, path_in
 from rewindow.storage.layout import Contents, check_replay_format, staged_contents, versions_of
 from rewindow.storage.results import replay_folder
@@ -100,22 +99,6 @@ def judge(config: Config, plan: Plan, listener: Listener | None = None) -> GateR
     (folder / "result.json").write(json.dumps(result.to_dict(), indent=2) + "\n")
     record_findings(config, plan, result)
     return result
-
-
-def window_report(config: Config, replay_id: str, output: str) -> pa.Table:
-    """Returns the window report of an output: a row for every window of the replay's range, see build_report.
-
-    Raises:
-        InputError: no replay has this id, or it has no such output.
-        GateError: the report would not be true.
-    """
-    plan = _plan(Ledger.open(config.ledger_url), replay_id)
-    for found in plan.outputs:
-        if found.name == output:
-            sources = Sources.open(config.replay_root(replay_id), output, config.quarantine_table)
-            return build_report(plan, found, sources, suite_of(config, found).measures)
-    known = ", ".join(entry.name for entry in plan.outputs)
-    raise InputError(f'replay "{replay_id}" has no output "{output}"', hint=f"Its outputs: {known}.")
 
 
 def _plan(ledger: Ledger, replay_id: str) -> Plan:

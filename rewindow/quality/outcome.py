@@ -17,6 +17,7 @@ from rewindow.windows import WindowRange
 CheckStatus = Literal["passed", "failed", "not_run", "nothing_to_check"]
 Verdict = Literal["passed", "failed"]
 LISTED_MAX = 1_000
+_SHOWN = 5
 """Ranges of failing windows that are kept of a check; their number is kept in full."""
 
 
@@ -166,9 +167,9 @@ class GateResult:
         return {"outputs": [output.summary() for output in self.outputs]}
 
 
-def name_windows(outcome: CheckOutcome, shown: int = 5) -> str:
+def name_windows(outcome: CheckOutcome) -> str:
     """Returns the failing windows as a person would write them: ranges, and how many in all."""
-    parts = [str(part.first) if len(part) == 1 else f"{part.first}–{part.last}" for part in outcome.failing[:shown]]
-    more = " ..." if len(outcome.failing) > shown else ""
+    parts = [str(part.first) if len(part) == 1 else f"{part.first}–{part.last}" for part in outcome.failing[:_SHOWN]]
+    more = " ..." if len(outcome.failing) > _SHOWN else ""
     count = outcome.failing_windows
     return f"{count} window{'s' if count != 1 else ''} ({', '.join(parts)}{more})"

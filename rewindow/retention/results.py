@@ -11,9 +11,9 @@ from rewindow.storage.results import quality_folder
 KEEP_DAYS = 90
 
 
-def prune_results(config: Config, keep_days: float = KEEP_DAYS, *, now: datetime | None = None) -> list[str]:
+def prune_results(config: Config) -> list[str]:
     """Deletes pages and results that are older, and returns their folders' names; findings are kept."""
-    limit = (now or datetime.now(UTC)) - timedelta(days=keep_days)
+    limit = datetime.now(UTC) - timedelta(days=KEEP_DAYS)
     folders = quality_folder(config) / "replays"
     old = [folder for folder in folders.folders() if datetime.fromtimestamp(_written(folder), UTC) < limit]
     for folder in old:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import Protocol
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
@@ -33,16 +32,6 @@ _PART = re.compile(r"part-(\d+)-")
 _STEP = "_rw_step"
 
 
-class StateStore(Protocol):
-    """A form in which states are kept between groups."""
-
-    def load(self, state: State) -> DataFrame:
-        """Returns a state as a frame."""
-
-    def save(self, node: Node, frame: DataFrame, place: str) -> State:
-        """Computes a frame and keeps it as the state of an operator; a place is used once."""
-
-
 class InlineStates:
     """States in memory, which a checkpoint keeps in a cell."""
 
@@ -50,12 +39,12 @@ class InlineStates:
         self._spark = spark
 
     def load(self, state: State) -> DataFrame:
-        """See StateStore."""
+        """Returns a state as a frame."""
         assert isinstance(state, pa.Table), "a state in memory"
         return to_frame(self._spark, state)
 
     def save(self, node: Node, frame: DataFrame, place: str) -> pa.Table:
-        """See StateStore."""
+        """Computes a frame and keeps it as the state of an operator; a place is used once."""
         return to_arrow(frame, state_schema(node), what(node))
 
 
@@ -66,7 +55,7 @@ class FileStates:
         self._spark, self._folder = spark, folder
 
     def load(self, state: State) -> DataFrame:
-        """See StateStore."""
+        """Returns a state as a frame."""
         assert isinstance(state, StateFiles), "a state in files"
         base = self._read(state.paths(0), state.schema)
         if not state.steps:
@@ -82,7 +71,7 @@ class FileStates:
         return _changed(base, changes.where(F.col(_STEP) == F.col("_rw_newest")), state.key)
 
     def save(self, node: Node, frame: DataFrame, place: str) -> StateFiles:
-        """See StateStore."""
+        """Computes a frame and keeps it as the state of an operator; a place is used once."""
         schema, operator = state_schema(node), node.operator
         files = self._write(node, frame, schema, f"{place}/{node.name}/{FIELD}")
         total = sum(int(file.hashes, 16) for file in files) % 2**64

@@ -2,7 +2,7 @@
 
 from rewindow.storage.delta import DataFile, Table, create_table, data_files
 from rewindow.storage.fence import FencedTable, Log, Position, fence, position
-from rewindow.storage.queries import query, quoted
+from rewindow.storage.queries import in_windows, query, quoted
 
 __all__ = [
     "DataFile",
@@ -13,6 +13,7 @@ __all__ = [
     "create_table",
     "data_files",
     "fence",
+    "in_windows",
     "position",
     "query",
     "quoted",

@@ -34,6 +34,7 @@ KEPT_IN = "_damaged"
 LEFT_OUT = "left out"
 _BATCH_ROWS = 65_536
 _THREADS = 4
+_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,6 @@ def _delete_windows(config: Config, output: str, windows: WindowRange) -> None:
         open_published(config, name).delta.delete(predicate, commit_properties=CommitProperties(custom_metadata=told))
 
 
-def _listed(damage: Sequence[DamagedFile], shown: int = 3) -> str:
-    named = [f'"{entry.file.name}" ({entry.table}, windows {entry.windows or "unknown"})' for entry in damage[:shown]]
-    return ", ".join(named) + (" ..." if len(damage) > shown else "")
+def _listed(damage: Sequence[DamagedFile]) -> str:
+    named = [f'"{entry.file.name}" ({entry.table}, windows {entry.windows or "unknown"})' for entry in damage[:_SHOWN]]
+    return ", ".join(named) + (" ..." if len(damage) > _SHOWN else "")

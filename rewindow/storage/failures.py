@@ -74,12 +74,11 @@ def library_failure(error: BaseException) -> RewindowError | None:
     return None
 
 
-def table_failure(primary: str, error: BaseException, *, hint: str = "") -> RewindowError:
+def table_failure(primary: str, error: BaseException) -> RewindowError:
     """Returns what a library raised about a table as one of our errors.
 
     Args:
         primary: what could not be done, with the table's name.
-        hint: what to do about a table that is damaged.
     """
     number = error_number(error)
     if number is not None and number not in LASTING:
@@ -88,4 +87,4 @@ def table_failure(primary: str, error: BaseException, *, hint: str = "") -> Rewi
             detail=f"{plain_text(error)}.",
             hint="Make room, or mend the file system, and run the same command again; what was committed is kept.",
         )
-    return TableError(primary, detail=f"{plain_text(error)}.", hint=hint)
+    return TableError(primary, detail=f"{plain_text(error)}.")

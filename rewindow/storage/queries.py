@@ -15,6 +15,7 @@ from deltalake.exceptions import DeltaError
 from rewindow.location import Location
 from rewindow.storage.delta import DataFile, Table, plain_schema
 from rewindow.storage.failures import is_about_files, table_failure
+from rewindow.windows import WindowRange
 
 _PIECES_MIN, _PIECE_ROWS_MIN = 16, 1_000
 """So many pieces, and one more for so many rows, are moved; more of them are sorted row by row."""
@@ -138,6 +139,15 @@ def _jumps(column: pa.ChunkedArray) -> list[int]:
         return []
     found: list[int] = (np.flatnonzero(np.diff(column.to_numpy()) > 1) + 1).tolist()
     return found
+
+
+def in_windows(windows: WindowRange) -> str:
+    """Returns the SQL condition that a row's window is in a range.
+
+    >>> in_windows(WindowRange(1, 3))
+    'window_id between 1 and 3'
+    """
+    return f"window_id between {windows.first} and {windows.last}"
 
 
 def quoted(name: str) -> str:

@@ -38,5 +38,5 @@ def test_readers_take_of_each_window_the_rows_of_its_newest_sealed_attempt(tmp_p
     table = Table.open(tmp_path / "out")
     table.commit_arrow(pa.Table.from_pylist(out, table.schema), app_id="test", version=1)
     Table.open(tmp_path / "facts").commit_arrow(pa.Table.from_pylist(facts, FACTS_SCHEMA), app_id="test", version=1)
-    found = read_output(tmp_path, "out", WindowRange(1, 4), "window_id, x").sort_by("window_id")
+    found = read_output(tmp_path, "out", WindowRange(1, 4)).sort_by("window_id")
     assert found["x"].to_pylist() == ["new", "sealed", "kept", "only"]

@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rewindow.ledger import Ledger, Replay
+from rewindow.ledger import Ledger, Publication, Replay
+from rewindow.ledger.publication_rows import effective_publications
+from rewindow.windows import WindowRange
 
 WORKERS = 4
 
@@ -74,3 +76,10 @@ def stop_in_a_write(process: subprocess.Popen[str]) -> None:
     assert process.stdout.readline() == "mine\n"
     process.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+
+
+def newest_over(ledger: Ledger, table: str, first: int, last: int) -> Publication | None:
+    """Returns the newest publication that stands in a table over any window of a range."""
+    standing = effective_publications(ledger.publications.newest(table_name=table, limit=1_000_000))
+    asked = WindowRange(first, last)
+    return next((act for act in standing if act.closed_at is not None and act.range.overlap(asked)), None)

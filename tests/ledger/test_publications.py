@@ -13,7 +13,7 @@ from rewindow.errors import InputError, OverlapError
 from rewindow.ledger import Ledger, State
 from rewindow.ledger.publication_details import PublicationDetails
 from rewindow.ledger.publication_rows import effective_publications
-from tests.ledger.life import WORKERS, plan, results, run_to_end
+from tests.ledger.life import WORKERS, newest_over, plan, results, run_to_end
 from tests.ledger.workers import (
     ACTS,
     TABLES,
@@ -71,7 +71,7 @@ def test_undo_puts_back_what_was_there(ledger: Ledger, tables: FakeTables) -> No
     publish(ledger, tables, "b", nothing)
     undo(ledger, tables, "b", nothing)
     assert [v["content"] for v in tables.versions("app.out")] == ["nothing", "a", "b", "a"]
-    newest = ledger.publications.newest_over("app.out", 150, 150)
+    newest = newest_over(ledger, "app.out", 150, 150)
     assert newest is not None and newest.replay_id == "a"
     assert [(p.number, p.kind, p.undoes) for p in ledger.publications.newest(application="app")] == [
         (3, "undo", 2), (2, "publish", None), (1, "publish", None),
@@ -88,10 +88,10 @@ def test_undo_takes_back_every_publication_of_the_replay(ledger: Ledger, tables:
         publish(ledger, tables, name, nothing)
     undo(ledger, tables, "r", nothing)
     assert ledger.replays.get("r").state is State.UNDONE
-    newest = ledger.publications.newest_over("app.out", 100, 199)
+    newest = newest_over(ledger, "app.out", 100, 199)
     assert newest is not None and newest.replay_id == "over"
     undo(ledger, tables, "over", nothing)
-    assert ledger.publications.newest_over("app.out", 100, 199) is None
+    assert newest_over(ledger, "app.out", 100, 199) is None
     assert effective_publications(ledger.publications.newest()) == []
     publish(ledger, tables, "r", nothing)
     assert [act.number for act in effective_publications(ledger.publications.newest())] == [6]
@@ -177,9 +177,7 @@ def test_publication_that_cannot_go_on_is_withdrawn_unless_committed(ledger: Led
     ledger.publications.open("r", {"app.out": 0, "app.x": 0}, 100, 199)
     ledger.publications.withdraw(1, "app.x was dropped")
     assert ledger.publications.get(1).withdrawn == "app.x was dropped"
-    assert (
-        ledger.publications.newest_over("app.out", 100, 199) is None and ledger.replays.get("r").state is State.CHECKED
-    )
+    assert newest_over(ledger, "app.out", 100, 199) is None and ledger.replays.get("r").state is State.CHECKED
     second = ledger.publications.open("r", {"app.out": 0, "app.x": 0}, 100, 199)
     ledger.publications.mark_done(second.number, "app.out", 1)
     with pytest.raises(InputError, match='publication 2 has been committed to table "app.out"'):

@@ -19,7 +19,7 @@ from rewindow.storage.delta import Table, create_table
 from rewindow.storage.fence import fence
 from rewindow.storage.layout import CHECKPOINTS, FACTS, app_id
 from rewindow.windows import WindowRange
-from tests.ledger.life import begin
+from tests.ledger.life import begin, newest_over
 from tests.ledger.test_index import write_facts
 
 ROW = pa.schema([("window_id", pa.int64()), ("x", pa.int64())])
@@ -169,7 +169,7 @@ def test_publications_come_back_with_their_numbers(after: Ledger, config: Config
 
     assert told(after) == told(lost(config))
     assert [p.number for p in after.publications.unfinished()] == [4]
-    newest = after.publications.newest_over(OUT, 100, 199)
+    newest = newest_over(after, OUT, 100, 199)
     assert newest is not None and newest.number == 1
     commit(after, config, after.publications.get(4), (SAVED,))
     after.publications.close(4)
@@ -189,7 +189,7 @@ def test_a_withdrawal_comes_back_with_what_it_gave_up(config: Config) -> None:
     after = Ledger.open(config.ledger_url)
     assert (after.publications.get(4).withdrawn, after.publications.get(5).kind) == ("its source is gone", "withdraw")
     assert after.publications.unfinished() == [] and after.replays.get("open").state is State.ENDED
-    newest = after.publications.newest_over(OUT, 100, 199)
+    newest = newest_over(after, OUT, 100, 199)
     assert newest is not None and newest.number == 1
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from rewindow.errors import FencedError, InputError, OverlapError
 from rewindow.ledger import Ledger, Publication, publish_app_id
 from rewindow.ledger.publication_details import PublicationDetails
+from tests.ledger.life import newest_over
 
 _barrier: Any = None
 TABLES = ("app.out", "app.checkpoints")
@@ -187,7 +188,7 @@ def undo(ledger: Ledger, tables: FakeTables, replay_id: str, crash: Callable[[st
             return
         ledger.leases.acquire(replay_id, TABLES, replay.first, replay.last)
         crash("leased")
-        newest = ledger.publications.newest_over(TABLES[0], replay.first, replay.last)
+        newest = newest_over(ledger, TABLES[0], replay.first, replay.last)
         assert newest is not None, "there is something to undo"
         before: dict[str, int | None] = {name: len(tables.versions(name)) - 1 for name in TABLES}
         publication = ledger.publications.open_undo(newest.number, before)

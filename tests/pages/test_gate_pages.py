@@ -131,7 +131,7 @@ def test_index_shows_each_run_and_links_only_to_pages_that_are_there(tmp_path: P
     folder = replay_folder(bad.config, "faulty")
     for path in (*folder.iterdir(), folder):
         os.utime(path, (old, old))
-    assert prune_results(bad.config, keep_days=90) == ["faulty"]
+    assert prune_results(bad.config) == ["faulty"]
     html = write_index(good.config).read_text()
     assert "faulty" in html
     assert "replays/faulty" not in html
@@ -143,7 +143,7 @@ def test_results_of_a_replay_that_was_checked_again_are_kept(tmp_path: Path) -> 
     judge(staged.config, staged.plan)
     old = (datetime.now(UTC) - timedelta(days=91)).timestamp()
     os.utime(replay_folder(staged.config, "faulty"), (old, old))
-    assert prune_results(staged.config, keep_days=90) == []
+    assert prune_results(staged.config) == []
 
 
 def test_text_of_a_stream_cannot_run_in_a_page(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.pages import replays
 
 def test_replay_page_is_written_with_its_certificate(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page of a replay names its losses and shows the certificate that compares it."""
-    monkeypatch.setattr(replay_page, "read_layers", lambda config, plan, measures: ())
+    monkeypatch.setattr(replay_page, "read_layers", lambda config, plan: ())
     replays.undisturbed(config)
     replays.killed_at_most_once(config)
     write_certificate(config, certify(config, "calm", "never_twice"))

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from rewindow.config import Config
 from rewindow.ledger import Ledger, Publication, publish_app_id
-from rewindow.publication import published_state
 from rewindow.publication.publish import publish
 from rewindow.publication.result import PublicationResult
 from rewindow.publication.take_back import undo
@@ -132,10 +131,10 @@ def build(folder: Path) -> tuple[Scene, Scene]:
     config = settings(folder / "publish")
     simple(config, "r0", 100, 107, publishable=True, outputs=("ranks",))
     publish(config, "r0")
-    rows = published_state(config, "app", 107)
+    rows = stored.rows_at(Table.open(config.checkpoints_table("app")), 107)
     path = config.checkpoints_table("app")
     start = StartState(
-        source="published", window=107, taken_from=str(path), version=Table.open(path).version,
+        source="published", window=107, taken_from="streams/app.checkpoints", version=Table.open(path).version,
         digest=stored.state_digest(rows),
     )  # fmt: skip
     state = stored.decode(rows.to_pylist()[0], Path())

@@ -11,7 +11,6 @@ import pytest
 from rewindow.config import Config
 from rewindow.errors import CheckpointError, TableError
 from rewindow.ledger import Ledger
-from rewindow.publication import published_state
 from rewindow.publication.publish import publish
 from rewindow.publication.take_back import undo
 from rewindow.retention.purge import purge, purgeable
@@ -36,7 +35,7 @@ def stage(config: Config, replay_id: str, first: int, last: int, plus: int = 0) 
 
 def minutes(config: Config, window: int) -> int:
     """Returns a number that tells published states apart, once the files are held against their digests."""
-    (row,) = published_state(config, "app", window).to_pylist()
+    (row,) = stored.rows_at(Table.open(config.checkpoints_table("app")), window).to_pylist()
     state: State = stored.decode(row, config.checkpoints_table("app"))
     assert isinstance(state, StateFiles)
     return min(read_rows(state)["minutes"].to_pylist())

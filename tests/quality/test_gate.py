@@ -10,7 +10,7 @@ import pytest
 from rewindow.errors import GateError, InputError, TableError
 from rewindow.ledger import Ledger, State
 from rewindow.listener import Lines
-from rewindow.quality import GateResult, check, failures, judge, window_report
+from rewindow.quality import GateResult, check, failures, judge
 from rewindow.windows import WindowRange
 from tests.quality.staging import StagedReplay, ended, expectation, ledger_row, read_json
 
@@ -311,14 +311,6 @@ def test_replay_that_has_not_ended_is_not_checked(staged: StagedReplay) -> None:
     Ledger.open(staged.config.ledger_url).replays.create(**ledger_row(staged))
     with pytest.raises(InputError, match="is planned: it has not finished, only a replay that has ended"):
         check(staged.config, staged.replay_id)
-
-
-def test_window_report_is_found_by_replay_and_output(staged: StagedReplay) -> None:
-    """The report alone, and a word about outputs that are not there."""
-    ended(staged)
-    assert window_report(staged.config, staged.replay_id, "made").num_rows == 20
-    with pytest.raises(InputError, match='has no output "mad"'):
-        window_report(staged.config, staged.replay_id, "mad")
 
 
 def test_failures_are_those_of_the_newest_run_and_of_a_window(staged: StagedReplay) -> None:

@@ -24,7 +24,8 @@ def raw(config: Config, plan: Plan, output: str) -> Rows:
 
 def seen(config: Config, plan: Plan, output: str) -> Rows:
     """Returns the rows that a reader sees."""
-    return _rows(read_output(config.replay_root(plan.replay_id), output, plan.range, "window_id, key, total"))
+    rows = read_output(config.replay_root(plan.replay_id), output, plan.range)
+    return _rows(rows.select(["window_id", "key", "total"]))
 
 
 def seals(config: Config, plan: Plan, output: str) -> list[dict]:

@@ -60,8 +60,8 @@ def rows_of(project: Project, replay: str) -> dict[str, list[Any]]:
     """Returns the rows of each output that readers see, in order."""
     found = {}
     for name, columns in COLUMNS.items():
-        rows = read_output(project.config.replay_root(replay), name, WindowRange(0, WINDOWS - 1), columns)
-        found[name] = sorted(map(repr, rows.to_pylist()))
+        rows = read_output(project.config.replay_root(replay), name, WindowRange(0, WINDOWS - 1))
+        found[name] = sorted(map(repr, rows.select(columns.split(", ")).to_pylist()))
     return found
 
 
@@ -93,7 +93,7 @@ def test_event_time_comes_out_the_same_through_kills(
 def _check_filling(project: Project, given: list[tuple[str, Arrived]]) -> None:
     """Holds the made rows of the killed replay against the reference."""
     root = project.config.replay_root("killed")
-    made = read_output(root, "filled", WindowRange(0, WINDOWS - 1), "key, arrived_at, at, x, _rw_is_made")
+    made = read_output(root, "filled", WindowRange(0, WINDOWS - 1))
     points = (0, (WINDOWS * 60 - WAIT - 1) // STEP)
     for key in "ab":
         rows = [one for name, one in given if name == key]
